@@ -43,7 +43,8 @@ soak: .venv/.dev  ## the long form of the crash and property tests
 screens: .venv/.dev needs  ## take the pictures of docs/screens again
 	$(BIN)/python -m pytest -q tests/browser/screens.py
 
-format: .venv/.dev  ## put code and templates into their form
+format: .venv/.dev  ## generate the synchronous clients, put code and templates into their form
+	$(BIN)/python -P broker/client/_make_faces.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/djangofmt templates

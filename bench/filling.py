@@ -38,7 +38,7 @@ def fill(root: Path, count: int) -> dict[str, float]:
     begin_ms = time.time_ns() // 1_000_000
     engine = Engine.open(EngineConfig(root=str(root), flush="async", **SIZES), OsFiles(), begin_ms)
     engine.topics.ensure(TOPIC, QUEUES)
-    there = engine.timers.core.pending
+    there = engine.timers.states.pending
     chance = random.Random(4 + there)
     begin_s, memory_mb = time.monotonic(), 0.0
     for start in range(there, count, BATCH):
@@ -58,7 +58,7 @@ def fill(root: Path, count: int) -> dict[str, float]:
         if (start - there) % (400 * BATCH) == 0:
             memory_mb = max(memory_mb, anonymous_mb(os.getpid()))
     return {
-        "count": engine.timers.core.pending,
+        "count": engine.timers.states.pending,
         "taken_per_s": (count - there) / (time.monotonic() - begin_s),
         "memory_mb": memory_mb,
     }

@@ -12,9 +12,8 @@ from collections.abc import Awaitable
 
 import uvloop
 
-from broker.client import AsyncAdmin, AsyncConsumer
-from broker.client.membership import allocate
-from broker.client.types import MessageQueue
+from broker.client import AsyncAdmin, AsyncConsumer, MessageQueue
+from broker.client._membership import allocate
 
 TOPIC, GROUP = "Shared", "sharers"
 LOOK_EVERY_S = 0.02

@@ -15,8 +15,7 @@ from bench.peers import make, work_directory
 from bench.probe import first_answer_s
 from bench.rows import Row, Section
 from bench.storage import anonymous_mb
-from broker.client import AsyncProducer, prepare
-from broker.client.transaction import as_half
+from broker.client import AsyncProducer, as_half, prepare
 from tests.interop.process import Child
 from tests.interop.servers import Server, says
 

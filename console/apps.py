@@ -17,8 +17,13 @@ class ConsoleConfig(AppConfig):
     label = "console"
 
     def ready(self) -> None:
-        """Make the project's Celery app the current one, so that every process sends tasks to the right broker."""
+        """Make the project's Celery app the current one, so that every process sends tasks to the right broker.
+
+        The kinds of operations are loaded, too: they register themselves.
+        """
         import_module("console.site.celery")
+        import_module("console.operations.registry").discover()
+        import_module("console.site.database_check")
         # behind auth: by then the permissions that the groups get are there
         post_migrate.connect(_make_roles, sender=apps.get_app_config("sessions"), dispatch_uid="console.roles")
         pre_delete.connect(_end_tokens, sender=settings.AUTH_USER_MODEL, dispatch_uid="console.tokens")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.rocketmq.defaults import DELAY_LEVELS
+
 from .decode import NAMED
 from .errors import OptionInvalid
 from .kinds import NEEDED_PROPERTIES
 from .properties import can_tell_apart, column_of
 from .row_filter import LEAST, MOST, Wanted
-from .selection import DEFAULT_LEVELS, GROUPS, Selection, chosen, delays_of
+from .selection import GROUPS, Selection, chosen, delays_of
 
 DEFAULT_SPLIT_BYTES = 64 << 20
 DEFAULT_BATCH_BYTES = 256 << 20
@@ -49,7 +51,7 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
     except KeyError as error:
         raise OptionInvalid(f"columns={error}: that is no column, and the groups are {', '.join(GROUPS)}.") from None
     topics = frozenset(_words(options.get("body_topics", "")))
-    levels = options.get("levels", DEFAULT_LEVELS)
+    levels = options.get("levels", DELAY_LEVELS)
     try:
         delays_ms = delays_of(levels)
     except (ValueError, KeyError):

@@ -15,6 +15,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from broker.rocketmq.defaults import RETENTION_HOURS
+
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
@@ -41,7 +43,7 @@ class Question:
     as_of_ms: int
     offsets: Sequence[tuple[str, str, int, int]] = ()
     segments: Sequence[tuple[int, int]] = ()
-    retention_ms: int = 72 * HOUR_MS
+    retention_ms: int = RETENTION_HOURS * HOUR_MS
     #: A message that is due for longer and still waits is an alarm of the ledger.
     grace_ms: int = MINUTE_MS
     #: How many producers, keys and the like are named.

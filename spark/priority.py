@@ -4,8 +4,9 @@
 (cgroups(7), ``cpu.idle``). Niceness, even of a whole session, is a share: who has the least of it still keeps a
 processor to the next tick (4 ms at 250 Hz) while somebody wakes up who is owed it, and one synced send wakes up half a
 dozen threads, the kernel's among them. A member of an idle group gives the processor up at once. Nothing else does that
-across sessions: SCHED_IDLE counts within its own, and short slices make the wait about half as long. The group lies
-below the one that this process is in already, so whatever limits that has go on to hold.
+across sessions: SCHED_IDLE counts within its own. The group lies below the one that this process is in already, so
+whatever limits that has go on to hold. What it is worth stands in docs/BENCHMARKS.md: beside a scan the p99 of sends is
+1.42 times that of sends alone; it was 3.5 times before there was a group, and before larger reads.
 
 ``chosen`` says which processors a scan takes.
 """
@@ -15,9 +16,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import platform
 import signal
-import struct
 import sys
 import time
 from collections.abc import Collection, Iterator
@@ -30,12 +29,6 @@ NICENESS = 15
 #: Linux shares processors among sessions first, and within each by the niceness of processes (sched(7), autogroup).
 AUTOGROUP = Path("/proc/self/autogroup")
 GROUP_NICENESS = 19
-#: How long one of a scan's threads keeps a processor while somebody waits for it, in ns; the least that Linux knows.
-SLICE_NS = 100_000
-#: Number of sched_setattr(2), which few C libraries offer by name.
-_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
-#: struct sched_attr, first version: size, policy, flags, niceness, priority, runtime, deadline, period.
-_SCHED_ATTR = struct.Struct("=IIQiIQQQ")
 #: Of what follows the log: little work that has to be in time (docs/BENCHMARKS.md: behind 5.9 s, with the least 9.7 s).
 FOLLOWER_NICENESS = 0
 #: Whoever is not root may change it ten times a second, all together.
@@ -52,8 +45,7 @@ def give_way(cores: Collection[int] = (), session_niceness: int = GROUP_NICENESS
     The process gets a session of its own: the niceness of a process counts among those of its session only, and the
     broker is in another. Whoever ends processes by their group does not reach it any more, so it ends with its parent.
 
-    With the least share of all a group of idle ones is joined too (``join``). Where that cannot be had, threads get
-    short slices: who wakes up waits for the rest of a slice, whatever its share is.
+    With the least share of all a group of idle ones is joined too (``join``).
 
     The policy for idle times (SCHED_IDLE) is not used: it counts within the session as well, and what such a process
     has locked stays locked while it gets no processor.
@@ -63,13 +55,12 @@ def give_way(cores: Collection[int] = (), session_niceness: int = GROUP_NICENESS
         os.setsid()  # fails where it leads a session already, or a job of a shell
     if os.getsid(0) == os.getpid():
         _nice_session(session_niceness)
-    is_brief = session_niceness == GROUP_NICENESS and not join()
+    if session_niceness == GROUP_NICENESS:
+        join()
     mine = psutil.Process()
     for thread in _threads():
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
-        if is_brief:
-            _shorten(thread)
         with contextlib.suppress(OSError, AttributeError):
             if cores:
                 os.sched_setaffinity(thread, cores)
@@ -87,18 +78,6 @@ def _nice_session(niceness: int) -> None:
             return  # another system, or a kernel without it
         else:
             return
-
-
-def _shorten(thread: int) -> None:
-    """Give a thread, and all that it will start, short slices; Linux before 6.12 takes no notice of the length."""
-    number = _SCHED_SETATTR.get(platform.machine())
-    if sys.platform != "linux" or number is None:
-        return
-    with contextlib.suppress(OSError):  # a thread that is gone
-        policy, niceness = os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread)
-        if policy in (os.SCHED_OTHER, os.SCHED_BATCH):  # others have no slices, or other ones
-            wanted = _SCHED_ATTR.pack(_SCHED_ATTR.size, policy, 0, niceness, 0, SLICE_NS, 0, 0)
-            ctypes.CDLL(None).syscall(number, thread, wanted, 0)
 
 
 def _threads() -> Iterator[int]:

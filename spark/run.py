@@ -32,13 +32,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from broker import log_lines
+from broker.rocketmq.defaults import DELAY_LEVELS, RETENTION_HOURS
 from spark.errors import DashboardError, StoreUnreadable
 from spark.jobs import JOBS
 from spark.options import parse_options
 from spark.points import HOUR_MS, Question
 from spark.priority import GROUP_NICENESS, available, chosen, give_way
 from spark.records import OPTIONS
-from spark.selection import DEFAULT_LEVELS
 from spark.session import open_session, scratch_of
 from spark.shared import clear, shared_scan
 from spark.sink import Coverage, Sink
@@ -65,10 +65,10 @@ class Order:
     as_of_ms: int
     window: str = "all"
     end_position: int | None = None
-    levels: str = DEFAULT_LEVELS
+    levels: str = DELAY_LEVELS
     cores: int = 0
     memory_mb: int = 1024
-    retention_hours: float = 72
+    retention_hours: float = RETENTION_HOURS
     scratch: str = ""
     disk: str = ""
     broker_address: str = ""

@@ -47,8 +47,6 @@ GROUPS: dict[str, dict[str, pa.DataType]] = {
     "properties": {"properties": pa.map_(pa.string(), pa.string())},
     "body": {"body": pa.binary()},
 }
-#: RocketMQ's ``messageDelayLevel`` when nobody changed it (MessageStoreConfig).
-DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _MOST_DELAY_MS = 36_525 * 86_400_000
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 

@@ -1,18 +1,46 @@
-"""The public Python API: send, consume, ask. Works with Escapement and with Apache RocketMQ."""
+"""The public Python API: send, consume, ask. Works with Escapement and with Apache RocketMQ.
+
+Everything that most programs need is here. Beside it are public:
+
+- `errors`: every error, as one tree.
+- `names`: what topics, groups, tags, keys and properties may look like.
+- `credentials`: signatures and TLS.
+- `admin`, `timers`, `transactions`: what brokers answer an `Admin`.
+- `remoting`: requests for which no client here has a method.
+
+Modules with a leading underscore are the client's own.
+"""
 
 from __future__ import annotations
 
 from ..rocketmq.traces import Trace
-from .admin import Admin
-from .admin_async import AsyncAdmin
-from .consumer import Consumer
-from .consumer_async import AsyncConsumer
-from .credentials import Access, Tls
+from ._admin import AsyncAdmin
+from ._consumer import DEFAULT_HANDLERS, DRAIN_S, SUSPEND_BOUNDS_MS, AsyncConsumer, Handler
+from ._lite_pull import AsyncLitePullConsumer
+from ._orderly import SUSPEND_MS
+from ._outgoing import MessageOptions, Outgoing, Timing, prepare
+from ._producer import AsyncProducer
+from ._simple import AsyncSimpleConsumer, Receipt, Received, SimpleConsumers, read_receipt
+from ._stop_signals import StopSignals
+from ._subscription import ALL, Sql, subscription
+from ._sync_admin import Admin
+from ._sync_consumer import Consumer
+from ._sync_lite_pull import LitePullConsumer
+from ._sync_producer import Producer
+from ._sync_simple import SimpleConsumer
+from ._sync_transaction_producer import TransactionProducer
+from ._trace_events import trace_topic
+from ._tracing import with_trace
+from ._transaction import Decision, Half, TransactionListener, TransactionResult, as_half, plain_sends
+from ._transaction_producer import AsyncTransactionProducer
+from ._types import Message, MessageQueue, SendResult
+from .credentials import Access, Tls, remember
 from .errors import (
     BrokerRefused,
     BrokerUnreachable,
     ClientClosed,
     ClientError,
+    HalfNotSafe,
     InvalidArgument,
     NoBroker,
     NoSuchQueue,
@@ -27,21 +55,14 @@ from .errors import (
     TimerTooFar,
     UsedAfterFork,
 )
-from .lite_pull import LitePullConsumer
-from .lite_pull_async import AsyncLitePullConsumer
-from .outgoing import Outgoing, prepare
-from .producer import Producer
-from .producer_async import AsyncProducer
-from .simple import SimpleConsumer
-from .simple_async import AsyncSimpleConsumer, Receipt, Received, SimpleConsumers, read_receipt
-from .subscription import Sql
 from .timers import TimerTarget
-from .transaction import Decision, Half, HalfNotSafe, TransactionListener, TransactionResult
-from .transaction_producer import TransactionProducer
-from .transaction_producer_async import AsyncTransactionProducer
-from .types import Message, MessageQueue, SendResult
 
 __all__ = [
+    "ALL",
+    "DEFAULT_HANDLERS",
+    "DRAIN_S",
+    "SUSPEND_BOUNDS_MS",
+    "SUSPEND_MS",
     "Access",
     "Admin",
     "AsyncAdmin",
@@ -58,9 +79,11 @@ __all__ = [
     "Decision",
     "Half",
     "HalfNotSafe",
+    "Handler",
     "InvalidArgument",
     "LitePullConsumer",
     "Message",
+    "MessageOptions",
     "MessageQueue",
     "NoBroker",
     "NoSuchQueue",
@@ -77,17 +100,25 @@ __all__ = [
     "SimpleConsumer",
     "SimpleConsumers",
     "Sql",
+    "StopSignals",
     "Timeout",
     "TimerLimit",
     "TimerPast",
     "TimerTarget",
     "TimerTooFar",
+    "Timing",
     "Tls",
     "Trace",
     "TransactionListener",
     "TransactionProducer",
     "TransactionResult",
     "UsedAfterFork",
+    "as_half",
+    "plain_sends",
     "prepare",
     "read_receipt",
+    "remember",
+    "subscription",
+    "trace_topic",
+    "with_trace",
 ]

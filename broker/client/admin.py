@@ -1,305 +1,295 @@
-"""The synchronous admin: a thin face of AsyncAdmin, safe for threads."""
+"""What brokers answer an admin: topics, groups, how far they are, who is connected, and what a user may do.
+
+All values are frozen. What is asked about timers and transactions has modules of its own (`timers`, `transactions`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
-from ..rocketmq.topics import TRACE_TOPIC
-from ..rocketmq.traces import Trace
-from .admin_access import UserAccess
-from .admin_async import AsyncAdmin
-from .admin_clients import ConnectedClient, RunningInfo
-from .admin_settings import Pending, TopicWaiting
-from .admin_transactions import Action as TransactionAction
-from .admin_transactions import (
-    State,
-    SteeredTransactions,
-    TransactionLife,
-    TransactionPage,
-    TransactionStatus,
-    TransactionTarget,
-)
-from .credentials import Access
-from .event_loop import Face, event_loop_thread
-from .timers import (
-    Action,
-    SteeredAll,
-    TimerCheckpoint,
-    TimerForecast,
-    TimerLife,
-    TimerMetric,
-    TimerPage,
-    TimersPaused,
-    TimerStatus,
-    TimerTarget,
-    TimerWheel,
-)
-from .transaction import Decision
-from .types import (
-    Broker,
-    ConsumeStats,
-    GroupConfig,
-    GroupConnections,
-    Message,
-    QueueEntries,
-    Route,
-    TopicConfig,
-    TopicStats,
-)
+from msgspec import Struct
 
-_run = event_loop_thread.run
+from ..rocketmq.acl import Action, Kind, Policies, address_of, decide, demand_on
+from ._types import Broker, MessageQueue, Route, RouteQueues
+
+__all__ = [
+    "Broker",
+    "ConnectedClient",
+    "Connection",
+    "ConsumeStats",
+    "GroupConfig",
+    "GroupConnections",
+    "HeldQueue",
+    "Pending",
+    "QueueEntries",
+    "QueueEntry",
+    "QueueProgress",
+    "QueueStats",
+    "Route",
+    "RouteQueues",
+    "RunningInfo",
+    "TopicConfig",
+    "TopicStats",
+    "TopicWaiting",
+    "TopicWork",
+    "UserAccess",
+]
 
 
-class Admin(Face[AsyncAdmin]):
-    """Asks brokers about topics, groups, queues, delay levels and messages; see AsyncAdmin for each answer."""
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic as a broker keeps it."""
 
-    def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
-        super().__init__(lambda: AsyncAdmin(namesrv, broker, **access))
+    name: str
+    read_queues: int
+    write_queues: int
+    permission: int
+    broker: str
+    order: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
-    def brokers(self) -> tuple[Broker, ...]:
-        """The masters, by name."""
-        return _run(self._core.brokers())
 
-    def topics(self) -> tuple[TopicConfig, ...]:
-        """Every topic of every broker, system topics included."""
-        return _run(self._core.topics())
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """How far one queue reaches: offsets from `min_offset` up to, not including, `max_offset`."""
 
-    def topic_stats(self, topic: str) -> TopicStats:
-        """Bounds of all queues of the topic."""
-        return _run(self._core.topic_stats(topic))
+    queue: MessageQueue
+    min_offset: int
+    max_offset: int
+    last_update_ms: int
 
-    def route(self, topic: str) -> Route:
-        """Where the topic lives now; raises RouteNotFound."""
-        return _run(self._core.route(topic))
 
-    def groups(self) -> tuple[GroupConfig, ...]:
-        """Every consumer group of every broker."""
-        return _run(self._core.groups())
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """All queues of one topic, sorted; `put_per_s` where the broker says it."""
 
-    def consume_stats(self, group: str) -> ConsumeStats:
-        """How far the group is in every queue it consumes."""
-        return _run(self._core.consume_stats(group))
+    topic: str
+    queues: tuple[QueueStats, ...]
+    put_per_s: float | None = None
 
-    def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
-        """The offset of the first message of a queue stored at `at_ms` or later; its end if there is none."""
-        return _run(self._core.offset_at(topic, queue_id, at_ms))
 
-    def move_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Have a group go on at `offset` of a queue, also consumers that are at work."""
-        _run(self._core.move_group(group, topic, queue_id, offset))
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """One consumer group as a broker keeps it."""
 
-    def connections(self, group: str) -> GroupConnections:
-        """Who consumes for the group now; raises BrokerRefused with code 206 when nobody does."""
-        return _run(self._core.connections(group))
+    name: str
+    retry_max_times: int
+    retry_queues: int
+    consume_enabled: bool
+    broadcast_enabled: bool
+    orderly: bool
+    broker: str
 
-    def access_of(self, user: str) -> tuple[UserAccess, ...]:
-        """What each broker with access control lets a user do; see AsyncAdmin.access_of."""
-        return _run(self._core.access_of(user))
 
-    def producers(self) -> tuple[ConnectedClient, ...]:
-        """Every connected producer, by group and client; raises NotSupported where the broker does not know 328."""
-        return _run(self._core.producers())
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far a group is in one queue; `lag` counts messages not yet consumed.
 
-    def consumers(self, groups: Sequence[str]) -> tuple[ConnectedClient, ...]:
-        """The connected consumers of these groups, by group and client."""
-        return _run(self._core.consumers(groups))
+    What lies between `consumer_offset` and `given_offset` was given out and is not known to be consumed.
+    """
 
-    def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> RunningInfo:
-        """What a consumer says of itself; raises BrokerRefused (it is not there, or cannot say), Timeout."""
-        return _run(self._core.running_info(group, client_id, with_stack=with_stack))
+    queue: MessageQueue
+    broker_offset: int
+    consumer_offset: int
+    last_ms: int
+    given_offset: int = 0
 
-    def delay_offsets(self) -> dict[int, int]:
-        """Level -> the offset up to which was released."""
-        return _run(self._core.delay_offsets())
+    @property
+    def lag(self) -> int:
+        """Messages not yet consumed."""
+        return max(0, self.broker_offset - self.consumer_offset)
 
-    def delay_levels(self) -> list[int]:
-        """The delays in ms, level 1 first."""
-        return _run(self._core.delay_levels())
 
-    def runtime(self) -> dict[str, str]:
-        """The broker's figures: name -> text."""
-        return _run(self._core.runtime())
+@dataclass(frozen=True, slots=True)
+class ConsumeStats:
+    """A group's progress in all its queues, sorted, and how many messages it consumes per second."""
 
-    def broker_config(self) -> dict[str, str]:
-        """The broker's configuration: name -> text."""
-        return _run(self._core.broker_config())
+    group: str
+    queues: tuple[QueueProgress, ...]
+    consume_per_s: float
 
-    def queue_entries(self, topic: str, queue_id: int, index: int, count: int) -> QueueEntries:
-        """Up to `count` entries of a consume queue from offset `index` on."""
-        return _run(self._core.queue_entries(topic, queue_id, index, count))
+    @property
+    def lag(self) -> int:
+        """Messages not yet consumed, over all queues."""
+        return sum(progress.lag for progress in self.queues)
 
-    def pull(self, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
-        """Up to `count` messages of a queue from `offset` on; commits nothing."""
-        return _run(self._core.pull(topic, queue_id, offset, count))
 
-    def send_back(self, group: str, message: Message, *, delay_level: int, max_reconsume_times: int) -> None:
-        """Have the broker give the group one more try at a record, after `delay_level`; a dead letter, too."""
-        _run(self._core.send_back(group, message, delay_level=delay_level, max_reconsume_times=max_reconsume_times))
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One client of a group."""
 
-    def message_at(self, position: int, *, topic: str = "") -> Message:
-        """The message at a byte address of the commit log."""
-        return _run(self._core.message_at(position, topic=topic))
+    client_id: str
+    address: str
+    language: str
+    version: int
 
-    def message_by_offset_id(self, offset_message_id: str) -> Message:
-        """The message with RocketMQ's offset id."""
-        return _run(self._core.message_by_offset_id(offset_message_id))
 
-    def messages_by_key(
-        self, topic: str, key: str, max_count: int = 64, *, begin_ms: int = 0, end_ms: int = 2**62
-    ) -> list[Message]:
-        """Messages of the topic with this key, newest first."""
-        return _run(self._core.messages_by_key(topic, key, max_count, begin_ms=begin_ms, end_ms=end_ms))
+@dataclass(frozen=True, slots=True)
+class GroupConnections:
+    """The clients of a group now, and what they subscribed: topic -> expression."""
 
-    def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
-        """What clients with tracing told of a message, oldest first; see AsyncAdmin.traces."""
-        return _run(self._core.traces(unique_id, topic=topic, max_count=max_count))
+    group: str
+    connections: tuple[Connection, ...]
+    consume_type: str
+    message_model: str
+    from_where: str
+    subscriptions: Mapping[str, str]
 
-    def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
-        """The newest record of the topic with this unique id, or None."""
-        return _run(self._core.message_by_unique_id(topic, unique_id))
 
-    def records_by_unique_id(self, topic: str, unique_id: str, max_count: int = 32) -> list[Message]:
-        """Every record of the topic with this unique id, newest first."""
-        return _run(self._core.records_by_unique_id(topic, unique_id, max_count))
+@dataclass(frozen=True, slots=True)
+class QueueEntry:
+    """One 20-byte entry of a consume queue. In SCHEDULE_TOPIC_XXXX `tags_code` is the due time in ms."""
 
-    def changes(self, token: str) -> dict[str, Any]:
-        """What changed since `token` ("" for everything); raises NotSupported."""
-        return _run(self._core.changes(token))
+    offset: int
+    position: int
+    size_bytes: int
+    tags_code: int
 
-    def schedule_status(self) -> list[dict[str, Any]]:
-        """All delay levels with their figures; raises NotSupported."""
-        return _run(self._core.schedule_status())
 
-    def timers(
-        self, from_ms: int, to_ms: int, *, topic: str | None = None, key: str | None = None, limit: int = 100,
-        cursor: str | None = None, address: str | None = None,
-    ) -> TimerPage:  # fmt: skip
-        """Timers due from `from_ms` to before `to_ms`, by due time; raises NotSupported."""
-        asked = self._core.timers(from_ms, to_ms, topic=topic, key=key, limit=limit, cursor=cursor, address=address)
-        return _run(asked)
+@dataclass(frozen=True, slots=True)
+class QueueEntries:
+    """A page of a consume queue, and the bounds of that queue."""
 
-    def timer_wheel(self, from_ms: int, to_ms: int, step_ms: int) -> TimerWheel:
-        """The wheel from one moment to another; raises NotSupported."""
-        return _run(self._core.timer_wheel(from_ms, to_ms, step_ms))
+    min_offset: int
+    max_offset: int
+    entries: tuple[QueueEntry, ...]
 
-    def timer_forecast(self, from_ms: int, to_ms: int, step_ms: int) -> TimerForecast:
-        """How many timers are due when, and which will be late; raises NotSupported."""
-        return _run(self._core.timer_forecast(from_ms, to_ms, step_ms))
 
-    def timer_status(self) -> TimerStatus:
-        """The timers as a whole; raises NotSupported."""
-        return _run(self._core.timer_status())
+@dataclass(frozen=True, slots=True)
+class ConnectedClient:
+    """One client as a member of one group; a client may be in several. `version` is RocketMQ's number, 0 unknown.
 
-    def timer(self, target: TimerTarget | Mapping[str, Any], *, address: str | None = None) -> TimerLife:
-        """Where one timer is, and what happened to it; raises NotSupported."""
-        return _run(self._core.timer(target, address=address))
+    `since_ms`, `seen_ms`: first and last heartbeat by the broker's clock; None where the broker does not tell.
+    `locked`: queues that it holds to consume in order. What a consumer is and subscribes is that of its group.
+    """
 
-    def steer_timers(
-        self, action: Action, targets: Sequence[TimerTarget | Mapping[str, Any]], *, reason: str = "",
-        due_ms: int | None = None, reference: str | None = None, address: str | None = None,
-    ) -> SteeredAll:  # fmt: skip
-        """Cancel, reschedule or deliver now, up to 1,000 at once; raises NotSupported."""
-        return _run(
-            self._core.steer_timers(action, targets, reason=reason, due_ms=due_ms, reference=reference, address=address)
-        )
+    role: Literal["producer", "consumer"]
+    group: str
+    client_id: str
+    address: str
+    language: str
+    version: int
+    since_ms: int | None = None
+    seen_ms: int | None = None
+    consume_type: str = ""
+    message_model: str = ""
+    subscriptions: Mapping[str, str] = field(default_factory=dict)
+    locked: tuple[MessageQueue, ...] = ()
 
-    def pause_timers(self, paused: bool) -> TimersPaused:
-        """Release no timers any more, or go on; raises NotSupported."""
-        return _run(self._core.pause_timers(paused))
 
-    def timer_checkpoint(self) -> TimerCheckpoint:
-        """How far the broker's timers are."""
-        return _run(self._core.timer_checkpoint())
+@dataclass(frozen=True, slots=True)
+class HeldQueue:
+    """A queue that a consumer says it holds; None where it does not say."""
 
-    def timer_metrics(self) -> tuple[TimerMetric, ...]:
-        """Pending timers by real topic."""
-        return _run(self._core.timer_metrics())
+    queue: MessageQueue
+    offset: int | None
+    cached: int | None
+    is_locked: bool
+    pulled_ms: int | None
+    consumed_ms: int | None
 
-    def transactions(
-        self, state: State = "open", *, after: int | None = None, count: int = 100, group: str = "", topic: str = "",
-        older_than_ms: int | None = None, address: str | None = None,
-    ) -> TransactionPage:  # fmt: skip
-        """A page of open, parked or decided transactions; raises NotSupported."""
-        asked = self._core.transactions(
-            state, after=after, count=count, group=group, topic=topic, older_than_ms=older_than_ms, address=address
-        )
-        return _run(asked)
 
-    def transaction(
-        self, transaction_id: str = "", *, offset: int | None = None, position: int | None = None,
-        address: str | None = None,
-    ) -> TransactionLife:  # fmt: skip
-        """One transaction and what happened to it; raises NotSupported."""
-        return _run(self._core.transaction(transaction_id, offset=offset, position=position, address=address))
+@dataclass(frozen=True, slots=True)
+class TopicWork:
+    """What a consumer says of its work on a topic: mean times in ms, rates a second, failures of the last hour."""
 
-    def transaction_status(self, *, address: str | None = None) -> TransactionStatus:
-        """The transactions as a whole; raises NotSupported."""
-        return _run(self._core.transaction_status(address=address))
+    topic: str
+    pull_ms: float | None
+    consume_ms: float | None
+    done_per_s: float | None
+    failed_per_s: float | None
+    failed: int | None
 
-    def steer_transactions(
-        self, action: TransactionAction, targets: Sequence[TransactionTarget], *, who: str, reason: str = "",
-        address: str | None = None,
-    ) -> SteeredTransactions:  # fmt: skip
-        """Commit, roll back, check now or resume checking; raises NotSupported."""
-        return _run(self._core.steer_transactions(action, targets, who=who, reason=reason, address=address))
 
-    def end_transaction(
-        self, decision: Decision, *, group: str, offset: int, position: int, transaction_id: str = "", topic: str = "",
-        address: str | None = None,
-    ) -> None:  # fmt: skip
-        """Decide as a producer does, on Apache RocketMQ too."""
-        _run(
-            self._core.end_transaction(
-                decision, group=group, offset=offset, position=position, transaction_id=transaction_id, topic=topic,
-                address=address,
-            )
+@dataclass(frozen=True, slots=True)
+class RunningInfo:
+    """What a consumer says of itself (307); nothing of it is checked. `stack`: of all its threads, if it was asked."""
+
+    properties: Mapping[str, str]
+    queues: tuple[HeldQueue, ...]
+    topics: tuple[TopicWork, ...]
+    stack: str
+
+
+# What waits for a topic that is to be deleted.
+
+#: What is to become of that which waits for a topic that is deleted.
+Pending = Literal["cancel", "keep"]
+
+
+class TopicWaiting(Struct, rename="camel", frozen=True):
+    """How many timers, messages of a delay level, open halves, and halves that are asked about no more wait for a
+    topic. Not ``complete``: there may be more, so much waits that it was not all looked at."""
+
+    timers: int = 0
+    delayed: int = 0
+    halves: int = 0
+    parked_halves: int = 0
+    complete: bool = True
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.timers + self.delayed + self.halves + self.parked_halves
+
+    @classmethod
+    def of_fields(cls, ext: Mapping[str, str]) -> TopicWaiting | None:
+        """Return the counts in the fields of an answer; None where it has none (Apache RocketMQ's)."""
+        told = [ext.get(f"esc{name}", "") for name in ("Timers", "Delayed", "Halves", "ParkedHalves")]
+        if not all(each.isascii() and each.isdigit() for each in told):
+            return None
+        timers, delayed, halves, parked = map(int, told)
+        return cls(timers, delayed, halves, parked)
+
+    def __add__(self, other: TopicWaiting) -> TopicWaiting:
+        return TopicWaiting(
+            self.timers + other.timers, self.delayed + other.delayed, self.halves + other.halves,
+            self.parked_halves + other.parked_halves, self.complete and other.complete,
         )  # fmt: skip
 
-    def resume_check(self, offset_message_id: str, *, topic: str = "", address: str | None = None) -> None:
-        """Resume checking a parked half, on Apache RocketMQ too."""
-        _run(self._core.resume_check(offset_message_id, topic=topic, address=address))
 
-    def create_group(self, name: str, *, retry_max_times: int = 16, in_order: bool = False) -> None:
-        """Create the consumer group, or change it; see AsyncAdmin.create_group."""
-        _run(self._core.create_group(name, retry_max_times=retry_max_times, in_order=in_order))
+# What access control lets somebody do.
 
-    def create_topic(
-        self, name: str, *, queues: int = 4, permission: int = 6, attributes: Mapping[str, str] | None = None
+#: Decisions that are remembered of one answer.
+_MOST_DECISIONS = 10_000
+
+
+class UserAccess:
+    """What one broker's access control lets a user do, as of when it was asked. Unknown and disabled ones: nothing."""
+
+    __slots__ = ("_decisions", "_may_everything", "_policies", "broker", "cluster", "is_enabled", "is_known", "user")
+
+    def __init__(
+        self, user: str, broker: Broker, *, is_known: bool, is_super: bool, is_enabled: bool, policies: Policies
     ) -> None:
-        """Create the topic, or change it."""
-        _run(self._core.create_topic(name, queues=queues, permission=permission, attributes=attributes))
+        self.user = user
+        self.broker = broker.name
+        self.cluster = broker.cluster
+        self.is_known = is_known
+        self.is_enabled = is_known and is_enabled
+        self._may_everything = self.is_enabled and is_super
+        self._policies = policies
+        self._decisions: dict[tuple[Kind, str, tuple[Action, ...], str | None], bool] = {}
 
-    def topic_settings(self, name: str) -> dict[str, Any] | None:
-        """A topic's TopicConfig as the (first) broker keeps it; None: there is no such topic."""
-        return _run(self._core.topic_settings(name))
+    def allows(self, kind: Kind, name: str, actions: tuple[Action, ...], source: str | None) -> bool:
+        """Whether one of the actions is allowed on a topic, group or cluster to somebody at the address `source`.
 
-    def set_topic(self, name: str, changes: Mapping[str, Any]) -> None:
-        """Change these fields of the topic, or make it; `attributes` holds name -> value, None removes."""
-        _run(self._core.set_topic(name, changes))
+        Where the address is not known, nothing is allowed to a user whose policies ask for addresses.
+        """
+        if self._may_everything or not self.is_enabled:
+            return self._may_everything
+        key = (kind, name, actions, source)
+        known = self._decisions.get(key)
+        if known is None:
+            if len(self._decisions) >= _MOST_DECISIONS:
+                self._decisions.clear()
+            known = self._decisions[key] = self._decide(kind, name, actions, source)
+        return known
 
-    def group_settings(self, name: str) -> dict[str, Any] | None:
-        """A group's SubscriptionGroupConfig as the (first) broker keeps it; None: there is no such group."""
-        return _run(self._core.group_settings(name))
-
-    def set_group(self, name: str, changes: Mapping[str, Any]) -> None:
-        """Change these fields of the group, or make it."""
-        _run(self._core.set_group(name, changes))
-
-    def delete_group(self, name: str) -> None:
-        """Delete the group on every broker, with how far it has read."""
-        _run(self._core.delete_group(name))
-
-    def topic_waiting(self, name: str) -> TopicWaiting:
-        """Return how many timers, delayed messages and halves wait for a topic."""
-        return _run(self._core.topic_waiting(name))
-
-    def delete_topic(self, name: str, pending: Pending | None = None) -> TopicWaiting | None:
-        """Delete the topic on its brokers and in the name server; ``pending`` says what becomes of that which waits
-        for it, and a topic for which something waits is not deleted without. Return what waited, if that is told."""
-        return _run(self._core.delete_topic(name, pending))
-
-    def close(self) -> None:
-        """End the connections; idempotent."""
-        _run(self._core.close())
-        self._is_closed = True
+    def _decide(self, kind: Kind, name: str, actions: tuple[Action, ...], source: str | None) -> bool:
+        address = None if source is None else address_of(source)
+        if address is None and any(each.sources for entries in self._policies.values() for each in entries):
+            return False
+        return decide(self._policies, demand_on(kind, name, actions), address) is True

@@ -24,6 +24,8 @@ from ..rocketmq.frame import encode_fields
 from ..rocketmq.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, sign
 from .errors import InvalidArgument
 
+__all__ = ["Access", "Security", "Signer", "Tls", "remember"]
+
 
 @dataclass(frozen=True, slots=True)
 class Tls:

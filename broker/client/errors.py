@@ -16,7 +16,9 @@ ClientError
 ├── Timeout               no answer in time; a send that meets it may or may not be stored
 ├── BadAnswer             the broker's answer cannot be read
 ├── ClientClosed          the producer, consumer or admin was closed
-└── UsedAfterFork         an asynchronous client was made before the process forked
+├── UsedAfterFork         an asynchronous client was made before the process forked
+├── HalfNotSafe           a half was stored with less safety than asked for, and was rolled back
+└── PlainSendRefused      a plain producer was used inside a block whose messages a transaction decides
 
 Each class docstring is the default message; fields say what the error is about.
 """
@@ -26,7 +28,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 # For those who ask which code BrokerRefused carries.
-from ..rocketmq.codes import Answer as Answer
+from ..rocketmq.codes import Answer
+
+__all__ = [
+    "Answer",
+    "BadAnswer",
+    "BrokerRefused",
+    "BrokerUnreachable",
+    "ClientClosed",
+    "ClientError",
+    "HalfNotSafe",
+    "InvalidArgument",
+    "NoBroker",
+    "NoSuchQueue",
+    "NotHeld",
+    "NotSupported",
+    "NotWritable",
+    "PlainSendRefused",
+    "RouteNotFound",
+    "ScheduleKeyTaken",
+    "Timeout",
+    "TimerLimit",
+    "TimerPast",
+    "TimerTooFar",
+    "UsedAfterFork",
+]
 
 
 class ClientError(Exception):
@@ -154,3 +180,24 @@ class ClientClosed(ClientError):
 
 class UsedAfterFork(ClientError):
     """This asynchronous client belongs to an event loop of the process that forked; make a new one in this process."""
+
+
+class HalfNotSafe(ClientError):
+    """The broker stored the half with less safety than asked for; it was rolled back."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(
+            f"The broker stored the half with less safety than asked for ({status}); it was rolled back. Send again, "
+            "or look at the broker's disk and slave."
+        )
+        self.status = status
+
+
+class PlainSendRefused(ClientError):
+    """A plain producer was used inside a transactional block; nothing was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This producer would send at once, whether or not the transaction commits. Send with the producer of the "
+            "transactional() block, or enter it with plain_sends=True if that is what you want."
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from ..rocketmq.acl import AccessError, check_name
 from ..rocketmq.properties import OWN_PREFIX, SYSTEM_PROPERTIES
 from ..rocketmq.topics import (
     HALF_TOPIC,
@@ -24,11 +25,34 @@ from ..rocketmq.topics import (
 )
 from .errors import InvalidArgument
 
+__all__ = [
+    "BROKER_TOPICS",
+    "MAX_BODY_BYTES",
+    "MAX_DELAY_LEVEL",
+    "MAX_GROUP_CHARACTERS",
+    "MAX_PROPERTIES_BYTES",
+    "MAX_SCHEDULE_KEY_CHARACTERS",
+    "MAX_TOPIC_CHARACTERS",
+    "check_body",
+    "check_delay_level",
+    "check_group",
+    "check_properties",
+    "check_queue_id",
+    "check_schedule_key",
+    "check_sharding_key",
+    "check_tag",
+    "check_topic",
+    "check_user",
+    "check_writable_topic",
+    "joined_keys",
+]
+
 MAX_BODY_BYTES = 4 * 1024 * 1024
 #: The record keeps the length of the properties in a signed 16-bit number.
 MAX_PROPERTIES_BYTES = 32_767
 MAX_TOPIC_CHARACTERS = 127
 MAX_GROUP_CHARACTERS = 120
+MAX_SCHEDULE_KEY_CHARACTERS = 200
 #: RocketMQ clamps what is above the highest level; below 0 there is nothing.
 MAX_DELAY_LEVEL = 2**31 - 1
 
@@ -130,6 +154,15 @@ def check_sharding_key(key: str, queue_id: int | None) -> None:
         raise InvalidArgument("Give a queue or a sharding_key, not both.", field="sharding_key")
 
 
+def check_schedule_key(key: str) -> None:
+    """1 to 200 printable characters, blanks among them; raises InvalidArgument."""
+    if not isinstance(key, str) or not 1 <= len(key) <= MAX_SCHEDULE_KEY_CHARACTERS or not key.isprintable():
+        raise InvalidArgument(
+            f"schedule_key {str(key)[:210]!r} is not valid: 1 to {MAX_SCHEDULE_KEY_CHARACTERS} printable characters.",
+            field="schedule_key",
+        )
+
+
 def check_body(body: bytes) -> None:
     """A body has at most 4 MiB; an empty one is allowed."""
     if len(body) > MAX_BODY_BYTES:
@@ -138,3 +171,11 @@ def check_body(body: bytes) -> None:
             "or split it.",
             field="body",
         )
+
+
+def check_user(user: str) -> None:
+    """Raise InvalidArgument unless a user of access control may be called so."""
+    try:
+        check_name(user)
+    except AccessError as error:
+        raise InvalidArgument(str(error), field="user") from None

@@ -25,7 +25,7 @@ from ..rocketmq.codes import ONEWAY_FLAG, RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
 from ..rocketmq.frame import JSON, Command, FrameBuffer, decode, encode
 
-__all__ = ["Handler", "RemotingClient", "RemotingError", "Response"]
+__all__ = ["MAX_ANSWER_BYTES", "Handler", "RemotingClient", "RemotingError", "Response", "Secure", "Sign"]
 
 logger = logging.getLogger(__name__)
 

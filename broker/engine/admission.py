@@ -30,7 +30,7 @@ _TURNS_LIMIT = 10_000
 
 
 class Admission:
-    """The limits of one store."""
+    """Checks messages against the limits of one store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

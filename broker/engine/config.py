@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Literal
 
+from ..rocketmq.defaults import DELAY_LEVELS, RETENTION_HOURS
 from .errors import StoreUnsupported
 
 MEBIBYTE = 1 << 20
 
-#: Apache RocketMQ's default of ``messageDelayLevel`` (MessageStoreConfig).
-DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """How one store is kept.
+    """All settings of one store: where it is, how durable, in which sizes, and how it behaves.
 
     Raises StoreUnsupported where a value cannot work.
     """
@@ -52,7 +51,7 @@ class EngineConfig:
     timer_wheel_units: int = 1_000_000
 
     # behaviour
-    delay_levels: str = DEFAULT_DELAY_LEVELS
+    delay_levels: str = DELAY_LEVELS
     timer_max_delay_ms: int = 3_653 * 86_400_000
     timer_max_pending: int = 100_000_000
     timer_max_per_slot: int = 0
@@ -74,7 +73,7 @@ class EngineConfig:
     transaction_checks: int = 15
 
     # retention
-    retention_hours: float = 72
+    retention_hours: float = RETENTION_HOURS
     keep_unconsumed: bool = True
     disk_refuse_ratio: float = 0.90
 

@@ -47,7 +47,7 @@ class Derived(Protocol):
         """Hear from recovery that this parked record went out: a record that names it (ESC_SOURCE) is in the log."""
 
     def start(self, now_ms: int) -> None:
-        """Be ready: recovery is over."""
+        """Begin to work, as recovery is over."""
 
     def synced(self, notes: Sequence[Any], now_ms: int) -> None:
         """Take over what it noted (``Store.note``) on records that are visible now."""

@@ -50,7 +50,7 @@ class Engine:
     # The life of a store: it is opened and recovered, may fail for good, and is closed.
 
     def __init__(self, config: EngineConfig, files: Files, lock: File, now_ms: int) -> None:
-        """Use ``Engine.open``."""
+        """Make an engine that is not recovered yet; everybody else uses ``Engine.open``."""
         self.config = config
         self._files = files
         self._lock = lock
@@ -291,7 +291,7 @@ class Engine:
                 if error.errno not in NO_DESCRIPTOR:
                     raise
             if (end_position := oldest_expired(self._store, now_ms)) is not None:
-                self.timers.survivors.move(end_position, now_ms)
+                self.timers.compaction.move(end_position, now_ms)
         return self._upkeep.take(now_ms)
 
     @property
@@ -396,7 +396,7 @@ class Engine:
         """Stop releasing or go on (14006); durable when it returns. Raises OSError."""
         self.check_open()
         self.timers.pause(paused, now_ms)
-        return {"paused": paused, "pending": self.timers.core.pending, "backlog": self.timers.backlog(now_ms)}
+        return {"paused": paused, "pending": self.timers.states.pending, "backlog": self.timers.backlog(now_ms)}
 
     # Topics that go, and what waits for them.
 
@@ -427,7 +427,7 @@ class Engine:
 
     def waiting_for(self, topic: str) -> Waiting:
         """Return a count of what waits for a topic, to be driven on a portion at a time."""
-        return Waiting(self._store, self.schedule, self.transactions.book, self.timers.core, topic)
+        return Waiting(self._store, self.schedule, self.transactions.book, self.timers.states, topic)
 
     # Settings, and how the store is.
 
@@ -446,7 +446,7 @@ class Engine:
         self._retention_ms = -_RETENTION_INTERVAL_MS
 
     def health(self) -> Health:
-        """Return how the store is."""
+        """Return how the store is: its state, what is damaged, how full the disk is."""
         return assess(
             self._store,
             failure=self._failure,

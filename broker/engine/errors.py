@@ -137,7 +137,7 @@ class FeatureMissing(InvalidMessage):
 
 
 class TopicNotFound(BrokerError):
-    """The topic does not exist."""
+    """There is no topic of this name."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(

@@ -15,8 +15,8 @@ from .log.append import Copy
 from .log.ticket import Ticket
 from .message_header import Facts, facts_of
 from .store import Store
-from .timer.parked import Sent
 from .timer.parking import Parking
+from .timer.state import Sent
 from .transaction.records import Beginning
 from .transaction.service import Transactions
 from .transaction.state import Fresh
@@ -74,24 +74,34 @@ class HalfIntake:
             begun = self._beginning.begin(topic, queue_id, facts, properties)
             if not begun.group:
                 raise InvalidMessage(
-                    "A half message names its producer group (property PGROUP): who could be asked else?"
+                    "A half message names its producer group (property PGROUP), or nobody could be asked about it."
                 )
         half = begun.half
         if len(half.stored) + reserve > STORED_LIMIT_BYTES:
             ours = len(half.stored) - len(properties)
             raise PropertiesTooLarge(len(properties), STORED_LIMIT_BYTES - reserve - ours)
-        flag, sys_flag, born_ms, born_host, reconsume_times = sent
+        flag, sys_flag, born_ms, born_host, times = sent
         sys_flag &= ~FLAG_TRANSACTION_MASK
         ticket = self._store.append(
-            HALF_TOPIC, 0, body, half, self._store.tags_code(half.tags), flag, sys_flag, born_ms, born_host, now_ms,
-            reconsume_times, owner=owner, asked_topic=topic, asked_queue_id=queue_id,
-        )  # fmt: skip
+            HALF_TOPIC,
+            0,
+            body,
+            half,
+            self._store.tags_code(half.tags),
+            flag,
+            sys_flag,
+            born_ms,
+            born_host,
+            now_ms,
+            times,
+            owner=owner,
+            asked_topic=topic,
+            asked_queue_id=queue_id,
+        )
         fresh = None
         if not begun.asks_for_delay:
-            fresh = Fresh(
-                ticket.position, begun.group, topic, queue_id, body, begun.copy, flag, sys_flag, born_ms, born_host,
-                reconsume_times,
-            )  # fmt: skip
+            position, group, copy = ticket.position, begun.group, begun.copy
+            fresh = Fresh(position, group, topic, queue_id, body, copy, flag, sys_flag, born_ms, born_host, times)
         self._transactions.began(ticket, begun, fresh)
         return ticket
 
@@ -102,10 +112,9 @@ class HalfIntake:
         unique_key, stored = half.facts.unique_key, half.facts.stored
         facts = Facts(stored + b"ESC_SOURCE\x01%d\x02" % half.position, unique_key, half.facts.tags, half.facts.keys)
         self._store.make_room(len(half.body) + len(stored) + _LARGEST_REST_BYTES)
-        return Copy(
-            topic, queue_id, half.body, facts, half.flag, half.sys_flag | FLAG_TRANSACTION_COMMIT, half.born_ms,
-            half.born_host, half.reconsume_times, half.position,
-        )  # fmt: skip
+        sys_flag, times = half.sys_flag | FLAG_TRANSACTION_COMMIT, half.reconsume_times
+        born_ms, born_host = half.born_ms, half.born_host
+        return Copy(topic, queue_id, half.body, facts, half.flag, sys_flag, born_ms, born_host, times, half.position)
 
     def commit(self, half: Message, now_ms: int) -> Ticket:
         """Put a copy of a half message where it belongs: on its real topic, or where it waits for its moment.

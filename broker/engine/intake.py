@@ -39,10 +39,10 @@ from .log.ticket import BatchTicket, Ticket
 from .message_header import Facts, facts_of, plain_facts, plain_keys, value_in
 from .schedule import Schedule
 from .store import Store
-from .tables.groups import retry_delay_ms
+from .tables.groups import is_dead_letter, retry_delay_ms
 from .tables.topics import Topic
-from .timer.parked import Sent
 from .timer.parking import Parking
+from .timer.state import Sent
 from .transaction.service import Transactions
 
 #: What a release adds to the properties (ESC_SOURCE and its position), and the record's checksum.
@@ -53,7 +53,7 @@ _NO_HALVES = "Messages of a batch cannot be half messages; send them one by one.
 
 
 class Intake:
-    """Puts messages where they belong."""
+    """Takes messages in, and puts each into the queue where it belongs."""
 
     def __init__(self, store: Store, schedule: Schedule, transactions: Transactions, parking: Parking) -> None:
         self._store = store
@@ -223,30 +223,31 @@ class Intake:
         """Park a message for another try of its group, or put it to the dead letters. See Engine.send_back."""
         check_group_name(group)
         message = decode(self._store.look_at(position), verify=False)
-        times = message.reconsume_times + 1
         origin = message.properties.get(ORIGIN_MESSAGE_ID) or message.offset_message_id
         # what was popped again stands in a retry topic, and does not say of which it is
         real_topic = origin_topic(group, message.properties.get(RETRY_TOPIC) or message.topic)
         kept = {**message.properties, RETRY_TOPIC: real_topic, ORIGIN_MESSAGE_ID: origin, WAIT: "false"}
         for name in (REAL_TOPIC, REAL_QUEUE_ID, *RESERVED):
             kept.pop(name, None)
-        if delay_level < 0 or message.reconsume_times >= max_reconsume_times:
+        known = self._store.groups.get(group)
+        tries, gives_up = message.reconsume_times, delay_level < 0
+        if is_dead_letter(known, tries, most_tries=max_reconsume_times, gives_up=gives_up):
             topic = DLQ_PREFIX + group
             kept |= {DELAY: "0", DLQ_ORIGIN_TOPIC: real_topic, DLQ_ORIGIN_MESSAGE_ID: origin}
         else:
             topic = RETRY_PREFIX + group
-            kept[DELAY] = str(delay_level or 3 + message.reconsume_times)
+            kept[DELAY] = str(delay_level or 3 + tries)
         if self._store.topics.get(topic) is None:
             self._store.topics.put(Topic(topic, 1, 1))
-        sent = Sent(message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), times)
+        sent = Sent(message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), tries + 1)
         if not delay_level and topic.startswith(RETRY_PREFIX):
-            delay_ms = retry_delay_ms(self._store.groups.get(group), message.reconsume_times)
+            delay_ms = retry_delay_ms(known, tries)
             if delay_ms is not None:
                 return self._rest(message, topic, kept, sent, delay_ms, now_ms, owner)
         level = int(kept[DELAY])
         facts = _facts(kept, level)
         if not level:
-            return self._put_again(message, topic, 0, facts, now_ms, times, owner)
+            return self._put_again(message, topic, 0, facts, now_ms, tries + 1, owner)
         return self._park(topic, 0, message.body, facts, sent, now_ms, owner)
 
     def _rest(

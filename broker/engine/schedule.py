@@ -97,7 +97,7 @@ class Lane:
         self.pass_gone()
 
     def step(self) -> None:
-        """Go on behind the head."""
+        """Go on to the message behind the head."""
         if self.ahead:
             self.ahead.popleft()
         self.next_offset += 1
@@ -112,7 +112,7 @@ class ProgressWrite:
         self._persisted = persisted
 
     def run(self, files: Files) -> None:
-        """Save it. Raises OSError."""
+        """Save the file, durable on return. Raises OSError."""
         version = {"counter": sum(self._offsets.values()), "stateVersion": 0, "timestamp": 0}
         atomic.save(files, self._path, json_file.dump({"dataVersion": version, "offsetTable": self._offsets}))
 
@@ -197,7 +197,7 @@ class Schedule:
         return {str(lane.level): lane.offset for lane in used}
 
     def writes(self, *, clean: bool) -> ProgressWrite:
-        """Return ``delayOffset.json`` as of now."""
+        """Return the write of ``delayOffset.json`` as of now."""
         return ProgressWrite(self._path, self.state(), self.persisted)
 
     @property

@@ -15,7 +15,7 @@ from ..rocketmq.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC
 from .errors import CorruptRecord, RecordNotFound
 from .schedule import Schedule
 from .store import Store
-from .timer.core import Core
+from .timer.state import TimerStates
 from .transaction.halves import COMMITTING, ROLLING_BACK, Parked
 from .transaction.state import Book
 
@@ -27,11 +27,11 @@ _ENTRIES_AT_ONCE = 128
 class Waiting:
     """A count. ``complete`` is False while it goes on, and stays so if there is more than may be looked at."""
 
-    def __init__(self, store: Store, schedule: Schedule, book: Book, core: Core, topic: str) -> None:
+    def __init__(self, store: Store, schedule: Schedule, book: Book, timers: TimerStates, topic: str) -> None:
         self._store = store
         self._schedule = schedule
         self._book = book
-        self._core = core
+        self._timers = timers
         self._topic = topic
         self._mark = f"{REAL_TOPIC}\x01{topic}".encode()
         self.delayed = 0
@@ -52,9 +52,9 @@ class Waiting:
 
     @property
     def timers(self) -> int:
-        """How many timers wait."""
-        core = self._core
-        return core.by_topic.get(self._topic, 0) + sum(timer.topic == self._topic for timer in core.fresh)
+        """The number of timers that wait for the topic."""
+        unseen = sum(timer.topic == self._topic for timer in self._timers.unseen)
+        return self._timers.by_topic.get(self._topic, 0) + unseen
 
     @property
     def total(self) -> int:

@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from django.db import close_old_connections
 
-from ..client import Consumer
-from ..client.consumer_async import DRAIN_S, Handler
+from ..client import DRAIN_S, Consumer, Handler
 from ..rocketmq.message import Message
 from .registry import Handling
 

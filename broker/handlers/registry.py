@@ -6,11 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
-from ..client.consumer_async import DEFAULT_HANDLERS, SUSPEND_BOUNDS_MS, Handler
+from ..client import ALL, DEFAULT_HANDLERS, SUSPEND_BOUNDS_MS, SUSPEND_MS, Handler, subscription, trace_topic
 from ..client.names import check_group, check_topic
-from ..client.orderly import SUSPEND_MS
-from ..client.subscription import ALL, subscription
-from ..client.trace_events import trace_topic
 
 Where = Literal["first", "last"]
 Function = TypeVar("Function", bound=Callable[..., Any])

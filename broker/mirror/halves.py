@@ -16,16 +16,8 @@ from collections.abc import Iterable
 
 from django.db import transaction
 
-from ..client.admin_transactions import (
-    OpRecord,
-    Transaction,
-    TransactionStatus,
-    ends_of,
-    newest,
-    op_records,
-    transactions_of,
-)
 from ..client.errors import BrokerRefused, ClientError, NotSupported, RouteNotFound
+from ..client.transactions import OpRecord, Transaction, TransactionStatus, ends_of, newest, op_records, transactions_of
 from ..rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from .changes import Flaw
 from .models import HalfMessage, OpMessage

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
+from ..client.admin import QueueStats
 from ..client.errors import BadAnswer, BrokerRefused, RouteNotFound
-from ..client.types import QueueStats
 from ..rocketmq.topics import SCHEDULE_TOPIC
 from .changes import Changes, is_system_group, is_system_topic
 from .models import Broker, ConsumerGroup, ConsumerOffset, Queue, ScheduleLevel, Topic

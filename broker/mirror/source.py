@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ..client.admin_transactions import State, TransactionPage, TransactionStatus
-from ..client.types import (
-    Broker,
-    ConsumeStats,
-    GroupConfig,
-    Message,
-    QueueEntries,
-    TopicConfig,
-    TopicStats,
-)
+from ..client import Message
+from ..client.admin import Broker, ConsumeStats, GroupConfig, QueueEntries, TopicConfig, TopicStats
+from ..client.transactions import State, TransactionPage, TransactionStatus
 
 
 class Source(Protocol):

@@ -17,15 +17,10 @@ from typing import Unpack
 
 from django.db import router, transaction
 
-from ..client import ClientError, Outgoing, prepare
+from ..client import ClientError, MessageOptions, Outgoing, plain_sends, prepare, with_trace
 from ..client.names import check_writable_topic
-from ..client.outgoing import value_in
-from ..client.tracing import tracing
-from ..client.transaction import plain_sends
-from ..rocketmq.properties import SHARDING_KEY
 from .configuration import producer_group as chosen_group
 from .models import OutboxMessage
-from .options import MessageOptions
 from .transaction_block import producer_of
 
 logger = logging.getLogger(__name__)
@@ -49,9 +44,7 @@ def send_later(
     """
     check_writable_topic(topic)
     group = "" if producer_group is None else chosen_group(producer_group)
-    message = prepare(body, **options)
-    if (spans := tracing.spans()) is not None:
-        message = spans.created(topic, message)  # the worker that sends it knows nothing of this request
+    message = with_trace(topic, prepare(body, **options))  # the worker that sends it knows nothing of this request
     return OutboxMessage.objects.using(using or router.db_for_write(OutboxMessage)).create(
         topic=topic, body=message.body, properties=message.properties.encode(), unique_id=message.unique_id,
         producer_group=group, queue_id=message.queue_id, lane=_lane(topic, message),
@@ -61,8 +54,7 @@ def send_later(
 def as_outgoing(row: OutboxMessage) -> Outgoing:
     """The message that the row holds."""
     properties = bytes(row.properties).decode()
-    group, key = row.producer_group or None, value_in(properties, SHARDING_KEY)
-    return Outgoing(bytes(row.body), properties, row.unique_id, group, row.queue_id, key)
+    return Outgoing.of_stored(bytes(row.body), properties, row.unique_id, row.producer_group or None, row.queue_id)
 
 
 def _lane(topic: str, message: Outgoing) -> str | None:

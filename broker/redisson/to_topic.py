@@ -21,9 +21,8 @@ from typing import Protocol, cast
 
 from redis.exceptions import RedisError
 
+from ..client import Message, Outgoing, SendResult, prepare
 from ..client.errors import Answer, BrokerRefused, ClientError, InvalidArgument
-from ..client.outgoing import Outgoing, prepare
-from ..client.types import Message, SendResult
 from . import scripts
 from .codecs import unpack
 from .errors import RedissonError

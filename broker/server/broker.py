@@ -7,8 +7,9 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from ..engine.config import EngineConfig
 from ..engine.disk.files import Files, OsFiles
@@ -20,7 +21,7 @@ from .access.gate import Gate
 from .access.guard import guard
 from .check_rounds import CheckRounds
 from .clock import Simulation, Simulator, wall_clock_ms
-from .connection import Handler, Limits, Server
+from .connection import Connection, Handler, Hooks, Limits, Server, Shared
 from .connection_limit import WORTH_TRIMMING_BYTES, give_back
 from .http_health import Pages
 from .listener import bound, bound_pair, no_vip_channel
@@ -28,9 +29,9 @@ from .long_polls import WaitingPops, WaitingPulls
 from .metrics import BrokerMetrics
 from .processors.access import AccessProcessor
 from .processors.acks import AckProcessor
-from .processors.administration import Processor, administration
 from .processors.assignment import AssignmentProcessor
-from .processors.broker import BrokerProcessor
+from .processors.broker import BrokerProcessor, ConfigurationProcessor, TidyingProcessor
+from .processors.client_queries import RelayProcessor
 from .processors.deletion import DeletionProcessor, sweep_all
 from .processors.groups import GroupProcessor
 from .processors.heartbeat import HeartbeatProcessor
@@ -38,16 +39,19 @@ from .processors.locks import LockProcessor
 from .processors.namesrv import NameService
 from .processors.offsets import OffsetProcessor
 from .processors.pop import PopProcessor
+from .processors.progress import ProgressProcessor
 from .processors.pull import PullProcessor
 from .processors.query import QueryProcessor
 from .processors.replies import ReplyProcessor
+from .processors.resets import ResetProcessor
 from .processors.send import SendProcessor
 from .processors.timers import ScheduleProcessor, TimerProcessor
 from .processors.topics import TopicProcessor
 from .processors.transactions import TransactionProcessor
 from .pump import Pump
 from .send_reply import SendReplies
-from .sniffing import open_front
+from .settings import KeptSettings
+from .sniffing import front
 from .state import BrokerState
 from .tls import Certificates, TlsConfig
 
@@ -59,6 +63,13 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 _SWITCH_INTERVAL_S = 0.0005
 """How long a thread that writes may keep the loop waiting, and the loop one that has written: 5 ms are too much where
 a timer is to leave within one."""
+
+
+class Processor(Protocol):
+    """Serves some request codes."""
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
 
 
 class BrokerService:
@@ -172,7 +183,7 @@ class BrokerService:
             self._namesrv_port = namesrv_socket.getsockname()[1]
             engine = self._open()
             try:
-                broker, namesrv = self._assemble(engine)
+                broker, namesrv = self._assemble(engine, certificates)
             except OSError:
                 engine.close(self._clock())
                 raise
@@ -181,9 +192,6 @@ class BrokerService:
                 if each is not None:
                     each.close()
             raise
-        metrics = BrokerMetrics(self._running, lambda: self.servers, lambda: self.waiting_pops)
-        open_front(broker, certificates, Pages(lambda: engine.health().state, metrics.text, token=self._metrics_token))
-        open_front(namesrv, certificates)
         self._tune_collector()
         await namesrv.start(namesrv_socket)
         await broker.start(broker_socket)
@@ -226,45 +234,76 @@ class BrokerService:
             self.config = replace(self.config, is_simulated=True)
         return Engine.open(self.config, files, self._clock())
 
-    def _assemble(self, engine: Engine) -> tuple[Server, Server]:
-        loop, live = asyncio.get_running_loop(), self._live_clock
+    def _assemble(self, engine: Engine, certificates: Certificates | None) -> tuple[Server, Server]:
+        """Make everything that serves the engine, each part with all that it calls; raises AccessUnreadable, OSError.
+
+        What may fail comes first: the pump has threads.
+        """
+        live = self._live_clock
+        if self._access is not None:
+            self._gate = guard(engine, self._files or OsFiles(), self._access, self._connections)
+        kept = KeptSettings(engine)
+        config = kept.restore()
         speed = None if self._simulation is None else self._simulation.speed
-        waiting = WaitingPulls(loop, live)
-        state = self._state = BrokerState(engine, self.config, self._clock, live, waiting, self._clock(), speed)
-        state.statistics.begin(engine.topics.all(), engine.queue_growth)
-        send, transactions, pop = SendProcessor(state), TransactionProcessor(state), PopProcessor(state, loop)
-        send.instead[Request.END_TRANSACTION.to_bytes(2, "big")] = transactions.express
-        processors: tuple[Processor, ...] = (
+        pump = self._pump = Pump(
+            engine, self._clock, stored=self._stored, arrived=self._arrived, failed=self._failed,
+            is_inline=config.flush == "async", speed=speed or 1.0,
+        )  # fmt: skip
+        state = self._state = BrokerState(
+            engine=engine, config=config, clock=self._clock, live_clock=live, started_ms=self._clock(), speed=speed,
+            waiting=WaitingPulls(asyncio.get_running_loop(), live),
+            hurry=pump.hurry, kick=pump.kick, at_rest=pump.at_rest,
+            may_send=self._gate.may_send if self._gate is not None else lambda _connection, _topic: True,
+        )  # fmt: skip
+        shared = Shared.within(self._limits)
+        broker = self._broker_server(state, kept, shared, certificates)
+        namesrv = Server(
+            "name service", NameService(state, self._namesrv_port).handlers(), live, self._limits,
+            Hooks(gate=self._gate, connection=front(certificates)), shared,
+        )  # fmt: skip
+        self._servers = [broker, namesrv]
+        pump.start()
+        self._check_rounds = CheckRounds(state, pump.kick, pump.is_writing)
+        self._check_rounds.start()
+        return broker, namesrv
+
+    def _broker_server(
+        self, state: BrokerState, kept: KeptSettings, shared: Shared, certificates: Certificates | None
+    ) -> Server:
+        transactions, pop = TransactionProcessor(state), PopProcessor(state, asyncio.get_running_loop())
+        if self._gate is None:
+            send = SendProcessor(state, {Request.END_TRANSACTION: transactions.express})
+        else:
+            send = SendProcessor(state, passes=self._gate.passes)
+        self._waiting_pops = pop.waiting
+        processors: list[Processor] = [
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), DeletionProcessor(state), GroupProcessor(state), QueryProcessor(state),
             ScheduleProcessor(state), BrokerProcessor(state), transactions, TimerProcessor(state),
-            *administration(state), pop, AckProcessor(state), AssignmentProcessor(state), ReplyProcessor(state, send),
-        )  # fmt: skip
+            ConfigurationProcessor(state, kept), ProgressProcessor(state), RelayProcessor(state),
+            ResetProcessor(state), TidyingProcessor(state), pop, AckProcessor(state), AssignmentProcessor(state),
+            ReplyProcessor(state, send),
+        ]  # fmt: skip
+        if self._gate is not None:
+            processors.append(AccessProcessor(self._gate.book))
         handlers: dict[int, Handler] = {}
         for processor in processors:
             handlers.update(processor.handlers())
-        # the short way takes the moment of the read, which is the live clock's, for the store's
-        express = send.express if self._simulation is None else None
-        broker = Server("broker", handlers, live, self._limits, express=express)
-        namesrv = Server("name service", NameService(state, self._namesrv_port).handlers(), live, self._limits)
-        namesrv.times, namesrv.budget, namesrv.places = broker.times, broker.budget, broker.places
-        if self._access is not None:
-            self._gate = guard(state, self._files or OsFiles(), self._access, (broker, namesrv))
-            handlers.update(AccessProcessor(self._gate.book).handlers())
-        broker.on_closed += (state.clients.remove_connection, state.calls.remove_connection)
-        broker.on_answer = state.calls.answer
-        self._servers = [broker, namesrv]
-        self._pump = Pump(
-            engine, self._clock, stored=self._stored, arrived=self._arrived, failed=self._failed,
-            is_inline=self.config.flush == "async", speed=speed or 1.0,
-        )  # fmt: skip
-        broker.after_read = self._pump.kick
-        state.hurry, state.kick, state.at_rest = self._pump.hurry, self._pump.kick, self._pump.at_rest
-        self._waiting_pops = pop.waiting
-        self._pump.start()
-        self._check_rounds = CheckRounds(state, self._pump.kick, self._pump.is_writing)
-        self._check_rounds.start()
-        return broker, namesrv
+        metrics = BrokerMetrics(state, lambda: self.servers, lambda: self.waiting_pops)
+        pages = Pages(lambda: state.engine.health().state, metrics.text, token=self._metrics_token)
+        hooks = Hooks(
+            # the short way takes the moment of the read, which is the live clock's, for the store's
+            express=send.express if self._simulation is None else None,
+            gate=self._gate,
+            connection=front(certificates, pages),
+            answered=state.calls.answer,
+            after_read=state.kick,
+            closed=(state.clients.remove_connection, state.calls.remove_connection),
+        )
+        return Server("broker", handlers, self._live_clock, self._limits, hooks, shared)
+
+    def _connections(self) -> Iterator[Connection]:
+        return (connection for server in self._servers for connection in server.connections)
 
     def _tune_collector(self) -> None:
         gc.collect()
@@ -273,7 +312,6 @@ class BrokerService:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
     def _stored(self, tickets: list[Ticket]) -> None:
-        self._running.put_total += sum([ticket.count for ticket in tickets])
         self._running.sends.stored(tickets, self._clock())
         self._replies.write(tickets)
 

@@ -12,44 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from ..engine.queues.reader import Selection
 from ..rocketmq.codes import ONEWAY_FLAG, Request
 from ..rocketmq.frame import LANGUAGES, Command
-from ..rocketmq.sql92.expression import Filter
+from ..rocketmq.subscription import Subscription
 from .connection import Connection
 
 LONGEST_CLIENT_ID = 512
-SQL92 = "SQL92"
-
-
-@dataclass(slots=True)
-class Subscription:
-    """What a group wants of a topic; `tag_codes` is None for everything.
-
-    Of a heartbeat's the filter is read at its first use (subscription.understand): until then it has neither filter nor
-    flaw, and is not to be asked what it selects.
-    """
-
-    topic: str
-    expression: str
-    kind: str
-    version: int
-    tags: tuple[str, ...]
-    codes: tuple[int, ...]
-    filter: Filter | None = None
-    flaw: str = ""
-    """Why its expression cannot be understood; its pulls are refused with that."""
-
-    @property
-    def tag_codes(self) -> frozenset[int] | None:
-        """Hash codes of the wanted tags (their lower 32 bits stand in the queue entries); None for all."""
-        return frozenset(self.codes) if self.codes else None
-
-    @property
-    def selection(self) -> Selection:
-        """What of the topic is wanted."""
-        assert self.filter is not None or self.kind != SQL92
-        return self.filter or self.tag_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +48,41 @@ class ConsumerGroup:
     members: dict[Connection, Member] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
+    def consume_as(self, said: ConsumerGroup) -> None:
+        """Take over how a newer heartbeat says that the group consumes."""
+        self.consume_type, self.message_model, self.from_where = said.consume_type, said.message_model, said.from_where
+
+    def join(self, member: Member) -> bool:
+        """Take in a member, or its newer heartbeat; return whether it was not there."""
+        is_new = member.connection not in self.members
+        self.members[member.connection] = member
+        return is_new
+
+    def subscribe(self, subscriptions: list[Subscription]) -> bool:
+        """Subscribe to these topics and no others, each as its newest version says; return whether that is a change."""
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        changed = False
+        for topic, subscription in wanted.items():
+            known = self.subscriptions.get(topic)
+            if known is None or known.version < subscription.version:
+                changed = changed or known is None or known.expression != subscription.expression
+                self.subscriptions[topic] = subscription
+        for topic in [topic for topic in self.subscriptions if topic not in wanted]:
+            del self.subscriptions[topic]
+            changed = True
+        return changed
+
 
 class Clients:
-    """The one owner of who is connected."""
+    """The one owner of who is connected. `deserted` is called with a group whose last consumer has left."""
 
-    def __init__(self) -> None:
+    def __init__(self, deserted: Callable[[str], None] = lambda _group: None) -> None:
+        self._deserted = deserted
         self._producers: dict[str, dict[Connection, Member]] = {}
         self._producer_ids: dict[str, Member] = {}
         self._consumers: dict[str, ConsumerGroup] = {}
         self._of_connection: dict[Connection, set[tuple[str, str]]] = {}
         self._since_ms: dict[Connection, int] = {}
-        self.on_group_left: list[Callable[[str, str], None]] = []
-        """Called with (group, client id) when a consumer has left."""
 
     def producers(self, group: str) -> list[Member]:
         """Connected producers of a group."""
@@ -134,12 +125,10 @@ class Clients:
         known = self._consumers.get(group.name)
         if known is None:
             known = self._consumers[group.name] = group
-        known.consume_type, known.message_model = group.consume_type, group.message_model
-        known.from_where = group.from_where
-        is_new = member.connection not in known.members
-        known.members[member.connection] = member
+        known.consume_as(group)
+        is_new = known.join(member)
         self._note(member, ("consumer", group.name))
-        changed = self._subscribe(known, subscriptions)
+        changed = known.subscribe(subscriptions)
         if notify and (is_new or changed):
             # The newcomer too: its own first round may have come before the retry topic had a route.
             self._notify(known, None)
@@ -148,19 +137,6 @@ class Clients:
     def _note(self, member: Member, membership: tuple[str, str]) -> None:
         self._of_connection.setdefault(member.connection, set()).add(membership)
         self._since_ms.setdefault(member.connection, member.seen_ms)
-
-    def _subscribe(self, group: ConsumerGroup, subscriptions: list[Subscription]) -> bool:
-        wanted = {subscription.topic: subscription for subscription in subscriptions}
-        changed = False
-        for topic, subscription in wanted.items():
-            known = group.subscriptions.get(topic)
-            if known is None or known.version < subscription.version:
-                changed = changed or known is None or known.expression != subscription.expression
-                group.subscriptions[topic] = subscription
-        for topic in [topic for topic in group.subscriptions if topic not in wanted]:
-            del group.subscriptions[topic]
-            changed = True
-        return changed
 
     def remove(self, connection: Connection, kind: str, group: str, *, notify: bool = True) -> None:
         """Unregisters one client from a group."""
@@ -194,11 +170,10 @@ class Clients:
 
     def _drop_consumer(self, connection: Connection, name: str, notify: bool) -> None:
         group = self._consumers[name]
-        member = group.members.pop(connection)
+        del group.members[connection]
         if not group.members:
             del self._consumers[name]
-        for callback in self.on_group_left:
-            callback(name, member.client_id)
+            self._deserted(name)
         if notify:
             self._notify(group, connection)
 

@@ -13,7 +13,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 from msgspec.structs import replace
 
@@ -58,6 +58,23 @@ MOST_CORKED_BYTES = 128 * 1024
 _SHORT_FRAME_BYTES = 4 * 1024
 
 
+class Gatekeeper(Protocol):
+    """Decides, where access is controlled, who may connect and what each may ask."""
+
+    def admit(self, connection: Connection) -> bool:
+        """Tell whether a new connection may stay."""
+
+    def vouch(self, request: Command) -> bool:
+        """Tell, of a stranger's long frame of which only the header is there, whether it names somebody whose signature
+        is to be checked. Raises BadFrame if it names nobody."""
+
+    def check(self, connection: Connection, request: Command) -> None:
+        """Raise RequestRefused unless the request may be handled."""
+
+    def forget(self, connection: Connection) -> None:
+        """Take note that a connection has ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one peer may ask of the server."""
@@ -77,6 +94,39 @@ class Limits:
     """How often all connections are looked at: that much later one is closed, at most."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What a server calls beside its handlers."""
+
+    express: Express | None = None
+    gate: Gatekeeper | None = None
+    connection: Callable[[Server], Connection] | None = None
+    """Makes the object for a new connection; None: a plain `Connection`."""
+    answered: Callable[[Connection, Command], None] = lambda _connection, _command: None
+    """Takes what a client answers to a request of the broker."""
+    after_read: Callable[[], None] = lambda: None
+    """Called after the frames of a read were handled."""
+    closed: tuple[Callable[[Connection], None], ...] = ()
+    """Called with each connection that has ended."""
+
+
+NO_HOOKS = Hooks()
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What several servers of one broker count together: requests, bytes of unfinished frames, connections."""
+
+    times: CallTimes
+    budget: Budget
+    places: Places
+
+    @classmethod
+    def within(cls, limits: Limits) -> Shared:
+        """Begin to count from nothing."""
+        return cls(CallTimes(), Budget(limits.most_partial_bytes), Places())
+
+
 class Server:
     """One listening port: its connections, handlers and limits."""
 
@@ -86,32 +136,22 @@ class Server:
         handlers: Mapping[int, Handler],
         clock: Callable[[], int],
         limits: Limits,
-        *,
-        express: Express | None = None,
+        hooks: Hooks = NO_HOOKS,
+        shared: Shared | None = None,
     ) -> None:
         self.name = name
         self.limits = limits
         self.clock = clock
-        self.express = express
-        self.times = CallTimes()
         self.connections: set[Connection] = set()
-        self.on_closed: list[Callable[[Connection], None]] = []
-        self.on_answer: Callable[[Connection, Command], None] = lambda _connection, _command: None
-        self.after_read: Callable[[], None] = lambda: None
-        self.check: Callable[[Connection, Command], None] | None = None
-        """Called before the handler; raises RequestRefused if it may not be called."""
-        self.admit: Callable[[Connection], bool] | None = None
-        """Called for a new connection: whether it may stay."""
-        self.make: Callable[[Server], Connection] = Connection
         self.codes: Collection[int] = handlers.keys()
         """The requests that it answers, as of now."""
-        self.budget = Budget(limits.most_partial_bytes)
-        """For what is held of frames that are not whole; several doors may share one."""
-        self.places = Places()
-        """For its connections; several doors may share them."""
-        self.vouch: Callable[[Command], bool] = lambda _request: True
-        """Asked about a stranger's long frame, of which only the header is there: whether it names somebody whose
-        signature is to be looked at. Raises BadFrame if it names nobody."""
+        self.hooks = hooks
+        self.express = hooks.express
+        self.gate = hooks.gate
+        self.after_read = hooks.after_read
+        shared = shared or Shared.within(limits)
+        self.times, self.budget, self.places = shared.times, shared.budget, shared.places
+        self._connection = hooks.connection or Connection
         self._handlers = handlers
         self._listeners: list[Listener] = []
         self._connecting: set[asyncio.Task[None]] = set()
@@ -125,7 +165,7 @@ class Server:
         self._listeners += [Listener(self.name, each, self._accepted, wanting) for each in listening]
 
     def _accepted(self, connected: socket.socket) -> None:
-        connection = self.make(self)
+        connection = self._connection(self)
         if not self.places.enter(connection):
             connected.close()
             return
@@ -173,8 +213,8 @@ class Server:
         """The answer to one request: what its handler says, or the error that came of it."""
         handler = self._handlers.get(request.code, self._not_supported)
         try:
-            if self.check is not None:
-                self.check(connection, request)
+            if self.gate is not None:
+                self.gate.check(connection, request)
             return handler(connection, request)
         except BrokerError as error:
             return request.answer(refusal_fields(error), code=refusal_code(error), remark=str(error)[:LONGEST_REMARK])
@@ -228,14 +268,15 @@ class Connection(asyncio.Protocol):
             logger.error("%s: refusing %s, %d connections there", server.name, self.address, len(server.connections))
             self._transport.abort()
             return
-        if server.admit is not None and not server.admit(self):
+        gate = server.gate
+        if gate is not None and not gate.admit(self):
             logger.warning("%s: refusing %s, too many from there have not signed yet", server.name, self.address)
             self._transport.abort()
             return
         write_bytes = server.limits.write_pause_bytes
-        if server.admit is not None:
+        if gate is not None:
             self.is_stranger = True
-            self._frames.be_short(lambda beginning: server.vouch(decode(beginning)))
+            self._frames.be_short(lambda beginning: gate.vouch(decode(beginning)))
             write_bytes = min(write_bytes, STRANGER_WRITE_BYTES)
         self.born_host = pack_host(host.partition("%")[0], port)
         self.is_open = True
@@ -243,8 +284,9 @@ class Connection(asyncio.Protocol):
         server.places.has_come(self)
         self._transport.set_write_buffer_limits(high=write_bytes)
 
-    def is_known(self) -> None:
-        """Whoever is at the other end has signed: from now on he may say more."""
+    def identify(self, user: str) -> None:
+        """Note whose valid signature the requests carry: from the first one on they may be longer."""
+        self.user = user
         if self.is_stranger:
             self.is_stranger = False
             self._frames.be_usual()
@@ -266,8 +308,10 @@ class Connection(asyncio.Protocol):
         self.server.places.leave(self)
         if self in self.server.connections:
             self.server.connections.discard(self)
-            for callback in self.server.on_closed:
-                callback(self)
+            if self.server.gate is not None:
+                self.server.gate.forget(self)
+            for closed in self.server.hooks.closed:
+                closed(self)
 
     def data_received(self, data: bytes) -> None:
         """Handles all frames that are whole now."""
@@ -323,8 +367,10 @@ class Connection(asyncio.Protocol):
                     return
                 if express is None or not express(self, frame, now_ms):
                     self._take(frame, now_ms)
-                elif len(frame) <= _SHORT_FRAME_BYTES:
-                    continue
+                else:
+                    self.serialization = frame[0]
+                    if len(frame) <= _SHORT_FRAME_BYTES:
+                        continue
                 self._is_late = clock() - now_ms >= MOST_MS_A_TURN
         finally:
             self._uncork()
@@ -343,21 +389,26 @@ class Connection(asyncio.Protocol):
         except HeaderRefused as refusal:
             self._refuse(refusal)
         else:
-            self._handle_one(command, now_ms)
+            command.asked_ms = now_ms
+            self._handle_one(command)
 
     def _refuse(self, refusal: HeaderRefused) -> None:
         """Answers a header that is not taken; the frames after it are."""
         if refusal.is_final or self.is_stranger:
             raise refusal
-        level = logging.DEBUG if self.is_noted else logging.WARNING
-        self.is_noted = True
-        logger.log(level, "%s: a request of %s is refused: %s", self.server.name, self.address, refusal)
+        logger.log(self.refusal_level(), "%s: a request of %s is refused: %s", self.server.name, self.address, refusal)
         if refusal.opaque is not None:
             remark = f"The request is refused: {refusal}."
             self.send(Command(
                 Answer.INVALID_PARAMETER, remark=remark, flag=RESPONSE_FLAG, opaque=refusal.opaque,
                 serialization=refusal.serialization,
             ))  # fmt: skip
+
+    def refusal_level(self) -> int:
+        """Return the level to log a refused request at: a warning the first time, then only in detail."""
+        level = logging.DEBUG if self.is_noted else logging.WARNING
+        self.is_noted = True
+        return level
 
     def _go_on(self) -> None:
         """The next slice of what was read: disk, answers and other clients had their turn in between."""
@@ -382,11 +433,10 @@ class Connection(asyncio.Protocol):
         logger.error("%s: what %s said could not be read", self.server.name, self.address, exc_info=error)
         self.close_because("the broker failed at it", is_gentle=True)
 
-    def _handle_one(self, command: Command, now_ms: int) -> None:
+    def _handle_one(self, command: Command) -> None:
         if command.is_response:
-            self.server.on_answer(self, command)
+            self.server.hooks.answered(self, command)
             return
-        command.asked_ms = now_ms
         self.serialization = command.serialization
         answer = self.server.respond(self, command)
         if answer is not None and not command.is_oneway:

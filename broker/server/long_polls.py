@@ -40,6 +40,15 @@ class WaitingPull:
     """Looks again; (pull, is this the end of its time) -> True if it was answered."""
     is_done: bool = False
 
+    def go_on_at(self, offset: int) -> None:
+        """Look from this offset on the next time."""
+        self.offset = offset
+
+    def look_again(self, is_last: bool) -> bool:
+        """Look, unless the client is gone; return whether the pull waits no more."""
+        self.is_done = not self.connection.is_open or self.look(self, is_last) or is_last
+        return self.is_done
+
 
 class WaitingPulls:
     """All pulls that wait."""
@@ -108,8 +117,7 @@ class WaitingPulls:
     def _look(self, pull: WaitingPull, is_last: bool) -> bool:
         """True if the pull waits no more."""
         if not pull.is_done:
-            pull.is_done = not pull.connection.is_open or pull.look(pull, is_last) or is_last
-            self._count -= pull.is_done
+            self._count -= pull.look_again(is_last)
         return pull.is_done
 
     def _drop_done(self, key: QueueKey) -> None:
@@ -155,6 +163,14 @@ class WaitingPop:
     is_done: bool = False
     again_ms: int = 0
     """When it is to look next without an arrival; 0: not."""
+
+    def end(self) -> None:
+        """Wait no more."""
+        self.is_done = True
+
+    def look_at(self, again_ms: int | None) -> None:
+        """Note when to look next without an arrival; None: not at all."""
+        self.again_ms = again_ms or 0
 
 
 class WaitingPops:
@@ -255,7 +271,7 @@ class WaitingPops:
     def _remove(self, pop: WaitingPop) -> None:
         if pop.is_done:
             return
-        pop.is_done = True
+        pop.end()
         self._count -= 1
         key = (pop.group, pop.topic)
         waiting, row = self._waiting[key], (pop.queue_id, pop.alike)
@@ -275,7 +291,7 @@ class WaitingPops:
     def _look_at(self, pop: WaitingPop, again_ms: int | None) -> None:
         if again_ms is not None and self._live_ms is not None:
             again_ms = self._live_ms(again_ms)
-        pop.again_ms = again_ms or 0
+        pop.look_at(again_ms)
         if again_ms is not None and again_ms < pop.deadline_ms:
             self._plan(again_ms, pop)
 
@@ -310,7 +326,7 @@ class WaitingPops:
             if pop.deadline_ms <= now_ms:
                 self._look(pop, is_last=True)
             elif 0 < pop.again_ms <= now_ms:
-                pop.again_ms = 0
+                pop.look_at(None)
                 self._look(pop, is_last=False)
         if due:
             self._looked()

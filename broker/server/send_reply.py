@@ -208,9 +208,11 @@ SIZE_BOUNDS_BYTES = (
 
 
 class Sends:
-    """Two histograms since the start: bytes of records, and ms from being taken to being durable and answered."""
+    """Counts since the start: messages made durable, and two histograms: bytes of records, and ms from being taken to
+    being durable and answered."""
 
     def __init__(self) -> None:
+        self.total = 0
         self._sizes = Histogram(SIZE_BOUNDS_BYTES)
         self._taken: list[int] = []
         self.latencies = Histogram(LATENCY_BOUNDS_MS)
@@ -228,6 +230,7 @@ class Sends:
     def stored(self, tickets: Sequence[Ticket], now_ms: int) -> None:
         """These are durable: who waits for one message of theirs is answered now. Batches are not looked at."""
         self._count_sizes()
+        self.total += sum([ticket.count for ticket in tickets])
         if len(tickets) == 1:  # mostly so, unless the broker is busy
             if type(tickets[0].owner) is tuple:
                 self.latencies.add(max(0, now_ms - tickets[0].store_ms))

@@ -8,6 +8,7 @@ else      remoting; a frame begins with the highest byte of its length, 0 or 1
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 from .connection import Connection, Server
 from .http_health import LONGEST_REQUEST_BYTES, Pages
@@ -107,6 +108,6 @@ class FrontConnection(Connection):
         super().close()
 
 
-def open_front(server: Server, certificates: Certificates | None = None, pages: Pages | None = None) -> None:
-    """Let this server's new connections speak TLS and HTTP, too."""
-    server.make = lambda to: FrontConnection(to, certificates, pages)
+def front(certificates: Certificates | None = None, pages: Pages | None = None) -> Callable[[Server], Connection]:
+    """Return what makes a server's connections (Hooks.connection) so that they speak TLS and HTTP, too."""
+    return lambda server: FrontConnection(server, certificates, pages)

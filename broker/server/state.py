@@ -101,7 +101,7 @@ class QueueLocks:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class BrokerState:
     """One broker: its engine, who is connected, who waits, who holds which queue."""
 
@@ -113,30 +113,32 @@ class BrokerState:
     """The live clock: what is between living processes."""
     waiting: WaitingPulls
     started_ms: int
+    hurry: Callable[[], None]
+    """To be called after a handler made something due, or appended it outside of a request."""
+    kick: Callable[[], None]
+    """To be called after something was noted outside of a request that is to be written."""
+    at_rest: Callable[[Callable[[], None]], None]
+    """Calls when the upkeep that is under way has ended."""
+    may_send: Callable[[Connection, str], bool]
+    """Whether who is at the other end of a connection may send to a topic."""
     speed: float | None = None
     """How fast the broker's clock runs, if it is simulated."""
-    clients: Clients = field(default_factory=Clients)
+    clients: Clients = field(init=False)
     locks: QueueLocks = field(default_factory=QueueLocks)
     rates: Rates = field(default_factory=Rates)
     calls: ClientCalls = field(default_factory=ClientCalls)
     resets: OffsetResets = field(default_factory=OffsetResets)
     sends: Sends = field(default_factory=Sends)
     statistics: Statistics = field(init=False)
-    hurry: Callable[[], None] = lambda: None
-    """To be called after a handler made something due, or appended it outside of a request."""
-    kick: Callable[[], None] = lambda: None
-    """To be called after something was noted outside of a request that is to be written."""
-    at_rest: Callable[[Callable[[], None]], None] = lambda call: call()
-    """Calls when the upkeep that is under way has ended."""
-    may_send: Callable[[Connection, str], bool] = lambda _connection, _topic: True
-    """Whether who is at the other end of a connection may send to a topic."""
-    put_total: int = 0
-    """Messages made durable since the start."""
-    get_total: int = 0
-    """Messages given to consumers since the start."""
 
     def __post_init__(self) -> None:
+        self.clients = Clients(deserted=self.resets.forget)
         self.statistics = Statistics(self.config.cluster_name, self.started_ms)
+        self.statistics.begin(self.engine.topics.all(), self.engine.queue_growth)
+
+    def use_settings(self, config: EngineConfig) -> None:
+        """Go on with settings that were changed while the broker runs."""
+        self.config = config
 
     def group(self, name: str) -> Group:
         """The group that somebody consumes as; made if it is new, unless the setting says that only administrators

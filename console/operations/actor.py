@@ -7,7 +7,7 @@ from typing import Any
 
 from console.operations.errors import NotAllowed, OutOfReach
 from console.operations.models import AuditEntry
-from console.operations.scope import Reach
+from console.operations.scope import Scope
 from console.security.topic_scope import ALL, Eyes, VisibleTopics, visible_topics
 
 STEER_TIMERS = "console.steer_timers"
@@ -39,7 +39,7 @@ PERMISSIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """`name` stands in the audit; `permissions` are Django's, by their full names."""
+    """Who asks: `name` stands in the audit; `permissions` are Django's, by their full names."""
 
     name: str
     permissions: frozenset[str]
@@ -49,19 +49,19 @@ class Actor:
 
     @classmethod
     def of(cls, user: Any) -> Actor:
-        """A signed-in person."""
+        """Return the actor that a signed-in person is, with what this person may do."""
         allowed = frozenset(permission for permission in PERMISSIONS if user.has_perm(permission))
         return cls(user.get_username(), allowed, user.pk, visible_topics(user))
 
     def require(self, permission: str, kind: str) -> None:
-        """Raises NotAllowed, and says so in the audit."""
+        """Raise NotAllowed unless the actor has the permission; the audit keeps the refusal."""
         if permission not in self.permissions:
             self._note_denial(kind, permission)
             raise NotAllowed(permission)
 
-    def require_reach(self, reach: Reach, kind: str) -> None:
-        """Raises OutOfReach when it touches what the actor does not see, and says so in the audit."""
-        if not reach.is_seen(Eyes(self.visible)):
+    def require_scope(self, scope: Scope, kind: str) -> None:
+        """Raise OutOfReach when it touches what the actor does not see; the audit keeps the refusal."""
+        if not scope.is_seen(Eyes(self.visible)):
             self._note_denial(kind, "topics")
             raise OutOfReach
 

@@ -1,16 +1,14 @@
-"""From the form of a page to an operation that is previewed: the same way for every family of pages."""
+"""From a form of the console to an operation that is previewed: the same way for every kind."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from broker.client import ClientError
@@ -18,91 +16,69 @@ from broker.redisson import RedissonError
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.errors import NotAllowed, OperationError, OutOfReach
+from console.operations.kind import Form
 from console.operations.models import Operation
 from console.operations.reading import number_of
 from console.operations.registry import KINDS
 from console.ui.refusals import words
 
-#: the page from which each family's operations are begun
-LISTS = {
-    "timers": "timer_list",
-    "transactions": "transaction_list",
-    "groups": "groups",
-    "settings": "topics",
-    "dead_letters": "dead_letters",
-    "messages": "messages",
-    "delayed_queues": "delayed_queues",
-    "alerts": "alerts",
-}
 _REFUSALS = (OperationError, ClientError, RedissonError)
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """A form as it was sent, to be drawn again; `context` is what its template needs besides `given` and `faults`."""
-
-    template: str
-    context: Mapping[str, Any]
-
 
 #: from what was sent and what is wrong (by field) to the form; None: it has nothing that was typed
 Again = Callable[[QueryDict, Mapping[str, str]], Form | None]
 
 
-def draft_of_form(
-    request: HttpRequest,
-    family: str,
-    parameters_of: Callable[[QueryDict], dict[str, Any]],
-    again: Again | None = None,
-) -> HttpResponse:
-    """Preview what a form of this family asks for; 404 for a kind that it does not have."""
-    kind = request.POST.get("kind", "")
-    if kind not in KINDS or KINDS[kind].page != family:
+def draft_of_form(request: HttpRequest) -> HttpResponse:
+    """Preview what a form asks for whose field `kind` names the kind; 404 for one that there is not."""
+    kind = KINDS.get(request.POST.get("kind", ""))
+    if kind is None:
         raise Http404(_("There is no such operation."))
     number = number_of(request.POST.get("operation", ""))
-    return draft(request, family, kind, lambda: parameters_of(request.POST), number, again)
+    return draft(request, kind.name, lambda: kind.from_form(request.POST), number, kind.form_again)
+
+
+def undo_of_form(request: HttpRequest, text: str) -> HttpResponse:
+    """Preview what takes an operation back; 404 for one that there is not, or that nothing takes back."""
+    found = number_of(text)
+    row = Operation.objects.filter(pk=found).first() if found else None
+    kind = KINDS.get(row.kind) if row is not None else None
+    if row is None or kind is None or not kind.undone_by:
+        raise Http404(_("There is no such operation."))
+    number = number_of(request.POST.get("operation", ""))
+    return draft(request, kind.undone_by, lambda: kind.undo_parameters(row, request.POST), number)
 
 
 def draft(
     request: HttpRequest,
-    family: str,
-    kind: str,
+    name: str,
     parameters: Callable[[], dict[str, Any]],
     number: uuid.UUID | None = None,
     again: Again | None = None,
 ) -> HttpResponse:
-    """Preview, and see the operation's page; if there is nothing to preview, a page that says what was wrong and has
-    the form as it was sent."""
+    """Preview an operation of the kind with this name, and go to its page.
+
+    If there is nothing to preview, a page says what was wrong and has the form as it was sent.
+    """
+    kind, actor = KINDS[name], Actor.of(request.user)
+    shown: dict[str, Any] = {"here": kind.page, "list_page": kind.list_address()}
     try:
-        row = workflow.draft(kind, parameters(), Actor.of(request.user), number=number)
+        actor.require(kind.permission, name)
+        row = workflow.draft(name, parameters(), actor, number=number)
     except OutOfReach as error:
-        context = {"here": family, "error": words(error), "list_page": reverse(LISTS[family])}
-        return render(request, "operations/refused.html", context, status=403)
+        return render(request, "operations/refused.html", {**shown, "error": words(error)}, status=403)
     except NotAllowed as error:
         raise PermissionDenied(error.permission) from None
     except _REFUSALS as error:
         faults = {getattr(error, "field", None) or "": words(error)}
         form = again(request.POST, faults) if again else None
-        shown: dict[str, Any] = {
-            "here": family, "error": words(error), "list_page": reverse(LISTS[family]), "given": request.POST,
-            "faults": faults, "number": number or uuid.uuid4(), "again": form.template if form else "",
-            **(form.context if form else {}),
-        }  # fmt: skip
+        shown |= {"error": words(error), "given": request.POST, "faults": faults, "number": number or uuid.uuid4()}
+        shown |= {"again": form.template, **form.context} if form else {"again": ""}
         return render(request, "operations/refused.html", shown, status=422)
     return see_operation(row.pk)
 
 
-def operation_of(text: str, kinds: Collection[str]) -> Operation:
-    """The operation that is to be undone, by its id in an address; 404 for one that is not of these kinds."""
-    number = number_of(text)
-    row = Operation.objects.filter(pk=number, kind__in=kinds).first() if number else None
-    if row is None:
-        raise Http404(_("There is no such operation."))
-    return row
-
-
 def see_operation(number: uuid.UUID) -> HttpResponse:
-    """See other: a reload of the page sends nothing twice."""
+    """Answer 303 (see other) with the operation's page, so that a reload sends nothing twice."""
     answer = redirect("operation", str(number))
     answer.status_code = 303
     return answer

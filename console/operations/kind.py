@@ -1,21 +1,58 @@
-"""What every kind of operation can do: check its parameters, preview, name its targets, act on a batch of them."""
+"""A kind of operation: everything that is particular to it, in one class.
+
+To add an operation:
+
+1. In `console/features/<feature>/operations.py` (or `<anything>_operations.py` beside it) write a class, with a preview
+   class of its own if it counts more than all kinds do:
+
+       @register
+       class PauseGroup(Kind[Preview]):
+           name, permission = "groups.pause", CHANGE_SETTINGS
+           title, verb, effect = _("Pause a group"), _("Pause it"), _("It gets nothing until it is resumed.")
+           outcomes = {"paused": Outcome(_("paused"))}
+           preview_template = "groups/pause_preview.html"
+           ...
+
+   What is abstract here says what is needed. Words that people read are lazy translations.
+2. If no template that there is fits, write the one that draws its preview. It gets `kind`, `row` (the operation), `p`
+   (the preview) and `data` (`console.operations.reading.OperationPage`).
+3. Translate its words in `django.po`.
+
+The registry finds it; pages, audit, palette, REST bridge and `manage.py operate` know it from then on. A button that
+begins it is a form to `{% url 'operation_draft' %}` with its name as `kind`; `from_form` reads the rest of the form.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from console.operations.errors import OperationError
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from console.operations.errors import NotPossible, OperationError
+from console.operations.models import Operation, OperationItem
 from console.operations.preview import Preview
+from console.operations.scope import UNBOUNDED, Scope
 
-#: most that one operation touches
+#: most targets of one operation
 LIMIT = 10_000
 #: targets of one request to the broker
 BATCH = 500
 #: more than so many are confirmed by typing their number
 TYPED_ABOVE = 100
+
+PreviewOf = TypeVar("PreviewOf", bound=Preview)
+Words = str | Promise
+#: method, address behind /api/v1/, and body (None: it has none) of a REST call
+Call = tuple[str, str, dict[str, Any] | None]
+#: stands in a call that is shown, where its reader says why
+REASON = {"reason": "..."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,43 +65,150 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """What became of one target."""
+    """What became of one target; `outcome` is one of its kind's `outcomes`, `result` what the broker said."""
 
     outcome: str
     result: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Kind(ABC):
-    """One kind; `name` is a stable code ("timers.cancel"), `permission` Django's."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an outcome is called, and the mark beside it: done, nothing to do, or something to look at."""
+
+    words: Words
+    mark: Literal["ok", "idle", "look"] = "ok"
+
+
+#: outcomes that any kind may have; the empty one is of an item that was not touched
+COMMON_OUTCOMES: Mapping[str, Outcome] = {
+    "": Outcome(_("not touched"), "idle"),
+    "gone": Outcome(_("not there any more"), "idle"),
+    "refused": Outcome(_("refused"), "look"),
+    "unknown": Outcome(_("unknown"), "look"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form as it was sent, to be shown again; `context` is what its template needs besides `given` and `faults`."""
+
+    template: str
+    context: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemNow:
+    """Where a touched thing is now: a moment (epoch ms), a text, or both; `address` leads to its page."""
+
+    ms: int | None = None
+    text: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """How far an operation can be taken back now.
+
+    Where its items are taken back one by one: `count` it touched; `back` of them were taken back, and of the others
+    `ahead` still can be, the last of all until `last_ms`. `done` are the operations that took them back, newest first.
+    """
+
+    is_possible: bool
+    count: int = 0
+    back: int = 0
+    ahead: int = 0
+    last_ms: int | None = None
+    done: tuple[Operation, ...] = ()
+
+
+class Act:
+    """Something that the audit keeps under its `name`; `title` is what it is called on pages."""
 
     name: ClassVar[str]
-    permission: ClassVar[str]
-    #: where the page of the operation stands in the rail
-    page: ClassVar[str] = "timers"
-    #: True: cannot be taken back
-    is_final: ClassVar[bool] = False
-    #: it waits for a moment before it can be previewed
-    needs_moment: ClassVar[bool] = False
+    title: ClassVar[Words] = ""
 
-    def typed_word(self, parameters: Mapping[str, Any]) -> str:
-        """What has to be typed to confirm; empty: nothing but the number of many."""
+    def audited(self, result: Mapping[str, Any]) -> str:
+        """Return what came of it in words, where the audit's entry says more than all entries do; else ""."""
         return ""
 
-    def undecided(self, parameters: Mapping[str, Any], preview: Preview) -> OperationError | None:
+
+class Kind(Act, ABC, Generic[PreviewOf]):
+    """One kind of operation. `name` is a stable code ("timers.cancel"), `permission` Django's."""
+
+    permission: ClassVar[str]
+    #: the word on the button that confirms it, and what it does and leaves
+    verb: ClassVar[Words] = ""
+    effect: ClassVar[Words] = ""
+    #: what its outcomes are called, besides COMMON_OUTCOMES
+    outcomes: ClassVar[Mapping[str, Outcome]] = {}
+    #: where it belongs in the rail, and the page from which it is begun: names of addresses
+    page: ClassVar[str]
+    list_page: ClassVar[str] = ""
+    #: True: it cannot be taken back
+    is_final: ClassVar[bool] = False
+    #: True: without a moment that somebody types it cannot be previewed
+    needs_moment: ClassVar[bool] = False
+    #: True: it touches messages or values, so their names may be masked
+    names_messages: ClassVar[bool] = False
+
+    #: the class of its previews, the template that draws one, and whether that has figures above its tables
+    preview_type: ClassVar[type[Preview]] = Preview
+    preview_template: ClassVar[str]
+    has_figures: ClassVar[bool] = True
+    #: template of what has to be chosen before it is confirmed, and the names of the fields in it
+    choice_template: ClassVar[str] = ""
+    choices: ClassVar[tuple[str, ...]] = ()
+
+    #: name of the kind that takes it back, and the word on the button; "": nothing does
+    undone_by: ClassVar[str] = ""
+    undo_verb: ClassVar[Words] = _("Take it back…")
+    #: outcomes of items that are taken back one by one
+    undone_outcomes: ClassVar[tuple[str, ...]] = ()
+
+    # from a form or a call to its parameters
+
+    @abstractmethod
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters in their one form; raises InvalidParameter."""
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the parameters that a form of the console asks for; raises InvalidParameter."""
+        return {}
+
+    def form_again(self, given: QueryDict, faults: Mapping[str, str]) -> Form | None:
+        """Return the form as it was sent, with what is wrong by field; None: nothing was typed into it."""
+        return None
+
+    # what is touched
+
+    @abstractmethod
+    def preview(self, parameters: Mapping[str, Any]) -> PreviewOf:
+        """Count what would be touched now; raises ClientError, TooMany."""
+
+    def preview_of_one(self, at_ms: int, label: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the row of a preview of one thing, for what was done by a call of its own."""
+        shown = self.preview_type(
+            at_ms=at_ms, count=1, examples=[dict(label)], topics=[[label.get("topic", ""), 1]]
+        )  # fmt: skip
+        return shown.as_row()
+
+    def undecided(self, parameters: Mapping[str, Any], preview: PreviewOf) -> OperationError | None:
         """Return what has to be chosen first, where the preview asks for a choice that nobody has made."""
         return None
 
     @abstractmethod
-    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters in their one form; raises InvalidParameter."""
+    def targets(self, parameters: Mapping[str, Any], preview: PreviewOf) -> Sequence[Target]:
+        """Return what is touched, counted again; at most LIMIT, else raises TooMany. Raises ClientError."""
 
-    @abstractmethod
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """What would be hit now; raises ClientError, TooMany."""
+    def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
+        """Return the names that bound it; `preview` (its row) is None before it was counted."""
+        return UNBOUNDED
 
-    @abstractmethod
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """What is hit, counted again; at most LIMIT, else TooMany. Raises ClientError."""
+    def topics_touched(self, parameters: Mapping[str, Any], preview: Mapping[str, Any]) -> frozenset[str] | None:
+        """Return the topics that a REST token has to allow; None: nothing bounds them, so it needs all."""
+        return self.scope(parameters, preview).topics or None
+
+    # what it does
 
     @abstractmethod
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
@@ -73,5 +217,64 @@ class Kind(ABC):
     def act_as(
         self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
     ) -> list[ItemResult]:
-        """As `act`, in the name of who confirmed it: for what the broker keeps together with who did it."""
+        """Do it in the name of who confirmed it, for brokers that keep who did what; else as `act`."""
         return self.act(parameters, reason, targets)
+
+    # how it is shown
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return in words which things were chosen."""
+        return str(self.title)
+
+    def typed_word(self, parameters: Mapping[str, Any]) -> str:
+        """Return what has to be typed to confirm; "": nothing but the number where there are many."""
+        return ""
+
+    def leave_address(self, parameters: Mapping[str, Any]) -> str:
+        """Return the address to which one goes who leaves it."""
+        return self.list_address()
+
+    def list_address(self) -> str:
+        """Return the address of the page from which it is begun."""
+        return reverse(self.list_page or self.page)
+
+    def shown_parameters(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters without secrets: they stand in calls and in the audit."""
+        return dict(parameters)
+
+    def item_now(self, item: OperationItem) -> ItemNow | None:
+        """Return where a touched thing is now, or why it was not touched; None: nothing is known of that."""
+        result = item.result
+        if result.get("delivered_ms"):
+            return ItemNow(result["delivered_ms"])
+        error = result.get("error")
+        if error == "not-supported":
+            return ItemNow(text=gettext("this broker does not know the request"))
+        return ItemNow(text=str(error)) if error else None
+
+    @abstractmethod
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the REST call that does the same."""
+
+    def told(self, row: Operation) -> dict[str, Any] | None:
+        """Return what REST tells of an operation's result besides the counts of its outcomes; None: nothing."""
+        return None
+
+    # how it is taken back
+
+    def undo_of(self, row: Operation) -> Undo | None:
+        """Return how far this operation can be taken back; None: its kind cannot, or it did nothing."""
+        return None
+
+    def undo_parameters(self, row: Operation, given: QueryDict) -> dict[str, Any]:
+        """Return the parameters of the operation (of kind `undone_by`) that takes it back; raises NotPossible."""
+        raise NotPossible("Nothing takes this back.")
+
+    def taken_back(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, OperationItem]:
+        """Return by the number of an item the item of the other operation that took it back."""
+        return {}
+
+
+def renamed(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields that are given and not empty, under the names that REST has for them."""
+    return {names[name]: given[name] for name in names if given.get(name) not in (None, "")}

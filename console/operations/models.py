@@ -11,10 +11,10 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Operation(models.Model):
-    """One thing that somebody does. Its id is made before its form is sent, so that a second click is the same one."""
+    """One thing that somebody does. Its id is created before its form is sent, so a second click is the same one."""
 
     class State(models.TextChoices):
-        """How far it is."""
+        """How far an operation is."""
 
         DRAFT = "draft", _("previewed")
         QUEUED = "queued", _("waiting to run")
@@ -31,7 +31,7 @@ class Operation(models.Model):
     state = models.CharField(_("state"), max_length=16, choices=State.choices, default=State.DRAFT)
     #: what it is to do, as its kind understands it
     parameters = models.JSONField(_("parameters"), default=dict)
-    #: what was shown before it was confirmed (console.operations.preview.Preview)
+    #: what was shown before it was confirmed: the preview of its kind, as a row
     preview = models.JSONField(_("preview"), default=dict)
     previewed_at = models.DateTimeField(_("previewed"), null=True)
     reason = models.TextField(_("reason"), blank=True)
@@ -80,25 +80,25 @@ class Operation(models.Model):
 
     @property
     def is_over(self) -> bool:
-        """Nothing more happens by itself."""
+        """Whether nothing more happens by itself."""
         return self.state in (
             self.State.DONE, self.State.ABORTED, self.State.FAILED, self.State.DECLINED, self.State.EXPIRED,
         )  # fmt: skip
 
     @property
     def is_under_way(self) -> bool:
-        """Confirmed and not over."""
+        """Whether it is confirmed and not over."""
         return self.state in (self.State.QUEUED, self.State.RUNNING)
 
     @property
     def is_unapproved(self) -> bool:
-        """It needs a second person who has not said yes: also when it was withdrawn, declined or forgotten."""
+        """Whether it needs a second person who has not approved it: also if it was withdrawn, declined or forgotten."""
         no = (self.State.WAITING, self.State.DECLINED, self.State.EXPIRED)
         return self.waits_until is not None and (not self.second_actor or self.state in no)
 
     @property
     def left(self) -> int:
-        """Items that were not touched."""
+        """How many items were not touched."""
         return max(0, (self.total or 0) - self.done)
 
 
@@ -126,12 +126,12 @@ class OperationItem(models.Model):
 
     @property
     def topic(self) -> str:
-        """The topic, from before or from the answer."""
+        """The topic, as it was known before or as the broker answered."""
         return str(self.label.get("topic") or self.result.get("topic") or "")
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """What people call the item."""
         return str(self.label.get("name") or self.result.get("schedule_key") or self.result.get("unique_key") or "")
 
     @property
@@ -148,14 +148,14 @@ class AuditEntryKeptError(TypeError):
 
 
 class KeptQuerySet(models.QuerySet["AuditEntry"]):
-    """Reads and additions."""
+    """Entries can be read and added, not changed."""
 
     def update(self, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refuse: raises AuditEntryKeptError."""
         raise AuditEntryKeptError
 
     def delete(self) -> NoReturn:
-        """Refused."""
+        """Refuse: raises AuditEntryKeptError."""
         raise AuditEntryKeptError
 
 
@@ -163,7 +163,7 @@ class AuditEntry(models.Model):
     """Who did what, when, why, and what came of it. Never changed by the console."""
 
     class What(models.TextChoices):
-        """What happened."""
+        """What happened to an operation."""
 
         CONFIRMED = "confirmed", _("confirmed")
         FINISHED = "finished", _("finished")
@@ -197,11 +197,11 @@ class AuditEntry(models.Model):
         return f"{self.actor} {self.what} {self.kind}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Once."""
+        """Write the entry, once; raises AuditEntryKeptError."""
         if not self._state.adding:
             raise AuditEntryKeptError
         super().save(*args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refuse: raises AuditEntryKeptError."""
         raise AuditEntryKeptError

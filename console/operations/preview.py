@@ -1,89 +1,63 @@
-"""What an operation would hit, as it is shown and kept: numbers and codes only, the words are the page's."""
+"""What an operation would touch, as it is shown and stored: numbers and codes only; the words are the page's.
+
+Each kind of operation has its own class of preview with the figures that it counts. What all of them have stands here.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """`at_ms` is the broker's clock: what is stored later is not touched."""
+    """What was counted. A preview is stored with its operation, and REST answers with its fields."""
 
-    at_ms: int
-    #: how many would be hit; None: not known (a field is missing)
-    count: int | None
-    #: a few of them: topic, name, due_ms, position
+    #: figures besides `count` that say how much is touched: they count for the second person's limit
+    weights: ClassVar[tuple[str, ...]] = ()
+
+    #: the broker's clock when it was counted; what is stored later is not touched
+    at_ms: int = 0
+    #: how many would be touched; None: not known, something has to be said first
+    count: int | None = None
+    #: a few of them, as a table shows them
     examples: list[dict[str, Any]] = field(default_factory=list)
     #: [topic, count], the most first
     topics: list[list[Any]] = field(default_factory=list)
-    first_due_ms: int | None = None
-    last_due_ms: int | None = None
-    #: measured release rate; None: not known
-    capacity_per_s: float | None = None
-    #: already due at the moment that they are moved to
-    met_count: int | None = None
-    #: of what fires at once: due besides, until all of it is out
-    also_due: int | None = None
-    #: the end of the busiest second that there would be, and how many would be due in it
-    busiest_ms: int | None = None
-    busiest_count: int | None = None
-    #: how late the last one would be
-    last_late_ms: int | None = None
-    #: messages that groups are behind before and after; of offsets: given out again, never given out
-    lag_before: int | None = None
-    lag_after: int | None = None
-    replayed: int | None = None
-    skipped: int | None = None
-    #: what the group (of several the slowest) took of late, and how long it would need for what it is behind afterwards
-    consumed_per_s: float | None = None
-    catch_up_ms: int | None = None
-    #: of settings: [name, before (None: new), after], messages in queues that are not read any more
-    changes: list[list[Any]] = field(default_factory=list)
-    unread: int | None = None
-    #: lost when a topic or group is deleted: messages, groups that read it (or topics that it reads)
-    lost_messages: int | None = None
-    lost_readers: int | None = None
-    #: of a topic that is to be deleted: what waits for it (timers, delayed, halves, parked_halves; None: not told), and
-    #: how much of that is known; of a group: which of its tries wait, they are among those that are lost
-    waiting: dict[str, int | None] = field(default_factory=dict)
-    waiting_count: int | None = None
-    #: connected consumers of a group that is to be deleted: their next heartbeat makes it again
-    members: int | None = None
-    #: alerts that were raised by a rule that is to be deleted
-    lost_alerts: int | None = None
-    #: of a rule of alerts as it would be (what, limit, for_s, is_on), and its highest readings: [subject, value]; how
-    #: many it would watch, and how many of them are above its limit now (None: that cannot be read). Of a silence: the
-    #: alerts that it keeps quiet
-    rule: dict[str, Any] = field(default_factory=dict)
-    watched: list[list[Any]] = field(default_factory=list)
-    watched_count: int | None = None
-    watched_above: int | None = None
-    #: of what is taken back: [why it cannot be (an outcome), how many]
-    kept_out: list[list[Any]] = field(default_factory=list)
-    #: what the broker could not tell: codes
+    #: codes of what the broker could not tell
     missing: list[str] = field(default_factory=list)
 
     @property
-    def is_read(self) -> bool:
-        """Of a rule: what it watches can be read now."""
-        return self.watched_above is not None
-
-    @property
-    def has_waiting(self) -> bool:
-        """Something waits, as far as that is known."""
-        return any(self.waiting.values())
-
-    @property
-    def kept_out_count(self) -> int:
-        """How many cannot be taken back."""
-        return sum(count for _, count in self.kept_out)
+    def touched(self) -> int:
+        """The largest of the figures that say how much is touched."""
+        return max(self.count or 0, *(getattr(self, name) or 0 for name in self.weights), 0)
 
     def as_row(self) -> dict[str, Any]:
-        """For Operation.preview."""
-        return asdict(self)
+        """Return the fields by name, for `Operation.preview` and for REST."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
-    def of_row(cls, row: dict[str, Any]) -> Preview:
-        """From Operation.preview."""
-        return cls(**row)
+    def of_row(cls, row: Mapping[str, Any]) -> Self:
+        """Return what `Operation.preview` keeps; fields that this kind does not have (any more) are left out."""
+        return cls(**{each.name: row[each.name] for each in fields(cls) if each.name in row})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagPreview(Preview):
+    """A preview of what gives messages to consumer groups: how far they would be behind, and for how long."""
+
+    #: messages that the groups are behind, now and at once afterwards; None: not known
+    lag_before: int | None = None
+    lag_after: int | None = None
+    #: what the group (of several the slowest) took of late, and how long it would need for what it is behind then
+    consumed_per_s: float | None = None
+    catch_up_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesPreview(Preview):
+    """A preview of settings that are changed."""
+
+    #: [name, value now (None: it is new), value afterwards]
+    changes: list[list[Any]] = field(default_factory=list)

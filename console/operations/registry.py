@@ -1,88 +1,75 @@
-"""Every kind of operation by its name."""
+"""Every kind of operation by its name, and what pages ask of a kind that they know by its name only.
+
+Kinds stand with their features and register themselves; the app loads them when it starts (`discover`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
 
-from console.features.alerts import operations as alerts_operations
-from console.features.alerts import silence_operations
-from console.features.dead_letters.operations import SendAsNew, SendBack
-from console.features.groups.operations import ResetOffsets
-from console.features.messages.operations import ResendMessage
-from console.features.redisson.operations import (
-    ClearQueue,
-    DeliverValuesNow,
-    MoveValues,
-    PutBack,
-    RemoveValues,
-    RescheduleValues,
-    SetAside,
-)
-from console.features.redisson.queue_operations import ImportQueue, MakePlain, MakeReliable, OfferValue, RepairQueue
-from console.features.timers.operations import CancelTimers, DeliverTimersNow, RescheduleTimers
-from console.features.timers.pause_operations import PauseTimers, ResumeTimers
-from console.features.timers.undo_operations import TakeBack
-from console.features.topics.operations import (
-    ChangeGroup,
-    ChangeTopic,
-    CreateGroup,
-    CreateTopic,
-    DeleteGroup,
-    DeleteTopic,
-)
-from console.features.transactions.operations import (
-    CheckTransactions,
-    CommitTransactions,
-    ResumeTransactions,
-    RollBackTransactions,
-)
 from console.operations.errors import InvalidParameter
-from console.operations.kind import Kind
+from console.operations.kind import COMMON_OUTCOMES, Act, Kind, Outcome
+from console.operations.models import Operation
+from console.operations.preview import Preview
+from console.operations.scope import UNBOUNDED, Scope
 
-KINDS: Mapping[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        CancelTimers(),
-        RescheduleTimers(),
-        DeliverTimersNow(),
-        TakeBack(),
-        PauseTimers(),
-        ResumeTimers(),
-        RemoveValues(),
-        DeliverValuesNow(),
-        RescheduleValues(),
-        MoveValues(),
-        SetAside(),
-        PutBack(),
-        ClearQueue(),
-        OfferValue(),
-        RepairQueue(),
-        MakeReliable(),
-        ImportQueue(),
-        MakePlain(),
-        CommitTransactions(),
-        RollBackTransactions(),
-        CheckTransactions(),
-        ResumeTransactions(),
-        SendBack(),
-        SendAsNew(),
-        ResendMessage(),
-        ResetOffsets(),
-        ChangeTopic(),
-        CreateTopic(),
-        DeleteTopic(),
-        ChangeGroup(),
-        CreateGroup(),
-        DeleteGroup(),
-        *alerts_operations.KINDS,
-        *silence_operations.KINDS,
-    )
-}
+#: kinds of operations, and all that the audit has a title for
+KINDS: dict[str, Kind[Any]] = {}
+ACTS: dict[str, Act] = {}
+#: every outcome by its code, which means the same for all kinds
+OUTCOMES: dict[str, Outcome] = dict(COMMON_OUTCOMES)
+
+OfAct = TypeVar("OfAct", bound=type[Act])
 
 
-def kind_of(name: str) -> Kind:
-    """The kind with this name; raises InvalidParameter."""
+def register(act: OfAct) -> OfAct:
+    """Make a kind of operation, or another act that the audit keeps, known by its name."""
+    made = act()
+    ACTS[made.name] = made
+    if isinstance(made, Kind):
+        KINDS[made.name] = made
+        OUTCOMES.update(made.outcomes)
+    return act
+
+
+def discover() -> None:
+    """Load the modules of all features that register kinds: `operations.py` and `..._operations.py`."""
+    features = import_module("console.features")
+    for folder in features.__path__:
+        for file in sorted(Path(folder).glob("*/*operations.py")):
+            import_module(f"console.features.{file.parent.name}.{file.stem}")
+
+
+def kind_of(name: str) -> Kind[Any]:
+    """Return the kind with this name; raises InvalidParameter."""
     found = KINDS.get(name)
     if found is None:
         raise InvalidParameter("kind", f"There is no operation {name[:60]!r}; there are: {', '.join(KINDS)}.")
     return found
+
+
+def preview_of(row: Operation) -> Preview:
+    """Return the preview that an operation keeps, as its kind reads it."""
+    kind = KINDS.get(row.kind)
+    return (kind.preview_type if kind is not None else Preview).of_row(row.preview)
+
+
+def scope_of(row: Operation) -> Scope:
+    """Return the names that bound an operation; one of a kind that is not known is bounded by none."""
+    kind = KINDS.get(row.kind)
+    return UNBOUNDED if kind is None else kind.scope(row.parameters, row.preview)
+
+
+def names_messages(name: str) -> bool:
+    """Return whether the audit's entries of this name are about messages, whose names may be masked."""
+    kind = KINDS.get(name)
+    return kind is not None and kind.names_messages
+
+
+def shown_parameters(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of an operation without secrets."""
+    kind = KINDS.get(name)
+    return dict(parameters) if kind is None else kind.shown_parameters(parameters)

@@ -1,4 +1,4 @@
-"""Letting operations go that were over long ago, and previews that nobody confirmed; the audit stays."""
+"""Deleting operations that were over long ago, and previews that nobody confirmed; the audit stays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DRAFTS = f"""SELECT id FROM "{_TABLE}" WHERE created_at < %(drafted)s AND state
 
 
 def forget() -> int:
-    """Delete what is old, for a while; how many rows there were. Nothing is old with OPERATIONS_KEEP_DAYS of 0."""
+    """Delete old rows, for a while, and return how many. Nothing is old with OPERATIONS_KEEP_DAYS of 0."""
     gone = 0
     for _ in range(BATCHES if settings.OPERATIONS_KEEP_DAYS else 0):
         found = _batch(_OVER) + _batch(_DRAFTS)

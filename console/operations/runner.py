@@ -1,4 +1,4 @@
-"""Runs a confirmed operation batch by batch: each batch is recorded before the next, so that what is lost goes on."""
+"""Running a confirmed operation, batch by batch: each is recorded before the next, so a lost one can go on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
@@ -16,8 +17,7 @@ from broker.client import ClientError
 from console.operations.errors import OperationError
 from console.operations.kind import BATCH, ItemResult, Kind
 from console.operations.models import AuditEntry, Operation, OperationItem
-from console.operations.preview import Preview
-from console.operations.registry import kind_of
+from console.operations.registry import kind_of, preview_of
 
 logger = logging.getLogger(__name__)
 
@@ -43,18 +43,18 @@ def run(number: uuid.UUID) -> None:
 
 
 def fail(number: uuid.UUID, error: str) -> None:
-    """It ends here; what was not touched can be touched later."""
+    """End it as failed; somebody can go on with what was not touched."""
     _finish(Operation.objects.get(pk=number), Operation.State.FAILED, error)
 
 
 def is_lost(row: Operation) -> bool:
-    """It is said to run, but its runner gives no sign."""
+    """Return whether it should be running, but its runner gives no sign."""
     alive = row.beat_at or row.started_at
     return row.state == Operation.State.RUNNING and (alive is None or timezone.now() - alive > LOST_AFTER)
 
 
 def _claim(number: uuid.UUID) -> bool:
-    """One runner at a time: the row says who may."""
+    """Claim it for this runner; there is one at a time, and the row says which."""
     now = timezone.now()
     free = Q(state=Operation.State.QUEUED) | Q(state=Operation.State.RUNNING, beat_at__lt=now - LOST_AFTER)
     claimed = Operation.objects.filter(free, pk=number).update(state=Operation.State.RUNNING, beat_at=now)
@@ -62,9 +62,9 @@ def _claim(number: uuid.UUID) -> bool:
     return claimed == 1
 
 
-def _count_again(row: Operation, kind: Kind) -> None:
-    """What was previewed may have fired meanwhile: what is hit is decided now, and kept."""
-    found = kind.targets(row.parameters, Preview.of_row(row.preview))
+def _count_again(row: Operation, kind: Kind[Any]) -> None:
+    """Decide now what is touched, and keep it: what was previewed may have fired meanwhile."""
+    found = kind.targets(row.parameters, preview_of(row))
     items = [
         OperationItem(operation=row, number=number, target=dict(each.target), label=dict(each.label))
         for number, each in enumerate(found, 1)
@@ -75,7 +75,7 @@ def _count_again(row: Operation, kind: Kind) -> None:
         row.save(update_fields=["total"])
 
 
-def _work(row: Operation, kind: Kind) -> None:
+def _work(row: Operation, kind: Kind[Any]) -> None:
     while True:
         batch = list(row.items.filter(outcome="")[:BATCH])
         if not batch:

@@ -18,25 +18,24 @@ from console.operations.actor import Actor
 from console.operations.errors import PreviewChanged, SamePerson
 from console.operations.kind import Kind
 from console.operations.models import AuditEntry, Operation
-from console.operations.preview import Preview
+from console.operations.preview import ChangesPreview, Preview
+from console.operations.registry import KINDS, preview_of
 
 #: part of a figure by which it may differ when it runs from what was asked for; one is always allowed
 TOLERANCE = 0.1
-#: figures of a preview that say how much is touched
-_FIGURES = ("replayed", "skipped", "lost_messages", "unread", "waiting_count")
 
 
 def is_needed(kind: str, preview: Mapping[str, Any]) -> bool:
-    """Whether somebody else has to approve an operation of this kind with this preview."""
+    """Return whether somebody else has to approve an operation of this kind with this preview (its row)."""
     limit = settings.SECOND_PERSON_KINDS.get(kind, settings.SECOND_PERSON_ABOVE or None)
     if limit is None:
         return False
-    touched = max(preview.get("count") or 0, *(preview.get(name) or 0 for name in _FIGURES))
-    return bool(touched > limit)
+    known = KINDS.get(kind)
+    return bool((known.preview_type if known else Preview).of_row(preview).touched > limit)
 
 
 def until() -> Any:
-    """When one that is asked for now is forgotten."""
+    """Return the moment after which one that is asked for now is forgotten."""
     return timezone.now() + timedelta(hours=settings.SECOND_PERSON_HOURS)
 
 
@@ -50,12 +49,12 @@ def check_other(row: Operation, actor: Actor) -> None:
         raise SamePerson
 
 
-def check_same(row: Operation, kind: Kind) -> None:
+def check_same(row: Operation, kind: Kind[Any]) -> None:
     """Count again; raise PreviewChanged when it is not what was asked for any more. Raises ClientError, TooMany."""
-    asked, now = Preview.of_row(row.preview), kind.preview(row.parameters)
-    if asked.changes != now.changes:
+    asked, now = preview_of(row), kind.preview(row.parameters)
+    if isinstance(asked, ChangesPreview) and asked.changes != now.changes:
         raise PreviewChanged("settings", "other ones", "those that were shown")
-    for name in _FIGURES:
+    for name in asked.weights:
         before, after = getattr(asked, name), getattr(now, name)
         if before is not None and not _is_near(before, after):
             raise PreviewChanged(name, after, before)
@@ -67,7 +66,7 @@ def check_same(row: Operation, kind: Kind) -> None:
 
 
 def forget_old() -> None:
-    """Those whose time is over do not wait any more."""
+    """End those whose time to be approved is over."""
     waiting = Operation.objects.filter(state=Operation.State.WAITING, waits_until__lte=timezone.now())
     for number in waiting.values_list("pk", flat=True):
         with transaction.atomic():

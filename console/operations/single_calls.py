@@ -1,4 +1,4 @@
-"""What was done to one thing by a call of its own, kept as an operation: it has no draft and no runner, it is over.
+"""What a call of its own did to one thing, kept as an operation: without draft and runner, over from the beginning.
 
 Written when it was done, for many calls at once, so that such a call stays quick.
 """
@@ -20,7 +20,7 @@ from django.utils import timezone
 from console.operations.actor import Actor
 from console.operations.kind import ItemResult, Target
 from console.operations.models import AuditEntry, Operation, OperationItem
-from console.operations.preview import Preview
+from console.operations.registry import kind_of
 
 #: what a preview of one thing would have counted: whether it needs a second person follows from it
 ONE: Mapping[str, Any] = {"count": 1}
@@ -54,7 +54,7 @@ def record(singles: Sequence[Single]) -> None:
 
 @cache
 def _statement() -> str:
-    """One insert a table; the database reads the rows from JSON, which costs a tenth of as many objects of Django's."""
+    """Return one insert for each table; reading rows from JSON costs a tenth of what Django's objects cost."""
     inserts = []
     for model in (Operation, OperationItem, AuditEntry):
         table = model._meta.db_table
@@ -68,24 +68,14 @@ def _statement() -> str:
 
 @cache
 def _defaults(model: type[Model]) -> Mapping[str, Any]:
-    """What a new row has in each column, but for a number that the database gives it."""
+    """Return what a new row has in each column, without the number that the database gives it."""
     row = model()
     fields = [field for field in model._meta.concrete_fields if not isinstance(field, AutoField)]
     return {str(field.column): getattr(row, field.attname) for field in fields}
 
 
-@cache
-def _empty_preview() -> Mapping[str, Any]:
-    return Preview(at_ms=0, count=1).as_row()
-
-
 def _operation(single: Single, now: datetime) -> dict[str, Any]:
-    label = single.item.label
-    due_ms = label.get("due_ms")
-    shown = {
-        **_empty_preview(), "at_ms": single.at_ms, "examples": [label], "topics": [[label.get("topic", ""), 1]],
-        "first_due_ms": due_ms, "last_due_ms": due_ms,
-    }  # fmt: skip
+    shown = kind_of(single.kind).preview_of_one(single.at_ms, single.item.label)
     return {
         **_defaults(Operation), "id": single.number, "kind": single.kind, "state": str(Operation.State.DONE),
         "parameters": single.parameters, "preview": shown, "previewed_at": now, "reason": single.reason,
@@ -102,7 +92,7 @@ def _item(single: Single) -> dict[str, Any]:
 
 
 def _entries(single: Single, now: datetime) -> list[dict[str, Any]]:
-    """As of any other operation: who asked for what, and what came of it."""
+    """Return the audit's entries as of any other operation: who asked for what, and what came of it."""
     asked = {"parameters": single.parameters, "count": 1}
     end = {
         "state": str(Operation.State.DONE),

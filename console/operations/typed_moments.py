@@ -1,4 +1,7 @@
-"""Moments and spans as people type them: RFC 3339 with a zone, epoch milliseconds, "+90 min", "-1 h"."""
+"""Moments and spans as people type them on pages: RFC 3339 with a zone, epoch milliseconds, "+90 min", "-1 h".
+
+`console.site.moments` reads them, for REST as well; here stand the words for what is wrong with them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _FURTHEST_MS = 2**53
 
 
 def moment_ms(text: str, field: str = "moment") -> int:
-    """Epoch ms of a moment; raises InvalidParameter naming what is missing."""
+    """Return the epoch ms of a moment; raises InvalidParameter, which says what is missing."""
     text = text.strip()
     if not text:
         raise InvalidParameter(field, _("Give a moment such as 2026-11-21T15:00:00+08:00, or a span such as +1h."))
@@ -33,7 +36,7 @@ def moment_ms(text: str, field: str = "moment") -> int:
 
 
 def _why_not(text: str, error: NoMoment) -> str:
-    """What is missing, and what would do."""
+    """Return what is missing, and what would do."""
     if error.why == "zone":
         return _("The moment has no time zone; end it with Z or +08:00.")
     if error.why == "early":
@@ -47,7 +50,7 @@ def _why_not(text: str, error: NoMoment) -> str:
 
 
 def shift_ms(text: str, field: str = "moment") -> int:
-    """Milliseconds of a span with its sign."""
+    """Return the milliseconds of a span with its sign; raises InvalidParameter."""
     found = read_span(text.strip())
     if found is None:
         raise InvalidParameter(field, _("“%(text)s” is no span; write it like +90 min or -1 h.") % {"text": text[:60]})
@@ -55,12 +58,12 @@ def shift_ms(text: str, field: str = "moment") -> int:
 
 
 def is_shift(text: str) -> bool:
-    """It begins with a sign: a span, not a moment."""
+    """Return whether the text begins with a sign: then it is a span, not a moment."""
     return text.strip()[:1] in ("+", "-")
 
 
 def bound_ms(text: str, name: str, errors: dict[str, str]) -> int | None:
-    """An end of a range: a moment, or a span from now; what is neither is said beside its field, in `errors`."""
+    """Return an end of a range in epoch ms: a moment, or a span from now. What is neither is said in `errors`."""
     if not text:
         return None
     try:
@@ -71,7 +74,7 @@ def bound_ms(text: str, name: str, errors: dict[str, str]) -> int | None:
 
 
 def checked_move(parameters: Mapping[str, Any]) -> dict[str, int]:
-    """`due_ms` or `shift_ms`, whichever is given, or neither; raises InvalidParameter."""
+    """Return `due_ms` or `shift_ms`, whichever is given, or nothing; raises InvalidParameter."""
     given = {name: parameters[name] for name in ("due_ms", "shift_ms") if parameters.get(name) is not None}
     if len(given) > 1:
         raise InvalidParameter("moment", "Give a moment or a span, not both.")

@@ -1,4 +1,4 @@
-"""Where operations are made and confirmed: draft, look again, confirm, stop, go on. Every step checks who may."""
+"""The steps of an operation: draft, look again, confirm, approve, stop, go on. Every step checks who may do it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from console.operations.errors import (
 )
 from console.operations.kind import BATCH, TYPED_ABOVE, Kind
 from console.operations.models import AuditEntry, Operation
-from console.operations.preview import Preview
-from console.operations.registry import kind_of
-from console.operations.scope import reach_of
+from console.operations.registry import kind_of, preview_of, scope_of
 from console.tasks import run_operation
 
 logger = logging.getLogger(__name__)
@@ -38,7 +36,7 @@ DRAFT_LASTS = timedelta(days=1)
 
 
 def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number: uuid.UUID | None = None) -> Operation:
-    """A new operation with its preview, nothing done yet; with a `number` that is known, that operation.
+    """Return a new operation with its preview, nothing done yet; with a `number` that is known, that operation.
 
     Raises NotAllowed, InvalidParameter, TooMany, ClientError.
     """
@@ -55,7 +53,7 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
     ).delete()  # fmt: skip
     checked = kind.checked(parameters)
     shown = kind.preview(checked)
-    actor.require_reach(reach_of(kind.name, checked, shown.as_row()), kind.name)
+    actor.require_scope(kind.scope(checked, shown.as_row()), kind.name)
     row, _ = Operation.objects.get_or_create(
         id=number or uuid.uuid4(),
         defaults={
@@ -67,28 +65,33 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
 
 
 def look_again(row: Operation, actor: Actor, changes: Mapping[str, Any] | None = None) -> Operation:
-    """Count again, with other parameters if there are any; raises as draft does."""
+    """Count again, with other parameters if there are any; raises as `draft` does."""
     kind = kind_of(row.kind)
     actor.require(kind.permission, kind.name)
     if row.state != Operation.State.DRAFT:
         raise NotPossible("It was confirmed already; make a new one.")
     checked = kind.checked({**row.parameters, **(changes or {})})
     shown = kind.preview(checked)
-    actor.require_reach(reach_of(kind.name, checked, shown.as_row()), kind.name)
+    actor.require_scope(kind.scope(checked, shown.as_row()), kind.name)
     row.parameters, row.preview, row.previewed_at = checked, shown.as_row(), timezone.now()
     row.save(update_fields=["parameters", "preview", "previewed_at"])
     return row
 
 
-def choose(number: uuid.UUID, actor: Actor, choice: Mapping[str, Any]) -> Operation:
-    """Add what the preview asked to choose; what was shown stays shown. Raises NotAllowed, InvalidParameter."""
+def choose(number: uuid.UUID, actor: Actor, given: Mapping[str, Any]) -> None:
+    """Add what was chosen of that which the preview asks to choose; what was shown stays shown.
+
+    Raises NotAllowed, InvalidParameter, NotPossible.
+    """
     kind = _allowed(number, actor)
+    chosen = {name: given[name] for name in kind.choices if given.get(name)}
+    if not chosen:
+        return
     with transaction.atomic():
         row = _locked(number)
         if row.state == Operation.State.DRAFT:
-            row.parameters = kind.checked({**row.parameters, **choice})
+            row.parameters = kind.checked({**row.parameters, **chosen})
             row.save(update_fields=["parameters"])
-    return row
 
 
 def confirm(
@@ -121,7 +124,7 @@ def confirm(
 
 
 def approve(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
-    """The second person's yes: it is counted again and runs. Approved twice, it runs once.
+    """Approve it as the second person: it is counted again and runs. Approved twice, it runs once.
 
     Raises NotAllowed, SamePerson, ReasonMissing, PreviewChanged, NotPossible, ClientError.
     """
@@ -142,7 +145,7 @@ def approve(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
 
 
 def decline(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
-    """The second person's no: nothing is done. Raises NotAllowed, SamePerson, ReasonMissing, NotPossible."""
+    """Decline it as the second person: nothing is done. Raises NotAllowed, SamePerson, ReasonMissing, NotPossible."""
     _allowed(number, actor)
     second_person.forget_old()
     row = Operation.objects.get(pk=number)
@@ -155,7 +158,7 @@ def decline(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
 
 
 def start(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, reason: str) -> Operation:
-    """Draft and confirm in one, for REST: who calls knows the number already."""
+    """Draft and confirm in one step, for those who have seen what is touched; raises as both do."""
     row = draft(kind_name, parameters, actor)
     return confirm(row.pk, actor, reason=reason, is_typing_needed=False)
 
@@ -178,7 +181,7 @@ def abort(number: uuid.UUID, actor: Actor) -> Operation:
 
 
 def go_on(number: uuid.UUID, actor: Actor) -> Operation:
-    """Touch what was left when it stopped or failed; raises NotAllowed, NotPossible."""
+    """Go on with what was left when it stopped or failed; raises NotAllowed, NotPossible."""
     _allowed(number, actor)
     with transaction.atomic():
         row = _locked(number)
@@ -197,26 +200,26 @@ def go_on(number: uuid.UUID, actor: Actor) -> Operation:
 
 
 def audit(row: Operation, actor: Actor, what: AuditEntry.What, result: Mapping[str, Any]) -> None:
-    """One more entry."""
+    """Write one more entry of the audit."""
     AuditEntry.objects.create(
         user_id=actor.user_id, actor=actor.name, what=what, kind=row.kind, operation=row.pk, reason=row.reason,
         result=dict(result),
     )  # fmt: skip
 
 
-def _allowed(number: uuid.UUID, actor: Actor) -> Kind:
-    """Outside of any transaction: a refusal stays in the audit."""
+def _allowed(number: uuid.UUID, actor: Actor) -> Kind[Any]:
+    """Return the kind if the actor may do this; outside of any transaction, so that a refusal stays in the audit."""
     found = Operation.objects.filter(pk=number).first()
     if found is None:
         raise NotPossible("There is no such operation; it may have been forgotten: make a new one.")
     kind = kind_of(found.kind)
     actor.require(kind.permission, kind.name)
-    actor.require_reach(reach_of(kind.name, found.parameters, found.preview), kind.name)
+    actor.require_scope(scope_of(found), kind.name)
     return kind
 
 
 def _answer(number: uuid.UUID, actor: Actor, reason: str, state: Operation.State, what: AuditEntry.What) -> Operation:
-    """What the second person decided, once."""
+    """Write down, once, what the second person decided."""
     with transaction.atomic():
         row = _locked(number)
         if row.second_by_id == actor.user_id is not None:
@@ -244,7 +247,7 @@ def _locked(number: uuid.UUID) -> Operation:
     return Operation.objects.select_for_update().get(pk=number)
 
 
-def _check(row: Operation, kind: Kind, reason: str, typed: str, is_typing_needed: bool) -> None:
+def _check(row: Operation, kind: Kind[Any], reason: str, typed: str, is_typing_needed: bool) -> None:
     count = row.preview["count"]
     if count is None:
         raise InvalidParameter("moment", "Say when they shall be due.")
@@ -253,7 +256,7 @@ def _check(row: Operation, kind: Kind, reason: str, typed: str, is_typing_needed
         raise NotPossible("Nothing matches any more.")
     if row.previewed_at is None or timezone.now() - row.previewed_at > PREVIEW_LASTS:
         raise PreviewStale
-    undecided = kind.undecided(row.parameters, Preview.of_row(row.preview))
+    undecided = kind.undecided(row.parameters, preview_of(row))
     if undecided is not None:
         raise undecided
     word = kind.typed_word(row.parameters)
@@ -271,7 +274,7 @@ def _check_reason(reason: str) -> None:
 
 
 def _begin(row: Operation) -> None:
-    """Small ones run here; big ones on the jobs worker."""
+    """Run it here if it is small, else hand it to the jobs worker."""
     if row.preview["count"] <= BATCH:
         runner.run(row.pk)
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 
@@ -19,16 +19,17 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
+from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.client import ClientError
 from console.rest import documentation
 from console.rest.errors import AddressNotFound, HostUnknown, MethodNotAllowed, RequestError
-from console.rest.grants import require_needs
 from console.rest.responses import problem_answer
-from console.rest.routes import OPERATIONS, Operation
-from console.rest.state import Room
+from console.rest.route import Route
+from console.rest.routes import ROUTES
+from console.rest.state import ApiState
 
 logger = logging.getLogger(__name__)
 
@@ -36,32 +37,32 @@ ROOT = "/api/v1"
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
-class Rooms:
-    """The one Room of this application, made when the first request needs it (in the loop that serves it)."""
+class StateHolder:
+    """The one ApiState of this application, made when the first request needs it (in the loop that serves it)."""
 
     def __init__(self, namesrv: str) -> None:
         self._namesrv = namesrv
-        self._room: Room | None = None
+        self._state: ApiState | None = None
 
-    def get(self) -> Room:
-        """The room."""
-        if self._room is None:
-            self._room = Room(self._namesrv)
-        return self._room
+    def get(self) -> ApiState:
+        """The state, which is made if there is none."""
+        if self._state is None:
+            self._state = ApiState(self._namesrv)
+        return self._state
 
     async def close(self) -> None:
-        """Close the room, if there is one; idempotent."""
-        room, self._room = self._room, None
-        if room is not None:
-            await room.close()
+        """Close the state, if there is one; idempotent."""
+        state, self._state = self._state, None
+        if state is not None:
+            await state.close()
 
 
 class Address:
-    """All operations of one address, as an ASGI application: who may, which method, what became of it."""
+    """All routes of one address, as an ASGI application: who asks, by which method, what became of it."""
 
-    def __init__(self, rooms: Rooms, operations: tuple[Operation, ...]) -> None:
-        self._rooms = rooms
-        self._by_method = {each.method: (each.needed, each.handler) for each in operations}
+    def __init__(self, holder: StateHolder, routes: Iterable[Route]) -> None:
+        self._holder = holder
+        self._by_method = {each.method: each.answer for each in routes}
         self._allow = ", ".join(sorted(self._by_method))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,14 +72,12 @@ class Address:
 
     async def _answer(self, request: Request) -> Response:
         try:
-            room = self._rooms.get()
-            grant = await room.grants.of(request)
-            found = self._by_method.get(request.method)
-            if found is None:
+            state = self._holder.get()
+            grant = await state.grants.of(request)
+            answer = self._by_method.get(request.method)
+            if answer is None:
                 return problem_answer(MethodNotAllowed(), allow=self._allow)
-            needed, handler = found
-            require_needs(grant, needed, request.path_params)
-            return await handler(request, grant, room)
+            return await answer(request, grant, state)
         except (RequestError, ClientError) as error:
             return problem_answer(error)
         except Exception as error:  # the last line: whatever failed, the answer is a problem, the log has the rest
@@ -86,19 +85,18 @@ class Address:
             return problem_answer(error)
 
 
-def create_application(namesrv: str) -> Starlette:
+def create_application(namesrv: str, routes: Sequence[Route] = ROUTES) -> Starlette:
     """The REST application for the brokers of one name server."""
-    rooms = Rooms(namesrv)
-    paths = dict.fromkeys(operation.path for operation in OPERATIONS)
+    holder = StateHolder(namesrv)
     # a schedule key and the name of a delayed queue are the caller's own words: they may hold a slash
-    routes: list[BaseRoute] = [
-        Route(
+    addresses: list[BaseRoute] = [
+        StarletteRoute(
             ROOT + path.replace("{schedule_key}", "{schedule_key:path}").replace("{queue}", "{queue:path}"),
-            Address(rooms, tuple(each for each in OPERATIONS if each.path == path)),
+            Address(holder, (each for each in routes if each.path == path)),
         )
-        for path in paths
+        for path in dict.fromkeys(each.path for each in routes)
     ]
-    routes += documentation.routes(rooms.get)
+    addresses += documentation.addresses(holder.get)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -106,14 +104,16 @@ def create_application(namesrv: str) -> Starlette:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         yield
-        await rooms.close()
+        await holder.close()
 
     application = Starlette(
-        routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_such_address},
+        routes=addresses,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _no_such_address},
         middleware=[Middleware(OwnHosts)],
-    )  # fmt: skip
+    )
     application.router.redirect_slashes = False
-    application.state.rooms = rooms
+    application.state.holder = holder
     return application
 
 

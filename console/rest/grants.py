@@ -1,8 +1,8 @@
-"""Who may do what: bearer tokens and the policies of the users they are bound to.
+"""Who asks: bearer tokens and the policies of the users they are bound to.
 
 A token is checked against the database at most a second ago, in one thread of its own with one connection; requests
 with the same token share one check. What access control lets its user do is asked of the brokers at most a moment ago.
-Everything that an answer or a change depends on is asked for here, or by `Grant.allows` for lists.
+What a route asks of them is in `access`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -23,25 +22,14 @@ from django.http import HttpRequest
 from starlette.requests import Request
 
 from broker.client import AsyncAdmin, ClientError
-from broker.client.admin_access import UserAccess
-from broker.client.names import check_topic
-from console.rest.database import close_connection, with_database
-from console.rest.errors import (
-    PoliciesUnreadable,
-    PolicyDenies,
-    ScopeMissing,
-    TokenInvalid,
-    TokenMissing,
-    TokensUnreadable,
-    TooManyRequests,
-)
+from broker.client.admin import UserAccess
+from console.rest.database import DatabaseThread
+from console.rest.errors import PoliciesUnreadable, TokenInvalid, TokenMissing, TokensUnreadable, TooManyRequests
 from console.rest.masking import Hiding
-from console.rest.needs import EVERYWHERE, OVERVIEW, SOMEWHERE, Need
 from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
 from console.security.policies import PoliciesOfUser
-from console.security.tokens import PUBLISH, READ, Grant
-from console.security.topic_scope import ALL, Eyes, VisibleTopics
+from console.security.tokens import Grant
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +49,7 @@ class Grants:
         self._known: dict[bytes, tuple[float, Grant | None]] = {}
         self._checking: dict[bytes, asyncio.Task[Grant | None]] = {}
         self._masks: tuple[float, Masks] | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="api-grants")
+        self._thread = DatabaseThread("api-grants")
 
     async def of(self, request: Request) -> Grant:
         """What the request's token allows; raises TokenMissing, TokenInvalid, TokensUnreadable, PoliciesUnreadable."""
@@ -131,76 +119,14 @@ class Grants:
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, with_database, work)
+            return await self._thread.run(work)
         except DatabaseError as error:
             logger.warning("tokens cannot be checked: %s", error)
             raise TokensUnreadable from None
 
     def close(self) -> None:
         """End the thread and its database connection."""
-        self._thread.submit(close_connection)
-        self._thread.shutdown(wait=True)
-
-
-def require_needs(grant: Grant, needs: Iterable[Need], named: Mapping[str, str]) -> None:
-    """Raise ScopeMissing or PolicyDenies unless all of it is allowed; `named` has the names of the address."""
-    for need in needs:
-        action = next(filter(grant.scopes_allow_somewhere, need.actions), need.actions[0])
-        if need.of == SOMEWHERE:
-            require_somewhere(grant, action)
-        elif need.of == OVERVIEW:
-            require_overview(grant, action)
-        elif need.of == EVERYWHERE:
-            require_everywhere(grant, action)
-        else:
-            require(grant, action, named[need.of], need.kind)
-
-
-def require(grant: Grant, action: str, name: str, kind: str = "topic") -> None:
-    """Raise ScopeMissing or PolicyDenies unless the action is allowed on the topic (or what else `kind` says)."""
-    if not grant.scopes_allow(action, name):
-        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on {kind} {name!r}.")
-    if not grant.allows(action, name, kind) and grant.policies is not None:
-        raise PolicyDenies(grant.policies.refusal(f"{action!r} on {kind} {name!r}"))
-
-
-def require_somewhere(grant: Grant, action: str) -> None:
-    """Raise ScopeMissing unless the action is allowed on some topic; for lists of which each row is asked for."""
-    if not grant.scopes_allow_somewhere(action):
-        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on any topic.")
-
-
-def require_overview(grant: Grant, action: str) -> None:
-    """As require_somewhere, for figures of the whole cluster, which name no topic; raises PolicyDenies, too."""
-    require_somewhere(grant, action)
-    if grant.policies is not None and not grant.policies.allows_overview():
-        raise PolicyDenies(grant.policies.refusal("figures of the whole cluster (Get on it)"))
-
-
-def require_everywhere(grant: Grant, action: str = PUBLISH) -> None:
-    """Raise ScopeMissing or PolicyDenies unless the token allows the action on every topic."""
-    if not grant.scopes_allow(action, ""):
-        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on every topic.")
-    if grant.policies is not None and not grant.policies.allows_everything():
-        raise PolicyDenies(grant.policies.refusal("what concerns every topic (Update on the cluster)"))
-
-
-def eyes_of(grant: Grant, action: str = READ) -> Eyes:
-    """What the token's own prefixes see, by the rule of the console's pages; with none of its own policies decide."""
-    if not grant.scopes and grant.policies is not None:
-        return Eyes(ALL)
-    prefixes = tuple(sorted({scope.prefix for scope in grant.scopes if action in scope.actions}))
-    return Eyes(ALL if "" in prefixes else VisibleTopics(prefixes))
-
-
-def require_where(grant: Grant, topic: str | None) -> None:
-    """Raise ScopeMissing or PolicyDenies unless the token may act on this topic, on every one if none is named; raises
-    InvalidArgument for what is no topic's name."""
-    if topic is None:
-        require_everywhere(grant)
-    else:
-        check_topic(topic)
-        require(grant, PUBLISH, topic)
+        self._thread.close()
 
 
 def _is_signed_in(session_key: str) -> bool:

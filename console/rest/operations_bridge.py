@@ -17,14 +17,12 @@ from starlette.responses import Response
 from broker.client import ClientError
 from console.operations import errors, workflow
 from console.operations.actor import Actor
+from console.operations.masked import masked_examples, masks_of
 from console.operations.models import Operation
-from console.operations.reading import masked_examples
 from console.operations.registry import kind_of
-from console.operations.scope import reach_of
 from console.security.tokens import PUBLISH, Grant
 
-from ..features.timers.rest_bulk_schemas import OperationShown
-from .choice_schemas import OperationPreview
+from .access import require, require_everywhere
 from .errors import (
     OperationRefused,
     PolicyDenies,
@@ -33,8 +31,8 @@ from .errors import (
     TooManyMatch,
     TopicHasWaiting,
 )
-from .grants import require, require_everywhere
 from .responses import json_answer
+from .schemas import OperationPreview, OperationShown
 
 #: raises ScopeMissing or PolicyDenies; is given the topics that are touched, None: not bounded
 Allow = Callable[[frozenset[str] | None], None]
@@ -75,23 +73,11 @@ def allowed(grant: Grant, *actions: str) -> Allow:
     return allow
 
 
-def touched(kind: str, parameters: Mapping[str, Any], preview: Mapping[str, Any]) -> frozenset[str] | None:
-    """Topics that such an operation touches, and no others; None: that is not bounded."""
-    if kind.startswith("dead_letters."):
-        if "filter" in parameters:
-            named = parameters["filter"]["topic"]
-            return frozenset({named}) if named else None
-        counted = preview.get("topics", ())
-        is_whole = sum(count for _, count in counted) == len(parameters["targets"])
-        return frozenset(str(topic) for topic, _ in counted) if is_whole else None
-    return reach_of(kind, parameters, preview).topics or None
-
-
 def _begun(kind: str, parameters: Mapping[str, Any], reason: str, actor: Actor, allow: Allow | None) -> Operation:
     row = workflow.draft(kind, parameters, actor)
     if allow is not None:
         try:
-            allow(touched(row.kind, row.parameters, row.preview))
+            allow(kind_of(row.kind).topics_touched(row.parameters, row.preview))
         except RequestError:
             row.delete()
             raise
@@ -107,12 +93,12 @@ def _looked(name: str, parameters: Mapping[str, Any], allow: Allow | None) -> Op
     checked = kind.checked(parameters)
     preview = kind.preview(checked).as_row()
     if allow is not None:
-        allow(touched(name, checked, preview))
+        allow(kind.topics_touched(checked, preview))
     return OperationPreview(kind=name, preview=_masked(name, preview))
 
 
 def shown_of(row: Operation) -> OperationShown:
-    """As the console keeps it; names of what it touches as the masks leave them."""
+    """Return an operation as REST tells it; names of what it touches as the masks leave them."""
     return OperationShown(
         id=str(row.pk),
         kind=row.kind,
@@ -125,24 +111,16 @@ def shown_of(row: Operation) -> OperationShown:
         created_ms=round(row.created_at.timestamp() * 1000),
         finished_ms=round(row.finished_at.timestamp() * 1000) if row.finished_at is not None else None,
         preview=_masked(row.kind, row.preview),
-        told=_told_of(row),
+        told=kind_of(row.kind).told(row),
     )
 
 
-def _told_of(row: Operation) -> dict[str, Any] | None:
-    """What became of that which waited for a topic that was deleted."""
-    if row.kind != "topics.delete":
-        return None
-    item = row.items.exclude(outcome="").first()
-    return dict(item.result) if item is not None and item.result else None
-
-
 def _masked(kind: str, preview: Mapping[str, Any]) -> dict[str, Any]:
-    return {**preview, "examples": masked_examples(kind, preview.get("examples", ()))}
+    return {**preview, "examples": masked_examples(preview.get("examples", ()), masks_of(kind))}
 
 
 async def in_thread(work: Callable[[], Result]) -> Result:
-    """What `work` gives, which waits for the database or the broker; errors of operations become those of REST."""
+    """Return what `work` returns, which may wait for database or broker; errors of operations become those of REST."""
     return await asyncio.get_running_loop().run_in_executor(_threads, _with_database, work)
 
 

@@ -12,8 +12,7 @@ import msgspec
 
 from broker.client import HalfNotSafe
 from broker.client import errors as client
-from broker.client.errors import Answer
-from broker.client.transaction import PlainSendRefused
+from broker.client.errors import Answer, PlainSendRefused
 
 from .errors import (
     AddressNotFound,

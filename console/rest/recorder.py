@@ -1,4 +1,4 @@
-"""Keeps what single calls did as operations: those that end in the same moment are written together."""
+"""Keep what single calls did as operations: those that end in the same moment are written together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from django.db import DatabaseError
@@ -17,7 +17,7 @@ from console.operations.kind import ItemResult, Target
 from console.operations.single_calls import Single, record
 from console.security.tokens import Grant
 
-from .database import close_connection, with_database
+from .database import DatabaseThread, with_database
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +26,10 @@ BATCH = 200
 
 
 class Recorder:
-    """One thread with one database connection."""
+    """Writes operations in the background of the requests that wait for them, many in one statement."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="api-recorder")
+        self._thread = DatabaseThread("api-recorder")
         self._waiting: list[tuple[Single, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -50,12 +50,11 @@ class Recorder:
         return f"/api/v1/operations/{single.number}" if await asyncio.shield(kept) else None
 
     async def _write(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
                 batch = self._waiting[:BATCH]
                 del self._waiting[:BATCH]
-                are_kept = await loop.run_in_executor(self._thread, _recorded, [single for single, _ in batch])
+                are_kept = await self._thread.run(partial(_recorded, [single for single, _ in batch]))
                 for (_, kept), is_kept in zip(batch, are_kept, strict=True):
                     if not kept.done():
                         kept.set_result(is_kept)
@@ -64,8 +63,7 @@ class Recorder:
 
     def close(self) -> None:
         """End the thread and its database connection."""
-        self._thread.submit(close_connection)
-        self._thread.shutdown(wait=True)
+        self._thread.close()
 
 
 def token_actor(grant: Grant, permissions: frozenset[str] = frozenset()) -> Actor:

@@ -1,4 +1,4 @@
-"""Reading a request's body: bounded while it streams in, strict when it is decoded."""
+"""The body of a request: bounded while it streams in, strict when it is decoded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .errors import (
     TooDeep,
     WrongContentType,
 )
-from .schemas import NewMessage, NewMessages
+from .outgoing import NewMessage, NewMessages
 
 #: A body of 4 MiB in base64, and room for the rest.
 MAX_SINGLE_BYTES = 6 * 1024 * 1024
@@ -32,6 +32,12 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 BODY_TIMEOUT_S = 30.0
 
 Decoded = TypeVar("Decoded")
+
+
+def has_body(request: Request) -> bool:
+    """Whether the request says that a body follows; asked where it may be left out."""
+    headers = dict(request.scope["headers"])
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
 async def read_body(request: Request, limit_bytes: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 
 import msgspec
@@ -35,6 +36,14 @@ class JsonAnswer(Response):
 def json_answer(value: msgspec.Struct, status: int = 200) -> Response:
     """A value of a schema as JSON."""
     return JsonAnswer(_encode(value), status)
+
+
+def body_texts(body: bytes) -> tuple[str | None, str | None]:
+    """The body of a message as answers have it: as text where it is UTF-8, else None and its base64."""
+    try:
+        return body.decode(), None
+    except UnicodeDecodeError:
+        return None, base64.b64encode(body).decode()
 
 
 def problem_answer(error: Exception, *, allow: str | None = None) -> Response:

@@ -1,28 +1,34 @@
-"""What all requests share: the producer, the admin, the tokens, and a limit of what is under way."""
+"""What all requests share: the producer, the admin, the receivers, the tokens, and limits of what is under way."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from broker.client import AsyncAdmin, AsyncProducer, SimpleConsumers
-from broker.client.errors import ClientError
+from starlette.requests import Request
 
-from ..features.groups.rest_receivers import Receivers
+from broker.client import AsyncAdmin, AsyncProducer, AsyncSimpleConsumer, ClientError, Received, SimpleConsumers
+
 from .errors import TooManyRequests
 from .grants import Grants
 from .recorder import Recorder
 
+logger = logging.getLogger(__name__)
+
 MAX_MESSAGES_UNDER_WAY = 20_000
 MAX_BYTES_UNDER_WAY = 64 * 1024 * 1024
+#: requests that wait for messages
+MOST_WAITING = 1_000
 #: How long a broker's way of flushing is believed.
 FLUSH_AGE_S = 30.0
 PRODUCER_GROUP = "ESCAPEMENT_REST"
 
 
-class Room:
-    """The state of the REST application in one event loop."""
+class ApiState:
+    """What all requests of one event loop share: connections, tokens, what is under way, and what is kept of it."""
 
     def __init__(self, namesrv: str) -> None:
         self.producer = AsyncProducer(PRODUCER_GROUP, namesrv)
@@ -70,3 +76,71 @@ class Room:
         await self.receivers.close()
         self.grants.close()
         self.recorder.close()
+
+
+class Receivers:
+    """Consumers of any group, and the requests that wait for messages."""
+
+    def __init__(self, consumers: SimpleConsumers) -> None:
+        self._consumers = consumers
+        self._waiting = 0
+        self._returning: set[asyncio.Task[None]] = set()
+
+    def of(self, group: str, *, in_order: bool = False) -> AsyncSimpleConsumer:
+        """A consumer of the group; raises InvalidArgument."""
+        return self._consumers.of(group, in_order=in_order)
+
+    async def receive(
+        self, request: Request, consumer: AsyncSimpleConsumer, topic: str, *, max_messages: int, invisible_ms: int,
+        wait_ms: int, expression: str,
+    ) -> list[Received]:  # fmt: skip
+        """As AsyncSimpleConsumer.receive. If whoever asks hangs up meanwhile, what still comes is given back.
+
+        Raises TooManyRequests.
+        """
+        if self._waiting >= MOST_WAITING:
+            raise TooManyRequests(f"{MOST_WAITING:,} requests wait for messages already.")
+        self._waiting += 1
+        received = asyncio.ensure_future(
+            consumer.receive(
+                topic, max_messages=max_messages, invisible_ms=invisible_ms, wait_ms=wait_ms, expression=expression
+            )
+        )
+        received.add_done_callback(self._ended)
+        gone = asyncio.ensure_future(_hang_up(request))
+        try:
+            await asyncio.wait((received, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not received.done():
+                self._give_back(received, consumer)
+        return received.result() if received.done() else []
+
+    def _ended(self, _: asyncio.Future[list[Received]]) -> None:
+        self._waiting -= 1
+
+    def _give_back(self, received: asyncio.Future[list[Received]], consumer: AsyncSimpleConsumer) -> None:
+        async def give_back() -> None:
+            try:
+                for each in await received:
+                    await consumer.nack(each)
+            except ClientError as error:
+                logger.info(
+                    "messages for %s, who hung up, come again when their time is over: %s", consumer.group, error
+                )
+
+        task = asyncio.get_running_loop().create_task(give_back())
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+
+    async def close(self) -> None:
+        """End all connections; what waits ends with ClientClosed."""
+        await self._consumers.close()
+        if self._returning:
+            await asyncio.wait(self._returning)
+
+
+async def _hang_up(request: Request) -> None:
+    """Return when whoever asks is gone; the body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

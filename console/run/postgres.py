@@ -10,7 +10,6 @@ A server whose keeper was killed is found by what it wrote into its data directo
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import hashlib
 import os
@@ -20,9 +19,7 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +31,7 @@ from urllib.parse import quote
 
 import psutil
 
+from console.run.parent import ends_with_parent
 from console.run.private_files import FOR_OTHERS
 from console.run.secrets import write_private
 
@@ -47,19 +45,15 @@ LIBRARIES = Path(f"{PACKAGE}.libs")
 USER = "pgserver"
 #: As root: where programs and data are.
 DIRECTORY = "/var/lib/escapement"
-USER_TRIES = 20
-USER_WAIT_S = 0.25
 ACCESS_RULES = "local all all scram-sha-256\n"
 #: What sockaddr_un holds, the zero at its end included, on the narrowest system (macOS).
 SOCKET_PATH_BYTES = 104
 SOCKET_NAME = ".s.PGSQL.5432"
-PR_SET_PDEATHSIG = 1
 
 STOP_S = 30.0
 #: of postmaster.pid
 _PID_LINE, _STATUS_LINE = 0, 7
 _POLL_S = 0.05
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class ClusterFailed(Exception):
@@ -125,7 +119,7 @@ class Cluster:
             self._require_password()
         command = [self._program("postgres"), "-D", str(data), "-h", "", "-k", str(self._sockets)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent,
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=ends_with_parent(signal.SIGINT),
             **self._as_its_user(data),
         )  # fmt: skip
 
@@ -218,13 +212,8 @@ def _fits(directory: Path) -> bool:
     return len(os.fsencode(directory / SOCKET_NAME)) < SOCKET_PATH_BYTES
 
 
-def _end_with_parent() -> None:
-    if _libc is not None:
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
-
-
 def cluster_home(directory: Path) -> Home:
-    """The home of the data that `directory` stands for; what an older version left there as root is moved.
+    """The home of the data that `directory` stands for; as root, data that are a directory there are moved.
 
     Raises ClusterFailed.
     """
@@ -264,34 +253,24 @@ def _base() -> Path:
 
 
 def _user() -> pwd.struct_passwd:
-    # Two of useradd at once may both find the name free, and the second gives it another number.
-    with locked(Path("/etc")):
-        return _named_user()
-
-
-def _named_user() -> pwd.struct_passwd:
+    """The user of the server, made where there is none; one start after the other, or two would make two of a name."""
     command = ["useradd", "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", USER]
-    why = ""
-    for _ in range(USER_TRIES):
+    with locked(Path("/etc")):
         try:
             return pwd.getpwnam(USER)
         except KeyError:
             pass
         try:
-            made = subprocess.run(command, capture_output=True, text=True, check=False)
+            why = subprocess.run(command, capture_output=True, text=True, check=False).stderr.strip()
         except FileNotFoundError:
             why = "useradd is not installed"
-            break
-        if made.returncode:  # another program may be changing the users
-            why = made.stderr.strip()
-            threading.Event().wait(USER_WAIT_S)
-    try:
-        return pwd.getpwnam(USER)
-    except KeyError:
-        raise ClusterFailed(
-            f"PostgreSQL cannot run as root, and its user {USER} could not be made ({why}): make it, run this as"
-            " another user, or set DATABASE_URL to a PostgreSQL of yours."
-        ) from None
+        try:
+            return pwd.getpwnam(USER)
+        except KeyError:
+            raise ClusterFailed(
+                f"PostgreSQL cannot run as root, and its user {USER} could not be made ({why}): make it, run this as"
+                " another user, or set DATABASE_URL to a PostgreSQL of yours."
+            ) from None
 
 
 def _copied(base: Path) -> Path:

@@ -7,13 +7,11 @@ given up. SIGINT, SIGTERM and SIGHUP stop everything in order; a second one kill
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from broker.log_lines import escaped
+from console.run.parent import ends_with_parent
 
 BACK_OFF_FIRST_S = 0.5
 BACK_OFF_LONGEST_S = 30.0
@@ -32,9 +31,6 @@ LOG_LIMIT_BYTES = 10 << 20
 #: What the terminal shows of a child's output; its log has everything. What is indented belongs to a line before it.
 WORTH_SHOWING = re.compile(rb"(?!\s).*\b(WARNING|ERROR|CRITICAL)\b")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: prctl(2): the signal that a process gets when its parent dies, so that a killed supervisor leaves no orphans.
-PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class StartFailed(Exception):
@@ -92,7 +88,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=ends_with_parent(signal.SIGTERM),
             env=os.environ | {"PYTHONUNBUFFERED": "1"} | self.spec.environment,
         )
         self.started_s = now_s
@@ -320,8 +316,3 @@ class Supervisor:
 def shown(line: bytes) -> str:
     """A line of a child's output as it may be shown: tabs as spaces, everything else that cannot be printed escaped."""
     return escaped(line.decode(errors="backslashreplace").expandtabs(4))
-
-
-def _die_with_parent() -> None:
-    if _libc is not None:
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,6 +1,6 @@
-"""Nothing is shown to anybody who may not see the console: every page but the few named here asks for VIEW.
+"""Nothing is shown to anybody who may not see it: what a page asks for is said at its address (security/access.py).
 
-A page that is added later is closed until somebody may see it; what a page lets one do, its handler asks for.
+A page that says nothing is for those who may see the console; what a page lets one do, its handler asks for.
 """
 
 from __future__ import annotations
@@ -12,16 +12,9 @@ from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 
-from console.security.roles import VIEW
+from console.security.access import access_of
 from console.security.topic_scope import NOTHING, look_as, looking, visible_topics
 
-#: names of addresses that decide for themselves, or are for everybody
-OPEN = frozenset(
-    {
-        "login", "logout", "sign_on", "sign_on_back", "healthz", "readyz", "metrics", "set_language", "set_theme",
-        "favicon",
-    }
-)  # fmt: skip
 #: Django's own admin has its own door: staff only
 OPEN_SPACES = frozenset({"admin"})
 #: what it has for who sees some topics only: it shows rows as they are, of all topics
@@ -40,7 +33,7 @@ class Gate:
             return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
-        """To the login page who is not signed in; 403 for who may not see the console."""
+        """Redirect strangers to the login page; raise PermissionDenied for users who may not see the page."""
         match = request.resolver_match
         visible = visible_topics(request.user) if request.user.is_authenticated else NOTHING
         look_as(visible)
@@ -48,10 +41,11 @@ class Gate:
             if request.user.is_authenticated and not visible.is_all and match.url_name not in _LIMITED_ADMIN:
                 raise PermissionDenied("topics")
             return None
-        if match is None or match.url_name in OPEN:
+        access = access_of(view)
+        if match is None or access.is_open:
             return None
         if not request.user.is_authenticated:
             return redirect_to_login(request.get_full_path())
-        if not request.user.has_perm(VIEW):
-            raise PermissionDenied(VIEW)
+        if missing := access.missing(request.user, request.method):
+            raise PermissionDenied(missing)
         return None

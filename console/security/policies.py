@@ -12,7 +12,7 @@
 | overview  | the cluster      | Get                  | its groups, delay levels, and figures of all timers          |
 | everything| the cluster      | Update               | what names no topic                                          |
 
-What decides is the broker's own rule (broker.client.admin_access). Of several brokers each has to allow.
+What decides is the broker's own rule (broker.client.admin.UserAccess). Of several brokers each has to allow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.client.admin_access import Action, Kind, UserAccess
+from broker.client.admin import UserAccess
+from broker.rocketmq.acl import Action, Kind
 from console.security.tokens import ADMIN, CONSUME, DELETE, PUBLISH, READ, SETTINGS
 
 _NEEDS: Mapping[str, tuple[Action, ...]] = {

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from broker.client.admin_access import check_user
+from broker.client.names import check_user
 from console.models import ApiToken
 
 PUBLISH = "publish"

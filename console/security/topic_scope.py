@@ -2,6 +2,10 @@
 
 A user with prefixes sees topics and queues that begin with one of them, and groups that read such topics and no others.
 Topics of tries and dead letters are their group's. Whatever is not known to be seen is not (docs/decisions/0012).
+
+What pages and live parts read is `authorised`: such a read is given the scope of whoever looks, and is masked by
+`console.security.masking`. What is not seen is not there: Http404, as for what does not exist. Figures of the whole
+broker (how much waits, how late) are everybody's; names, keys, ids and contents are not.
 """
 
 from __future__ import annotations
@@ -10,18 +14,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import reduce
+from functools import reduce, update_wrapper
 from operator import or_
-from typing import TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import Q
+from django.http import Http404
+from django.utils.translation import gettext as _
 
 from broker.mirror.models import ConsumerOffset
 from broker.rocketmq.topics import GROUP_PREFIXES, POP_SEPARATORS
 from console.security.models import TopicPermission
 
 Row = TypeVar("Row")
+Asked = ParamSpec("Asked")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,21 @@ class Eyes:
         """Whether the Redisson queue is seen: its name is measured as a topic's is."""
         return self._begins(name)
 
+    def require_topic(self, name: str | None) -> None:
+        """Raise Http404 for a topic that is not seen."""
+        if not self.topic(name):
+            raise Http404(_("There is no such topic."))
+
+    def require_group(self, name: str | None) -> None:
+        """Raise Http404 for a consumer group that is not seen."""
+        if not self.group(name):
+            raise Http404(_("There is no such consumer group."))
+
+    def require_queue(self, name: str | None) -> None:
+        """Raise Http404 for a Redisson queue that is not seen."""
+        if not self.queue(name):
+            raise Http404(_("There is no such queue."))
+
     def rows(self, found: Iterable[Row], topic: Callable[[Row], str | None]) -> tuple[Row, ...]:
         """Those whose topic is seen."""
         return tuple(row for row in found if self.topic(topic(row)))
@@ -124,6 +147,9 @@ class Eyes:
         return self._read
 
 
+#: for jobs and snapshots, whoever looks meanwhile
+EVERYTHING = Eyes(ALL)
+
 #: set for the time of a request or of one rendering of a live page; elsewhere (jobs, REST by tokens) everything is seen
 _looking: ContextVar[VisibleTopics] = ContextVar("looking", default=ALL)
 
@@ -151,3 +177,24 @@ def sight() -> VisibleTopics:
 def eyes() -> Eyes:
     """The same, to ask about names."""
     return Eyes(sight())
+
+
+class AuthorisedRead(Generic[Asked, Found]):
+    """A read that is always given a scope: that of whoever looks here and now, or another one that is named."""
+
+    def __init__(self, read: Callable[Concatenate[Eyes, Asked], Found]) -> None:
+        self._read = read
+        update_wrapper(self, read)
+
+    def __call__(self, *asked: Asked.args, **named: Asked.kwargs) -> Found:
+        """Read what whoever looks may see."""
+        return self._read(eyes(), *asked, **named)
+
+    def within(self, scope: Eyes, *asked: Asked.args, **named: Asked.kwargs) -> Found:
+        """Read what this scope sees."""
+        return self._read(scope, *asked, **named)
+
+
+def authorised(read: Callable[Concatenate[Eyes, Asked], Found]) -> AuthorisedRead[Asked, Found]:
+    """Mark a read of the pages; its first parameter is the scope, which callers do not give."""
+    return AuthorisedRead(read)

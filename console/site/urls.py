@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from django.contrib import admin
 from django.urls import include, path
+from django.views.i18n import set_language
+
+from console.security.access import EVERYBODY, page
 
 urlpatterns = [
     path("admin/", admin.site.urls),
-    path("i18n/", include("django.conf.urls.i18n")),
+    page("i18n/setlang/", set_language, "set_language", EVERYBODY),
     path("", include("console.ui.urls")),
 ]

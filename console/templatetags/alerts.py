@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from console.features.alerts.models import AlertRule
-from console.operations.preview import Preview
+from console.features.alerts.operations import RulePreview
 from console.templatetags.escapement import UNKNOWN, figure, moment
 
 register = template.Library()
@@ -56,7 +56,7 @@ def what_words(what: str) -> str:
 
 
 @register.simple_tag
-def rule_would(preview: Preview) -> str:
+def rule_would(preview: RulePreview) -> str:
     """What the rule would do at its next look."""
     rule: Mapping[str, Any] = preview.rule
     if not rule.get("is_on"):
@@ -70,15 +70,3 @@ def rule_would(preview: Preview) -> str:
             "seconds": f"{settings.ALERTS_INTERVAL_S:g}"
         }
     return _("It would raise them if they stay above it for %(seconds)s s.") % {"seconds": f"{rule['for_s']:,}"}
-
-
-def alert_words(kind: str, parameters: Mapping[str, Any]) -> str:
-    """Which rule, or which alerts."""
-    if kind == "alerts.create":
-        return str(AlertRule(**parameters["settings"]))
-    if kind == "alerts.silence":
-        return str(parameters["subject"])
-    if kind == "alerts.end_silence":
-        return _("silence %(number)s") % {"number": parameters["silence"]}
-    row = AlertRule.objects.filter(pk=parameters["rule"]).first()
-    return str(row) if row is not None else _("rule %(number)s") % {"number": parameters["rule"]}

@@ -10,7 +10,7 @@ from django import template
 
 from console.operations.masked import masked_parameters
 from console.operations.models import Operation
-from console.operations.rest_calls import rest_call
+from console.operations.registry import KINDS
 
 register = template.Library()
 
@@ -18,8 +18,8 @@ register = template.Library()
 @register.simple_tag(takes_context=True)
 def same_call(context: template.Context, row: Operation) -> str:
     """The REST call that does the same, for a shell; empty where there is none."""
-    call = rest_call(row.kind, masked_parameters(row.kind, row.parameters))
-    return _curl(context, *call) if call is not None else ""
+    kind = KINDS.get(row.kind)
+    return "" if kind is None else _curl(context, *kind.rest_call(masked_parameters(row.kind, row.parameters)))
 
 
 def _curl(context: template.Context, method: str, path: str, body: dict[str, Any] | None) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django import template
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
+from console.features.topics.operations import waiting_words as words_of_waiting
 from console.templatetags.escapement import UNKNOWN
 
 register = template.Library()
@@ -55,30 +53,4 @@ def setting_words(name: str, value: object) -> str:
 @register.simple_tag
 def waiting_words(waiting: dict[str, int | None]) -> str:
     """What waits for a topic, kind by kind; what is not told is not named."""
-    return ", ".join(_waiting(waiting)) or _("nothing")
-
-
-@register.simple_tag
-def pending_words(result: dict[str, Any]) -> str:
-    """What became of what waited for a topic that was deleted."""
-    told = ", ".join(_waiting(result)) or _("nothing that was counted")
-    return (_("cancelled: %(waiting)s") if result["pending"] == "cancel" else _("kept: %(waiting)s")) % {
-        "waiting": told
-    }  # fmt: skip
-
-
-def _waiting(counts: dict[str, Any]) -> list[str]:
-    said = []
-    if counts.get("timers"):
-        said.append(_count(ngettext("%(count)s timer", "%(count)s timers", counts["timers"]), counts["timers"]))
-    if counts.get("delayed"):
-        words = ngettext("%(count)s on a delay level", "%(count)s on delay levels", counts["delayed"])
-        said.append(_count(words, counts["delayed"]))
-    halves = (counts.get("halves") or 0) + (counts.get("parked_halves") or 0)
-    if halves:
-        said.append(_count(ngettext("%(count)s undecided half", "%(count)s undecided halves", halves), halves))
-    return said
-
-
-def _count(words: str, count: int) -> str:
-    return words % {"count": f"{count:,}"}
+    return words_of_waiting(waiting) or _("nothing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from html import escape as text
 
 from django import template
 from django.utils.html import escape
@@ -14,7 +15,6 @@ from console.features.timers.zoom import DAY, MINUTE, SECOND
 from console.templatetags.escapement import UNKNOWN, figure, moment
 from console.templatetags.spans import delay_name
 from console.templatetags.timers import stamp
-from console.templatetags.writing import text
 from console.ui.charts.snapshots import Column, kept_svg
 from console.ui.snapshots.as_of import Past
 from console.ui.snapshots.page_shapes import Line, Measure, Pair, Part, Sums

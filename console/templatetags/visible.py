@@ -33,4 +33,6 @@ def visible(text: str) -> str:
 @stringfilter
 def truncatechars(text: str, length: int) -> str:
     """So many characters of it at most, as they are seen."""
+    if len(text) <= int(length) and text.isascii() and text.isprintable():
+        return text
     return str(Truncator(visible(text)).chars(int(length)))

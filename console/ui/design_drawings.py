@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.messages.shapes import Hop, HopKind, LifeStep, MessagePage, StepKind
+from console.features.timers.operations import TimersPreview
 from console.features.timers.shapes import (
     Forecast,
     Herd,
@@ -33,8 +34,8 @@ from console.features.transactions.shapes import (
     TransactionState,
 )
 from console.operations.models import Operation
-from console.operations.preview import Preview
 from console.operations.reading import OperationPage
+from console.operations.registry import KINDS
 from console.ui.design_lists import LONG_NAME, WIDE_NAME, fresh
 
 #: one thing in the sample of an operation
@@ -121,23 +122,8 @@ def operation(now_ms: int) -> OperationPage:
         reason="The price list of tonight is wrong.", actor="anna", total=1_250, done=843,
         results={"cancelled": 841, "not_found": 2},
     )  # fmt: skip
-    preview = Preview(at_ms=now_ms - 9_000, count=1_250)
-    return OperationPage(
-        row,
-        now_ms,
-        preview,
-        (),
-        (),
-        None,
-        "",
-        False,
-        False,
-        "console.steer_timers",
-        "timers",
-        "",
-        None,
-        {},
-    )
+    preview = TimersPreview(at_ms=now_ms - 9_000, count=1_250)
+    return OperationPage(row=row, kind=KINDS[row.kind], now_ms=now_ms, preview=preview, back={})
 
 
 def _stretch(start_ms: int, step_ms: int, length: int) -> Stretch:

@@ -23,6 +23,7 @@ from django.utils.translation import gettext as _
 
 from console.security.topic_scope import looking, sight
 from console.site.evidence import StaleReason
+from console.ui.table import Table
 
 #: a page, or a file
 Answer = HttpResponse | StreamingHttpResponse
@@ -34,78 +35,23 @@ LIMIT, LOOKED = 10_000, 100_000
 _PLACES = ("as", "offset", "cursor", "after")
 #: also behind a line break, and the wide signs, which spreadsheets in East Asian settings read as the others
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-#: what a list's file holds, in this order; a dot leads into a part of a row
-COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "topics": (
-        "name", "kind", "messages", "stored_total", "sends_per_s", "last_ms", "read_queues", "write_queues",
-        "permission", "groups",
-    ),
-    "groups": (
-        "name", "state", "members", "topics", "lag", "retry", "dead", "consumed_per_s", "consume_enable",
-        "retry_max_times",
-    ),
-    "clients": (
-        "role", "group", "client_id", "address", "language", "version", "since_ms", "seen_ms", "consume_type",
-        "message_model", "subscriptions",
-    ),
-    "messages": (
-        "topic", "unique_key", "offset_message_id", "keys", "tag", "store_ms", "size_bytes", "pending", "due_ms",
-    ),
-    "queue": (
-        "offset", "position", "store_ms", "born_ms", "unique_key", "offset_message_id", "keys", "tag", "size_bytes",
-        "reconsume_times", "preview",
-    ),
-    "lane": (
-        "offset", "position", "due_ms", "released", "real_topic", "real_queue_id", "keys", "tag", "unique_key",
-        "offset_message_id", "size_bytes", "store_ms",
-    ),
-    "timers": (
-        "position", "due_ms", "topic", "queue_id", "schedule_key", "keys", "tag", "unique_key", "message_id",
-        "size_bytes", "store_ms", "rolled",
-    ),
-    "transactions": (
-        "offset", "position", "state", "group", "topic", "transaction_id", "keys", "tag", "store_ms", "checks",
-        "next_check_ms", "parked_ms", "decided_ms", "by", "reason",
-    ),
-    "dead-letter-groups": ("name", "count", "stored_total", "last_ms", "members"),
-    "dead-letters": (
-        "queue_id", "offset", "topic", "keys", "tag", "unique_key", "offset_message_id", "born_ms", "died_ms",
-        "attempts", "size_bytes", "preview", "sent_again",
-    ),
-    "redisson-queues": (
-        "name", "survey.set_size", "survey.overdue", "survey.next_due_ms", "listeners", "is_stuck", "problem",
-    ),
-    "redisson-values": ("handle", "due_ms", "text", "codec", "packing", "size_bytes", "is_poison"),
-    "brokers": (
-        "name", "cluster", "address", "version", "state", "reasons", "started_ms", "log_min_position",
-        "log_end_position", "disk_used_ratio", "rss_bytes", "as_of_ms",
-    ),
-    "compare": ("part", "name", "topic", "figure", "before", "after", "difference"),
-    "alerts": (
-        "subject", "state", "rule.what", "value", "highest", "rule.limit", "since", "raised_at", "ended_at",
-        "was_silenced", "told",
-    ),
-    "operations": (
-        "id", "created_at", "finished_at", "kind", "state", "done", "total", "results", "actor", "reason", "error",
-    ),
-}  # fmt: skip
 
 
 def page_or_file(
     request: HttpRequest,
     template: str,
     context: dict[str, Any],
-    name: str,
+    table: Table,
     read: Callable[[Any], Any],
     *,
     rows: Callable[[Any], Sequence[Any]] = attrgetter("rows"),
     following: Callable[[Any], Any] = lambda page: None,
     status: int = 200,
 ) -> Answer:
-    """The page, or all its rows as the file that its address asks for.
+    """Return the page, or all its rows as the file that its address asks for.
 
-    `read` gives a page of the list at a place, None: the first; `following` the place behind a page, None: it was the
-    last; `rows` gives a page's rows.
+    `table` has the file's name and columns. `read` gives a page of the list at a place, None: the first; `following`
+    the place behind a page, None: it was the last; `rows` gives a page's rows.
     """
     form = request.GET.get("as", "")
     if form not in FORMS or status != 200:
@@ -119,7 +65,7 @@ def page_or_file(
     if (why := _trouble(first)) and not rows(first):
         return HttpResponse(why, status=503, content_type="text/plain; charset=utf-8")
     pages = _in_sight(chain([first], _pages(first, read, following)))
-    return exported(name, form, COLUMNS[name], _bounded(pages, rows, COLUMNS[name]))
+    return exported(table.name, form, table.in_file, _bounded(pages, rows, table.in_file))
 
 
 def next_offset(page: Any) -> int | None:

@@ -5,7 +5,6 @@ Asked for with Enter, never while somebody types: a key is sought in the broker.
 
 from __future__ import annotations
 
-from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -14,8 +13,10 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.messages import read as messages_read
+from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter
+from console.features.transactions.keys import halves_named
 from console.operations.actor import Actor
 from console.operations.errors import NotAllowed
 from console.operations.forms import draft
@@ -25,7 +26,6 @@ from console.ui.palette_verbs import commands
 
 
 @require_safe
-@login_required
 def open_key(request: HttpRequest) -> HttpResponse:
     """See the one thing with the key, id or offset id `q`; `of=timers` and `of=transactions` look there only."""
     text = request.GET.get("q", "").strip()[:TEXT_LENGTH]
@@ -41,14 +41,14 @@ def open_key(request: HttpRequest) -> HttpResponse:
 
 def _of_messages(text: str) -> str | None:
     """The first record of the one message: its page has the others."""
-    hits = queries.messages_everywhere(text).hits
+    hits = messages_read.messages_everywhere(text).hits
     if len({hit.unique_key or hit.offset_message_id for hit in hits}) == 1:
         return reverse("message", args=[hits[-1].offset_message_id])
     return reverse("messages") + "?" + urlencode({"q": text}) if hits else None
 
 
 def _of_timers(text: str) -> str | None:
-    rows = queries.timer_list(TimerFilter(key=text), count=2).rows
+    rows = timers_read.timer_list(TimerFilter(key=text), count=2).rows
     if len(rows) == 1:
         return reverse("timer", args=[rows[0].position])
     return reverse("timer_list") + "?" + urlencode({"key": text}) if rows else None
@@ -56,13 +56,12 @@ def _of_timers(text: str) -> str | None:
 
 def _of_transactions(text: str) -> str | None:
     """The newest one; who sends a half with a key again means the last."""
-    positions = (row.position for row in queries.halves_named(text) if row.position is not None)
+    positions = (row.position for row in halves_named(text) if row.position is not None)
     position = next(positions, None)
     return None if position is None else reverse("transaction", args=[position])
 
 
 @form_of("find")
-@login_required
 def act(request: HttpRequest) -> HttpResponse:
     """Preview what a command of the palette asks for; its reason and number stand in the form already."""
     text = request.POST.get("do", "").strip()[:TEXT_LENGTH]
@@ -73,7 +72,7 @@ def act(request: HttpRequest) -> HttpResponse:
         Actor.of(request.user).require(command.permission, command.kind)
     except NotAllowed as error:
         raise PermissionDenied(error.permission) from None
-    answer = draft(request, command.family, command.kind, command.parameters)
+    answer = draft(request, command.kind, command.parameters)
     given = {"reason": command.reason, "typed": command.count}
     if answer.status_code == 303 and any(given.values()):
         answer["Location"] += "?" + urlencode({name: value for name, value in given.items() if value})

@@ -26,7 +26,16 @@ from django.utils import translation
 
 from broker.client import Admin
 from broker.mirror.models import Queue
-from console import queries
+from console.features.clients import read as clients_read
+from console.features.groups import read as groups_read
+from console.features.overview import read as overview_read
+from console.features.redisson import read as redisson_read
+from console.features.schedule import lane as schedule_lane
+from console.features.schedule import read as schedule_read
+from console.features.timers import read as timers_read
+from console.features.topics import contents as topic_contents
+from console.features.topics import read as topics_read
+from console.features.transactions import read as transactions_read
 from console.operations.reading import operation_page
 from console.security.topic_scope import NOTHING, VisibleTopics, looking
 from console.site.broker import Answer, ask
@@ -110,7 +119,7 @@ def number(text: str | None) -> int | None:
 
 
 def _topics(_: str, query: Mapping[str, str]) -> object:
-    return queries.topics(
+    return topics_read.topics(
         search=query.get("search", ""),
         kind=query.get("kind", ""),
         order=query.get("order", "name"),
@@ -119,21 +128,21 @@ def _topics(_: str, query: Mapping[str, str]) -> object:
 
 
 def _groups(_: str, query: Mapping[str, str]) -> object:
-    return queries.groups(search=query.get("search", ""), offset=number(query.get("offset")) or 0)
+    return groups_read.groups(search=query.get("search", ""), offset=number(query.get("offset")) or 0)
 
 
 def _clients(_: str, query: Mapping[str, str]) -> object:
-    return queries.clients(
+    return clients_read.clients(
         search=query.get("search", ""), role=query.get("role", ""), offset=number(query.get("offset")) or 0
     )
 
 
 def _lane(level: str, query: Mapping[str, str]) -> object:
-    return queries.lane(number(level) or 0, number(query.get("offset")))
+    return schedule_lane.lane(number(level) or 0, number(query.get("offset")))
 
 
 def _timers(_: str, query: Mapping[str, str]) -> object:
-    return queries.timers(query.get("zoom", ""), number(query.get("at")))
+    return timers_read.timers(query.get("zoom", ""), number(query.get("at")))
 
 
 def _asked(question: Callable[[Admin], Answer]) -> Answer | None:
@@ -173,7 +182,7 @@ def of_transactions(_: str) -> Hashable:
 
 _PAGES: Mapping[str, _Kind] = {
     "overview": _Kind(
-        lambda _, __: queries.overview(),
+        lambda _, __: overview_read.overview(),
         frozenset({"levels", "topics", "queues", "groups", "offsets", "histories", "transactions"}),
     ),
     "topics": _Kind(
@@ -181,33 +190,35 @@ _PAGES: Mapping[str, _Kind] = {
         frozenset({"search", "kind", "order", "offset"}),
     ),
     "topic": _Kind(
-        lambda name, _: queries.topic(name), frozenset({"topics", "queues", "offsets", "histories"}),
+        lambda name, _: topics_read.topic(name), frozenset({"topics", "queues", "offsets", "histories"}),
         takes_argument=True,
     ),
     "tail": _Kind(
-        lambda name, _: queries.tail(name), frozenset({"queues"}), takes_argument=True, mark=of_topic,
+        lambda name, _: topic_contents.tail(name), frozenset({"queues"}), takes_argument=True, mark=of_topic,
         is_near=True,
     ),
     "groups": _Kind(
         _groups, frozenset({"groups", "queues", "offsets", "histories"}), frozenset({"search", "offset"})
     ),
     "group": _Kind(
-        lambda name, _: queries.group(name), frozenset({"groups", "queues", "offsets"}), takes_argument=True
+        lambda name, _: groups_read.group(name), frozenset({"groups", "queues", "offsets"}), takes_argument=True
     ),
     "clients": _Kind(_clients, frozenset({"groups"}), frozenset({"search", "role", "offset"})),
-    "client": _Kind(lambda _, query: queries.client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})),
-    "schedule": _Kind(lambda _, __: queries.lanes(), frozenset({"levels", "histories"})),
+    "client": _Kind(
+        lambda _, query: clients_read.client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})
+    ),
+    "schedule": _Kind(lambda _, __: schedule_read.lanes(), frozenset({"levels", "histories"})),
     "lane": _Kind(_lane, frozenset({"levels"}), frozenset({"offset"}), takes_argument=True),
     "timers": _Kind(_timers, frozenset({"queues"}), frozenset({"zoom", "at"}), mark=of_timers),
     "transactions": _Kind(
-        lambda _, __: queries.transactions(), frozenset({"queues", "transactions"}), mark=of_transactions
+        lambda _, __: transactions_read.transactions(), frozenset({"queues", "transactions"}), mark=of_transactions
     ),
     "delayed_queues": _Kind(
-        lambda _, query: queries.delayed_queues(query.get("search", ""), number(query.get("offset")) or 0),
+        lambda _, query: redisson_read.delayed_queues(query.get("search", ""), number(query.get("offset")) or 0),
         frozenset(), frozenset({"search", "offset"}),
     ),
     "delayed_queue": _Kind(
-        lambda _, query: queries.delayed_queue(query.get("name", "")), frozenset(), frozenset({"name"}),
+        lambda _, query: redisson_read.delayed_queue(query.get("name", "")), frozenset(), frozenset({"name"}),
     ),
     "operation": _Kind(lambda name, _: operation_page(name), frozenset(), takes_argument=True),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from broker.mirror.models import ConsumerOffset
 from broker.rocketmq.topics import GROUP_PREFIXES
-from console import queries
+from console.features.transactions.keys import halves_named
 from console.operations.errors import InvalidParameter
 from console.operations.registry import KINDS
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
@@ -48,11 +48,6 @@ class Command:
     reason: str = ""
     #: a number that was named: confirms that many if the preview counts the same
     count: str = ""
-
-    @property
-    def family(self) -> str:
-        """Of which pages the operation is."""
-        return KINDS[self.kind].page
 
     @property
     def permission(self) -> str:
@@ -94,7 +89,7 @@ def _of_key(text: str, kind: str, key: str, reason: str) -> Command:
     def parameters() -> dict[str, Any]:
         if kind.startswith("timers."):
             return {"filter": {"topic": "", "key": key}}
-        halves = [row for row in queries.halves_named(key) if row.is_undecided]
+        halves = [row for row in halves_named(key) if row.is_undecided]
         if not halves:
             raise InvalidParameter("targets", _("No undecided transaction has the key “%(key)s”.") % {"key": key[:80]})
         return {"targets": [{"offset": row.offset, "position": row.position} for row in halves]}

@@ -1,9 +1,9 @@
-"""Addresses of the console pages."""
+"""Addresses of the pages, and who gets them."""
 
 from __future__ import annotations
 
 from django.contrib.auth.views import LoginView, LogoutView
-from django.urls import URLPattern, URLResolver, path, register_converter
+from django.urls import URLPattern, register_converter
 
 from console.features.alerts import pages as alerts_pages
 from console.features.clients import pages as clients_pages
@@ -16,10 +16,11 @@ from console.features.redisson import pages as redisson_pages
 from console.features.schedule import pages as schedule_pages
 from console.features.timers import pages as timers_pages
 from console.features.topics import pages as topics_pages
-from console.features.topics import setting_pages
 from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
+from console.security.access import EVERYBODY, STAFF, Access, page
+from console.security.masking import UNMASK
 from console.security.sign_on import pages as sign_on_pages
 from console.security.sign_on.provider import label
 from console.ui import design_page, health, icon, metrics, palette, theme
@@ -30,82 +31,83 @@ from console.ui.snapshots import compare_page
 
 register_converter(Name, "name")
 
-urlpatterns: list[URLPattern | URLResolver] = [
-    path("", overview_pages.overview, name="overview"),
-    path("schedule/", schedule_pages.schedule, name="schedule"),
-    path("schedule/<int:level>/", schedule_pages.lane, name="lane"),
-    path("timers/", timers_pages.timers, name="timers"),
-    path("timers/list/", timers_pages.timer_list, name="timer_list"),
-    path("timers/<int:position>/", timers_pages.timer, name="timer"),
-    path("transactions/", transactions_pages.transactions, name="transactions"),
-    path("transactions/draft/", transactions_pages.draft, name="transaction_draft"),
-    path("transactions/list/", transactions_pages.transaction_list, name="transaction_list"),
-    path("transactions/<int:position>/", transactions_pages.transaction, name="transaction"),
-    path("redisson/", redisson_pages.queues, name="delayed_queues"),
-    path("redisson/draft/", redisson_pages.draft, name="delayed_draft"),
-    path("redisson/queue/", redisson_pages.queue, name="delayed_queue"),
-    path("operations/", operations_pages.operations, name="operations"),
-    path("operations/draft/", operations_pages.draft, name="operation_draft"),
-    path("operations/<str:operation_id>/", operations_pages.operation, name="operation"),
-    path("operations/<str:operation_id>/preview/", operations_pages.look_again, name="operation_preview"),
-    path("operations/<str:operation_id>/confirm/", operations_pages.confirm, name="operation_confirm"),
-    path("operations/<str:operation_id>/abort/", operations_pages.abort, name="operation_abort"),
-    path("operations/<str:operation_id>/continue/", operations_pages.go_on, name="operation_continue"),
-    path("operations/<str:operation_id>/approve/", operations_pages.approve, name="operation_approve"),
-    path("operations/<str:operation_id>/decline/", operations_pages.decline, name="operation_decline"),
-    path("operations/<str:operation_id>/undo/", operations_pages.undo, name="operation_undo"),
-    path("topics/", topics_pages.topics, name="topics"),
-    path("topics/<name:name>/", topics_pages.topic, name="topic"),
-    path("topics/<name:name>/tail/", topics_pages.tail, name="tail"),
-    path("topics/<name:name>/<int:queue_id>/", topics_pages.queue, name="queue"),
-    path("messages/", messages_pages.search, name="messages"),
-    path("messages/draft/", messages_pages.draft, name="message_draft"),
-    path("messages/<name:message_id>/", messages_pages.message, name="message"),
-    path("messages/<name:message_id>/unmask/", messages_pages.unmask, name="message_unmask"),
-    path("messages/<name:message_id>/body", messages_pages.body, name="message_body"),
-    path("dashboards/", dashboards_pages.dashboards, name="dashboards"),
-    path("dashboards/run/", dashboards_pages.run, name="dashboards_run"),
-    path("dashboards/cancel/", dashboards_pages.cancel, name="dashboards_cancel"),
-    path("dashboards/<str:name>/", dashboards_pages.dashboard, name="dashboard"),
-    path("dashboards/<str:name>/series/<str:series>.json", dashboards_pages.series, name="dashboard_series"),
-    path("dashboards/<str:name>/data.<str:form>", dashboards_pages.data, name="dashboard_data"),
-    path("dead-letters/", dead_letters_pages.groups, name="dead_letters"),
-    path("dead-letters/draft/", dead_letters_pages.draft, name="dead_letter_draft"),
-    path("dead-letters/of/<name:name>/", dead_letters_pages.letters, name="dead_letters_of"),
-    path("groups/", groups_pages.groups, name="groups"),
-    path("groups/undo/<str:operation_id>/", groups_pages.undo, name="group_undo"),
-    path("groups/<name:name>/", groups_pages.group, name="group"),
-    path("groups/<name:name>/move/", groups_pages.move, name="group_move"),
-    path("compare/", compare_page.compare, name="compare"),
-    path("settings/draft/", setting_pages.draft, name="setting_draft"),
-    path("settings/undo/<str:operation_id>/", setting_pages.undo, name="setting_undo"),
-    path("clients/", clients_pages.clients, name="clients"),
-    path("clients/one/", clients_pages.client, name="client"),
-    path("alerts/", alerts_pages.alerts, name="alerts"),
-    path("alerts/silence/", alerts_pages.silence, name="alert_silence"),
-    path("alerts/draft/", alerts_pages.draft, name="alert_draft"),
-    path("alerts/undo/<str:operation_id>/", alerts_pages.undo, name="alert_undo"),
-    path("alerts/rules/new/", alerts_pages.new_rule, name="alert_rule_new"),
-    path("alerts/rules/<int:rule_id>/", alerts_pages.rule, name="alert_rule"),
-    path("audit/", audit_pages.audit, name="audit"),
-    path("audit/data.<str:form>", audit_pages.data, name="audit_data"),
-    path("design/", design_page.design, name="design"),
-    path("views/", saved_views_pages.saved_views, name="saved_views"),
-    path("views/keep/", saved_views_pages.keep, name="saved_view_keep"),
-    path("views/<int:view_id>/", saved_views_pages.change, name="saved_view"),
-    path("views/<int:view_id>/delete/", saved_views_pages.delete, name="saved_view_delete"),
-    path("find/", palette.find, name="find"),
-    path("find/key/", ui_find.open_key, name="find_key"),
-    path("find/act/", ui_find.act, name="find_act"),
-    path(
-        "login/", LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": label}), name="login"
+DASHBOARDS = Access((dashboards_pages.SEE,))
+RUNNING = Access((dashboards_pages.SEE, dashboards_pages.RUN))
+ALERTS = Access((alerts_pages.VIEW,))
+SILENCING = Access((alerts_pages.VIEW, alerts_pages.SILENCE))
+AUDIT = Access((audit_pages.VIEW,))
+UNMASKING = Access(to_send=(UNMASK,))
+
+#: what each page lets one do, its handler asks for
+urlpatterns: list[URLPattern] = [
+    page("", overview_pages.overview, "overview"),
+    page("schedule/", schedule_pages.schedule, "schedule"),
+    page("schedule/<int:level>/", schedule_pages.lane, "lane"),
+    page("timers/", timers_pages.timers, "timers"),
+    page("timers/list/", timers_pages.timer_list, "timer_list"),
+    page("timers/<int:position>/", timers_pages.timer, "timer"),
+    page("transactions/", transactions_pages.transactions, "transactions"),
+    page("transactions/list/", transactions_pages.transaction_list, "transaction_list"),
+    page("transactions/<int:position>/", transactions_pages.transaction, "transaction"),
+    page("redisson/", redisson_pages.queues, "delayed_queues"),
+    page("redisson/queue/", redisson_pages.queue, "delayed_queue"),
+    page("operations/", operations_pages.operations, "operations"),
+    page("operations/draft/", operations_pages.draft, "operation_draft"),
+    page("operations/<str:operation_id>/", operations_pages.operation, "operation"),
+    page("operations/<str:operation_id>/preview/", operations_pages.look_again, "operation_preview"),
+    page("operations/<str:operation_id>/confirm/", operations_pages.confirm, "operation_confirm"),
+    page("operations/<str:operation_id>/abort/", operations_pages.abort, "operation_abort"),
+    page("operations/<str:operation_id>/continue/", operations_pages.go_on, "operation_continue"),
+    page("operations/<str:operation_id>/approve/", operations_pages.approve, "operation_approve"),
+    page("operations/<str:operation_id>/decline/", operations_pages.decline, "operation_decline"),
+    page("operations/<str:operation_id>/undo/", operations_pages.undo, "operation_undo"),
+    page("topics/", topics_pages.topics, "topics"),
+    page("topics/<name:name>/", topics_pages.topic, "topic"),
+    page("topics/<name:name>/tail/", topics_pages.tail, "tail"),
+    page("topics/<name:name>/<int:queue_id>/", topics_pages.queue, "queue"),
+    page("messages/", messages_pages.search, "messages"),
+    page("messages/<name:message_id>/", messages_pages.message, "message"),
+    page("messages/<name:message_id>/unmask/", messages_pages.unmask, "message_unmask", UNMASKING),
+    page("messages/<name:message_id>/body", messages_pages.body, "message_body"),
+    page("dashboards/", dashboards_pages.dashboards, "dashboards", DASHBOARDS),
+    page("dashboards/run/", dashboards_pages.run, "dashboards_run", RUNNING),
+    page("dashboards/cancel/", dashboards_pages.cancel, "dashboards_cancel", RUNNING),
+    page("dashboards/<str:name>/", dashboards_pages.dashboard, "dashboard", DASHBOARDS),
+    page("dashboards/<str:name>/series/<str:series>.json", dashboards_pages.series, "dashboard_series", DASHBOARDS),
+    page("dashboards/<str:name>/data.<str:form>", dashboards_pages.data, "dashboard_data", DASHBOARDS),
+    page("dead-letters/", dead_letters_pages.groups, "dead_letters"),
+    page("dead-letters/of/<name:name>/", dead_letters_pages.letters, "dead_letters_of"),
+    page("groups/", groups_pages.groups, "groups"),
+    page("groups/<name:name>/", groups_pages.group, "group"),
+    page("compare/", compare_page.compare, "compare"),
+    page("clients/", clients_pages.clients, "clients"),
+    page("clients/one/", clients_pages.client, "client"),
+    page("alerts/", alerts_pages.alerts, "alerts", ALERTS),
+    page("alerts/silence/", alerts_pages.silence, "alert_silence", SILENCING),
+    page("alerts/rules/new/", alerts_pages.new_rule, "alert_rule_new"),
+    page("alerts/rules/<int:rule_id>/", alerts_pages.rule, "alert_rule"),
+    page("audit/", audit_pages.audit, "audit", AUDIT),
+    page("audit/data.<str:form>", audit_pages.data, "audit_data", AUDIT),
+    page("design/", design_page.design, "design", STAFF),
+    page("views/", saved_views_pages.saved_views, "saved_views"),
+    page("views/keep/", saved_views_pages.keep, "saved_view_keep"),
+    page("views/<int:view_id>/", saved_views_pages.change, "saved_view"),
+    page("views/<int:view_id>/delete/", saved_views_pages.delete, "saved_view_delete"),
+    page("find/", palette.find, "find"),
+    page("find/key/", ui_find.open_key, "find_key"),
+    page("find/act/", ui_find.act, "find_act"),
+    page(
+        "login/",
+        LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": label}),
+        "login",
+        EVERYBODY,
     ),
-    path("login/provider/", sign_on_pages.leave, name="sign_on"),
-    path("login/provider/back/", sign_on_pages.back, name="sign_on_back"),
-    path("logout/", LogoutView.as_view(), name="logout"),
-    path("theme/", theme.set_theme, name="set_theme"),
-    path("favicon.ico", icon.favicon, name="favicon"),
-    path("healthz", health.healthz, name="healthz"),
-    path("readyz", health.readyz, name="readyz"),
-    path("metrics", metrics.metrics, name="metrics"),
+    page("login/provider/", sign_on_pages.leave, "sign_on", EVERYBODY),
+    page("login/provider/back/", sign_on_pages.back, "sign_on_back", EVERYBODY),
+    page("logout/", LogoutView.as_view(), "logout", EVERYBODY),
+    page("theme/", theme.set_theme, "set_theme", EVERYBODY),
+    page("favicon.ico", icon.favicon, "favicon", EVERYBODY),
+    page("healthz", health.healthz, "healthz", EVERYBODY),
+    page("readyz", health.readyz, "readyz", EVERYBODY),
+    page("metrics", metrics.metrics, "metrics", EVERYBODY),
 ]

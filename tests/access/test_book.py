@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,8 @@ INNER = User("house", "inner-secret", is_super=True)
 ORDERS = entry("Topic:order*", ["Pub"], "Allow", ["10.0.0.0/8"])
 
 
-def opened(path: Path) -> AccessBook:
-    book = AccessBook(OsFiles(), str(path), INNER)
+def opened(path: Path, changed: Callable[[str, bool], None] = lambda _name, _is_less: None) -> AccessBook:
+    book = AccessBook(OsFiles(), str(path), INNER, changed)
     book.load()
     return book
 
@@ -135,9 +136,8 @@ def test_one_resource_of_a_user_is_forgotten_or_all(path: Path) -> None:
 
 
 def test_who_listens_is_told_whether_a_user_may_do_less_now(path: Path) -> None:
-    book = opened(path)
     told: list[tuple[str, bool]] = []
-    book.on_changed.append(lambda name, is_less: told.append((name, is_less)))
+    book = opened(path, lambda name, is_less: told.append((name, is_less)))
     book.create_user(User("alice", "a"))
     book.add_policies("alice", {PolicyType.CUSTOM: [ORDERS]})
     book.add_policies("alice", {PolicyType.CUSTOM: [entry("Topic:x", ["Pub"], "Allow")]})

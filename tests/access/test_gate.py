@@ -17,7 +17,8 @@ from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
 from tests.access.clients import ACCESS, ROOT, People, policy
 from tests.server.peer import heartbeat_body, pull_ext, records, send_ext
-from tests.server.transacting import COMMIT, asked, begin, end, live, nothing, steer, until
+from tests.server.transacting import COMMIT, asked, begin, end, live, nothing, steer
+from tests.waiting import until_true
 
 REFUSED = Answer.NO_PERMISSION
 ORDERS = policy("Topic:order*", "Pub")
@@ -222,7 +223,7 @@ async def test_a_pull_that_waits_ends_when_its_user_may_not_read_any_more(
     waiting, bystander = (
         asyncio.ensure_future(who.ask(Request.PULL_MESSAGE, wait, timeout_ms=20_000)) for who in (alice, bob)
     )
-    await until(lambda: service.waiting_pulls == 2)
+    await until_true(lambda: service.waiting_pulls == 2)
     await people.update("alice", userStatus="disable")
     with pytest.raises(ConnectionLost):
         await waiting

@@ -17,7 +17,7 @@ from tests.access.clients import ACCESS, ROOT, People
 from tests.server.peer import send_ext
 from tests.server.stranger import stranger_at
 from tests.server.test_server import Clock
-from tests.server.transacting import until
+from tests.waiting import until_true
 
 
 @pytest.fixture
@@ -61,13 +61,13 @@ async def test_strangers_of_one_address_do_not_take_all_places(service: BrokerSe
     strangers(service)._most = 3
     host, _, port = service.address.rpartition(":")
     crowd = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
-    await until(lambda: len(strangers(service)) == 3)
+    await until_true(lambda: len(strangers(service)) == 3)
     async with stranger_at(service.address) as one_more:
         assert await one_more.is_closed()
     assert (await people.root.send("a")).code == 0
     for _, writer in crowd:
         writer.close()
-    await until(lambda: not len(strangers(service)))
+    await until_true(lambda: not len(strangers(service)))
     late = people.signed(*ROOT)
     assert (await late.send("a")).code == 0
     assert len(strangers(service)) == 0
@@ -95,7 +95,7 @@ async def test_what_nobody_has_signed_is_refused_without_being_held(service: Bro
     async with stranger_at(service.address) as wrong:
         frame = signed_send("mallory", "guessed", b"x" * size)
         await wrong.say(frame[:-10])
-        await until(lambda: budget.held_bytes >= size)
+        await until_true(lambda: budget.held_bytes >= size)
         (connection,) = service.servers[0].connections
         assert connection._frames.held_bytes < 100_000
         await wrong.say(frame[-10:])
@@ -114,7 +114,7 @@ async def test_nobody_learns_by_a_long_frame_which_users_there_are(service: Brok
         frame = signed_send(name, "guessed", b"x" * size)
         async with stranger_at(service.address) as stranger:
             await stranger.say(frame[:-10])
-            await until(lambda: budget.held_bytes >= size)
+            await until_true(lambda: budget.held_bytes >= size)
             (connection,) = service.servers[0].connections
             assert not connection.is_noted, "nothing is refused before it is whole"
             before = budget.held_bytes, connection._frames.is_partial
@@ -122,7 +122,7 @@ async def test_nobody_learns_by_a_long_frame_which_users_there_are(service: Brok
             answer = await stranger.hear()
             assert answer
             seen.append((before, answer.code, answer.opaque, answer.remark))
-        await until(lambda: budget.held_bytes == 0 and not service.servers[0].connections)
+        await until_true(lambda: budget.held_bytes == 0 and not service.servers[0].connections)
     assert seen[0] == seen[1]
     assert seen[0][1:3] == (16, 5)
 

@@ -21,8 +21,8 @@ from broker.rocketmq.codes import Request
 from broker.rocketmq.errors import ConnectFailed
 from broker.rocketmq.frame import Command, encode
 from broker.server.broker import BrokerService
-from broker.server.connection import Connection, Limits, Server
-from broker.server.sniffing import open_front
+from broker.server.connection import Connection, Hooks, Limits, Server
+from broker.server.sniffing import front
 from broker.server.tls import Certificates, TlsConfig
 from tests.server.peer import Peer, records
 from tests.server.stranger import Stranger, stranger_at
@@ -70,9 +70,9 @@ class Door:
 
     def __init__(self, config: TlsConfig) -> None:
         self.clock = Clock()
-        self.server = Server("door", {ECHO: self._echo}, self.clock, Limits())
         self.certificates = Certificates(config, self.clock)
-        open_front(self.server, self.certificates)
+        hooks = Hooks(connection=front(self.certificates))
+        self.server = Server("door", {ECHO: self._echo}, self.clock, Limits(), hooks)
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.listening.setblocking(False)
         self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"

@@ -19,6 +19,7 @@ from broker.mirror.announcer import Announcer
 from console.ui.live import fragments
 from tests.console.conftest import operator, stage  # noqa: F401 - fixtures
 from tests.console.stage import Stage
+from tests.waiting import until
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -65,12 +66,8 @@ class Web:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, name="web", daemon=True)
         self._thread.start()
-        pause = threading.Event()
-        for _ in range(200):
-            if self._server.started:
-                return
-            pause.wait(0.05)
-        raise AssertionError("the web server did not start")
+        server = self._server
+        until(lambda: server.started)
 
     def stop(self) -> None:
         if self._server is not None and self._thread is not None:

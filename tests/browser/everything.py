@@ -90,7 +90,7 @@ def alert_rules(actor: Actor) -> dict[str, str]:
     now = timezone.now()
     for state, ended_at in (("firing", None), ("ended", now)):
         Alert.objects.create(rule=late, subject="billing", value=5, highest=9, state=state, since=now, raised_at=now,
-                             ended_at=ended_at, told="mail to 1")  # fmt: skip
+                             ended_at=ended_at, told_before="mail to 1")  # fmt: skip
     until_ms = round(now.timestamp() * 1000) + 3_600_000
     quiet = workflow.draft("alerts.silence", {"rule": late.pk, "subject": "billing", "until_ms": until_ms}, actor)
     workflow.confirm(quiet.pk, actor, reason="to show")

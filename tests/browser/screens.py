@@ -1,7 +1,7 @@
 """Takes the pictures of docs/screens. `make screens` runs it; no test run does, by its name.
 
 Pictures show the shop of tests.browser.shop in the sizes and looks named here; the manifest beside them keeps what
-they were drawn from (tests.console.drawn), and a test says when that has changed.
+their pages draw (tests.console.drawn), and tests say when that is another.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_pictures_are_taken(
             shop.look(stage)
             path = drawn.SCREENS / f"{name}.png"
             path.write_bytes(small(blank, _shot(chromium, operator, web, address, how)))
-            kept[path.name] = {**_made_of(operator, address), "sha256": drawn.digest(path)}
+            kept[path.name] = {**_shown(operator, wanted, address), "sha256": drawn.digest(path)}
     drawn.write_manifest(kept)
     client.close()
 
@@ -108,11 +108,11 @@ def _settle(page: Page) -> None:
         expect(page.locator("[data-plot]:not([hidden]) canvas").first).to_be_visible()
 
 
-def _made_of(operator: Client, address: str) -> dict[str, Any]:
-    """The place in the rail, and the paths of the page's own templates below the project."""
+def _shown(operator: Client, wanted: str, address: str) -> dict[str, Any]:
+    """What the picture's page is: its address or its name in the shop, its place in the rail, what it draws."""
     answer: Any = operator.get(address)
-    names = {"/".join(["templates", *template.name.split("/")]) for template in answer.templates if template.name}
     return {
+        "address": wanted,
         "place": answer.context["here"],
-        "templates": sorted(name for name in names if (drawn.ROOT / name).exists()),
+        "elements": " ".join(drawn.elements(answer.content.decode())),
     }

@@ -163,11 +163,11 @@ def _alerts() -> None:
     AlertRule.objects.create(what="dead-letters", subject="billing", limit=5)
     Alert.objects.create(
         rule=lag, subject="ledger", value=14_210, highest=18_904, state="firing", since=now - timedelta(minutes=7),
-        raised_at=now - timedelta(minutes=6), told="mail: sent to 1",
+        raised_at=now - timedelta(minutes=6), told_before="mail: sent to 1",
     )  # fmt: skip
     for hours, highest in ((5, 84.0), (29, 61.5)):
         since = now - timedelta(hours=hours)
         Alert.objects.create(
             rule=late, subject="broker-a", value=2.0, highest=highest, state="ended", since=since, raised_at=since,
-            ended_at=since + timedelta(minutes=9), told="webhook: 204",
+            ended_at=since + timedelta(minutes=9), told_before="webhook: 204",
         )  # fmt: skip

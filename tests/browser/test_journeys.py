@@ -11,7 +11,7 @@ import time
 from playwright.sync_api import BrowserContext, Page, expect
 
 from broker.client import prepare
-from broker.client.admin_transactions import Transaction
+from broker.client.transactions import Transaction
 from console.operations.models import AuditEntry, Operation
 from tests.browser.conftest import Web
 from tests.browser.opening import opened

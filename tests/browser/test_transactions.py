@@ -13,7 +13,7 @@ from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, expect
 
 from broker.client import Decision, TransactionProducer, prepare
-from broker.client.admin_transactions import TransactionTarget
+from broker.client.transactions import TransactionTarget
 from broker.mirror.announcer import Announcer
 from console.features.checkback.models import CheckAddress
 from console.operations.models import AuditEntry, Operation

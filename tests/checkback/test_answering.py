@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import pytest
 
-from broker.client import AsyncAdmin, AsyncProducer, Decision, prepare
-from broker.client.admin_transactions import TransactionTarget
-from broker.client.transaction import as_half
+from broker.client import AsyncAdmin, AsyncProducer, Decision, as_half, prepare
+from broker.client.transactions import TransactionTarget
 from broker.server.broker import BrokerService
 from console.features.checkback import signature as checkback_signature
 from console.features.checkback.allowed import AllowList, read_address
@@ -29,6 +28,7 @@ from console.features.checkback.worker import (
 )
 from tests.checkback.answers import EMPTY, SECRET, agree, forged, message
 from tests.checkback.server import Question, Server, always, decided, http
+from tests.waiting import until_true
 
 
 async def send(rest: AsyncProducer, *bodies: str, group: str = "shop") -> list[str]:
@@ -63,12 +63,6 @@ async def answering(
     )
 
 
-async def until(holds: Callable[[], Awaitable[object]], timeout_s: float = 15) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not await holds():
-            await pause(0.03)
-
-
 async def pause(seconds: float) -> None:
     """Let the broker move on in its own time."""
     with pytest.raises(TimeoutError):
@@ -92,7 +86,7 @@ async def test_a_signed_answer_decides(
         async def is_decided() -> bool:
             return await states(admin) == [state]
 
-        await until(is_decided)
+        await until_true(is_decided)
         assert (answerer.standing.outcome, answerer.standing.failures) == (decision, 0)
     (asked,) = server.questions
     assert asked.line == "POST /checks HTTP/1.1"
@@ -129,7 +123,7 @@ async def test_an_answer_that_is_not_believed_changes_nothing(
         async def is_asked() -> bool:
             return answerer.standing.failures > 0
 
-        await until(is_asked)
+        await until_true(is_asked)
         assert answerer.standing.outcome not in ("", "COMMIT", "ROLLBACK")
         assert [state in ("open", "due") for state in await states(admin)] == [True]
         # the next answer counts
@@ -138,7 +132,7 @@ async def test_an_answer_that_is_not_believed_changes_nothing(
         async def is_decided() -> bool:
             return await states(admin) == ["rolled back"]
 
-        await until(is_decided)
+        await until_true(is_decided)
         assert answerer.standing.failures == 0
 
 
@@ -160,13 +154,13 @@ async def test_a_slow_address_holds_up_no_other(
             async def is_full() -> bool:
                 return waiting == IN_FLIGHT
 
-            await until(is_full)
+            await until_true(is_full)
             (quick,) = await send(rest, "quick")
 
             async def is_decided() -> bool:
                 return (await admin.transaction(quick)).state == "committed"
 
-            await until(is_decided, 5)
+            await until_true(is_decided, 5)
             assert waiting >= IN_FLIGHT
             over.set()
 
@@ -196,12 +190,12 @@ async def test_a_dead_address_uses_up_no_checks(
         async def has_failed_again(known: int = 0) -> bool:
             return len(standing.rests) > known
 
-        await until(has_failed_again)
+        await until_true(has_failed_again)
         (group,) = (await admin.transaction_status()).groups
         assert (group.group, group.open, group.producers) == ("shop", PATIENCE, 0)
         known = len(standing.rests)
         before = [(await admin.transaction(each)).checks for each in ids]
-        await until(partial(has_failed_again, known))
+        await until_true(partial(has_failed_again, known))
         after = [(await admin.transaction(each)).checks for each in ids]
         # one failure is enough for the next rest; one may be under way
         tries = len(standing.rests) - known + (standing.resting_until_s is None)
@@ -212,7 +206,7 @@ async def test_a_dead_address_uses_up_no_checks(
         async def are_committed() -> bool:
             return await states(admin) == ["committed"] * PATIENCE
 
-        await until(are_committed, 20)
+        await until_true(are_committed, 20)
     assert (await admin.transaction_status()).parked == 0
 
 
@@ -243,7 +237,7 @@ async def test_one_question_a_transaction_at_a_time(
         async def is_decided() -> bool:
             return await states(admin) == ["committed"]
 
-        await until(is_decided)
+        await until_true(is_decided)
 
 
 @pytest.mark.parametrize(("times", "check"), [("3", 3), ("", None), ("x", None), ("9" * 50, None)])

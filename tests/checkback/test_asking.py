@@ -94,8 +94,7 @@ async def test_a_question_is_a_plain_post_to_the_pinned_address(server: Server) 
         (http(b"{}", status="201 Created"), "status 201"),
         (http(b"{}", status="404 Not Found"), "status 404"),
         (http(b"{}", status="500 Oops"), "status 500"),
-        (http(b"", status="101 Switching Protocols", Upgrade="x", Connection="upgrade"), "protocol|status 101"),
-        (http(b"", status="100 Continue") + RIGHT, "status 100"),
+        (http(b"", status="101 Switching Protocols", Upgrade="x", Connection="upgrade"), "no HTTP"),
         (http(b"x" * 101), "larger than 100"),
         (http(b"x" * 1_000_000), "larger than 100"),
         (http(b"{}", X_Filler="x" * 9_000), "larger than"),
@@ -115,6 +114,23 @@ async def test_what_is_no_proper_answer_is_none(server: Server, canary: Server, 
     with pytest.raises(NoAnswer, match=words):
         await ask(server)
     assert (server.connections, canary.connections) == (1, 0)
+
+
+async def test_an_interim_answer_is_not_the_answer(server: Server) -> None:
+    server.speak = always(b"HTTP/1.1 100 Continue\r\n\r\n" + RIGHT)
+    assert (await ask(server)).status == 200
+
+
+async def test_interim_answers_without_end_are_not_waited_for(server: Server) -> None:
+    server.speak = always(b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000)
+    with pytest.raises(NoAnswer, match="ended early"):
+        await ask(server)
+
+
+async def test_the_target_is_sent_as_it_is_written(server: Server) -> None:
+    address = read_address(f"http://hooks.example:{server.port}/a/../b/%2e./'c?d=%zz'".replace("%zz", "%20"))
+    await asker(server, Names(["127.0.0.2"])).ask(address, {}, b"")
+    assert server.questions[0].line == "POST /a/../b/%2e./'c?d=%20' HTTP/1.1"
 
 
 async def test_an_answer_in_chunks_is_one(server: Server) -> None:

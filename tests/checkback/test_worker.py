@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from broker.client import AsyncAdmin, AsyncProducer, prepare
-from broker.client.admin_transactions import TransactionTarget
-from broker.client.transaction import as_half
+from broker.client import AsyncAdmin, AsyncProducer, as_half, prepare
+from broker.client.transactions import TransactionTarget
 from broker.server.broker import BrokerService
 from console.features.checkback import registry, worker
 from console.features.checkback.models import CheckAddress
@@ -26,6 +25,7 @@ from console.operations.actor import Actor
 from console.rest.operations_bridge import in_thread
 from tests.checkback.server import Question, Server, decided
 from tests.house.sources import ROOT
+from tests.waiting import until_true
 
 ANNA = Actor("anna", frozenset())
 
@@ -75,14 +75,6 @@ async def working(service: BrokerService, monkeypatch: pytest.MonkeyPatch) -> As
         await running
 
 
-async def until(holds: Callable[[], Awaitable[object]]) -> None:
-    pulse = asyncio.Event()
-    async with asyncio.timeout(15):
-        while not await holds():
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(pulse.wait(), 0.03)
-
-
 async def send(rest: AsyncProducer, group: str) -> str:
     half = as_half(prepare("4711"), group)
     (sent,) = await rest.send_each("orders", [half])
@@ -116,24 +108,24 @@ async def test_what_is_registered_is_answered_for_and_its_standing_written(
 ) -> None:
     async with working(service, monkeypatch) as groups:
         await shop.register("shop", "shop-2")
-        await until(are(groups, "shop", "shop-2"))
+        await until_true(are(groups, "shop", "shop-2"))
         for group in ("shop", "shop-2"):
-            await until(state_of(admin, await send(rest, group), "committed"))
+            await until_true(state_of(admin, await send(rest, group), "committed"))
 
         async def is_written() -> bool:
             rows = await in_thread(lambda: list(CheckAddress.objects.values_list("outcome", "failures")))
             return rows == [("COMMIT", 0), ("COMMIT", 0)]
 
-        await until(is_written)
+        await until_true(is_written)
         # off, another secret, gone
         await in_thread(lambda: registry.change("shop", ANNA, reason="test", is_enabled=False))
-        await until(are(groups, "shop-2"))
+        await until_true(are(groups, "shop-2"))
         shop.secrets["shop-2"] = (
             await in_thread(lambda: registry.change("shop-2", ANNA, reason="test", is_new_secret_wanted=True))
         )[1] or ""
-        await until(state_of(admin, await send(rest, "shop-2"), "committed"))
+        await until_true(state_of(admin, await send(rest, "shop-2"), "committed"))
         await in_thread(lambda: registry.remove("shop-2", ANNA, reason="test"))
-        await until(are(groups))
+        await until_true(are(groups))
     assert (await admin.transaction_status()).open == 0
 
 
@@ -149,7 +141,7 @@ async def test_what_may_not_be_asked_any_more_says_why(
             row = await in_thread(CheckAddress.objects.get)
             return change in row.outcome
 
-        await until(is_said)
+        await until_true(is_said)
         assert groups == []
 
 
@@ -160,13 +152,13 @@ async def test_without_the_database_nobody_is_asked_after_a_while(
     await shop.register("shop")
     monkeypatch.setattr(worker, "BLIND_S", 0.2)
     async with working(service, monkeypatch) as groups:
-        await until(are(groups, "shop"))
+        await until_true(are(groups, "shop"))
         try:
             await in_thread(lambda: _rename("console_checkaddress", "away"))
-            await until(are(groups))
+            await until_true(are(groups))
         finally:
             await in_thread(lambda: _rename("away", "console_checkaddress"))
-        await until(are(groups, "shop"))
+        await until_true(are(groups, "shop"))
 
 
 def _rename(table: str, name: str) -> None:
@@ -190,12 +182,12 @@ async def test_an_answerer_that_fails_is_begun_anew(
     await shop.register("shop")
     monkeypatch.setattr(worker, "Answerer", Failing)
     async with working(service, monkeypatch) as groups:
-        await until(are(groups, "shop"))
+        await until_true(are(groups, "shop"))
 
         async def is_anew() -> bool:
             return made == 2
 
-        await until(is_anew)
+        await until_true(is_anew)
     assert "a fault" in caplog.text
 
 
@@ -222,7 +214,7 @@ async def test_the_command_asks_until_it_is_stopped(
 ) -> None:
     settings.SECRET_KEY = "of this test"
     await shop.register("shop")
-    await until(state_of(admin, await send(rest, "shop"), "committed"))
+    await until_true(state_of(admin, await send(rest, "shop"), "committed"))
     process.send_signal(signal.SIGTERM)
     out, _ = await asyncio.to_thread(process.communicate, timeout=15)
     assert process.returncode == 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from broker.client.event_loop import event_loop_thread
-from broker.client.membership import TASK_NAME
+from broker.client._event_loop import event_loop_thread
+from broker.client._membership import TASK_NAME
 
 
 def no_client_left() -> Iterator[None]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.membership import allocate
-from broker.client.types import MessageQueue
+from broker.client import MessageQueue
+from broker.client._membership import allocate
 
 
 def queues(count: int) -> list[MessageQueue]:

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker.client import AsyncAdmin, AsyncProducer, BrokerRefused, InvalidArgument, NotSupported, RouteNotFound
-from broker.client.types import Broker, MessageQueue
+from broker.client import (
+    AsyncAdmin,
+    AsyncProducer,
+    BrokerRefused,
+    InvalidArgument,
+    MessageQueue,
+    NotSupported,
+    RouteNotFound,
+)
+from broker.client.admin import Broker
 from broker.server.broker import BrokerService
 
 

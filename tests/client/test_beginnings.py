@@ -8,12 +8,18 @@ from typing import Any, Literal
 
 import pytest
 
-from broker.client import AsyncAdmin, AsyncConsumer, AsyncLitePullConsumer, AsyncProducer, AsyncSimpleConsumer
-from broker.client import offsets as beginnings_module
+from broker.client import (
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncLitePullConsumer,
+    AsyncProducer,
+    AsyncSimpleConsumer,
+    MessageQueue,
+)
+from broker.client import _offsets as beginnings_module
+from broker.client._offsets import Beginnings, QueueOffsets
+from broker.client._session import Session
 from broker.client.errors import BrokerUnreachable, RouteNotFound
-from broker.client.offsets import Beginnings, QueueOffsets
-from broker.client.session import Session
-from broker.client.types import MessageQueue
 from broker.server.broker import BrokerService
 
 QUEUES = 4

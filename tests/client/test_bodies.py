@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncSimpleConsumer, Message
-from broker.client.reader import MOST_INFLATED_BYTES, inflated
+from broker.client._reader import MOST_INFLATED_BYTES, inflated
 from broker.client.remoting import RemotingClient
 from broker.server.broker import BrokerService
 from tests.server.peer import Peer

@@ -129,9 +129,9 @@ async def test_it_is_said_what_becomes_of_a_failure(
 ) -> None:  # fmt: skip
     await producer.send("t", b"fails", queue_id=0)
     held = Held()
-    with caplog.at_level(logging.ERROR, "broker.client.handler_calls"):
+    with caplog.at_level(logging.ERROR, "broker.client._handler_calls"):
         await stopped_at_work(service, held, 1, orderly=orderly, max_reconsume_times=times)
-    said = [record.getMessage() for record in caplog.records if record.name == "broker.client.handler_calls"]
+    said = [record.getMessage() for record in caplog.records if record.name == "broker.client._handler_calls"]
     assert [line.rpartition("; ")[2] for line in said] == [then]
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import broker.client
-from broker.client import Admin, AsyncAdmin, Consumer, InvalidArgument, Message, Producer, prepare
+from broker.client import Admin, Consumer, InvalidArgument, Message, Producer, prepare
 from tests.client.running import BrokerThread
 
 
@@ -75,16 +73,3 @@ def test_bad_input_is_refused_without_a_broker() -> None:
     with pytest.raises(InvalidArgument):
         producer.send("SCHEDULE_TOPIC_XXXX", "")
     producer.close()
-
-
-def test_the_synchronous_admin_has_every_question_of_the_asynchronous_one() -> None:
-    def questions(kind: type) -> set[str]:
-        return {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
-
-    assert questions(AsyncAdmin) - questions(Admin) == {"address_of"}
-
-
-def test_the_public_names_are_sorted_and_there() -> None:
-    names = broker.client.__all__
-    assert names == sorted(names)
-    assert all(hasattr(broker.client, name) for name in names)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.answers import Table, read_json, read_object
+from broker.client._answers import Table, read_json, read_object
 from broker.client.errors import BadAnswer
 
 # as recorded from Apache RocketMQ 5.5.0

@@ -114,8 +114,6 @@ def arguments(kind: Any, method: str, things: Things) -> tuple[Any, ...]:
         "send_in_transaction": ("t", ready), "send_oneway": ("t", ready), "send_prepared": ("t", ready),
         "send_topics": ({"t": [ready]},), "start": (), "subscribe": ("t", "*", print),
     }  # fmt: skip
-    if kind in (Producer, TransactionProducer) and method in ("send_oneway", "send_in_transaction"):
-        return "t", b"x"
     return alone[method]
 
 

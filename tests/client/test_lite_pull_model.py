@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.client import Admin, AsyncLitePullConsumer, LitePullConsumer, MessageQueue, Producer
-from broker.client.offsets import Beginnings
-from broker.client.reader import QueueReader, ReadAhead
-from broker.client.session import Session
-from broker.client.subscription import subscription
-from broker.client.types import Message
+from broker.client import Admin, LitePullConsumer, Message, MessageQueue, Producer, subscription
+from broker.client._offsets import Beginnings
+from broker.client._reader import QueueReader, ReadAhead
+from broker.client._session import Session
 from tests.client.running import BrokerThread, small_store
 from tests.client.test_consuming import until
 
@@ -173,10 +171,3 @@ def test_a_consumer_goes_on_when_the_broker_comes_back(broker: BrokerThread) -> 
         broker.start()
         producer.send("t", "after", timeout_ms=10_000)
         assert [message.body for message in consumer.poll(PATIENCE_MS)] == [b"after"]
-
-
-def test_the_faces_are_alike() -> None:
-    def offered(kind: type) -> set[str]:
-        return {name for name in dir(kind) if not name.startswith("_")}
-
-    assert offered(LitePullConsumer) - {"core"} == offered(AsyncLitePullConsumer) - {"client_id"}

@@ -21,8 +21,8 @@ from broker.client import (
     Producer,
     prepare,
 )
-from broker.client.orderly import HeldLocks
-from broker.client.session import Session
+from broker.client._orderly import HeldLocks
+from broker.client._session import Session
 from broker.server.broker import BrokerService
 from tests.client.running import BrokerThread
 from tests.client.test_consuming import Inbox, until

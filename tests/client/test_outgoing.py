@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from broker.client import prepare
 from broker.client.errors import InvalidArgument
 from broker.client.names import MAX_BODY_BYTES, check_group, check_topic, check_writable_topic
-from broker.client.outgoing import prepare
 from broker.rocketmq.message import parse_properties
 
 

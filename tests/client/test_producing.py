@@ -22,8 +22,8 @@ from broker.client import (
     Timeout,
     prepare,
 )
+from broker.client._pipeline import Lines
 from broker.client.errors import ClientClosed
-from broker.client.pipeline import Lines
 from broker.rocketmq.codes import Answer
 from broker.rocketmq.topics import TEMPLATE_TOPIC
 from broker.server.broker import BrokerService

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from broker.client import (
+    ALL,
     AsyncConsumer,
     AsyncProducer,
     BrokerRefused,
@@ -20,11 +21,10 @@ from broker.client import (
     Timeout,
     prepare,
 )
-from broker.client.membership import Heartbeat
-from broker.client.replies import Replies
-from broker.client.session import Session
-from broker.client.subscription import ALL
-from broker.client.types import Broker
+from broker.client._membership import Heartbeat
+from broker.client._replies import Replies
+from broker.client._session import Session
+from broker.client.admin import Broker
 from broker.server.broker import BrokerService
 from tests.client.running import BrokerThread
 from tests.client.test_consuming import Inbox, joined

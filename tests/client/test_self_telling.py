@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncLitePullConsumer, AsyncProducer, BrokerRefused, Message
-from broker.client.answers import Table, fields, read_object, rows
-from broker.client.running_info import MINUTE_S, Recent, mean
-from broker.client.session import Session
+from broker.client._answers import Table, fields, read_object, rows
+from broker.client._running_info import MINUTE_S, Recent, mean
+from broker.client._session import Session
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
 from tests.client.running import eventually

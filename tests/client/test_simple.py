@@ -15,6 +15,7 @@ from broker.client import (
     InvalidArgument,
     NotHeld,
     Producer,
+    Receipt,
     Received,
     RouteNotFound,
     SimpleConsumer,
@@ -22,7 +23,6 @@ from broker.client import (
     Sql,
     read_receipt,
 )
-from broker.client.simple_async import Receipt
 from broker.engine.tables.topics import WRITE, Topic
 from broker.server.broker import BrokerService
 from broker.server.processors.acks import MOST_ACKED

@@ -11,7 +11,7 @@ import pytest
 #: The other thread takes the signal itself, once the main one is in `wait` and sleeps whenever it is looked at.
 PROGRAM = """
 import signal, sys, threading
-from broker.client.stop_signals import StopSignals
+from broker.client import StopSignals
 
 def interrupt(number):
     main = threading.main_thread().ident
@@ -42,7 +42,7 @@ def test_a_signal_that_another_thread_gets_ends_the_wait(number: str) -> None:
 def test_it_is_asked_by_hand_and_gives_up_in_time() -> None:
     program = """
     from threading import Thread
-    from broker.client.stop_signals import StopSignals
+    from broker.client import StopSignals
 
     with StopSignals() as stop:
         print(stop.wait(0.01))

@@ -7,7 +7,7 @@ from base64 import urlsafe_b64encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.pipeline import Stored, read_stored
+from broker.client._pipeline import Stored, read_stored
 from broker.engine.log.ticket import Ticket
 from broker.rocketmq.frame import BINARY, Command, decode, encode
 from broker.rocketmq.message import pack_host

@@ -27,8 +27,8 @@ from broker.client import (
     TransactionProducer,
     prepare,
 )
+from broker.client._event_loop import event_loop_thread
 from broker.client.errors import ClientError
-from broker.client.event_loop import event_loop_thread
 from tests.client.halfbroker import HalfBroker
 from tests.client.running import BrokerThread
 
@@ -133,7 +133,7 @@ def test_all_calls_that_take_a_time_are_tried() -> None:
         if "timeout_ms" in inspect.signature(method).parameters
     }
     # the others: of what exists already, or made of these
-    assert taking - set(CALLS) == {"commit", "rollback", "end_all", "recall", "send_topics"}
+    assert taking - set(CALLS) == {"commit", "rollback", "end", "end_all", "recall", "send_prepared", "send_topics"}
 
 
 def test_decisions_are_over_in_time(silent: str) -> None:

@@ -15,12 +15,12 @@ from broker.client import (
     InvalidArgument,
     Producer,
     ScheduleKeyTaken,
+    SendResult,
     TimerPast,
     TimerTarget,
     TimerTooFar,
     prepare,
 )
-from broker.client.types import SendResult
 from tests.client.running import BrokerThread
 
 HOUR_MS = 3_600_000

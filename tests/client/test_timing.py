@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.client import InvalidArgument, TimerTarget, prepare
-from broker.client.outgoing import MAX_SCHEDULE_KEY_CHARACTERS
+from broker.client.names import MAX_SCHEDULE_KEY_CHARACTERS
 
 LATEST = 2**63 - 1
 EVERYTHING = (

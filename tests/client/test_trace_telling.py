@@ -22,7 +22,7 @@ from broker.client import (
     Trace,
     prepare,
 )
-from broker.client.trace_events import (
+from broker.client._trace_events import (
     MOST_LINES,
     MOST_WAITING,
     SendWatch,

@@ -24,7 +24,7 @@ from broker.client import (
     Producer,
     prepare,
 )
-from broker.client.tracing import tracing
+from broker.client._tracing import tracing
 from broker.server.broker import BrokerService
 from tests.client.recording import RecordedSpan, RecordingProvider
 from tests.client.running import BrokerThread
@@ -215,7 +215,7 @@ with LitePullConsumer("g", {broker.namesrv!r}, from_where="first") as consumer:
 assert "traceparent" not in message.properties
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 import opentelemetry.trace
-from broker.client.tracing import tracing
+from broker.client._tracing import tracing
 assert tracing.spans() is None, "the API alone traces nothing"
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

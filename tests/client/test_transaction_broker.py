@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.client import Admin, BrokerRefused, Consumer, Decision, Message, TransactionProducer, prepare
-from broker.client.transaction import ILLEGAL_OPERATION
+from broker.client._transaction import ILLEGAL_OPERATION
 from tests.client.running import BrokerThread, small_store
 
 PATIENCE_S = 20

@@ -20,9 +20,10 @@ from broker.client import (
     NotSupported,
     Timeout,
     TransactionProducer,
+    plain_sends,
     prepare,
 )
-from broker.client.transaction import PlainSendRefused, plain_sends
+from broker.client.errors import PlainSendRefused
 from tests.client.halfbroker import HalfBroker
 
 Asked = queue.Queue[Message]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.client import Admin, AsyncAdmin, AsyncProducer, BrokerRefused, Decision, InvalidArgument, prepare
-from broker.client.admin_transactions import MOST_TARGETS, Transaction, TransactionTarget
-from broker.client.transaction import as_half
+from broker.client import Admin, AsyncAdmin, AsyncProducer, BrokerRefused, Decision, InvalidArgument, as_half, prepare
+from broker.client.transactions import MOST_TARGETS, Transaction, TransactionTarget
 from tests.client.running import BrokerThread
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from broker.client.outgoing import UniqueIds
+from broker.rocketmq.unique_ids import UniqueIds
 
 
 def test_ids_have_rocketmqs_form() -> None:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from console.features.alerts import deliveries
 from console.features.alerts.deliveries import send_due
 from console.features.alerts.evaluate import News, Reading, Round, watch
-from console.features.alerts.models import AlertRule
+from console.features.alerts.models import Alert, AlertRule
 
 START_MS = 1_795_000_000_000
 TOLD = frozenset(AlertRule.What.values)
@@ -34,8 +34,12 @@ def tell(news: News, at: datetime | None = None) -> str:
     at = at or timezone.now()
     deliveries.tell(news, at)
     send_due(at)
-    news.alert.refresh_from_db()
-    return news.alert.told
+    return told(news.alert)
+
+
+def told(alert: Alert) -> str:
+    """What its history says now."""
+    return Alert.objects.get(pk=alert.pk).told
 
 
 class Webhook(HTTPServer):

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from console.features.timers.operations import TimersPreview
 from console.operations.actor import STEER_TIMERS
 from console.operations.errors import TooMany
-from console.operations.kind import LIMIT, ItemResult, Kind, Target
+from console.operations.kind import LIMIT, Call, ItemResult, Kind, Target
 from console.operations.preview import Preview
 
 
-class Marking(Kind):
+class Marking(Kind[Preview]):
     """Touches numbers from 0 up."""
 
     name = "tests.marking"
     permission = STEER_TIMERS
+    title, verb, effect = "Mark numbers", "Mark them", "They are marked."
+    page, list_page = "timers", "timer_list"
+    preview_type = TimersPreview
+    preview_template = "timers/operation_preview.html"
 
     def __init__(self) -> None:
         self.touched: list[int] = []
@@ -41,3 +46,6 @@ class Marking(Kind):
         self.batches.append(len(targets))
         self.touched += [target["position"] for target in targets]
         return [ItemResult("cancelled", {"position": target["position"]}) for target in targets]
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        return "POST", "timers:mark", dict(parameters)

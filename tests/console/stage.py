@@ -12,6 +12,7 @@ from broker.client import Admin, Consumer, Producer
 from broker.mirror.follower import Mirror
 from tests.console.kept import hang_up
 from tests.mirror.running import RunningBroker, running_broker
+from tests.waiting import until
 
 #: what a browser must never run, whatever field it stands in
 HOSTILE = (
@@ -56,12 +57,7 @@ class Stage:
 
     def wait_for(self, found: Callable[[], object], timeout_s: float = 15) -> None:
         """Ask again until there is something."""
-        pause = threading.Event()
-        for _ in range(int(timeout_s / 0.1)):
-            if found():
-                return
-            pause.wait(0.1)
-        raise AssertionError(f"nothing within {timeout_s} s")
+        until(found, timeout_s)
 
     def close(self) -> None:
         """Let go of the mirror's lock."""

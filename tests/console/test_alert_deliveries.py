@@ -7,17 +7,25 @@ import hmac
 import json
 import socket
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core.mail import EmailMessage
+from django.core.mail.backends.base import BaseEmailBackend
 from django.utils import timezone
+from django.utils.translation import override
 
 from console.features.alerts import deliveries
-from console.features.alerts.deliveries import PAUSES_S, secret_of_rule, send_due
-from console.features.alerts.models import Alert, AlertRule
+from console.features.alerts.channels import Webhook as WebhookChannel
+from console.features.alerts.channels import secret_of_rule
+from console.features.alerts.deliveries import send_due
+from console.features.alerts.models import Alert, AlertRule, Delivery
 from tests.console.alert_stage import START_MS, Webhook, after, rule, tell
 from tests.console.alert_stage import webhook as webhook
+
+PAUSES_S = WebhookChannel.pauses_s
 
 
 @pytest.mark.django_db
@@ -86,7 +94,8 @@ def test_one_that_does_not_answer_keeps_no_other_waiting(webhook: Webhook, setti
         # one after the other it would be ten times as long
         assert time.monotonic() - begun < 10 * 0.3
     assert len(webhook.got) == 1
-    assert Alert.objects.filter(told__contains="no answer within 0.3 s, again at").count() == 10
+    failed = Delivery.objects.filter(error__contains="no answer within 0.3 s", next_at__isnull=False)
+    assert failed.count() == 10
 
 
 @pytest.mark.django_db
@@ -99,3 +108,39 @@ def test_a_rule_switched_off_meanwhile_is_not_told_again(webhook: Webhook) -> No
     assert send_due(at + timedelta(seconds=PAUSES_S[0])) == 1
     assert (len(webhook.got), send_due(at + timedelta(days=1))) == (1, 0)
     assert Alert.objects.get().told == "webhook failed: the rule is off (try 2), given up"
+
+
+class RefusingMail(BaseEmailBackend):
+    """A mail server that names a webhook when it refuses."""
+
+    def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
+        raise OSError("550 not here; webhook hosts are not mailed")
+
+
+@pytest.mark.django_db
+def test_what_a_mail_server_says_stays_whole_when_a_webhook_is_told(webhook: Webhook, settings: Any) -> None:
+    settings.EMAIL_BACKEND = f"{RefusingMail.__module__}.{RefusingMail.__qualname__}"
+    rule(webhook=f"{webhook.origin}/alerts", for_s=0, emails="anna@example.org")
+    (news,) = after(0, mail=150)
+    said = tell(news)
+    assert "550 not here; webhook hosts are not mailed" in said
+    assert said.endswith("; webhook told")
+
+
+@pytest.mark.django_db
+def test_the_history_is_in_the_readers_language(webhook: Webhook) -> None:
+    rule(webhook=f"{webhook.origin}/alerts", for_s=0, emails="anna@example.org")
+    (news,) = after(0, mail=150)
+    webhook.status, at = 503, datetime.fromtimestamp(START_MS / 1000, UTC)
+    with override("zh-hans"):
+        told = tell(news, at)
+    assert told.startswith("邮件 已发给 1 人; Webhook 失败")
+    assert told.endswith("status 503, 将于 11:06:55 UTC 重试")
+
+
+@pytest.mark.django_db
+def test_what_older_releases_wrote_stays_beside_what_is_told_now(webhook: Webhook) -> None:
+    rule(webhook=f"{webhook.origin}/alerts", for_s=0)
+    (news,) = after(0, mail=150)
+    Alert.objects.filter(pk=news.alert.pk).update(told_before="mail to 1; webhook failed: status 500, given up")
+    assert tell(news) == "mail to 1; webhook failed: status 500, given up; webhook told"

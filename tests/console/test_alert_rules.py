@@ -72,7 +72,7 @@ def test_a_rule_is_made_when_it_was_seen_what_it_would_say(operator: Client) -> 
     assert "billing is late lag of a group, messages bil* 100 60 mail to 2, webhook on" in page
     kept = AuditEntry.objects.order_by("id").values_list("what", "kind", "reason", "actor")
     assert list(kept) == [(what, "alerts.create", "because", "operator") for what in ("confirmed", "finished")]
-    confirmed(operator, drafted(operator, f"/alerts/undo/{row.pk}/", {}))
+    confirmed(operator, drafted(operator, f"/operations/{row.pk}/undo/", {}))
     assert AlertRule.objects.count() == 0
 
 
@@ -137,15 +137,15 @@ def test_a_rule_is_changed_switched_off_and_put_back(operator: Client) -> None:
     assert "Above 100 160" in page
     assert "It would raise nothing now." in page
     row = confirmed(operator, address)
-    off = drafted(operator, "/alerts/draft/", {"kind": "alerts.change", "rule": str(made.pk), "is_on": "no"})
+    off = drafted(operator, "/operations/draft/", {"kind": "alerts.change", "rule": str(made.pk), "is_on": "no"})
     assert "It is off: it raises nothing." in words(operator.get(off))
     confirmed(operator, off)
     made.refresh_from_db()
     assert (made.limit, made.is_on, made.webhook) == (160, False, "https://gone.example/x")
-    confirmed(operator, drafted(operator, f"/alerts/undo/{row.pk}/", {}))
+    confirmed(operator, drafted(operator, f"/operations/{row.pk}/undo/", {}))
     made.refresh_from_db()
     assert (made.limit, made.is_on) == (100, False)
-    refused = operator.post(f"/alerts/undo/{row.pk}/")
+    refused = operator.post(f"/operations/{row.pk}/undo/")
     assert (refused.status_code, "somebody has changed it since" in words(refused)) == (422, True)
     again = drafted(operator, own, {"limit": "100"})
     assert "It is so already" in words(operator.get(again))
@@ -155,12 +155,12 @@ def test_a_deletion_says_what_is_lost_and_can_be_made_again(operator: Client) ->
     made = rule(subject="bil*")
     for number in range(3):
         Alert.objects.create(rule=made, subject=f"bill-{number}", value=1, highest=1, since=timezone.now())
-    address = drafted(operator, "/alerts/draft/", {"kind": "alerts.delete", "rule": str(made.pk)})
+    address = drafted(operator, "/operations/draft/", {"kind": "alerts.delete", "rule": str(made.pk)})
     assert "Alerts that are lost 3" in words(operator.get(address))
     row = confirmed(operator, address)
     assert not AlertRule.objects.exists()
     assert "rule" in words(operator.get(address))
-    confirmed(operator, drafted(operator, f"/alerts/undo/{row.pk}/", {}))
+    confirmed(operator, drafted(operator, f"/operations/{row.pk}/undo/", {}))
     assert rule_fields.shown(AlertRule.objects.get()) == rule_fields.shown(made)
 
 
@@ -181,12 +181,12 @@ def test_silence_until_a_moment_and_its_end_are_kept_as_operations(operator: Cli
     assert abs(silence.until - timezone.now() - timedelta(hours=6)) < timedelta(minutes=1)
     assert "only bil*" in words(operator.get("/alerts/"))
     form = {"kind": "alerts.end_silence", "silence": str(silence.pk)}
-    address = drafted(operator, "/alerts/draft/", form)
+    address = drafted(operator, "/operations/draft/", form)
     assert "Raised now 1 kept quiet by it" in words(operator.get(address))
     confirmed(operator, address)
     silence.refresh_from_db()
     assert silence.until <= timezone.now()
-    assert operator.post("/alerts/draft/", form).status_code == 422
+    assert operator.post("/operations/draft/", form).status_code == 422
     assert set(AuditEntry.objects.values_list("kind", flat=True)) == {"alerts.silence", "alerts.end_silence"}
 
 

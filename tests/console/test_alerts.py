@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from broker.redisson import DelayedQueue
 from console.features.alerts import evaluate
-from console.features.alerts.deliveries import secret_of_rule
+from console.features.alerts.channels import secret_of_rule
 from console.features.alerts.evaluate import News
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.overview import findings
@@ -194,4 +194,4 @@ def test_who_may_only_look_does_not_silence(db: None) -> None:
     viewer = browser_of(person("viewer"))
     assert "disabled" in viewer.get("/alerts/").content.decode()
     assert viewer.post("/alerts/silence/", {"minutes": "30", "reason": "x"}).status_code == 403
-    assert viewer.post("/alerts/draft/", {"kind": "alerts.end_silence", "silence": "1"}).status_code == 403
+    assert viewer.post("/operations/draft/", {"kind": "alerts.end_silence", "silence": "1"}).status_code == 403

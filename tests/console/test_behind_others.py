@@ -87,11 +87,9 @@ SINGLE = {
 }  # fmt: skip
 #: what only acts
 ACTS = {
-    "transaction_draft", "delayed_draft", "operation_draft", "operation_preview", "operation_confirm",
-    "operation_abort", "operation_continue", "operation_approve", "operation_decline", "operation_undo",
-    "message_draft", "message_unmask", "dashboards_run", "dashboards_cancel", "dead_letter_draft", "group_undo",
-    "group_move", "setting_draft", "setting_undo", "alert_silence", "alert_draft", "alert_undo", "saved_view_keep",
-    "saved_view", "saved_view_delete", "find_act", "logout", "set_theme",
+    "operation_draft", "operation_preview", "operation_confirm", "operation_abort", "operation_continue",
+    "operation_approve", "operation_decline", "operation_undo", "message_unmask", "dashboards_run", "dashboards_cancel",
+    "alert_silence", "saved_view_keep", "saved_view", "saved_view_delete", "find_act", "logout", "set_theme",
 }  # fmt: skip
 #: sentences that say that there is nothing of anybody
 _NOTHING = re.compile(

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from broker.client import SimpleConsumer
-from broker.client.simple_async import Received
-from console import queries
+from broker.client import Received, SimpleConsumer
+from console.features.dead_letters import read as dead_letters_read
 from console.features.dead_letters.shapes import DeadLetterFilter
+from console.features.groups import read as groups_read
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
 from tests.console.stage import Stage
@@ -48,13 +48,13 @@ def received(stage: Stage, consumer: SimpleConsumer, count: int) -> list[Receive
 
 
 def letters() -> list[str]:
-    return [row.name for row in queries.dead_letters(GROUP, DeadLetterFilter()).rows]
+    return [row.name for row in dead_letters_read.dead_letters(GROUP, DeadLetterFilter()).rows]
 
 
 def waits(stage: Stage) -> tuple[int | None, int | None]:
     """Lag of the group, and what of it waits for another try."""
     stage.mirror.run_once()
-    row = queries.group(GROUP).group
+    row = groups_read.group(GROUP).group
     assert row is not None
     return row.lag, row.retry
 
@@ -66,7 +66,7 @@ def test_sent_back_they_are_counted_received_and_gone(stage: Stage, shop: Simple
     done = workflow.start("dead_letters.send_back", ALL, ACTOR, reason="the bank is up again")
     assert done.results == {"sent_back": 3}
     stage.wait_for(lambda: waits(stage) == (3, 3))
-    page = queries.group(GROUP)
+    page = groups_read.group(GROUP)
     (row,) = [row for row in page.queues if row.lag]
     assert (row.topic, row.lag) == (f"%RETRY%{GROUP}", 3)
     assert f"%RETRY%{GROUP}" in words(operator.get(f"/groups/{GROUP}/"))

@@ -12,7 +12,7 @@ from django.test import Client
 from broker.redisson import DelayedQueue
 from broker.redisson.modes import read_mode
 from broker.redisson.survey import page, survey
-from console import queries
+from console.features.redisson import read as redisson_read
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible
@@ -62,15 +62,15 @@ def test_poison_is_set_aside_and_put_back(orders: DelayedQueue, server: redis.Re
     for key in ("timeout", "waiting"):
         name = getattr(orders.keys, key)
         server.zadd(name, {b"neither packing": 1_000}) if key == "timeout" else server.rpush(name, b"neither packing")
-    data = queries.delayed_queue("orders")
+    data = redisson_read.delayed_queue("orders")
     assert data.values[0].is_poison and data.row is not None and data.row.needs_look
     row = done("redisson.set_aside", {"queue": "orders", "filter": {}, "is_all": True}, actor)
     assert row.results == {"set_aside": 1}
-    assert not any(value.is_poison for value in queries.delayed_queue("orders").values)
-    assert queries.delayed_queue("orders", aside=True).values[0].is_poison
+    assert not any(value.is_poison for value in redisson_read.delayed_queue("orders").values)
+    assert redisson_read.delayed_queue("orders", aside=True).values[0].is_poison
     row = done("redisson.put_back", {"queue": "orders", "handles": handles(orders, aside=True)}, actor)
     assert row.results == {"put_back": 1}
-    assert queries.delayed_queue("orders").values[0].is_poison
+    assert redisson_read.delayed_queue("orders").values[0].is_poison
 
 
 def test_values_in_the_other_packing_are_poison_for_java_and_are_set_aside(
@@ -78,7 +78,7 @@ def test_values_in_the_other_packing_are_poison_for_java_and_are_set_aside(
 ) -> None:
     DelayedQueue("orders", server, packing="old").offer("from before", delay=MINUTE // 2)
     DelayedQueue("orders", server, packing="new").offer("newest", delay=HOUR)
-    data = queries.delayed_queue("orders")
+    data = redisson_read.delayed_queue("orders")
     assert [row.text for row in data.values if row.is_foreign] == ["from before"]
     html = body_of(operator, "/redisson/queue/?name=orders")
     assert "stops Java" in words(html) and 'name="packing" value="old"' in html
@@ -88,8 +88,8 @@ def test_values_in_the_other_packing_are_poison_for_java_and_are_set_aside(
     draft = workflow.draft("redisson.set_aside", everything, actor)
     assert draft.preview["count"] == 1
     assert done("redisson.set_aside", everything, actor).results == {"set_aside": 1}
-    assert not any(row.is_foreign for row in queries.delayed_queue("orders").values)
-    assert [row.text for row in queries.delayed_queue("orders", aside=True).values] == ["from before"]
+    assert not any(row.is_foreign for row in redisson_read.delayed_queue("orders").values)
+    assert [row.text for row in redisson_read.delayed_queue("orders", aside=True).values] == ["from before"]
     assert "stops Java" not in words(body_of(operator, "/redisson/queue/?name=orders"))
 
 
@@ -98,9 +98,9 @@ def test_chosen_values_are_set_aside(orders: DelayedQueue, operator: Client) -> 
     number = re.search(r'name="operation" value="([^"]+)"', html)
     assert number is not None and 'value="redisson.set_aside">Set aside' in html
     form = {"queue": "orders", "scope": "selected", "handle": handles(orders)[:2], "kind": "redisson.set_aside"}
-    operator.post("/redisson/draft/", {**form, "operation": number[1]})
+    operator.post("/operations/draft/", {**form, "operation": number[1]})
     operator.post(f"/operations/{number[1]}/confirm/", {"reason": "of a version that nobody runs"})
-    assert [row.text for row in queries.delayed_queue("orders", aside=True).values] == ["order-0", "order-1"]
+    assert [row.text for row in redisson_read.delayed_queue("orders", aside=True).values] == ["order-0", "order-1"]
     assert orders.size() == 8
 
 
@@ -138,7 +138,7 @@ def test_an_import_shows_how_far_it_is(orders: DelayedQueue, operator: Client, a
 def test_damage_is_shown_previewed_and_repaired(orders: DelayedQueue, server: redis.Redis, actor: Actor) -> None:
     lost = server.lrange(orders.keys.waiting, 4, 4)[0]
     server.zrem(orders.keys.timeout, lost)
-    data = queries.delayed_queue("orders", with_plan=True)
+    data = redisson_read.delayed_queue("orders", with_plan=True)
     assert data.row is not None and data.row.survey is not None and data.row.survey.is_damaged
     assert data.plan is not None and (len(data.plan.list_only), len(data.plan.set_only)) == (1, 0)
     row = done("redisson.repair", {"queue": "orders"}, actor)
@@ -166,7 +166,7 @@ def test_clear_counts_what_would_be_gone(orders: DelayedQueue, actor: Actor) -> 
 def test_due_values_can_be_sent_to_a_topic_and_back(orders: DelayedQueue, actor: Actor) -> None:
     assert done("redisson.make_reliable", {"queue": "orders", "topic": "bills"}, actor).results == {"made_reliable": 1}
     assert (read_mode(orders).kind, read_mode(orders).topic, read_mode(orders).is_on) == ("reliable", "bills", True)
-    handing = queries.delayed_queue("orders").handing
+    handing = redisson_read.delayed_queue("orders").handing
     assert handing is not None and handing.topic == "bills"
     done("redisson.make_plain", {"queue": "orders"}, actor)
     assert not read_mode(orders).is_on
@@ -189,4 +189,4 @@ def test_nothing_is_done_without_the_permission_or_to_a_queue_that_is_only_looke
     with pytest.raises(NotPossible, match="ESCAPEMENT_REDISSON_READ_ONLY"):
         done("redisson.remove", {"queue": "orders", "handles": handles(orders)}, actor)
     assert orders.size() == 10
-    assert queries.delayed_queue("orders").locked == "read-only"
+    assert redisson_read.delayed_queue("orders").locked == "read-only"

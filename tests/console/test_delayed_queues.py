@@ -12,7 +12,7 @@ import redis
 from django.test import Client
 
 from broker.redisson import DelayedQueue
-from console import queries
+from console.features.redisson import read as redisson_read
 from console.features.redisson.read import hang_up
 from console.security.topic_scope import ALL
 from console.ui.live import fragments, page_of
@@ -33,18 +33,18 @@ def test_every_queue_is_listed_with_what_waits(server: redis.Redis, orders: Dela
     html = body_of(operator, "/redisson/")
     text = words(html)
     assert "orders" in text and "{bills}:late" in text
-    data = queries.delayed_queues()
+    data = redisson_read.delayed_queues()
     assert [(row.name, row.survey.set_size if row.survey else None) for row in data.rows] == [
         ("orders", 10), ("{bills}:late", 1),
     ]  # fmt: skip
     assert (data.waiting, data.overdue, data.looks) == (11, 0, 0)
-    assert queries.delayed_queues(search="BILL").total == 1
+    assert redisson_read.delayed_queues(search="BILL").total == 1
 
 
 def test_a_queue_that_nobody_moves_is_stuck_and_says_since_when(server: redis.Redis, operator: Client) -> None:
     seconds, _ = server.time()
     DelayedQueue("orders", server).offer("late", at=(seconds - 90) * 1000)
-    (row,) = queries.delayed_queues().rows
+    (row,) = redisson_read.delayed_queues().rows
     assert row.is_stuck and row.needs_look and row.survey is not None
     assert 88_000 < row.survey.stuck_ms < 95_000
     assert "stuck for" in words(body_of(operator, "/redisson/"))
@@ -53,7 +53,7 @@ def test_a_queue_that_nobody_moves_is_stuck_and_says_since_when(server: redis.Re
 
 def test_a_key_of_the_wrong_type_spoils_its_own_row_only(orders: DelayedQueue, server: redis.Redis) -> None:
     server.set("redisson_delay_queue_timeout:{odd}", "text")
-    found = {row.name: row for row in queries.delayed_queues().rows}
+    found = {row.name: row for row in redisson_read.delayed_queues().rows}
     assert found["odd"].survey is None and "was left alone" in found["odd"].problem
     assert found["orders"].survey is not None and not found["orders"].problem
 
@@ -97,7 +97,7 @@ def test_the_form_of_a_page_is_previewed_and_confirmed(orders: DelayedQueue, ope
     number = re.search(r'name="operation" value="([^"]+)"', html)
     assert number is not None
     form = {"operation": number[1], "queue": "orders", "scope": "selected", "handle": handles(orders)[:2]}
-    answer = operator.post("/redisson/draft/", {**form, "kind": "redisson.remove"})
+    answer = operator.post("/operations/draft/", {**form, "kind": "redisson.remove"})
     assert answer.status_code == 303
     preview = words(body_of(operator, answer["location"]))
     assert "Remove waiting values" in preview and "order-0" in preview
@@ -117,8 +117,8 @@ def test_what_is_wrong_with_a_form_is_said(orders: DelayedQueue, operator: Clien
         {"kind": "redisson.offer", "queue": "orders", "value": "x", "codec": "Kryo5Codec", "delay": "1 h"},
         {"kind": "redisson.offer", "queue": "orders", "value": "x", "codec": "StringCodec", "delay": "soon"},
     ):
-        assert operator.post("/redisson/draft/", form).status_code == 422, form
-    assert operator.post("/redisson/draft/", {"kind": "timers.cancel"}).status_code == 404
+        assert operator.post("/operations/draft/", form).status_code == 422, form
+    assert operator.post("/operations/draft/", {"kind": "redisson.nothing"}).status_code == 404
     assert operator.get("/redisson/queue/").status_code == 404
     assert operator.get("/redisson/queue/?name=orders&cursor=nonsense").status_code == 404
     assert orders.size() == 10

@@ -12,7 +12,7 @@ from django.test import Client
 from broker.redisson import DelayedQueue
 from broker.redisson.server import Server
 from broker.redisson.transfer_status import STATUS_PREFIX, QueueStatus, TransferStatus, publish
-from console import queries
+from console.features.redisson import read as redisson_read
 from console.features.redisson.read import hang_up
 from console.operations import workflow
 from console.operations.actor import Actor
@@ -42,7 +42,7 @@ def spoken(server: redis.Redis, valkey: str, settings: Any) -> Iterator[Server]:
 
 def test_services_are_read_from_their_own_server(orders: DelayedQueue, spoken: Server, operator: Client) -> None:
     publish(spoken, status())
-    (row,) = queries.delayed_queues().rows
+    (row,) = redisson_read.delayed_queues().rows
     assert row.moved is not None and (row.moved.moved, row.ours) == (7, 1)
     text = words(body_of(operator, "/redisson/"))
     assert "here-1" in text and "-1234.5 ms" in text
@@ -64,12 +64,12 @@ def test_what_another_version_says_spoils_nothing(orders: DelayedQueue, spoken: 
     for number, text in enumerate(["{", "{}", '{"queues": [{"colour": 5}]}', "[]"]):
         spoken.run("SET", f"{STATUS_PREFIX}odd-{number}", text)
     publish(spoken, status())
-    assert [each.instance for each in queries.delayed_queues().services] == ["here-1"]
+    assert [each.instance for each in redisson_read.delayed_queues().services] == ["here-1"]
 
 
 def test_without_their_server_the_queues_are_shown(orders: DelayedQueue, settings: Any, free_port: int) -> None:
     settings.REDIS_URL = f"redis://127.0.0.1:{free_port}/0"
-    data = queries.delayed_queues()
+    data = redisson_read.delayed_queues()
     assert ([row.name for row in data.rows], data.services) == (["orders"], ())
     assert not data.evidence.stale
 

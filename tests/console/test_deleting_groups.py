@@ -10,8 +10,8 @@ from django.test import Client
 from broker.client import Admin, Message, NotSupported, SimpleConsumer
 from broker.engine import topic_backlog
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, Queue
+from console.features.topics.losses import topics_of_tries
 from console.operations import workflow
-from console.operations.losses import topics_of_tries
 from tests.console.stage import Stage
 from tests.console.test_pages import words
 from tests.console.test_settings import ACTOR, drafted

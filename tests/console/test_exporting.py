@@ -16,11 +16,23 @@ from django.utils import timezone
 from broker.client import Consumer, Decision, TransactionProducer, prepare
 from broker.redisson import DelayedQueue
 from console.features.alerts.models import Alert, AlertRule
+from console.features.clients.pages import CLIENTS
+from console.features.dead_letters.pages import DEAD_LETTERS
+from console.features.dead_letters.pages import GROUPS as DEAD_LETTER_GROUPS
+from console.features.groups.columns import GROUPS
+from console.features.messages.pages import MESSAGES
+from console.features.overview.pages import BROKERS
+from console.features.redisson.pages import QUEUES, VALUES
+from console.features.schedule.pages import LANE
+from console.features.timers.columns import TIMERS
+from console.features.topics.columns import QUEUE, TOPICS
+from console.features.transactions.columns import TRANSACTIONS
 from console.operations import workflow
 from console.operations.actor import Actor
+from console.operations.pages import OPERATIONS
 from console.security.models import MaskRule
 from console.ui import export
-from console.ui.export import COLUMNS, exported
+from console.ui.export import exported
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of
 from tests.console.stage import Stage
@@ -39,6 +51,24 @@ LISTS = [
     ("/redisson/?", "redisson-queues", "name", FORMULA),
     (f"/redisson/queue/?name={FORMULA}&", "redisson-values", "text", FORMULA),
 ]  # fmt: skip
+
+
+TABLES = (
+    BROKERS,
+    TOPICS,
+    GROUPS,
+    CLIENTS,
+    MESSAGES,
+    QUEUE,
+    LANE,
+    TIMERS,
+    TRANSACTIONS["open"],
+    DEAD_LETTER_GROUPS,
+    DEAD_LETTERS,
+    QUEUES,
+    VALUES,
+)
+FILES = {table.name: table for table in TABLES}
 
 
 @pytest.fixture
@@ -76,7 +106,7 @@ def test_every_list_is_a_file_of_its_rows_with_nothing_to_run(filled: Stage, ope
         assert "as=csv" in page.content.decode(), address
         rows = list(csv.DictReader(io.StringIO(text_of(operator, f"{address}as=csv"))))
         told = json.loads(text_of(operator, f"{address}as=json"))
-        assert tuple(rows[0]) == tuple(told[0]) == COLUMNS[name], address
+        assert tuple(rows[0]) == tuple(told[0]) == FILES[name].in_file, address
         assert value in [row[column] for row in told], address
         defused = value.replace("=", "'=", 1) if value == FORMULA else value
         assert defused in [row[column] for row in rows], address
@@ -94,7 +124,7 @@ def test_what_was_done_and_raised_are_files_too_of_who_may_see_it(stage: Stage, 
     for subject in ("=billing", "mail"):
         Alert.objects.create(rule=rule, subject=subject, value=150, highest=400, since=since, state="firing")
     (done,) = csv.DictReader(io.StringIO(text_of(operator, "/operations/?as=csv")))
-    assert (tuple(done), done["kind"], done["reason"]) == (COLUMNS["operations"], "timers.cancel", f"'{FORMULA}")
+    assert (tuple(done), done["kind"], done["reason"]) == (OPERATIONS.in_file, "timers.cancel", f"'{FORMULA}")
     raised = json.loads(text_of(operator, "/alerts/?as=json"))
     assert {(row["subject"], row["rule.what"], row["highest"]) for row in raised} == {
         ("=billing", "backlog", 400.0), ("mail", "backlog", 400.0),

@@ -19,6 +19,8 @@ from tests.console.test_pages import words
 
 ACTOR = Actor("token shop", frozenset(PERMISSIONS))
 KIND = "groups.reset_offsets"
+DRAFT = "/operations/draft/"
+MOVE = {"kind": KIND, "group": "billing"}
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def offsets(stage: Stage) -> list[int]:
 
 
 def drafted(operator: Client, **form: Any) -> str:
-    answer = operator.post("/groups/billing/move/", {"topic": "orders", **form})
+    answer = operator.post(DRAFT, {**MOVE, "topic": "orders", **form})
     assert answer.status_code == 303, words(answer)
     return str(answer.headers["Location"])
 
@@ -70,7 +72,7 @@ def test_a_group_is_set_back_and_put_back_again(read: Stage, operator: Client) -
     assert offsets(read) == [0, 0]
     assert [item.name for item in moved.items.all()] == ["0: 3 → 0", "1: 3 → 0"]
     assert [entry.what for entry in AuditEntry.objects.order_by("id")] == ["confirmed", "finished"]
-    back = operator.post(f"/groups/undo/{moved.pk}/")
+    back = operator.post(f"/operations/{moved.pk}/undo/")
     assert back.status_code == 303
     assert "6 the group never gets these" in words(operator.get(back.headers["Location"]))
     confirmed(operator, back.headers["Location"])
@@ -115,10 +117,8 @@ def test_nothing_to_change_is_said(read: Stage, operator: Client) -> None:
     address = drafted(operator, to="last")
     assert operator.post(address + "confirm/", {"reason": "why not"}).status_code == 409
     assert offsets(read) == [3, 3]
-    assert (
-        operator.post("/groups/billing/move/", {"topic": "orders", "to": "time", "moment": "noon"}).status_code == 422
-    )
-    assert operator.post("/groups/billing/move/", {"topic": "nowhere", "to": "first"}).status_code == 422
+    assert operator.post(DRAFT, {**MOVE, "topic": "orders", "to": "time", "moment": "noon"}).status_code == 422
+    assert operator.post(DRAFT, {**MOVE, "topic": "nowhere", "to": "first"}).status_code == 422
 
 
 def test_a_group_without_offsets_cannot_be_put_back() -> None:
@@ -153,5 +153,5 @@ def test_it_needs_its_own_permission(read: Stage) -> None:
         workflow.draft(KIND, {"group": "billing", "topic": "orders", "to": "first"}, others)
     browser = Client()
     browser.force_login(person("clerk"))
-    assert browser.post("/groups/billing/move/", {"topic": "orders", "to": "first"}).status_code == 403
+    assert browser.post(DRAFT, {**MOVE, "topic": "orders", "to": "first"}).status_code == 403
     assert b"disabled" in browser.get("/groups/billing/").content

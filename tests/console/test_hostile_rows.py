@@ -28,7 +28,7 @@ def shown(operator: Client, texts: list[str]) -> list[Skeleton]:
         for state in ("firing", "ended"):
             ended_at = now if state == "ended" else None
             Alert.objects.create(rule=rule, subject=text[:255], value=1, highest=1, state=state, since=now,
-                                 raised_at=now, ended_at=ended_at, told=text[:2_000])  # fmt: skip
+                                 raised_at=now, ended_at=ended_at, told_before=text[:2_000])  # fmt: skip
         Silence.objects.create(
             rule=rule, subject=text[:255], until=now + timedelta(hours=1), reason=text[:500], actor=text[:150]
         )

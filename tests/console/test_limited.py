@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -17,18 +19,19 @@ from msgspec.structs import replace
 from broker.client import Consumer, Decision, Message, SimpleConsumer, TransactionProducer, prepare
 from broker.mirror.models import Topic
 from broker.redisson import DelayedQueue
-from console import queries
 from console.features.alerts.models import AlertRule
+from console.features.clients import read as clients_read
+from console.features.groups import read as groups_read
+from console.features.messages import read as messages_read
 from console.features.overview.findings import forget
 from console.features.transactions.shapes import Board, TransactionRow, TransactionState
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.errors import OutOfReach
-from console.operations.models import AuditEntry
-from console.operations.scope import reach_of
-from console.queries import limited, limited_past, limited_waiting
+from console.operations.models import AuditEntry, Operation
+from console.operations.registry import scope_of
 from console.security.models import TopicPermission
-from console.security.topic_scope import ALL, NOTHING, Eyes, looking, visible_topics
+from console.security.topic_scope import ALL, NOTHING, AuthorisedRead, Eyes, looking, visible_topics
 from console.site.evidence import Evidence
 from console.templatetags.transactions import board_drawing
 from console.ui.live import _PAGES, LivePage, _render
@@ -37,8 +40,21 @@ from tests.console.people import browser_of, person
 from tests.console.stage import Stage
 from tests.console.test_message_life import consumed_events, sent_event, tell
 from tests.console.test_roles import CLOSED, NOT_FOUND
+from tests.house.sources import ROOT, tree
 
 HOUR_MS = 3_600_000
+SOURCES = {"mirrored", "ask", "_ask", "ask_redis"}
+#: reads that are not given the scope of whoever looks, and why they need not be
+OPEN_READS = {
+    "alerts.evaluate.read": "watches all, for the rules",
+    "dead_letters.read.read_dead_letters": "REST says itself what a token sees",
+    "redisson.read.read_queue": "REST says itself what a token sees",
+    "redisson.read.read_queues": "REST says itself what a token sees",
+    "schedule.read.highest_level": "a number",
+    "schedule.read.lanes": "counts and moments of the whole broker, no names",
+    "topics.setting_forms.group_form": "asked for by the page of a group that is seen",
+    "topics.setting_forms.topic_form": "asked for by the page of a topic that is seen",
+}
 FOREIGN = "payroll"
 #: opens of its own address as well as by a list
 NAMED = [
@@ -105,7 +121,7 @@ def drafts_of(topic: str, group: str) -> list[tuple[str, dict[str, Any]]]:
 def ids_of(stage: Stage, topic: str) -> list[str]:
     """Offset ids of the topic's messages, parked ones included."""
     keys = [f"{topic}-{number}" for number in (1, 2)]
-    hits = [*queries.messages(topic, keys[0]).hits, *queries.messages(topic, keys[1]).hits]
+    hits = [*messages_read.messages(topic, keys[0]).hits, *messages_read.messages(topic, keys[1]).hits]
     assert len(hits) >= 2
     return [hit.offset_message_id for hit in hits]
 
@@ -266,8 +282,8 @@ def test_a_client_is_seen_with_all_that_it_reads(filled: Stage) -> None:
         filled.wait_for(lambda: len(filled.admin.consumers(["billing", "wages"])) == 2)
         filled.mirror.run_once()
         with looking(visible_topics(limited_person("anna", "ord"))):
-            assert [row.group for row in queries.clients().rows] == ["billing"]
-        assert {row.group for row in queries.clients().rows} >= {"billing", "wages", "tests"}
+            assert [row.group for row in clients_read.clients().rows] == ["billing"]
+        assert {row.group for row in clients_read.clients().rows} >= {"billing", "wages", "tests"}
 
 
 def test_a_group_is_seen_if_all_that_it_reads_is(filled: Stage) -> None:
@@ -291,7 +307,7 @@ def test_tries_of_a_group_that_pops_are_seen_with_the_group(filled: Stage) -> No
         consumer.receive("orders", max_messages=1)
     filled.wait_for(lambda: (filled.mirror.run_once(), _lag_of("till"))[1])
     with looking(visible_topics(limited_person("anna", "ord"))):
-        page = queries.group("till")
+        page = groups_read.group("till")
         assert page.group is not None
         assert {row.topic for row in page.queues} == {"orders", "%RETRY%till_orders"}
         assert page.group.lag == sum(row.lag or 0 for row in page.queues) > 0
@@ -305,18 +321,37 @@ def test_tries_of_a_group_that_pops_are_seen_with_the_group(filled: Stage) -> No
 
 
 def _lag_of(group: str) -> int:
-    return sum(row.lag or 0 for row in queries.group(group).queues if row.topic.startswith("%RETRY%"))
+    return sum(row.lag or 0 for row in groups_read.group(group).queues if row.topic.startswith("%RETRY%"))
 
 
-def test_every_read_of_the_pages_is_a_limited_one() -> None:
-    assert {getattr(queries, name).__module__ for name in queries.__all__} == {
-        limited.__name__, limited_past.__name__, limited_waiting.__name__,
-    }  # fmt: skip
+def opens_a_source(function: ast.FunctionDef) -> bool:
+    """It asks the mirror, the broker or Redis itself, and is no part of a read that has asked for them."""
+    if function.args.args and function.args.args[0].arg in ("here", "admin"):
+        return False
+    calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    return bool({call.id for call in calls if isinstance(call, ast.Name)} & SOURCES)
+
+
+def test_every_read_of_a_feature_is_authorised() -> None:
+    open_reads = set()
+    for path in (ROOT / "console" / "features").rglob("*.py"):
+        if path.name.startswith(("rest", "operations")):
+            continue
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for function in tree(path).body:
+            if not isinstance(function, ast.FunctionDef) or function.name.startswith("_"):
+                continue
+            if not opens_a_source(function):
+                continue
+            if not isinstance(getattr(import_module(module), function.name), AuthorisedRead):
+                open_reads.add(f"{module.removeprefix('console.features.')}.{function.name}")
+    assert open_reads == set(OPEN_READS)
 
 
 def test_what_no_rule_bounds_is_for_those_who_see_all() -> None:
-    assert reach_of("new.kind", {"name": "orders"}, None).is_seen(Eyes(ALL))
-    assert not reach_of("new.kind", {"name": "orders"}, None).is_seen(Eyes(NOTHING))
+    row = Operation(kind="new.kind", parameters={"name": "orders"})
+    assert scope_of(row).is_seen(Eyes(ALL))
+    assert not scope_of(row).is_seen(Eyes(NOTHING))
 
 
 def test_staff_that_sees_some_topics_only_has_no_tables_of_all(db: None) -> None:

@@ -7,14 +7,15 @@ import time
 import pytest
 from django.test import Client
 
-from console import queries
+from console.features.messages import read as messages_read
 from console.features.messages import search
+from console.features.messages import search as message_search
 from console.features.messages.shapes import MessageFilter
 from tests.console.stage import HOSTILE, Stage
 
 
 def keys(wanted: MessageFilter) -> list[str]:
-    found = [hit.keys[0] for hit in queries.messages_through("orders", wanted).hits]
+    found = [hit.keys[0] for hit in message_search.messages_through("orders", wanted).hits]
     # two that were stored within one millisecond have no order
     return sorted(found, key=lambda key: -int(key.partition("-")[2]))
 
@@ -50,7 +51,7 @@ def test_what_was_not_looked_at_is_said(stage: Stage, monkeypatch: pytest.Monkey
     for number in range(100):
         stage.producer.send("orders", "x", keys=[f"k-{number}"], queue_id=number % 2)
     monkeypatch.setattr(search, "READ", 40)
-    found = queries.messages_through("orders", MessageFilter(tag="none"))
+    found = message_search.messages_through("orders", MessageFilter(tag="none"))
     assert (found.hits, found.read, found.left) == ((), 64, 36)
     monkeypatch.setattr(search, "READ", 4_000)
     monkeypatch.setattr(search, "SHOWN", 5)
@@ -82,9 +83,9 @@ def test_a_key_without_a_topic_is_sought_in_all_of_them(stage: Stage, operator: 
     stage.admin.create_topic("bills", queues=1)
     stage.producer.send("bills", "x", keys=["order-3"])
     stage.mirror.run_once()
-    found = queries.messages_everywhere("order-3")
+    found = messages_read.messages_everywhere("order-3")
     assert [hit.topic for hit in found.hits] == ["bills", "orders"]
-    late = queries.messages_everywhere("late-3")
+    late = messages_read.messages_everywhere("late-3")
     assert [(hit.topic, hit.pending) for hit in late.hits] == [("orders", True)]
     page = operator.get("/messages/?q=order-3").content.decode()
     assert 'href="/topics/bills/"' in page

@@ -10,7 +10,7 @@ from django.test import Client
 from broker.client import Consumer, Message, Producer
 from broker.rocketmq.topics import TRACE_TOPIC
 from broker.rocketmq.traces import Trace
-from console import queries
+from console.features.messages import read as messages_read
 from console.features.messages.shapes import LifeStep, StepKind
 from console.features.messages.traces import TOLD_LIMIT, Told, told_of
 from tests.console.stage import HOSTILE, Stage
@@ -51,7 +51,7 @@ def sent(stage: Stage, body: str = "pay") -> Message:
 
 
 def steps(record: Message) -> tuple[LifeStep, ...]:
-    return queries.message(record.offset_message_id).steps
+    return messages_read.message(record.offset_message_id).steps
 
 
 def test_a_message_that_was_tried_again_and_given_up_has_one_line_with_its_trace(stage: Stage) -> None:
@@ -80,7 +80,9 @@ def test_a_message_that_was_tried_again_and_given_up_has_one_line_with_its_trace
     assert stored.after_ms == 5
     assert (dead.group, dead.hop.topic if dead.hop else "") == ("billing", "%DLQ%billing")
     assert dead.hop is not None
-    assert [step.kind for step in queries.message(dead.hop.offset_message_id).steps] == [step.kind for step in found]
+    assert [step.kind for step in messages_read.message(dead.hop.offset_message_id).steps] == [
+        step.kind for step in found
+    ]
 
 
 def test_a_python_clients_hops_are_on_the_line_when_it_traces(stage: Stage) -> None:
@@ -170,7 +172,7 @@ def test_whatever_a_trace_holds_nothing_of_it_runs_or_breaks_the_page(stage: Sta
 def test_what_is_told_is_counted_and_only_the_first_of_it_is_shown(stage: Stage, operator: Client) -> None:
     record = sent(stage)
     tell(stage, record, *(sent_event(record, at_ms=record.store_ms + each) for each in range(TOLD_LIMIT + 50)))
-    page = queries.message(record.offset_message_id)
+    page = messages_read.message(record.offset_message_id)
     assert page.told == TOLD_LIMIT + 50
     assert sum(step.is_told for step in page.steps) == TOLD_LIMIT
     assert f"Of {page.told} things told the first {TOLD_LIMIT} are shown." in words(

@@ -22,7 +22,10 @@ from broker.mirror.models import (
     Topic,
 )
 from broker.mirror.watch import flat
-from console import queries
+from console.features.groups import read as groups_read
+from console.features.overview import read as overview_read
+from console.features.schedule import read as schedule_read
+from console.features.topics import read as topics_read
 from console.site.clock import now_ms
 
 TOPICS = 1_000
@@ -96,12 +99,12 @@ def big_mirror(db: None) -> None:
 
 
 PAGES: list[tuple[str, Callable[[], object], int]] = [
-    ("overview", queries.overview, 13),
-    ("topics", queries.topics, 5),
-    ("topics by rate", lambda: queries.topics(order="-rate"), 6),
-    ("topic", lambda: queries.topic("topic-0500"), 7),
-    ("groups", queries.groups, 5),
-    ("lanes", queries.lanes, 3),
+    ("overview", overview_read.overview, 13),
+    ("topics", topics_read.topics, 5),
+    ("topics by rate", lambda: topics_read.topics(order="-rate"), 6),
+    ("topic", lambda: topics_read.topic("topic-0500"), 7),
+    ("groups", groups_read.groups, 5),
+    ("lanes", schedule_read.lanes, 3),
 ]
 
 
@@ -120,7 +123,7 @@ def test_every_page_is_cheap(big_mirror: None) -> None:
 
 
 def test_a_million_pending_are_drawn_exactly(big_mirror: None) -> None:
-    lanes = queries.lanes()
+    lanes = schedule_read.lanes()
     assert lanes.figures.pending == PENDING // 18 * 18
     for lane in lanes.lanes:
         assert lane.spread is not None

@@ -11,8 +11,8 @@ from django.test import Client
 from broker.client import Consumer, Message, SimpleConsumer
 from broker.mirror.models import Broker, ConsumerOffset
 from broker.rocketmq.topics import TRACE_TOPIC
-from console import queries
 from console.features.messages import copies
+from console.features.messages import read as messages_read
 from console.features.messages.read import GROUPS_LIMIT
 from console.features.messages.shapes import Reader, ReaderState
 from console.operations import workflow
@@ -41,7 +41,7 @@ def sent(stage: Stage, key: str) -> Message:
 
 def reader(stage: Stage, record: Message, group: str = "billing") -> Reader:
     stage.mirror.run_once()
-    return next(row for row in queries.message(record.offset_message_id).readers if row.group == group)
+    return next(row for row in messages_read.message(record.offset_message_id).readers if row.group == group)
 
 
 def state(stage: Stage, record: Message) -> tuple[ReaderState, int]:
@@ -117,9 +117,9 @@ def test_each_record_of_a_popped_message_tells_the_same(popped: tuple[Stage, Sim
     (received,) = consumer.receive("orders", invisible_ms=FAR_MS)
     consumer.nack(received)
     stage.wait_for(lambda: state(stage, record)[0] is ReaderState.AGAIN)
-    again = queries.message(record.offset_message_id).hops[-1]
+    again = messages_read.message(record.offset_message_id).hops[-1]
     assert again.topic == "%RETRY%billing_orders"
-    page = queries.message(again.offset_message_id)
+    page = messages_read.message(again.offset_message_id)
     assert [row.state for row in page.readers] == [ReaderState.AGAIN]
     # the group is billing, not a group billing_orders
     assert {step.group for step in page.steps if step.hop == page.hops[-1]} == {"billing"}
@@ -139,7 +139,7 @@ def test_a_consumer_that_pulls_refuses_and_gives_up(stage: Stage, operator: Clie
     assert "next try in" in said(operator, record)
     stage.admin.send_back("billing", record, delay_level=-1, max_reconsume_times=0)
     assert state(stage, record) == (ReaderState.DEAD, 1)
-    dead = stage.admin.message_by_offset_id(queries.message(record.offset_message_id).hops[-1].offset_message_id)
+    dead = stage.admin.message_by_offset_id(messages_read.message(record.offset_message_id).hops[-1].offset_message_id)
     stage.admin.send_back("billing", dead, delay_level=1, max_reconsume_times=16)
     assert state(stage, record) == (ReaderState.SENT_BACK, 1)
 
@@ -183,7 +183,7 @@ def test_a_group_behind_others_that_are_not_seen_is_looked_at_as_all_are(stage: 
         for topic in ("orders", "payroll")
     )
     with looking(VisibleTopics(("ord",))):
-        (found,) = queries.message(record.offset_message_id).readers
+        (found,) = messages_read.message(record.offset_message_id).readers
     assert (found.group, found.state) == ("billing", ReaderState.DEAD)
 
 

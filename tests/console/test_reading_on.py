@@ -13,14 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client import Decision, TransactionProducer, prepare
-from console import queries
+from console.features.overview import read as overview_read
 from console.features.overview.findings import forget
+from console.features.schedule import lane as lane_read
+from console.features.timers import read as timers_read
+from console.features.timers.read import without_names
 from console.features.timers.shapes import TimerFilter
+from console.features.transactions import read as transactions_read
 from console.features.transactions.shapes import FIRST_COUNT
 from console.operations import reading
 from console.operations.models import Operation
-from console.queries import limited_waiting
-from console.queries.limited_waiting import without_names
 from console.security.topic_scope import ALL, Eyes, VisibleTopics, looking
 from console.site import reading_on
 from console.site.reading_on import Filled, fill
@@ -83,25 +85,25 @@ def mixed(stage: Stage) -> Stage:
 def test_a_lane_is_paged_there_and_back(mixed: Stage) -> None:
     mine = [f"orders-{number}" for number in range(0, SENT, EACH)]
     with looking(MINE):
-        page, there = queries.lane(16, None, COUNT), []
+        page, there = lane_read.lane(16, None, COUNT), []
         while True:
             there.append([key for row in page.messages for key in row.keys])
             if page.next_offset is None:
                 break
-            page = queries.lane(16, page.next_offset, COUNT)
+            page = lane_read.lane(16, page.next_offset, COUNT)
         assert [key for keys in there for key in keys] == mine
         assert {len(keys) for keys in there[:-1]} == {COUNT}
         back = there[-1]
         while page.previous_offset is not None:
-            page = queries.lane(16, page.previous_offset, COUNT)
+            page = lane_read.lane(16, page.previous_offset, COUNT)
             back = [key for row in page.messages for key in row.keys] + back
         assert back == mine
-        last = queries.lane(16, None, COUNT).last_offset
-        assert queries.lane(16, last, COUNT).messages[-1].keys == (mine[-1],)
-        beyond = queries.lane(16, SENT, COUNT)
+        last = lane_read.lane(16, None, COUNT).last_offset
+        assert lane_read.lane(16, last, COUNT).messages[-1].keys == (mine[-1],)
+        beyond = lane_read.lane(16, SENT, COUNT)
         assert [row.keys for row in beyond.messages] == [(key,) for key in mine[-COUNT:]]
     with looking(ALL):
-        assert len(queries.lane(16, None, COUNT).messages) == COUNT
+        assert len(lane_read.lane(16, None, COUNT).messages) == COUNT
 
 
 def test_where_a_look_ends_the_page_says_so_and_goes_on(mixed: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +113,7 @@ def test_where_a_look_ends_the_page_says_so_and_goes_on(mixed: Stage, monkeypatc
         shown = text_of(anna, path)
         assert "orders-0" in shown, path
     with looking(VisibleTopics(("none",))):
-        lane, timers = queries.lane(16, None, 2), queries.timer_list(TimerFilter(), count=2)
+        lane, timers = lane_read.lane(16, None, 2), timers_read.timer_list(TimerFilter(), count=2)
     assert (lane.looked, timers.looked) == (2, 2)
     assert lane.next_offset is not None
     assert timers.cursor is not None
@@ -134,7 +136,7 @@ def test_where_a_look_ends_in_others_halves_and_decisions_the_board_does_not_say
             others.commit(others.send_half(FOREIGN, prepare("x")))
     stage.mirror.run_once()
     monkeypatch.setattr(reading_on, "MOST_LOOKED", 2)
-    monkeypatch.setattr(limited_waiting, "MOST_COUNTED", 2)
+    monkeypatch.setattr(transactions_read, "MOST_COUNTED", 2)
     page = text_of(browser_of(limited_person("anna", "ord")), "/transactions/")
     for name in ("open", "decided"):
         section = page[page.index(f'id="{name}"') :]
@@ -144,10 +146,10 @@ def test_where_a_look_ends_in_others_halves_and_decisions_the_board_does_not_say
 
 
 def test_the_first_page_tells_his_figures_and_calls_the_others_those_of_all(mixed: Stage) -> None:
-    every = queries.overview()
+    every = overview_read.overview()
     assert (every.timers_pending, every.pending) == (SENT, SENT)
     with looking(MINE):
-        mine = queries.overview()
+        mine = overview_read.overview()
     assert mine.timers_pending == SENT // EACH
     assert mine.topics == 1 < every.topics
     assert (mine.stored_total or 0) < (every.stored_total or 0) or every.stored_total == mine.stored_total == 0

@@ -61,7 +61,7 @@ def test_a_name_that_cannot_be_is_kept_with_all_that_was_chosen(stage: Stage, op
             "groups": {"retry_max_times": "3", "orderly": "yes", "consume_enabled": "no", "broadcast_enabled": "yes",
                        "retry_policy": "EXPONENTIAL", "retry_delays": "10s 20s", "retry_first_delay": "1s",
                        "retry_longest_delay": "9m", "retry_multiplier": "5"}}[family]  # fmt: skip
-    answer = operator.post("/settings/draft/", {"kind": f"{family}.create", "name": HOSTILE, **more})
+    answer = operator.post("/operations/draft/", {"kind": f"{family}.create", "name": HOSTILE, **more})
     page = answer.content.decode()
     assert answer.status_code == REFUSED
     assert "<script>alert" not in page
@@ -72,7 +72,7 @@ def test_a_name_that_cannot_be_is_kept_with_all_that_was_chosen(stage: Stage, op
         kept = [given[name]["value"]] if name in given else chosen_of(page, name)
         assert kept == [text], name
     assert_nothing_written()
-    again = operator.post("/settings/draft/", {"kind": f"{family}.create", "name": "good", **more})
+    again = operator.post("/operations/draft/", {"kind": f"{family}.create", "name": "good", **more})
     assert again.status_code == 303, again.content.decode()
 
 
@@ -80,7 +80,7 @@ def test_a_setting_that_cannot_be_is_said_at_its_field_and_the_others_are_kept(s
     form = {"kind": "topics.change", "name": "orders", "read_queues": "5000", "was_read_queues": "2",
             "write_queues": "3", "was_write_queues": "2", "permission": "4", "was_permission": "6",
             "message_type": "", "was_message_type": "", "order": "no", "was_order": "no"}  # fmt: skip
-    answer = operator.post("/settings/draft/", form)
+    answer = operator.post("/operations/draft/", form)
     page = answer.content.decode()
     assert answer.status_code == REFUSED
     assert_says(page, "read_queues")
@@ -97,7 +97,8 @@ def test_a_moment_that_is_none_is_kept_where_a_group_is_moved(stage: Stage, oper
     stage.fill()
     stage.consume()
     form = {"topic": "orders", "to": "time", "moment": "1 hour or so"}
-    answer = operator.post("/groups/billing/move/", form)
+    form |= {"kind": "groups.reset_offsets", "group": "billing"}
+    answer = operator.post("/operations/draft/", form)
     page = answer.content.decode()
     assert answer.status_code == REFUSED
     assert fields_of(page)["moment"]["value"] == "1 hour or so"
@@ -111,17 +112,17 @@ def test_a_value_and_a_queue_for_redisson_are_kept(
 ) -> None:
     offer = {"kind": "redisson.offer", "queue": "orders", "value": '{"order": 1', "codec": "JsonJacksonCodec",
              "delay": "soon"}  # fmt: skip
-    answer = operator.post("/redisson/draft/", offer)
+    answer = operator.post("/operations/draft/", offer)
     page = answer.content.decode()
     assert answer.status_code == REFUSED
     assert '<textarea name="value"' in tight(page)
     assert "{&quot;order&quot;: 1</textarea>" in page
     assert fields_of(page)["delay"]["value"] == "soon"
     assert_says(page, "delay")
-    page = operator.post("/redisson/draft/", {**offer, "delay": "1 h"}).content.decode()
+    page = operator.post("/operations/draft/", {**offer, "delay": "1 h"}).content.decode()
     assert_says(page, "value")
     move = {"kind": "redisson.move", "queue": "orders", "scope": "matching", "is_all": "1", "to": "orders"}
-    page = operator.post("/redisson/draft/", move).content.decode()
+    page = operator.post("/operations/draft/", move).content.decode()
     assert fields_of(page)["to"]["value"] == "orders"
     assert_says(page, "to")
     hidden = {at.get("name"): at.get("value") for _tag, at in tags_of(page) if at.get("type") == "hidden"}
@@ -184,8 +185,7 @@ def test_whoever_loads_the_answer_to_a_form_again_finds_a_page(stage: Stage, ope
         assert answer.status_code != NOT_ALLOWED, name
     answer = operator.get("/messages/abc/unmask/?topic=orders")
     assert (answer.status_code, answer.headers["Location"]) == (302, "/messages/abc/?topic=orders")
-    assert operator.get("/groups/%25RETRY%25x/move/").headers["Location"] == "/groups/%25RETRY%25x/"
-    assert operator.delete("/settings/draft/").status_code == NOT_ALLOWED
+    assert operator.delete("/operations/draft/").status_code == NOT_ALLOWED
 
 
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
@@ -199,5 +199,5 @@ def test_an_address_with_nothing_says_no_name_of_the_program(operator: Client, s
 
 def test_a_viewer_is_led_to_pages_and_changes_nothing(stage: Stage) -> None:
     viewer = browser_of(person("viewer"))
-    assert viewer.get("/settings/draft/").headers["Location"] == "/topics/"
-    assert viewer.post("/settings/draft/", {"kind": "topics.create", "name": "a b"}).status_code == 403
+    assert viewer.get("/operations/draft/").headers["Location"] == "/operations/"
+    assert viewer.post("/operations/draft/", {"kind": "topics.create", "name": "a b"}).status_code == 403

@@ -10,7 +10,7 @@ from console.operations.models import Operation
 from tests.console.stage import Stage
 from tests.console.test_pages import words
 
-DRAFT = "/messages/draft/"
+DRAFT = "/operations/draft/"
 
 
 def count(stage: Stage) -> int:

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from console.operations.registry import KINDS
-from console.operations.rest_calls import rest_call
-from console.rest.routes import OPERATIONS
+from console.rest.routes import ROUTES
 
 NUMBER = "3f8b5b1e-5b1e-4b1e-8b1e-5b1e5b1e5b1e"
 ALL = {"filter": {"from_ms": None, "to_ms": None}, "is_all": True}
@@ -62,9 +61,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "parameters"), CALLS)
 def test_rest_takes_the_call(kind: str, parameters: dict[str, Any]) -> None:
-    call = rest_call(kind, parameters)
-    assert call is not None
-    method, path, body = call
+    method, path, body = KINDS[kind].rest_call(parameters)
     plain = "/" + path.partition("?")[0].replace(NUMBER, "{id}").replace("a%2Fb%20%7Bc%7D", "{queue}")
     plain = plain.replace("messages/m:", "messages/{id}:")
     plain = plain.replace("alert-rules/5", "alert-rules/{rule}").replace("silences/5", "silences/{silence}")
@@ -73,10 +70,10 @@ def test_rest_takes_the_call(kind: str, parameters: dict[str, Any]) -> None:
         for topic in ("topic", "name")
         for group in ("group", "name")
     )}  # fmt: skip
-    (found,) = [each for each in OPERATIONS if each.method == method and each.path in shapes]
-    assert (found.takes is None) == (body is None)
-    if found.takes is not None:
-        msgspec.json.decode(msgspec.json.encode(body), type=found.takes)
+    (found,) = [each for each in ROUTES if each.method == method and each.path in shapes]
+    assert (found.body is None) == (body is None)
+    if found.body is not None:
+        msgspec.json.decode(msgspec.json.encode(body), type=found.body)
 
 
 def test_every_kind_has_its_call() -> None:
@@ -84,9 +81,8 @@ def test_every_kind_has_its_call() -> None:
 
 
 def test_what_is_chosen_is_named_as_it_was() -> None:
-    call = rest_call("timers.cancel", {"targets": NAMED})
-    assert call is not None
-    assert call[2] == {
+    _method, _path, body = KINDS["timers.cancel"].rest_call({"targets": NAMED})
+    assert body == {
         "timers": [
             {"position": 1}, {"topic": "orders", "schedule_key": "a b", "deliver_at": 5},
             {"topic": "orders", "message_id": "AB"}, {"id": "h"}, {"id": "m"},

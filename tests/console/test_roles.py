@@ -13,19 +13,13 @@ from django.urls import URLPattern
 
 from console.operations.models import AuditEntry, Operation
 from console.operations.registry import KINDS
-from console.security.gate import OPEN
+from console.security.access import Access, access_of
 from console.security.roles import ADMINISTRATOR, OPERATOR, ROLES, VIEWER
 from console.site.broker import hang_up
 from console.ui.urls import urlpatterns
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
 
-#: which draft address takes operations of which page
-DRAFTS = {
-    "timers": "/operations/draft/", "delayed_queues": "/redisson/draft/", "transactions": "/transactions/draft/",
-    "dead_letters": "/dead-letters/draft/", "groups": "/groups/billing/move/", "settings": "/settings/draft/",
-    "alerts": "/alerts/draft/", "messages": "/messages/draft/",
-}  # fmt: skip
 #: addresses that only act, or are for staff: who may not is told so before the method is looked at
 ACTS = {"dashboards_run", "dashboards_cancel", "alert_silence", "alert_rule", "alert_rule_new", "design"}
 SEE_OTHER, DENIED, NOT_FOUND, NOT_ALLOWED = 303, 403, 404, 405
@@ -48,7 +42,20 @@ def addresses() -> Iterator[tuple[str, str]]:
         yield str(each.name), path
 
 
-CLOSED = [(name, path) for name, path in addresses() if name not in OPEN]
+#: who gets each page
+ACCESS: dict[str, Access] = {str(each.name): access_of(each.callback) for each in urlpatterns}
+OPEN = {
+    "login",
+    "logout",
+    "sign_on",
+    "sign_on_back",
+    "healthz",
+    "readyz",
+    "metrics",
+    "set_theme",
+    "favicon",
+}
+CLOSED = [(name, path) for name, path in addresses() if not ACCESS[name].is_open]
 
 
 def test_nothing_but_the_named_is_open(db: None) -> None:
@@ -59,8 +66,43 @@ def test_nothing_but_the_named_is_open(db: None) -> None:
             assert (answer.status_code, answer.headers["Location"][:13]) == (302, "/login/?next="), (name, method)
         for method in (nobody.get, nobody.post, nobody.put, nobody.delete):
             assert method(path).status_code == DENIED, (name, method)
-    assert {name for name, _ in addresses()} >= OPEN - {"set_language"}
+    assert {name for name, access in ACCESS.items() if access.is_open} == OPEN
     assert AuditEntry.objects.count() == 0
+
+
+def test_a_page_is_refused_to_who_lacks_one_permission_that_its_address_names(db: None) -> None:
+    paths, named = dict(addresses()), set()
+    for name, access in ACCESS.items():
+        for permission in (*access.permissions, *access.to_send):
+            user = person(f"{name} {permission}", role=ADMINISTRATOR)
+            user.groups.clear()
+            app, _, codename = permission.partition(".")
+            others = Permission.objects.exclude(content_type__app_label=app, codename=codename)
+            user.user_permissions.set(others)
+            assert browser_of(user).post(paths[name]).status_code == DENIED, (name, permission)
+            assert browser_of(user).get(paths[name]).status_code != 200, (name, permission)
+            named.add(name)
+    assert named == {
+        "dashboards",
+        "dashboard",
+        "dashboard_series",
+        "dashboard_data",
+        "dashboards_run",
+        "dashboards_cancel",
+        "alerts",
+        "alert_silence",
+        "audit",
+        "audit_data",
+        "message_unmask",
+    }
+
+
+def test_a_page_for_staff_is_refused_to_others(db: None) -> None:
+    paths, user = dict(addresses()), person("anna", role=ADMINISTRATOR)
+    for name, access in ACCESS.items():
+        if access.is_for_staff:
+            assert browser_of(user).get(paths[name]).status_code == DENIED
+    assert [name for name, access in ACCESS.items() if access.is_for_staff] == ["design"]
 
 
 def test_a_viewer_sees_every_page_and_changes_nothing(stage: Stage) -> None:
@@ -88,7 +130,7 @@ def test_every_page_opens_while_nobody_answers(transactional_db: None, settings:
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_operation_is_refused_to_a_viewer_and_the_refusal_is_kept(db: None, kind: str) -> None:
-    answer = browser_of(person("viewer")).post(DRAFTS[KINDS[kind].page], {"kind": kind})
+    answer = browser_of(person("viewer")).post("/operations/draft/", {"kind": kind})
     assert answer.status_code == DENIED
     assert AuditEntry.objects.get().kind == kind
     is_for_operators = KINDS[kind].permission.removeprefix("console.") in ROLES[OPERATOR]["console"]
@@ -99,7 +141,9 @@ def test_an_operator_acts_but_does_not_administer(stage: Stage) -> None:
     stage.fill()
     stage.consume()
     operator = browser_of(person("operator", role=OPERATOR))
-    answer = operator.post("/groups/billing/move/", {"topic": "orders", "to": "first"})
+    answer = operator.post(
+        "/operations/draft/", {"kind": "groups.reset_offsets", "group": "billing", "topic": "orders", "to": "first"}
+    )
     assert answer.status_code == SEE_OTHER
     answer = operator.post(str(answer.headers["Location"]) + "confirm/", {"reason": "to read them again"})
     assert answer.status_code == SEE_OTHER

@@ -12,9 +12,8 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
-from console import queries
+from console.features.overview import read as overview_read
 from console.features.overview.finding_kinds import FindingCode
-from console.features.timers.rest_bulk import actor_of
 from console.operations import registry, workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import NotAllowed, NotPossible, SamePerson
@@ -22,6 +21,7 @@ from console.operations.models import AuditEntry, Operation
 from console.operations.preview import Preview
 from console.operations.registry import KINDS
 from console.operations.second_person import is_needed
+from console.rest.recorder import token_actor
 from console.security import tokens as security_tokens
 from tests.console.marking import Marking
 from tests.console.people import browser_of, person
@@ -90,7 +90,7 @@ def test_who_asked_cannot_approve_nor_by_a_token(marking: Marking, anna: Actor) 
     _, token = security_tokens.create("shop", security_tokens.scope_rows(["*"], []), created_by=user)
     grant = security_tokens.grant_of(token)
     assert grant is not None
-    by_token = actor_of(grant)
+    by_token = token_actor(grant, frozenset(PERMISSIONS))
     assert by_token.user_id == user.pk
     for first, second in ((anna, anna), (by_token, anna), (anna, by_token), (by_token, by_token)):
         row = asked(marking, first)
@@ -164,7 +164,7 @@ def test_it_stands_on_the_first_page_until_it_is_answered(marking: Marking, anna
     assert f'href="/operations/{row.pk}/"' in page
     assert "anna: the flight was cancelled" in page
     ben.post(f"/operations/{row.pk}/decline/", {"reason": "no"})
-    assert FindingCode.OPERATION_WAITS not in [each.code for each in queries.overview().findings]
+    assert FindingCode.OPERATION_WAITS not in [each.code for each in overview_read.overview().findings]
 
 
 def test_each_kind_is_approved_by_another_with_its_permission_only(db: None) -> None:

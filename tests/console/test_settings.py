@@ -19,7 +19,7 @@ from tests.console.test_clients import connected
 from tests.console.test_pages import words
 
 ACTOR = Actor("token shop", frozenset(PERMISSIONS))
-DRAFT = "/settings/draft/"
+DRAFT = "/operations/draft/"
 
 
 def drafted(operator: Client, kind: str, **form: Any) -> str:
@@ -67,14 +67,14 @@ def test_a_topic_is_changed_as_its_form_says_and_nothing_else(stage: Stage, oper
 def test_a_change_is_put_back_while_nobody_changed_it_since(stage: Stage, operator: Client) -> None:
     row = do("topics.change", name="orders", settings={"write_queues": 6, "permission": 4, "message_type": "DELAY"})
     assert (topic(stage)["perm"], topic(stage)["attributes"]) == (4, {"message.type": "DELAY"})
-    answer = operator.post(f"/settings/undo/{row.pk}/")
+    answer = operator.post(f"/operations/{row.pk}/undo/")
     assert answer.status_code == 303
     confirmed(operator, str(answer.headers["Location"]))
     now = topic(stage)
     assert (now["writeQueueNums"], now["perm"], now["attributes"]) == (2, 6, {})
     row = do("topics.change", name="orders", settings={"write_queues": 6})
     do("topics.change", name="orders", settings={"write_queues": 7})
-    refused = operator.post(f"/settings/undo/{row.pk}/")
+    refused = operator.post(f"/operations/{row.pk}/undo/")
     assert refused.status_code == 422
     assert "somebody has changed it since" in words(refused)
     assert topic(stage)["writeQueueNums"] == 7
@@ -183,7 +183,7 @@ def test_a_group_is_made_changed_put_back_and_deleted(stage: Stage, operator: Cl
         True,
     )
     assert (found["groupRetryPolicy"]["type"], found["retryMaxTimes"]) == ("EXPONENTIAL", 3)
-    answer = operator.post(f"/settings/undo/{row.pk}/")
+    answer = operator.post(f"/operations/{row.pk}/undo/")
     confirmed(operator, str(answer.headers["Location"]))
     found = stage.admin.group_settings("mail")
     assert found is not None
@@ -214,7 +214,7 @@ def test_the_delays_of_a_group_are_changed_and_put_back(stage: Stage, operator: 
     }
     shown = setting_fields.shown(setting_fields.GROUP, found)
     assert (shown["retry_delays"], shown["retry_first_delay"], shown["retry_longest_delay"]) == ("10s 90s", "1m", "2h")
-    answer = operator.post(f"/settings/undo/{row.pk}/")
+    answer = operator.post(f"/operations/{row.pk}/undo/")
     confirmed(operator, str(answer.headers["Location"]))
     found = stage.admin.group_settings("mail")
     assert found is not None

@@ -11,18 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.mirror.models import Broker, MirrorState
-from console import queries
+from console.features.groups import read as groups_read
 from console.features.groups.shapes import GroupRow, GroupState
+from console.features.schedule import read as schedule_read
 from console.features.schedule.shapes import Lane, LaneFigures, Lanes, LaneState
+from console.features.timers import read as timers_read
 from console.features.timers.shapes import Stretch, TimerFigures, WheelSlot
 from console.site.broker import hang_up
 from console.site.evidence import Evidence
 from console.site.history import History
+from console.ui.snapshots import compare as snapshots_compare
+from console.ui.snapshots import read as snapshots_read
 from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.packing import pack, unpack
 from console.ui.snapshots.page_shapes import Pair
 from console.ui.snapshots.reader import moment_of
-from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken
+from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken, pack, unpack
 from console.ui.snapshots.taker import HOUR_MS, KEPT_ZOOMS, keep, look, take, thin
 from tests.console.stage import Stage
 
@@ -73,29 +76,29 @@ def test_what_was_taken_is_what_is_shown(stage: Stage) -> None:
     row = keep(taken)
     assert (row.lanes_pending, row.timers_pending) == (19, 1)
 
-    moment, lanes = queries.lanes_at(taken.at_ms)
+    moment, lanes = snapshots_read.lanes_at(taken.at_ms)
     assert (moment.at_ms, moment.is_known) == (taken.at_ms, True)
     assert lanes is not None
     assert taken.lanes is not None
     assert lanes.lanes == taken.lanes.lanes
     assert (lanes.figures, lanes.next_minute) == (taken.lanes.figures, taken.lanes.next_minute)
     assert lanes.lanes[15].backlog == 12
-    assert lanes.lanes[15].next_due_ms == queries.lanes().lanes[15].next_due_ms
+    assert lanes.lanes[15].next_due_ms == schedule_read.lanes().lanes[15].next_due_ms
 
     for zoom in KEPT_ZOOMS:
-        _, timers = queries.timers_at(taken.at_ms, zoom)
+        _, timers = snapshots_read.timers_at(taken.at_ms, zoom)
         assert timers is not None
         assert (timers.zoom, timers.figures.pending) == (zoom, 1)
-        assert timers.figures.next_due_ms == queries.timers().figures.next_due_ms
+        assert timers.figures.next_due_ms == timers_read.timers().figures.next_due_ms
         assert timers.wheel is not None
         assert timers.forecast is not None
         assert timers.wheel.strip == timers.forecast.stretch
         assert timers.wheel.strip.total == (0 if zoom == "1m" else 1)
         assert [row.topic for row in timers.topics] == ["orders"]
 
-    _, groups = queries.groups_at(taken.at_ms)
+    _, groups = snapshots_read.groups_at(taken.at_ms)
     assert groups is not None
-    assert {row.name: row.lag for row in groups.rows} == {row.name: row.lag for row in queries.groups().rows}
+    assert {row.name: row.lag for row in groups.rows} == {row.name: row.lag for row in groups_read.groups().rows}
     reading = next(line for line in groups.topics if (line.group, line.topic) == ("billing", "orders"))
     assert reading.end_sum is not None
     assert reading.lag == reading.end_sum - reading.offset_sum
@@ -111,11 +114,11 @@ def test_of_a_broker_that_is_away_nothing_is_said(stage: Stage) -> None:
     assert row is not None
     assert row.why == dict.fromkeys(PARTS, "broker-unreachable")
     assert {getattr(row, part) for part in (*PARTS, "lanes_pending", "timers_pending", "lag")} == {None}
-    moment, lanes = queries.lanes_at(row.at_ms)
+    moment, lanes = snapshots_read.lanes_at(row.at_ms)
     assert (moment.at_ms, moment.why, lanes) == (row.at_ms, "broker-unreachable", None)
-    assert queries.groups_at(row.at_ms)[1] is None
-    assert queries.timers_at(row.at_ms)[1] is None
-    found = queries.compared(row.at_ms, None)
+    assert snapshots_read.groups_at(row.at_ms)[1] is None
+    assert snapshots_read.timers_at(row.at_ms)[1] is None
+    found = snapshots_compare.compared(row.at_ms, None)
     assert {(cell.before, cell.difference) for cell in found.rows} == {(None, None)}
 
 
@@ -193,7 +196,7 @@ def test_two_moments_are_compared_the_earlier_one_first() -> None:
     keep(taken_at(START_MS, lanes=lanes_of(5, None, 3)))
     keep(taken_at(START_MS + MINUTE_MS, lanes=lanes_of(12, 4)))
     for moments in ((START_MS, START_MS + MINUTE_MS), (START_MS + MINUTE_MS, START_MS)):
-        found = queries.compared(*moments)
+        found = snapshots_compare.compared(*moments)
         waiting = {line.name: line.pairs[0][1] for line in found.lanes}
         assert waiting == {"1": Pair(5, 12), "2": Pair(None, 4), "3": Pair(3, None)}
         assert [waiting[level].difference for level in "123"] == [7, None, None]

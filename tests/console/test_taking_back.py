@@ -194,18 +194,18 @@ def test_what_is_moved_between_the_look_and_the_move_back_stays(stage: Stage, mo
     park(stage, 2, "a")
     row = moved()
     (first, second) = waiting()
-    look = undo_operations.obstacle
+    look = undo_operations.one_timer
 
-    def meanwhile(admin: Admin, of: str, target: Mapping[str, Any]) -> str:
+    def meanwhile(admin: Admin, target: Mapping[str, Any]) -> Any:
         """What it sees is right; then somebody moves the first one."""
-        seen = look(admin, of, target)
+        seen = look(admin, target)
         if target["position"] == first.position:
             aim = TimerTarget(position=first.position, due_ms=first.due_ms + 7)
             assert stage.admin.steer_timers("reschedule", [aim]).results[0].outcome == "rescheduled"
         return seen
 
     draft = workflow.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
-    monkeypatch.setattr(undo_operations, "obstacle", meanwhile)
+    monkeypatch.setattr(undo_operations, "one_timer", meanwhile)
     assert workflow.confirm(draft.pk, ACTOR, reason="x").results == {"changed_since": 1, "moved_back": 1}
     assert {each.due_ms for each in waiting()} == {first.due_ms + 7, second.due_ms - HOUR}
 

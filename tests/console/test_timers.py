@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from console import queries
+from console.features.timers import read as timers_read
 from console.features.timers.shapes import LifeKind, TimerFilter, TimerRow
 from console.features.timers.zoom import ZOOMS
 from console.site.clock import now_ms
@@ -24,7 +24,7 @@ def listed(wanted: TimerFilter) -> list[TimerRow]:
     rows: list[TimerRow] = []
     cursor: str | None = None
     while True:
-        page = queries.timer_list(wanted, cursor, 7)
+        page = timers_read.timer_list(wanted, cursor, 7)
         rows.extend(page.rows)
         cursor = page.cursor
         if cursor is None:
@@ -69,7 +69,7 @@ def test_filters_by_topic_key_and_range(stage: Stage, filled: list[int], base_ms
 
 
 def test_the_page_counts_what_waits(stage: Stage, operator: Client, filled: list[int]) -> None:
-    data = queries.timers()
+    data = timers_read.timers()
     assert data.figures.pending == 40
     assert data.figures.next_due_ms == min(filled)
     assert (data.figures.early_total, data.figures.paused, data.polled) == (0, False, False)
@@ -78,7 +78,7 @@ def test_the_page_counts_what_waits(stage: Stage, operator: Client, filled: list
     assert data.wheel.rings[1].total == 40
     assert [row.due_ms for row in data.first.rows] == sorted(filled)[:16]
     stage.producer.send("orders", "x", deliver_at_ms=min(filled) - 877)
-    assert queries.timers().figures.next_due_ms == min(filled) - 877
+    assert timers_read.timers().figures.next_due_ms == min(filled) - 877
     page = words(operator.get("/timers/"))
     assert "What fires next" in page
     assert "order-0" in page or "order-39" in page
@@ -88,7 +88,7 @@ def test_the_page_counts_what_waits(stage: Stage, operator: Client, filled: list
 def test_every_zoom_is_small_clean_and_counts_the_same(
     stage: Stage, operator: Client, filled: list[int], base_ms: int, zoom: str
 ) -> None:
-    data = queries.timers(zoom, base_ms)
+    data = timers_read.timers(zoom, base_ms)
     assert data.wheel is not None
     assert data.forecast is not None
     window = (data.wheel.strip.start_ms, data.wheel.strip.end_ms)
@@ -158,7 +158,7 @@ def test_a_cursor_that_is_none_breaks_nothing(stage: Stage, operator: Client, fi
 def test_the_life_of_one(stage: Stage, operator: Client) -> None:
     stage.producer.send("orders", "x", keys=["one"], deliver_at_ms=now_ms() + HOUR)
     row = listed(TimerFilter(key="one"))[0]
-    life = queries.timer_life(row.position)
+    life = timers_read.timer_life(row.position)
     assert (life.state, [event.kind for event in life.events]) == ("pending", [LifeKind.ACCEPTED])
     assert "it fires in" in words(operator.get(f"/timers/{row.position}/"))
     assert operator.get("/timers/7/").status_code == 404
@@ -169,14 +169,14 @@ def test_a_timer_that_fired_says_how_late(stage: Stage, operator: Client) -> Non
     stage.producer.send("orders", "x", keys=["soon"], deliver_at_ms=now_ms() + 1_500)
     row = listed(TimerFilter(key="soon"))[0]
     stage.wait_for(lambda: stage.admin.messages_by_key("orders", "soon", 5))
-    life = queries.timer_life(row.position)
+    life = timers_read.timer_life(row.position)
     assert life.state == "released"
     assert [event.kind for event in life.events] == [LifeKind.ACCEPTED, LifeKind.RELEASED]
     assert life.events[-1].late_ms is not None
     assert 0 <= life.events[-1].late_ms < 1_000
     assert "has fired" in words(operator.get(f"/timers/{row.position}/"))
-    stage.wait_for(lambda: queries.timers().lateness)
-    data = queries.timers()
+    stage.wait_for(lambda: timers_read.timers().lateness)
+    data = timers_read.timers()
     assert data.lateness is not None
     assert data.lateness.count == 1
     assert data.figures.released_total == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from console import queries
+from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter, TimerRow
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
@@ -27,7 +27,7 @@ ACTOR = Actor("token flights", frozenset(PERMISSIONS))
 
 
 def waiting(key: str = "", topic: str = "orders") -> list[TimerRow]:
-    return list(queries.timer_list(TimerFilter(topic, key), count=1_000).rows)
+    return list(timers_read.timer_list(TimerFilter(topic, key), count=1_000).rows)
 
 
 def park(stage: Stage, count: int, key: str, *, due_ms: int | None = None) -> None:
@@ -57,7 +57,7 @@ def test_one_is_cancelled_and_says_so(stage: Stage, operator: Client) -> None:
     assert first.name in page
     assert operator.post(address + "confirm/", {"reason": "not needed"}).status_code == 303
     assert [row.position for row in waiting()] == [second.position]
-    life = queries.timer_life(first.position)
+    life = timers_read.timer_life(first.position)
     assert life.state == "cancelled"
     assert life.events[-1].reason == "not needed"
     assert "This timer was cancelled." in words(operator.get(f"/timers/{first.position}/"))
@@ -144,7 +144,7 @@ def test_every_timer_must_be_asked_for(stage: Stage, operator: Client) -> None:
 
 
 def test_more_than_ten_thousand_are_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.operations.found_rows.LIMIT", 3)
+    monkeypatch.setattr("console.operations.selection.LIMIT", 3)
     park(stage, 4, "a")
     with pytest.raises(TooMany):
         workflow.draft("timers.cancel", {"filter": {"topic": "orders"}}, ACTOR)
@@ -154,7 +154,7 @@ def test_paused_nothing_fires_and_resumed_all_does(stage: Stage, operator: Clien
     draft = operator.post("/operations/draft/", {"kind": "timers.pause"}).headers["Location"]
     assert operator.post(draft + "confirm/", {"reason": "the handler is broken"}).status_code == 303
     park(stage, 2, "a", due_ms=now_ms() + 1_000)
-    stage.wait_for(lambda: (queries.timers().figures.overdue or 0) == 2)
+    stage.wait_for(lambda: (timers_read.timers().figures.overdue or 0) == 2)
     assert arrived(stage, "a") == []
     page = words(operator.get("/timers/"))
     assert "All timers are paused." in page
@@ -166,6 +166,16 @@ def test_paused_nothing_fires_and_resumed_all_does(stage: Stage, operator: Clien
     assert [entry.reason for entry in AuditEntry.objects.order_by("id")] == ["the handler is broken"] * 2 + [
         "repaired"
     ] * 2
+
+
+def test_a_pause_says_nothing_of_what_would_become_of_a_topics_messages(stage: Stage, operator: Client) -> None:
+    park(stage, 2, "a")
+    address = operator.post("/operations/draft/", {"kind": "timers.pause"}).headers["Location"]
+    operator.post(address + "confirm/", {"reason": "because"})
+    assert Operation.objects.get().items.get().result["pending"] == 2
+    page = words(operator.get(address))
+    assert "paused" in page
+    assert "kept:" not in page
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from broker.client import Decision, TransactionProducer
-from console import queries
+from console.features.transactions import read as transactions_read
 from console.features.transactions.shapes import TransactionRow
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
@@ -31,7 +31,7 @@ def payers(stage: Stage) -> Iterator[TransactionProducer]:
 def posted(operator: Client, kind: str, rows: list[TransactionRow]) -> str:
     """The address of the draft."""
     form = {"kind": f"transactions.{kind}", "scope": "selected", "half": [row.choice for row in rows]}
-    answer = operator.post("/transactions/draft/", form)
+    answer = operator.post("/operations/draft/", form)
     assert answer.status_code == 303
     return answer.headers["Location"]
 
@@ -128,7 +128,7 @@ def test_the_form_of_the_list_acts_on_what_it_shows(
     for said in ('value="transactions.commit"', 'value="transactions.rollback"', 'value="transactions.check"'):
         assert said in page.content.decode()
     form = {"kind": "transactions.commit", "scope": "matching", "state": "open", "group": "payers", "before_ms": ""}
-    address = operator.post("/transactions/draft/", form).headers["Location"]
+    address = operator.post("/operations/draft/", form).headers["Location"]
     assert "all that match: group payers" in words(operator.get(address))
     assert confirmed(operator, address).results == {"committed": 2}
     assert listed("open") == []
@@ -169,10 +169,10 @@ def test_forms_that_were_not_ours_change_nothing(stage: Stage, payers: Transacti
         {"kind": "transactions.commit"},
         {"kind": "transactions.commit", "scope": "matching", "state": "open"},
     ):
-        assert operator.post("/transactions/draft/", form).status_code == 422, form
-    assert operator.post("/transactions/draft/", {"kind": "timers.cancel", "half": row.choice}).status_code == 404
+        assert operator.post("/operations/draft/", form).status_code == 422, form
+    assert operator.post("/operations/draft/", {"kind": "transactions", "half": row.choice}).status_code == 404
     forged = {"kind": "transactions.commit", "half": f"{row.offset}-{(row.position or 0) + 8}"}
-    address = operator.post("/transactions/draft/", forged).headers["Location"]
+    address = operator.post("/operations/draft/", forged).headers["Location"]
     assert confirmed(operator, address).results == {"refused": 1}
     assert [each.name for each in listed("open")] == ["a"]
 
@@ -187,6 +187,6 @@ def test_only_who_may_decides(stage: Stage, payers: TransactionProducer) -> None
     page = viewer.get(f"/transactions/{row.position}/").content.decode()
     assert "This needs the permission console.steer_transactions." in page
     form = {"kind": "transactions.commit", "scope": "selected", "half": row.choice}
-    assert viewer.post("/transactions/draft/", form).status_code == 403
+    assert viewer.post("/operations/draft/", form).status_code == 403
     assert AuditEntry.objects.filter(what="denied", kind="transactions.commit").count() == 2
-    assert queries.transactions().figures.open == 1
+    assert transactions_read.transactions().figures.open == 1

@@ -36,7 +36,7 @@ def test_who_is_in_no_group_is_told_so_and_can_sign_out(db: None, language: str,
 
 def test_who_may_not_do_one_thing_is_told_the_permission(db: None) -> None:
     viewer = browser_of(person("viewer"))
-    answer = viewer.post("/settings/draft/", {"kind": "topics.create", "name": "a"})
+    answer = viewer.post("/operations/draft/", {"kind": "topics.create", "name": "a"})
     assert answer.status_code == DENIED
     assert "This needs the permission console.change_settings." in words(answer)
     assert "You may not do this" in words(answer)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from broker.engine.timer.core import Pace
+from broker.engine.timer.stats import Pace
 from broker.mirror.models import SLOT_MS, SLOTS, MirrorState, RateHistory
 from console.features.groups.catch_up import busy_rate, catch_up_ms
 from console.operations import workflow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from broker.client import Producer
 from broker.rocketmq.codes import Request
 from broker.rocketmq.frame import Command, FrameBuffer, decode, encode
+from tests.waiting import until
 
 from .killing import PATIENCE_S, TOPIC, BrokerProcess
 
@@ -71,10 +71,7 @@ def test_idle_connections_beyond_the_descriptors_stop_nobody(tmp_path: Path, roo
             before = checkpoint(tmp_path / "store")
             for number in range(200):
                 producer.send(TOPIC, b"%d" % number)
-            deadline_s = time.monotonic() + PATIENCE_S
-            while checkpoint(tmp_path / "store") == before:
-                assert time.monotonic() < deadline_s, "no checkpoint was made"
-                producer.send(TOPIC, b"more")
+            until(lambda: producer.send(TOPIC, b"more") and checkpoint(tmp_path / "store") != before, PATIENCE_S)
             assert asked(address).code == 0, "somebody new is answered"
             assert broker.process.poll() is None
     finally:
@@ -146,9 +143,6 @@ def test_unfinished_frames_take_little_memory_and_give_it_back(
         with crowd_with_unfinished_frames(address, 40):
             held = anonymous_mebibytes(process_id) - before
         assert held < (8 if guarded else 160), f"{held:.0f} MiB for 600 MiB said"
-        deadline_s = time.monotonic() + PATIENCE_S
-        while (left := anonymous_mebibytes(process_id) - before) > 24:
-            assert time.monotonic() < deadline_s, f"{left:.0f} MiB are not given back"
-            asked(address)
+        until(lambda: asked(address) and anonymous_mebibytes(process_id) - before <= 24, PATIENCE_S)
     finally:
         assert broker.end(signal.SIGTERM) == 0

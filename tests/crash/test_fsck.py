@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.fsck import check_store
+from broker.engine.testing import PowerLoss, SimulatedFiles, open_engine
 from broker.rocketmq.message import decode
 
 from . import golden
@@ -106,3 +107,30 @@ def test_no_store_is_no_sound_store():
     disk = golden.load("plain").disk()
     with pytest.raises(FileNotFoundError):
         check_store(disk, "/elsewhere")
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+@pytest.mark.parametrize("how", ["stopped", "killed", "index lost"])
+def test_what_the_log_holds_of_a_deleted_topic_is_neither_damage_nor_unfinished(how: str, made_again: bool):
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    for topic in ("kept", "gone"):
+        driver.engine.topics.ensure(topic, 1)
+        for number in range(5):
+            driver.send(topic, b"x", UNIQ_KEY=f"{topic}{number}", KEYS="k")
+    driver.upkeep()
+    driver.engine.delete_topic("gone")
+    if made_again:
+        driver.engine.topics.ensure("gone", 1)
+        driver.send("gone", b"y", UNIQ_KEY="new", KEYS="k")
+    if how == "stopped":
+        driver.close()
+    else:
+        files = files.crash(PowerLoss("kill"))
+        if how == "index lost":
+            for path in [path for path in files.contents() if "checkpoint" in path]:
+                files.remove(path)
+        open_engine(files, clock=driver.clock).close()
+    report = check_store(files, "/store")
+    assert (report.damages, report.unfinished) == ([], [])
+    assert report.counts["queue entries"] == report.counts["records"] - 5

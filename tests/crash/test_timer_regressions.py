@@ -80,7 +80,7 @@ def test_rmq_7991_a_cancel_holds_however_often_the_timer_rolled(rolls: int) -> N
     driver = timers(files)
     park(driver, b"x", 400_000, UNIQ_KEY="U1")
     park(driver, b"y", 400_000, UNIQ_KEY="U2")
-    while driver.engine.timers.core.totals.rolled < 2 * rolls:
+    while driver.engine.timers.states.totals.rolled < 2 * rolls:
         driver.advance(10_000)
     driver.engine.steer_timer("cancel", Target(unique_key="U1"), now_ms=driver.clock.now_ms)
     driver.settle()
@@ -243,11 +243,7 @@ def _asks(entry: dict[str, object]) -> bool:
 
 
 def _readable(driver: Driver, topic: str, queue_id: int):
-    if (
-        topic == TIMER_TOPIC
-        or topic.startswith("SCHEDULE")
-        or driver.engine.timers.core.store.queues.get(topic, queue_id) is None
-    ):
+    if topic == TIMER_TOPIC or topic.startswith("SCHEDULE") or driver.engine._store.queues.get(topic, queue_id) is None:
         return []
     return driver.readable(topic, queue_id).values()
 
@@ -281,3 +277,18 @@ def test_rot_of_what_is_derived_costs_no_timer(kind: str, clean: bool) -> None:
         assert sorted(found) == [number for number in range(40) if number != 7]
         for number, store_ms in found.items():
             assert store_ms >= start_ms + delays[number], f"{number} came early"
+
+
+def test_a_timer_whose_record_is_damaged_is_counted_no_more_when_the_wheel_is_made_anew() -> None:
+    files = SimulatedFiles()
+    driver = timers(files)
+    damaged = park(driver, b"damaged", 60_000)
+    park(driver, b"sound", 61_000)
+    driver.clock.advance(10_000)
+    driver.upkeep()
+    files.flip(f"/store/commitlog/{0:020d}", 8 * (damaged + 100))
+    unit = next(path for path in files.contents() if path.startswith("/store/timerlog/"))
+    files.flip(unit, 8 * 47)
+    let_pass(driver, 70_000)
+    assert driver.bodies("orders") == [b"sound"]
+    assert driver.engine.timers.status(driver.clock.now_ms)["pending"] == 0

@@ -100,7 +100,7 @@ def test_what_is_overdue_for_weeks_is_found_in_the_log(days: int, lost: str) -> 
             disk.remove(path)
     again = timers(disk, clock=ManualClock(driver.clock.now_ms + days * DAY))
     # not 1970: what looks for something that waits begins there
-    assert again.engine.timers.core.lowest_second() == driver.clock.now_ms // 1000
+    assert again.engine.timers.index.lowest_second() == driver.clock.now_ms // 1000
     again.advance(5_000)
     assert [int(body) for body in again.bodies("orders")] == list(range(20))
 
@@ -117,7 +117,7 @@ def test_a_clock_that_jumps_for_years_between_a_send_and_its_sync_stops_nothing(
 def test_a_kill_after_the_timer_log_was_trimmed_makes_nothing_anew() -> None:
     files = SimulatedFiles()
     driver = timers(files)
-    log = driver.engine.timers.core.log
+    log = driver.engine.timers.index.log
     driver.send("orders", b"far", TIMER_DELAY_MS=str(DAY))
     for number in range(400):
         driver.send("orders", b"%d" % number, TIMER_DELAY_MS="1000")
@@ -129,7 +129,7 @@ def test_a_kill_after_the_timer_log_was_trimmed_makes_nothing_anew() -> None:
     assert log.min_position > before, "the timer log was never trimmed"
     disk = files.crash(PowerLoss("kill"))
     again = timers(disk, clock=ManualClock(driver.clock.now_ms))
-    assert again.engine.timers.core.log.min_position == log.min_position
-    assert again.engine.timers.core.log.end_position <= log.end_position
+    assert again.engine.timers.index.log.min_position == log.min_position
+    assert again.engine.timers.index.log.end_position <= log.end_position
     driver.tick()
     assert (len(pending(again)), totals(again)) == (1, totals(driver))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from console.run.demo import download
@@ -65,13 +64,3 @@ class Run:
     def says(self, words: str) -> None:
         with self._heard:
             assert self._heard.wait_for(lambda: any(words in line for line in self._told), 20), self._told
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Come back when it holds; fails after 20 s."""
-    never = threading.Event()
-    for _ in range(1000):
-        if condition():
-            return
-        never.wait(0.02)
-    raise AssertionError("it never came true")

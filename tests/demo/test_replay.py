@@ -15,7 +15,8 @@ from console.management.commands.demo import minute_of
 from console.run.demo.plan import BOARDING, TOPICS
 from console.run.demo.replay import Options, Progress, load, save
 from tests.client.running import BrokerThread, small_store
-from tests.demo.playing import Run, eventually, write_days
+from tests.demo.playing import Run, write_days
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,8 +35,8 @@ def test_a_first_start_fills_the_lanes_and_a_second_one_goes_on(tmp_path: Path, 
     with BrokerThread(small_store(tmp_path, "1s 30s 1m 10m 30m 1h 2h")) as broker, Admin(broker.namesrv) as admin:
         with Run(Options(broker.namesrv, directory)) as replay:
             replay.says("begins at day 1 of the year, 06:00")
-            eventually(lambda: set(TOPICS) <= {topic.name for topic in admin.topics()})
-            eventually(lambda: parked(admin) > 120)
+            until(lambda: set(TOPICS) <= {topic.name for topic in admin.topics()})
+            until(lambda: parked(admin) > 120)
         lanes = [each.max_offset for each in admin.topic_stats("SCHEDULE_TOPIC_XXXX").queues if each.max_offset]
         assert len(lanes) >= 5
         kept = load(directory / "progress.json")
@@ -52,8 +53,8 @@ def test_a_first_start_fills_the_lanes_and_a_second_one_goes_on(tmp_path: Path, 
 def test_reminders_wait_under_their_flights_keys_move_and_are_taken_back(tmp_path: Path, directory: Path) -> None:
     with BrokerThread(small_store(tmp_path, "1s 30s 1m 10m 30m 1h 2h")) as broker, Admin(broker.namesrv) as admin:
         with Run(Options(broker.namesrv, directory, speed=1440.0)):
-            eventually(lambda: admin.timer_status().cancelled_total > 0)
-            eventually(lambda: admin.timer_status().rescheduled_total > 0)
+            until(lambda: admin.timer_status().cancelled_total > 0)
+            until(lambda: admin.timer_status().rescheduled_total > 0)
             page = admin.timers(0, 2**62, topic=BOARDING)
             now_ms = page.now_ms
         keys = [timer.schedule_key for timer in page.items]
@@ -68,18 +69,18 @@ def test_lanes_of_a_broker_that_lost_its_store_are_filled_again(tmp_path: Path, 
     with BrokerThread(small_store(tmp_path, "1s 30s 1m 10m 30m 1h 2h")) as broker, Admin(broker.namesrv) as admin:
         with Run(Options(broker.namesrv, directory)) as replay:
             replay.says("goes on at day 4 of the year, 11:20")
-            eventually(lambda: parked(admin) > 120)
+            until(lambda: parked(admin) > 120)
 
 
 def test_messages_wait_here_while_the_broker_is_away(tmp_path: Path, directory: Path) -> None:
     with BrokerThread(small_store(tmp_path)) as broker, Admin(broker.namesrv) as admin:
         with Run(Options(broker.namesrv, directory, speed=1440.0)) as replay:
             replay.says("begins")
-            eventually(lambda: parked(admin) > 50)
+            until(lambda: parked(admin) > 50)
             broker.stop()
             broker.start()
             before = parked(admin)
-            eventually(lambda: parked(admin) > before + 20)
+            until(lambda: parked(admin) > before + 20)
         assert (load(directory / "progress.json") or pytest.fail("nothing kept")).sent > 70
 
 

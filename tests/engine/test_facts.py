@@ -63,11 +63,11 @@ def test_senders_are_answered_before_timers_are_put_into_the_wheel() -> None:
     answered: list[tuple[list[Ticket], int]] = []
 
     def answer(tickets: list[Ticket]) -> None:
-        answered.append((tickets, driver.engine.timers.core.pending))
+        answered.append((tickets, driver.engine.timers.states.pending))
 
     job = driver.engine.take_sync(driver.clock.now_ms)
     assert job is not None
     job.run()
     assert driver.engine.synced(job, None, driver.clock.now_ms, answer) == [sent]
     assert answered == [([sent], 0)]
-    assert driver.engine.timers.core.pending == 1
+    assert driver.engine.timers.states.pending == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.engine.tables.groups import Group, retry_delay_ms
+from broker.engine.tables.groups import Group, is_dead_letter, retry_delay_ms
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles, open_engine
 from broker.rocketmq.message import Message, decode
 
@@ -107,3 +107,24 @@ def test_a_message_that_rests_survives_a_power_loss() -> None:
     again = open_engine(files.crash(PowerLoss("kill")))
     again.advance(driver.clock.now_ms + 300 - again.clock.now_ms)
     assert again.bodies(RETRY) == [b"poison"]
+
+
+@pytest.mark.parametrize(
+    ("tries", "of_group", "of_consumer", "is_dead"),
+    [
+        (15, None, None, False),
+        (16, None, None, True),
+        (2, 3, None, False),
+        (3, 3, None, True),
+        (3, 3, 5, False),
+        (5, 16, 5, True),
+        (0, 0, None, True),
+        (0, -1, None, True),
+    ],
+)
+def test_a_message_is_dead_after_the_tries_that_its_consumer_or_its_group_allows(
+    tries: int, of_group: int | None, of_consumer: int | None, is_dead: bool
+) -> None:
+    known = None if of_group is None else Group(GROUP, retry_max_times=of_group)
+    assert is_dead_letter(known, tries, most_tries=of_consumer) == is_dead
+    assert is_dead_letter(known, tries, most_tries=of_consumer, gives_up=True)

@@ -23,11 +23,11 @@ def timers(files: SimulatedFiles, clock: ManualClock, **config: object) -> Drive
 def finish(driver: Driver) -> None:
     """Go on until nothing waits, from one wanted tick to the next."""
     for _ in range(9_000):
-        if not driver.engine.timers.core.pending:
+        if not driver.engine.timers.states.pending:
             return
         next_ms = driver.tick()
         if next_ms is None:
-            assert not driver.engine.timers.core.pending, "something waits and no tick is wanted"
+            assert not driver.engine.timers.states.pending, "something waits and no tick is wanted"
             return
         driver.clock.now_ms = max(driver.clock.now_ms, next_ms)
     raise AssertionError("timers still wait after 9,000 ticks")
@@ -115,7 +115,7 @@ def test_far_timers_roll_without_new_messages_and_leave_to_the_ms(far_ms: int) -
         if next_ms is None or next_ms >= due_ms:
             break
         clock.now_ms = max(clock.now_ms, next_ms)
-        if driver.engine.timers.core.totals.rolled == 1 and not restarted:
+        if driver.engine.timers.states.totals.rolled == 1 and not restarted:
             restarted = True
             driver.upkeep()
             driver = timers(files.crash(PowerLoss("all")), clock, retention_hours=1 << 20)
@@ -127,7 +127,7 @@ def test_far_timers_roll_without_new_messages_and_leave_to_the_ms(far_ms: int) -
     driver.tick()
     assert driver.bodies("orders") == [b"far"]
     assert driver.engine.queue_bounds("rmq_sys_wheel_timer", 0) == (0, 1)
-    assert driver.engine.timers.core.totals.rolled >= (far_ms - 1) // (7 * DAY)
+    assert driver.engine.timers.states.totals.rolled >= (far_ms - 1) // (7 * DAY)
 
 
 def test_a_broker_that_was_down_for_a_month_delivers_all_and_holds_up_nothing_new() -> None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles, open_engine
-from broker.engine.timer import core
-from broker.engine.timer.core import Recalled
+from broker.engine.timer import state
+from broker.engine.timer.state import Recalled
 
 KEY = "A0"
 
@@ -52,7 +52,7 @@ def test_what_arrives_after_its_recall_never_comes_out(how: str) -> None:
     park(driver, key="B0")
     driver.advance(60_000)
     assert [message.unique_key for message in driver.readable("orders").values()] == ["B0"]
-    assert driver.engine.timers.core.pending == 0
+    assert driver.engine.timers.states.pending == 0
 
 
 @pytest.mark.parametrize("how", ["stopped", "power loss", "checkpoint"])
@@ -64,7 +64,7 @@ def test_what_was_ended_as_it_came_stays_so(how: str) -> None:
     driver = ended(driver, files, how)
     driver.advance(60_000)
     assert driver.bodies("orders") == []
-    assert driver.engine.timers.core.pending == 0
+    assert driver.engine.timers.states.pending == 0
 
 
 def test_a_message_whose_end_was_lost_with_the_power_does_not_come_out() -> None:
@@ -79,7 +79,7 @@ def test_a_message_whose_end_was_lost_with_the_power_does_not_come_out() -> None
     assert len(driver.readable("rmq_sys_wheel_timer")) == 2
     driver.advance(60_000)
     assert driver.bodies("orders") == []
-    assert driver.engine.timers.core.pending == 0
+    assert driver.engine.timers.states.pending == 0
 
 
 def test_a_copy_that_a_retry_sends_after_the_recall_does_not_come_out() -> None:
@@ -182,7 +182,7 @@ def test_a_client_cannot_say_that_something_was_recalled() -> None:
 
 
 def test_only_so_many_are_remembered_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(state, "MOST_REMEMBERED", 3)
     known = Recalled()
     for number in range(5):
         known.add("orders", str(number), 10 + number)

@@ -33,9 +33,9 @@ def test_the_life_of_a_far_timer_tells_each_roll() -> None:
     target = Target(position=ticket.position)
     seen: list[int] = []
     while driver.clock.now_ms < due_ms - 5_000:
-        before = driver.engine.timers.core.totals.rolled
+        before = driver.engine.timers.states.totals.rolled
         driver.advance(60_000 if driver.clock.now_ms < due_ms - 65_000 else 5_000)
-        seen += [driver.clock.now_ms] * (driver.engine.timers.core.totals.rolled - before)
+        seen += [driver.clock.now_ms] * (driver.engine.timers.states.totals.rolled - before)
     told = rolled_moments(driver, target)
     assert len(told) == len(seen) >= 3
     assert all(at_ms - 60_000 <= ms <= at_ms + 2_000 for ms, at_ms in zip(told, seen, strict=True))
@@ -49,7 +49,7 @@ def test_the_life_of_a_far_timer_tells_each_roll() -> None:
 def test_the_wheel_tells_rolls_behind_thousands_of_seconds_in_use() -> None:
     driver = open_engine(SimulatedFiles(), timer_slots=21_000, timer_max_delay_ms=10 * 24 * HOUR_MS)
     driver.engine.topics.ensure("orders", 1)
-    now_ms, wheel = driver.clock.now_ms, driver.engine.timers.core.wheel
+    now_ms, wheel = driver.clock.now_ms, driver.engine.timers.index.wheel
     for second in range(now_ms // 1_000 + 10, now_ms // 1_000 + 5_100):
         wheel.add(second, 0)
     for hours in (8, 8, 9, 31):
@@ -113,8 +113,8 @@ def test_a_start_finds_the_place_of_far_timers_that_were_cancelled_without_going
 
     monkeypatch.setattr(Wheel, "get", counted)
     again = timers(files.crash(PowerLoss("kill")), clock=driver.clock)
-    assert again.engine.timers.core.pending == 2
-    assert sum(again.engine.timers.core.roll_counts.values()) == 2
+    assert again.engine.timers.states.pending == 2
+    assert sum(again.engine.timers.index.roll_counts.by_rest.values()) == 2
     monkeypatch.undo()
     again.advance(3 * SLOTS * 1_000)
     assert len(again.bodies("orders")) == 2
@@ -122,9 +122,9 @@ def test_a_start_finds_the_place_of_far_timers_that_were_cancelled_without_going
 
 def read_not_placed(driver: Driver, count: int) -> bool:
     """Whether all far timers of a slot were read, and some were not put further yet."""
-    core = driver.engine.timers.core
-    waiting = sum(len(due.rolling) for due in (core.due, core.overdue) if due is not None)
-    return waiting > 0 and core.totals.rolled + waiting == count
+    index = driver.engine.timers.index
+    waiting = sum(len(due.rolling) for due in (index.due, index.overdue) if due is not None)
+    return waiting > 0 and driver.engine.timers.states.totals.rolled + waiting == count
 
 
 def reading_far_timers(count: int) -> tuple[SimulatedFiles, Driver, int, int]:
@@ -135,7 +135,7 @@ def reading_far_timers(count: int) -> tuple[SimulatedFiles, Driver, int, int]:
     for number in range(count):
         driver.append("orders", b"%d" % number, TIMER_DELIVER_MS=str(due_ms))
     driver.settle()
-    second = next(slot.second for slot in driver.engine.timers.core.wheel.used() if slot.rolls)
+    second = next(slot.second for slot in driver.engine.timers.index.wheel.used() if slot.rolls)
     driver.clock.now_ms = second * 1_000 - 20_000
     while not read_not_placed(driver, count) and driver.clock.now_ms < second * 1_000 + 5_000:
         driver.clock.now_ms += 100
@@ -169,7 +169,7 @@ def test_what_happens_while_far_timers_roll_loses_none_and_delivers_each_once(en
     while driver.clock.now_ms < due_ms + 5_000:
         driver.advance(5_000)
     assert sorted(map(int, driver.bodies("orders"))) == list(range(count))
-    assert not any(slot.number for slot in driver.engine.timers.core.wheel.used() if slot.rolls)
+    assert not any(slot.number for slot in driver.engine.timers.index.wheel.used() if slot.rolls)
 
 
 def test_a_timer_due_where_far_ones_pass_by_outlives_a_kill_behind_them() -> None:
@@ -177,7 +177,7 @@ def test_a_timer_due_where_far_ones_pass_by_outlives_a_kill_behind_them() -> Non
     driver.send("orders", b"near", TIMER_DELIVER_MS=str(second * 1_000 + 500))
     for _ in range(10):
         driver.engine.tick(driver.clock.now_ms)
-    assert not driver.engine.timers.core.due.rolling
+    assert not driver.engine.timers.index.due.rolling
     driver.upkeep()
     again = timers(files.crash(PowerLoss("kill")), clock=driver.clock)
     again.advance(second * 1_000 + 2_000 - again.clock.now_ms)

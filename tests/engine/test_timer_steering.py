@@ -298,3 +298,20 @@ def test_only_what_is_due_as_expected_is_touched(action: Action) -> None:
         assert (late.outcome, late.due_ms, late.tickets) == ("changed", seen_ms + 5, [])
     now = Target(position=position, expected_ms=seen_ms + 5)
     assert steer(driver, action, now, seen_ms).outcome not in ("changed", "unknown", "refused")
+
+
+def test_what_its_sender_deletes_is_answered_as_cancelled_before_that_is_durable() -> None:
+    driver = timers()
+    position = park(driver, b"x", 7_000, UNIQ_KEY="U1")
+    due = str(driver.clock.now_ms + 7_000)
+    driver.append("orders", b"", TIMER_DEL_UNIQKEY="U1", TIMER_DELIVER_MS=due)
+    outcome = steer(driver, "cancel", Target(position=position))
+    assert (outcome.outcome, outcome.delivered_ms) == ("already_cancelled", None)
+
+
+def test_a_timer_whose_keys_name_its_unique_key_is_cancelled_once() -> None:
+    driver = timers()
+    park(driver, b"x", 7_000, UNIQ_KEY="U1", KEYS="U1")
+    outcome = steer(driver, "cancel", Target(topic="orders", unique_key="U1"))
+    assert (outcome.outcome, len(outcome.tickets)) == ("cancelled", 1)
+    assert driver.engine.queue_end(TIMER_TOPIC, 0) == 2, "the timer, and one record that ends it"

@@ -46,7 +46,7 @@ def test_a_timer_that_is_named_twice_leaves_once() -> None:
     driver = timers()
     ticket = driver.send("orders", b"once", TIMER_DELAY_MS="500")
     driver.tick()
-    due = driver.engine.timers.core.due
+    due = driver.engine.timers.index.due
     assert due.ready, "it is encoded ahead"
     due.insert(ticket.due_ms or 0, ticket.queue_offset, ticket.position, ticket.size)
     driver.advance(500)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
@@ -27,15 +26,6 @@ children = [ChildSpec(name, tuple(command), runs_once=name in once) for name, *c
 told = Roster(logs.parent / 'processes.json').write
 raise SystemExit(Supervisor(children, logs, say, on_change=told).run(lambda: say('run', 'everything started')))
 """
-
-
-def wait_until(condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
-    """Return when the condition holds; fail when it does not within the deadline."""
-    end_s = monotonic() + deadline_s
-    never = threading.Event()
-    while not condition():
-        assert monotonic() < end_s, f"not within {deadline_s} s"
-        never.wait(POLL_S)
 
 
 class Run:

@@ -13,7 +13,7 @@ import psutil
 import psycopg
 import pytest
 
-from tests.hosting.houses import wait_until
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 START_S = 60.0
@@ -32,7 +32,7 @@ def start(reachable: Path) -> Iterator[Start]:
             stdin=subprocess.DEVNULL,
         )
         processes.append(process)
-        wait_until(lambda: answers(var) or process.poll() is not None, START_S)
+        until(lambda: answers(var) or process.poll() is not None, START_S)
         assert process.poll() is None
         return process
 

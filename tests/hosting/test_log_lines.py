@@ -24,7 +24,8 @@ from broker.log_lines import (
 )
 from broker.rocketmq.codes import Request
 from tests.access.clients import People, policy
-from tests.hosting.houses import Run, wait_until
+from tests.hosting.houses import Run
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 FORGED = "2026-11-23 22:00:00,000 CRITICAL broker.FORGED: store deleted by admin"
@@ -247,7 +248,7 @@ def test_the_supervisor_shows_and_keeps_nothing_that_a_terminal_obeys(tmp_path: 
     try:
         assert house.await_line("WARNING").startswith(f"talker | {shown}")
         log = house.logs / "talker.log"
-        wait_until(lambda: log.exists() and "indented" in log.read_text())
+        until(lambda: log.exists() and "indented" in log.read_text())
         first, second = log.read_text().splitlines()
         assert first.startswith(shown)
         assert first.isprintable()

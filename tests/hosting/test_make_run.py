@@ -20,7 +20,7 @@ import redis
 
 from broker.client import Admin, Producer
 from console.run.roster import answers, free_port
-from tests.hosting.houses import wait_until
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 START_S = 120.0
@@ -206,7 +206,7 @@ def test_a_taken_port_is_named(home: Home, tmp_path: Path) -> None:
 def test_what_is_sent_appears_in_the_mirror(home: Home) -> None:
     send_what_the_readme_sends(home)
     with psycopg.connect(home.make("-s", "database-url").stdout.strip(), autocommit=True) as connection:
-        wait_until(lambda: connection.execute("select 1 from broker_topic where name = 'orders'").fetchone() == (1,))
+        until(lambda: connection.execute("select 1 from broker_topic where name = 'orders'").fetchone() == (1,))
 
 
 def test_a_killed_broker_is_back_with_what_it_had_answered(home: Home) -> None:
@@ -214,8 +214,8 @@ def test_a_killed_broker_is_back_with_what_it_had_answered(home: Home) -> None:
         message_id = producer.send("orders", b"answered").offset_message_id
     children = psutil.Process(home.process.pid).children(recursive=True)
     next(child for child in children if "--engine" in child.cmdline()).kill()
-    wait_until(lambda: any(line.endswith("| started again") for line in home.lines))
-    wait_until(lambda: answers("127.0.0.1", home.ports["BROKER"]) and answers("127.0.0.1", home.ports["NAMESRV"]))
+    until(lambda: any(line.endswith("| started again") for line in home.lines))
+    until(lambda: answers("127.0.0.1", home.ports["BROKER"]) and answers("127.0.0.1", home.ports["NAMESRV"]))
     with Admin(home.namesrv) as admin:
         assert admin.message_by_offset_id(message_id).body == b"answered"
 

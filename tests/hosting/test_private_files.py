@@ -16,7 +16,7 @@ import pytest
 from console.run import postgres
 from console.run.postgres import Cluster, ClusterFailed
 from console.run.private_files import FOR_OTHERS, narrow
-from tests.hosting.houses import wait_until
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 IS_ROOT = os.geteuid() == 0
@@ -102,7 +102,7 @@ def test_a_database_under_a_closed_directory_opens_nothing(closed: Path) -> None
         cwd=ROOT, env=os.environ | {"ESCAPEMENT_VAR": str(var)},
     )  # fmt: skip
     try:
-        wait_until(lambda: running.poll() is not None or answers(var / "database-url"), 60)
+        until(lambda: running.poll() is not None or answers(var / "database-url"), 60)
         assert modes(outside) == before
         assert open_to_others(closed) == []
         data = (var / "postgres").resolve()

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from console.run.roster import read
-from tests.hosting.houses import Run, wait_until
+from tests.hosting.houses import Run
+from tests.waiting import until
 
 #: A child that notes its start and its SIGTERM in a shared file, then waits.
 CHILD = """
@@ -44,7 +45,7 @@ def notes(journal: Path) -> list[str]:
 def test_children_start_in_order_and_stop_in_the_opposite_order(house: Run) -> None:
     house.start([waiting(name, house.journal) for name in ("one", "two", "three")])
     house.await_line("everything started")
-    wait_until(lambda: len(notes(house.journal)) == 3)
+    until(lambda: len(notes(house.journal)) == 3)
     house.signal(signal.SIGINT)
     assert house.wait() == 0
     stops = [note for note in notes(house.journal) if note.endswith("stopped")]
@@ -54,10 +55,10 @@ def test_children_start_in_order_and_stop_in_the_opposite_order(house: Run) -> N
 def test_a_killed_child_is_started_again(house: Run) -> None:
     house.start([waiting("one", house.journal)])
     house.await_line("everything started")
-    wait_until(lambda: len(notes(house.journal)) == 1)
+    until(lambda: len(notes(house.journal)) == 1)
     os.kill(int(house.journal.read_text().split()[2]), signal.SIGKILL)
     house.await_line("one ended by signal SIGKILL")
-    wait_until(lambda: notes(house.journal) == ["one started", "one started"])
+    until(lambda: notes(house.journal) == ["one started", "one started"])
 
 
 def test_a_child_that_keeps_failing_waits_longer_each_time(house: Run) -> None:
@@ -77,7 +78,7 @@ def test_a_child_that_runs_once_is_not_started_again(house: Run) -> None:
     once = ["once", sys.executable, "-c", f"open({str(house.journal)!r}, 'a').write('once ran 0\\n')"]
     house.start([once, waiting("after", house.journal)], once=("once",))
     house.await_line("everything started")
-    wait_until(lambda: len(notes(house.journal)) == 2)
+    until(lambda: len(notes(house.journal)) == 2)
     assert notes(house.journal) == ["once ran", "after started"]
 
 
@@ -90,7 +91,7 @@ def test_nothing_starts_after_a_one_time_child_that_failed(house: Run) -> None:
 def test_ctrl_c_in_the_terminal_reaches_no_child(house: Run) -> None:
     house.start([waiting("one", house.journal)])
     house.await_line("everything started")
-    wait_until(lambda: len(notes(house.journal)) == 1)
+    until(lambda: len(notes(house.journal)) == 1)
     child = int(house.journal.read_text().split()[2])
     assert os.getsid(child) == child
 
@@ -98,9 +99,9 @@ def test_ctrl_c_in_the_terminal_reaches_no_child(house: Run) -> None:
 def test_children_do_not_outlive_a_killed_supervisor(house: Run) -> None:
     house.start([waiting("one", house.journal)])
     house.await_line("everything started")
-    wait_until(lambda: len(notes(house.journal)) == 1)
+    until(lambda: len(notes(house.journal)) == 1)
     house.signal(signal.SIGKILL)
-    wait_until(lambda: notes(house.journal)[-1:] == ["one stopped"])
+    until(lambda: notes(house.journal)[-1:] == ["one stopped"])
 
 
 def test_a_child_that_ignores_sigterm_is_killed_by_a_second_ctrl_c(house: Run) -> None:
@@ -118,12 +119,12 @@ def test_others_can_read_how_the_children_do_as_long_as_the_supervisor_runs(hous
     once = ["once", sys.executable, "-c", ""]
     house.start([once, waiting("one", house.journal), waiting("two", house.journal)], once=("once",))
     house.await_line("everything started")
-    wait_until(lambda: len(notes(house.journal)) == 2)
+    until(lambda: len(notes(house.journal)) == 2)
     first = read(house.roster)
     assert [(each.name, each.state, each.restarts) for each in first] == [("one", "running", 0), ("two", "running", 0)]
     os.kill(int(house.journal.read_text().split()[2]), signal.SIGKILL)
-    wait_until(lambda: [each.state for each in read(house.roster)] == ["waiting", "running"])
-    wait_until(lambda: [(each.state, each.restarts) for each in read(house.roster)] == [("running", 1), ("running", 0)])
+    until(lambda: [each.state for each in read(house.roster)] == ["waiting", "running"])
+    until(lambda: [(each.state, each.restarts) for each in read(house.roster)] == [("running", 1), ("running", 0)])
     second = read(house.roster)
     assert second[0].since_ms > first[0].since_ms
     assert second[1] == first[1]

@@ -21,7 +21,8 @@ def test_no_file_has_a_name_without_a_subject() -> None:
 
 
 def test_nothing_is_left_for_later() -> None:
-    assert [place(path) for path in tracked(*TEXT) if LEFT_FOR_LATER.search(path.read_text())] == []
+    own = [path for path in tracked(*TEXT) if "vendor" not in path.parts]
+    assert [place(path) for path in own if LEFT_FOR_LATER.search(path.read_text())] == []
 
 
 def test_nothing_unfinished_is_raised() -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import struct
-import threading
-import time
 from collections.abc import Callable, Mapping
 
 from tests.interop.process import ChildFailed
+from tests.waiting import NotInTime, until
 
 GET_ROUTE = 105
 GET_BROKER_RUNTIME_INFO = 28
@@ -34,12 +33,10 @@ def is_routed(namesrv: str, topic: str) -> bool:
 
 
 def _await(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:
-    deadline = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while not holds():
-        if time.monotonic() > deadline:
-            raise ChildFailed(f"{complaint} in {timeout_s} s")
-        pause.wait(LOOK_EVERY_S)
+    try:
+        until(holds, timeout_s, every_s=LOOK_EVERY_S)
+    except NotInTime as error:
+        raise ChildFailed(f"{complaint} in {timeout_s} s") from error
 
 
 def _is_answered(address: str, code: int, ext: dict[str, str]) -> bool:

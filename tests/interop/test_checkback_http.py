@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.client import Admin, AsyncProducer, prepare
-from broker.client.transaction import as_half
+from broker.client import Admin, AsyncProducer, as_half, prepare
 from console.features.checkback.allowed import AllowList, read_address
 from console.features.checkback.request import Asker, Resolver
 from console.features.checkback.worker import Answerer, Contact

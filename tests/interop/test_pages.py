@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from broker.client import Admin, Producer
 from broker.mirror.follower import Mirror
-from console import queries
+from console.features.messages import read as messages_read
 from console.features.messages.shapes import HopKind
+from console.features.overview import read as overview_read
+from console.features.schedule import lane as lane_read
+from console.features.schedule import read as schedule_read
 from console.features.schedule.shapes import LaneState
+from console.features.topics import read as topics_read
 from console.site.broker import hang_up
 from tests.interop.servers import Server
+from tests.waiting import until
 
 TOPIC = "PagesTopic"
 
@@ -37,22 +40,15 @@ def producer(apache: Server, mirror: Mirror) -> Iterator[Producer]:
         yield client
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        threading.Event().wait(0.2)
-
-
 def test_lanes_and_a_lane(mirror: Mirror, producer: Producer) -> None:
     sent = [producer.send(TOPIC, f"{number}", delay_level=18, keys=[f"k{number}"]) for number in range(40)]
 
     def waiting() -> bool:
         mirror.run_once()
-        return queries.lanes().lanes[17].backlog == 40
+        return schedule_read.lanes().lanes[17].backlog == 40
 
     until(waiting)
-    lanes = queries.lanes()
+    lanes = schedule_read.lanes()
     assert lanes.evidence.requests == (202, 45, 321)
     assert not lanes.evidence.stale
     lane = lanes.lanes[17]
@@ -62,19 +58,19 @@ def test_lanes_and_a_lane(mirror: Mirror, producer: Producer) -> None:
     assert lane.lateness_p99_ms is None
     assert lane.spread is not None
     assert sum(lane.spread.counts) + lane.spread.beyond == 40
-    page = queries.lane(18)
+    page = lane_read.lane(18)
     assert [message.keys for message in page.messages] == [(f"k{number}",) for number in range(40)]
     assert [message.unique_key for message in page.messages] == [result.message_id for result in sent]
     assert {message.real_topic for message in page.messages} == {TOPIC}
-    parked = queries.message(page.messages[0].offset_message_id or "")
+    parked = messages_read.message(page.messages[0].offset_message_id or "")
     assert parked.pending
     assert parked.due_ms == lane.next_due_ms
 
 
 def test_a_delivered_message_has_both_its_records(mirror: Mirror, producer: Producer) -> None:
     sent = producer.send(TOPIC, "soon", delay_level=1)
-    until(lambda: len(queries.message(sent.message_id, TOPIC).hops) == 2)
-    page = queries.message(sent.message_id, TOPIC)
+    until(lambda: len(messages_read.message(sent.message_id, TOPIC).hops) == 2)
+    page = messages_read.message(sent.message_id, TOPIC)
     assert [hop.kind for hop in page.hops] == [HopKind.PARKED, HopKind.RELEASED]
     assert not page.pending
 
@@ -84,11 +80,11 @@ def test_topics_and_overview(mirror: Mirror, producer: Producer) -> None:
 
     def stored() -> bool:
         mirror.run_once()
-        row = next((row for row in queries.topics(search=TOPIC).rows if row.name == TOPIC), None)
+        row = next((row for row in topics_read.topics(search=TOPIC).rows if row.name == TOPIC), None)
         return row is not None and (row.messages or 0) > 0
 
     until(stored)
-    overview = queries.overview()
+    overview = overview_read.overview()
     assert overview.mirror.state == "polling"
     assert overview.brokers[0].state == "UNKNOWN"
     assert overview.brokers[0].version.startswith("V5")

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import override_settings
 
-from broker.client import Admin, Producer, SimpleConsumer
-from broker.client.simple_async import Received
+from broker.client import Admin, Producer, Received, SimpleConsumer
 from broker.mirror.follower import Mirror
 from console.features.messages.copies import hang_up as hang_up_copies
 from console.operations import workflow

@@ -14,8 +14,8 @@ from django.test import Client
 
 from broker.client import Admin, Consumer, Producer
 from broker.mirror.follower import Mirror
-from console import queries
 from console.features.timers import operations as timers_operations
+from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter
 from console.operations.models import AuditEntry, Operation
 from console.site.broker import hang_up
@@ -61,7 +61,7 @@ def words(page: bytes) -> str:
 
 
 def waiting(key: str) -> list[str]:
-    return [row.name for row in queries.timer_list(TimerFilter(TOPIC, key)).rows]
+    return [row.name for row in timers_read.timer_list(TimerFilter(TOPIC, key)).rows]
 
 
 def test_pending_timers_are_pulled_and_in_due_order(mirror: Mirror, producer: Producer) -> None:
@@ -70,13 +70,13 @@ def test_pending_timers_are_pulled_and_in_due_order(mirror: Mirror, producer: Pr
     for number, moment in enumerate(moments):
         producer.send(TOPIC, f"{number}", keys=[f"order-{number}", "pulled"], deliver_at_ms=moment)
     assert wait_until(lambda: len(waiting("pulled")) == 3)
-    found = queries.timer_list(TimerFilter(TOPIC, "pulled"))
+    found = timers_read.timer_list(TimerFilter(TOPIC, "pulled"))
     assert [row.due_ms for row in found.rows] == sorted(moments)
     assert [row.name for row in found.rows] == ["order-1", "order-0", "order-2"]
     assert (found.evidence.requests, found.evidence.stale) == ((202, 11), False)
     assert found.newest_read == found.records
     assert waiting("nobody") == []
-    life = queries.timer_life(found.rows[0].position)
+    life = timers_read.timer_life(found.rows[0].position)
     assert (life.state, life.timer) == ("pending", found.rows[0])
 
 
@@ -84,8 +84,8 @@ def test_the_page_says_what_is_there_and_what_is_not(mirror: Mirror, producer: P
     producer.send(TOPIC, "soon", keys=["shown"], delay_ms=MINUTE_MS)
     assert wait_until(lambda: bool(waiting("shown")))
     # counted when the broker has indexed it, which it does by itself
-    assert wait_until(lambda: (queries.timers().figures.pending or 0) > 0)
-    data = queries.timers()
+    assert wait_until(lambda: (timers_read.timers().figures.pending or 0) > 0)
+    data = timers_read.timers()
     assert data.polled
     assert data.figures.read_ms is not None
     assert abs(data.figures.read_ms - now_ms()) < MINUTE_MS
@@ -112,7 +112,7 @@ def test_a_cancel_is_a_recall_and_the_message_never_comes(
     producer.send(TOPIC, "cancelled", keys=["victim"], deliver_at_ms=due_ms)
     producer.send(TOPIC, "kept", keys=["kept"], deliver_at_ms=due_ms)
     assert wait_until(lambda: bool(waiting("victim") and waiting("kept")))
-    position = queries.timer_list(TimerFilter(TOPIC, "victim")).rows[0].position
+    position = timers_read.timer_list(TimerFilter(TOPIC, "victim")).rows[0].position
     drafted = operator.post("/operations/draft/", {"kind": "timers.cancel", "scope": "selected", "position": position})
     assert drafted.status_code == 303
     address = drafted.headers["Location"]
@@ -125,7 +125,7 @@ def test_a_cancel_is_a_recall_and_the_message_never_comes(
     with consumer:
         assert wait_until(lambda: "kept" in got, 30)
         # its slot is the same: once the wheel has gone on it would be here, too
-        assert wait_until(lambda: (queries.timers().figures.read_ms or 0) > due_ms + 3_000)
+        assert wait_until(lambda: (timers_read.timers().figures.read_ms or 0) > due_ms + 3_000)
         assert "cancelled" not in got
 
 
@@ -150,7 +150,7 @@ def test_deleting_a_topic_says_what_is_not_known_and_what_cannot_be_cancelled(
         admin.create_topic(name, queues=1)
         producer.send(name, "x", delay_ms=60 * MINUTE_MS)
         assert wait_until(lambda: any(each.topic == name for each in admin.timer_metrics()))
-    drafted = operator.post("/settings/draft/", {"kind": "topics.delete", "name": name})
+    drafted = operator.post("/operations/draft/", {"kind": "topics.delete", "name": name})
     assert drafted.status_code == 303
     address = str(drafted.headers["Location"])
     page = words(operator.get(address).content)

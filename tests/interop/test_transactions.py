@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.interop.programs import JavaConsumer, JavaProducer, JavaTransactor, r
 from tests.interop.readiness import is_routed
 from tests.interop.servers import Server, StoreShape
 from tests.interop.waiting import wait_until
+from tests.waiting import until
 
 Consume = Callable[..., JavaConsumer]
 #: Seconds instead of half minutes; on Apache RocketMQ a check comes up to two intervals late, and machines are slow.
@@ -59,6 +61,14 @@ def consumer(server: Server, producers: Callable[..., JavaProducer], consume: Co
     started = consume(server, f"of-{topic}", topic, version="5.5.0")
     started.receive(1)
     return started
+
+
+def decided(server: Server, unique_id: str) -> dict[str, Any] | None:
+    """The transaction as the broker tells it, once its producer's decision, said one way, has come."""
+    told: dict[str, Any] = json.loads(
+        asyncio.run(ask(server, Request.GET_TRANSACTION, {"transactionId": unique_id})).body
+    )
+    return None if told["state"] in ("open", "due") else told
 
 
 def bodies(consumer: JavaConsumer) -> list[str]:
@@ -168,8 +178,7 @@ def test_one_decision_stands_on_ours(
     halves = [modern.begin(topic, "committed", local="COMMIT"), modern.begin(topic, "rolled back", local="ROLLBACK")]
     consumer.await_bodies({"committed"}, PATIENCE_S)
     for half in halves:
-        found = asyncio.run(ask(server, Request.GET_TRANSACTION, {"transactionId": half["transactionId"]}))
-        place = json.loads(found.body)
+        place = until(lambda which=half["transactionId"]: decided(server, which))
         ending = {
             "producerGroup": group,
             "tranStateTableOffset": str(place["offset"]),

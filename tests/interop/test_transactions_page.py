@@ -13,12 +13,11 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from broker.client import Admin, Decision, TransactionProducer, prepare
-from broker.client.transaction import Half
+from broker.client import Admin, Decision, Half, TransactionProducer, prepare
 from broker.mirror.follower import Mirror
 from broker.mirror.halves import HalfFollower
 from broker.mirror.models import HalfMessage
-from console import queries
+from console.features.transactions import read as transactions_read
 from console.features.transactions.shapes import TransactionEvent, TransactionFilter, TransactionRow
 from console.operations.models import Operation, OperationItem
 from console.rest.app import create_application
@@ -93,13 +92,13 @@ def begin(producer: TransactionProducer, key: str) -> Half:
 
 
 def listed(state: str, key: str) -> list[TransactionRow]:
-    rows = queries.transaction_list(TransactionFilter(state, topic=TOPIC)).rows
+    rows = transactions_read.transaction_list(TransactionFilter(state, topic=TOPIC)).rows
     return [row for row in rows if row.name == key]
 
 
 def act(operator: Client, kind: str, row: TransactionRow, reason: str = "by hand") -> Operation:
     form = {"kind": f"transactions.{kind}", "scope": "selected", "half": row.choice}
-    drafted = operator.post("/transactions/draft/", form)
+    drafted = operator.post("/operations/draft/", form)
     assert drafted.status_code == 303
     assert operator.post(drafted.headers["Location"] + "confirm/", {"reason": reason}).status_code == 303
     return Operation.objects.latest("created_at")
@@ -138,7 +137,7 @@ def test_the_page_says_what_is_there_and_what_is_not(admin: Admin, shop: Transac
     half, waiting = begin(shop, "shown"), begin(shop, "waiting")
     shop.commit(half)
     assert wait_until(lambda: bool(listed("decided", "shown") and listed("open", "waiting")), FIRST_OP_S)
-    data = queries.transactions()
+    data = transactions_read.transactions()
     assert data.polled
     assert (data.groups, data.figures.commit_total, data.figures.next_check_ms) == ((), None, None)
     assert data.board is not None
@@ -172,7 +171,7 @@ def test_a_parked_half_is_resumed_by_323(hasty: tuple[Server, Admin], operator: 
         half = begin(producer, "stuck")
         assert wait_until(lambda: bool(listed("parked", "stuck")), PATIENCE_S)
         (row,) = listed("parked", "stuck")
-        kinds = [event.kind for event in queries.transaction_life(row.position or 0).events]
+        kinds = [event.kind for event in transactions_read.transaction_life(row.position or 0).events]
         assert (kinds[0], kinds[-1]) == (TransactionEvent.HALF, TransactionEvent.PARKED)
         said[0] = Decision.COMMIT
         assert act(operator, "resume", row).results == {"checks_resumed": 1}
@@ -197,7 +196,7 @@ async def resumed_by_rest(server: Server, name: str, token: str) -> list[object]
     ) as api:
         shown = await api.get(f"/api/v1/transactions/{name}")
         answer = await api.post(f"/api/v1/transactions/{name}:resume", json={"reason": "by REST"})
-    await application.state.rooms.close()
+    await application.state.holder.close()
     return [shown.json()["transaction"]["state"], answer.status_code, answer.json().get("outcome")]
 
 
@@ -225,5 +224,5 @@ async def test_rest_sends_and_decides_halves_there(patient: Server, admin: Admin
             await api.get("/api/v1/transactions"),
         ):
             assert (answer.status_code, answer.json()["code"]) == (501, "not_supported")
-    await application.state.rooms.close()
+    await application.state.holder.close()
     assert wait_until(lambda: admin.message_by_unique_id(TOPIC, taken["transaction_id"]) is not None)

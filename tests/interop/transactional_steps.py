@@ -19,7 +19,12 @@ from typing import Any
 
 import django
 
-CODE = ("/broker/outbox/", "/broker/client/transaction", "/broker/client/line.py", "/django/db/transaction.py")
+CODE = (
+    "/broker/outbox/",
+    "/broker/client/_transaction",
+    "/broker/client/_sync_transaction",
+    "/django/db/transaction.py",
+)
 
 
 class Steps:

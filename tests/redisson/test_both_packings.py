@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import pytest
 import redis
 
+from broker.client import Message, Outgoing, SendResult
 from broker.client.errors import ClientError
-from broker.client.outgoing import Outgoing
-from broker.client.types import Message, SendResult
 from broker.redisson import BytesCodec, DelayedQueue
 from broker.redisson.codecs import Packing, detect, pack
 from broker.redisson.modes import make_reliable, read_mode

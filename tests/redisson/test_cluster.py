@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from broker.redisson.move_due import move_all_due
 from broker.redisson.repair import move_to
 from broker.redisson.survey import queue_names, survey
 from broker.redisson.transfer import TransferService
-from tests.redisson.servers import PAUSE, RealServer
-from tests.redisson.test_transfer import eventually
+from tests.redisson.servers import RealServer
+from tests.waiting import until
 
 
 @pytest.fixture(params=["valkey", "redis"])
@@ -26,11 +25,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, free_port: int) -> I
     try:
         client = server.client()
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        ends = time.monotonic() + 20
         # What the answer looks like depends on the client's version.
-        while "ok" not in str(client.execute_command("CLUSTER", "INFO")).partition("cluster_state")[2][:12]:
-            assert time.monotonic() < ends
-            PAUSE.wait(0.01)
+        until(lambda: "ok" in str(client.execute_command("CLUSTER", "INFO")).partition("cluster_state")[2][:12])
         client.close()
         yield server
     finally:
@@ -62,7 +58,7 @@ def test_the_transfer_service_in_a_cluster(cluster: RealServer) -> None:
     service = TransferService(DelayedQueue("any", url).server.client)
     service.start()
     try:
-        eventually(lambda: service.status().listening)
+        until(lambda: service.status().listening)
         queue.offer("x", delay=100)
         assert queue.take(timeout_s=20) == "x"
         assert service.status().skew_ms is not None

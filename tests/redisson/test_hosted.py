@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import pytest
 from broker.redisson import DelayedQueue
 from broker.redisson.transfer_status import running_services
 from tests.hosting.workers import Place, Worker
-from tests.redisson.servers import PAUSE, RealServer
+from tests.redisson.servers import RealServer
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -32,11 +32,8 @@ def test_a_worker_moves_what_is_due_and_says_so(server: RealServer, tmp_path: Pa
     try:
         worker.await_line("hosting the transfer")
         assert queue.take(timeout_s=20) == "x"
-        ends = time.monotonic() + 20
         console = DelayedQueue("any", status_url)
-        while not (found := list(running_services(console.server))) or not found[0].queues[0].moved:
-            assert time.monotonic() < ends
-            PAUSE.wait(0.01)
+        found = until(lambda: [each for each in running_services(console.server) if each.queues[0].moved])
         assert [each.name for each in found[0].queues] == ["orders"]
     finally:
         code, _ = worker.stop()

@@ -16,7 +16,8 @@ import redis
 
 from broker.redisson.keys import QueueKeys
 from tests.redisson.mixed_traffic import NAME
-from tests.redisson.servers import PAUSE, RealServer
+from tests.redisson.servers import RealServer
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 KEYS = QueueKeys(NAME)
@@ -77,10 +78,7 @@ def outcome(running: Traffic) -> tuple[Counter[str], set[str], set[str]]:
     """Delivered values, and those that were surely offered and surely removed."""
     running.stop_offers()
     client = running.server.client()
-    ends = time.monotonic() + 60
-    while client.zcount(KEYS.timeout.decode(), 0, time.time() * 1000 + 10_000):
-        assert time.monotonic() < ends, "stuck"
-        PAUSE.wait(0.01)
+    until(lambda: not client.zcount(KEYS.timeout.decode(), 0, time.time() * 1000 + 10_000), 60)
     listed: list[bytes] = client.lrange(KEYS.target.decode(), 0, -1)
     in_list: list[bytes] = client.lrange(KEYS.waiting.decode(), 0, -1)
     in_set: list[bytes] = client.zrange(KEYS.timeout.decode(), 0, -1)
@@ -98,10 +96,8 @@ def run(directory: Path, kills: int, seed: int) -> None:
         client = running.server.client()
         for _ in range(kills):
             # Each round sees some traffic pass before something dies in it.
-            before, ends = _length(client), time.monotonic() + 60
-            while _length(client) < before + chance.randrange(5, 60):
-                assert time.monotonic() < ends, "nothing moves"
-                PAUSE.wait(0.002)
+            wanted = _length(client) + chance.randrange(5, 60)
+            until(lambda least=wanted: _length(client) >= least, 60, every_s=0.002)
             running.kill(chance.choice(["server", "transfer", "offer-1", "offer-2"]))
         client.close()
         delivered, offered, removed = outcome(running)
@@ -112,12 +108,7 @@ def run(directory: Path, kills: int, seed: int) -> None:
 
 
 def _length(client: redis.Redis) -> int:
-    while True:
-        try:
-            found: int = client.llen(KEYS.target.decode())
-            return found
-        except redis.RedisError:
-            PAUSE.wait(0.01)
+    return until(lambda: 1 + client.llen(KEYS.target.decode()), not_yet=(redis.RedisError,)) - 1
 
 
 def test_nothing_is_lost_or_doubled_by_kills(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from broker.client import Admin, Consumer, Producer
-from broker.client.types import Message
+from broker.client import Admin, Consumer, Message, Producer
 from broker.redisson import BytesCodec, DelayedQueue
 from broker.redisson.modes import make_reliable, read_mode, stop
 from broker.redisson.survey import page
@@ -15,8 +14,9 @@ from broker.redisson.transfer import ModeMover, TransferService
 from tests.mirror.running import RunningBroker
 from tests.redisson.java import ScriptedJava
 from tests.redisson.meddling import Died
-from tests.redisson.test_transfer import eventually, status_of
+from tests.redisson.test_transfer import status_of
 from tests.redisson.unsure import FAR, Unsure, bodies
+from tests.waiting import until
 
 
 def test_due_values_go_to_the_topic(
@@ -38,7 +38,7 @@ def test_due_values_go_to_the_topic(
         consumer = Consumer(f"readers-{topic}", broker.namesrv, from_where="first")
         consumer.subscribe(topic, "*", handle)
         with consumer:
-            eventually(lambda: len(taken) >= 20)
+            until(lambda: len(taken) >= 20)
         assert status_of(service, "orders").mode == "reliable"
     finally:
         service.stop()
@@ -89,7 +89,7 @@ def test_after_a_stop_the_next_service_sends_at_once(
     queue.offer("x", at=1)
     service = TransferService(client, mover=ModeMover(Outbound(producer, admin)))
     service.start()
-    eventually(lambda: read_mode(queue).sent == 1)
+    until(lambda: read_mode(queue).sent == 1)
     other = Outbound(producer, admin)
     with pytest.raises(SomebodyElseSends):
         other.move(queue, read_mode(queue), 1, 0, False)
@@ -140,8 +140,8 @@ def test_what_java_moved_to_the_plain_list_is_taken_over(
     service = TransferService(client, mover=ModeMover(Outbound(producer, admin)))
     service.start()
     try:
-        eventually(lambda: read_mode(queue).sent == 2)
-        eventually(lambda: "RDelayedQueue" in status_of(service, "orders").notice)
+        until(lambda: read_mode(queue).sent == 2)
+        until(lambda: "RDelayedQueue" in status_of(service, "orders").notice)
     finally:
         service.stop()
     assert bodies(admin, topic) == [b"theirs", b"theirs"]
@@ -161,8 +161,8 @@ def test_back_to_the_plain_list(client: redis.Redis, producer: Producer, admin: 
     service = TransferService(client, mover=ModeMover(Outbound(producer, admin, owner="a")))
     service.start()
     try:
-        eventually(lambda: client.llen("orders") == 1)
-        eventually(lambda: read_mode(queue).sending == 0)
+        until(lambda: client.llen("orders") == 1)
+        until(lambda: read_mode(queue).sending == 0)
     finally:
         service.stop()
     assert bodies(admin, topic) == [b"sent"]
@@ -176,7 +176,7 @@ def test_without_a_broker_nothing_leaves_the_queue(client: redis.Redis, topic: s
     service = TransferService(client)
     service.start()
     try:
-        eventually(lambda: service.status().queues and "no broker" in status_of(service, "orders").problem)
+        until(lambda: service.status().queues and "no broker" in status_of(service, "orders").problem)
     finally:
         service.stop()
     assert queue.size() == 1

@@ -16,8 +16,9 @@ from broker.redisson.repair import begin_import, import_progress, pause_import, 
 from broker.redisson.to_topic import NotSent, Outbound
 from broker.redisson.transfer import ModeMover, TransferService
 from tests.redisson.java import ScriptedJava
-from tests.redisson.test_transfer import eventually, status_of
+from tests.redisson.test_transfer import status_of
 from tests.redisson.unsure import Unsure, bodies
+from tests.waiting import until
 
 
 def test_a_topic_that_cannot_be_is_refused(client: redis.Redis) -> None:
@@ -62,7 +63,7 @@ def test_a_queue_becomes_timers_while_java_keeps_offering(
     progress = import_progress(queue)
     assert progress is not None and progress.is_done and progress.sent == 31
     assert queue.size() == 0
-    eventually(lambda: len(bodies(admin, topic)) >= 31)
+    until(lambda: len(bodies(admin, topic)) >= 31)
     assert bodies(admin, topic) == [b"v%02d" % number for number in range(31)]
 
 
@@ -85,7 +86,7 @@ def test_a_broker_that_is_away_is_waited_for(client: redis.Redis, tmp_path: Path
         service = TransferService(client, mover=ModeMover(Outbound(producer, admin)))
         service.start()
         try:
-            eventually(lambda: service.status().queues and status_of(service, "orders").problem)
+            until(lambda: service.status().queues and status_of(service, "orders").problem)
             assert service.status().state == "moving"  # the server of the queues is fine
         finally:
             service.stop()

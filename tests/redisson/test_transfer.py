@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,16 +16,10 @@ from broker.redisson.codecs import Packing, pack
 from broker.redisson.transfer import Agenda, Reason, TransferService
 from broker.redisson.transfer_status import QueueStatus, TransferStatus, running_services
 from tests.redisson.java import ScriptedJava
-from tests.redisson.servers import PAUSE, RealServer
+from tests.redisson.servers import RealServer
+from tests.waiting import until
 
 FAR = 10**13
-
-
-def eventually(what: Callable[[], object], seconds: float = 20) -> None:
-    ends = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < ends, "it did not happen in time"
-        PAUSE.wait(0.005)
 
 
 @contextlib.contextmanager
@@ -50,9 +44,9 @@ def drained(client: redis.Redis, name: str) -> list[bytes]:
 def test_what_is_due_comes_soon_and_never_early(client: redis.Redis) -> None:
     queue = DelayedQueue("orders", client)
     with running(client) as service:
-        eventually(lambda: service.status().listening)
+        until(lambda: service.status().listening)
         queue.offer("far", at=FAR)
-        eventually(lambda: service.status().queues and status_of(service, "orders").waiting == 1)
+        until(lambda: service.status().queues and status_of(service, "orders").waiting == 1)
         receipts = [queue.offer(f"v{number}", delay=40 * number) for number in range(10)]
         taken = []
         for receipt in receipts:
@@ -60,7 +54,7 @@ def test_what_is_due_comes_soon_and_never_early(client: redis.Redis) -> None:
             taken.append((queue.server.now_ms()[0], receipt.due_ms))
         assert all(at >= due for at, due in taken)
         # a value can be taken before the service has the answer to its own script
-        eventually(lambda: status_of(service, "orders").moved == 10)
+        until(lambda: status_of(service, "orders").moved == 10)
         assert status_of(service, "orders").reasons[Reason.CHANNEL] >= 1
 
 
@@ -68,7 +62,7 @@ def test_queues_that_are_there_already_are_found(client: redis.Redis) -> None:
     for name in ("orders", "{shop}:refunds"):
         ScriptedJava(client, name).offer(b"x", 5)
     with running(client) as service:
-        eventually(lambda: client.llen("orders") == client.llen("{shop}:refunds") == 1)
+        until(lambda: client.llen("orders") == client.llen("{shop}:refunds") == 1)
         assert [each.name for each in service.status().queues] == ["orders", "{shop}:refunds"]
 
 
@@ -77,20 +71,20 @@ def test_a_lost_notification_stops_nothing(client: redis.Redis, monkeypatch: pyt
     java = ScriptedJava(client, "orders")
     java.offer(b"far", FAR)
     with running(client) as service:
-        eventually(lambda: service.status().listening and service.status().queues)
+        until(lambda: service.status().listening and service.status().queues)
         # The same as an offer of Java's whose message got lost.
         java.client.eval(
             "redis.call('ZADD', KEYS[1], 5, ARGV[1]) redis.call('RPUSH', KEYS[2], ARGV[1])",
             2, *java.keys[1:3], b"\x08randombb" + (1).to_bytes(8, "little") + b"x",
         )  # fmt: skip
-        eventually(lambda: drained(client, "orders") == [b"x"])
+        until(lambda: drained(client, "orders") == [b"x"])
 
 
 def test_only_allowed_queues_are_touched(client: redis.Redis) -> None:
     for name in ("orders", "order-2", "payments", "secret"):
         ScriptedJava(client, name).offer(b"x", 5)
     with running(client, queues=["order*", "payments", "absent"]) as service:
-        eventually(lambda: all(client.llen(name) for name in ("orders", "order-2", "payments")))
+        until(lambda: all(client.llen(name) for name in ("orders", "order-2", "payments")))
         assert {each.name for each in service.status().queues} == {"orders", "order-2", "payments", "absent"}
     assert client.llen("secret") == 0
 
@@ -99,7 +93,7 @@ def test_read_only_watches_and_writes_nothing(client: redis.Redis) -> None:
     ScriptedJava(client, "orders").offer(b"x", 5)
     before = client.keys()
     with running(client, read_only=True) as service:
-        eventually(lambda: service.status().queues and status_of(service, "orders").still_due == 1)
+        until(lambda: service.status().queues and status_of(service, "orders").still_due == 1)
         assert service.status().state == "watching"
         assert status_of(service, "orders").late_ms > 10**9
     assert client.keys() == before
@@ -112,13 +106,13 @@ def test_a_key_of_the_wrong_type_stops_one_queue_only(client: redis.Redis, monke
     for name in ("broken", "orders"):
         ScriptedJava(client, name).offer(b"x", 5)
     with running(client) as service:
-        eventually(lambda: client.llen("orders") == 1)
-        eventually(lambda: status_of(service, "broken").errors > 1)
+        until(lambda: client.llen("orders") == 1)
+        until(lambda: status_of(service, "broken").errors > 1)
         assert "'broken' is a string" in status_of(service, "broken").problem
         assert client.get("broken") == b"mine"
         client.delete("broken")
-        eventually(lambda: drained(client, "broken") == [b"x"])
-        eventually(lambda: status_of(service, "broken").problem == "")
+        until(lambda: drained(client, "broken") == [b"x"])
+        until(lambda: status_of(service, "broken").problem == "")
 
 
 def test_poison_is_counted_and_what_is_behind_comes(client: redis.Redis) -> None:
@@ -126,8 +120,8 @@ def test_poison_is_counted_and_what_is_behind_comes(client: redis.Redis) -> None
     client.rpush("redisson_delay_queue:{orders}", b"poison")
     ScriptedJava(client, "orders").offer(b"behind", 2)
     with running(client) as service:
-        eventually(lambda: drained(client, "orders") == [b"behind"])
-        eventually(lambda: status_of(service, "orders").poison == 1)
+        until(lambda: drained(client, "orders") == [b"behind"])
+        until(lambda: status_of(service, "orders").poison == 1)
     assert client.llen("redisson_delay_queue:{orders}") == 1
 
 
@@ -152,7 +146,7 @@ def test_java_and_two_services_move_each_value_once(client: redis.Redis) -> None
                         queue.offer(f"v{number}", delay=number % 50)
                     else:
                         java.offer(b"v%d" % number, 1)
-            eventually(lambda: all(client.llen(name) == 300 for name in names))
+            until(lambda: all(client.llen(name) == 300 for name in names))
     finally:
         stop.set()
         task.join()
@@ -172,7 +166,7 @@ def test_a_long_list_is_moved_in_due_order(client: redis.Redis) -> None:
         pipe.execute()
     queue.offer("stays", at=FAR)
     with running(client):
-        eventually(lambda: client.llen("orders") == 5000)
+        until(lambda: client.llen("orders") == 5000)
     assert [int(value) for value in drained(client, "orders")] == sorted(dues)
     assert queue.read_all() == ["stays"]
 
@@ -182,7 +176,7 @@ def test_the_status_is_published_and_withdrawn(client: redis.Redis, monkeypatch:
     queue = DelayedQueue("orders", client)
     with running(client, status_to=client) as service:
         queue.offer("x", delay=0)
-        eventually(lambda: any(each.moved for service in running_services(queue.server) for each in service.queues))
+        until(lambda: any(each.moved for service in running_services(queue.server) for each in service.queues))
         found = next(running_services(queue.server))
         assert (found.state, found.read_only, found.instance) == ("moving", False, service.status().instance)
         assert found.skew_ms is not None and abs(found.skew_ms) < 1000
@@ -196,18 +190,18 @@ def test_a_server_that_dies_is_waited_for(tmp_path: Path) -> None:
     client = server.client()
     queue = DelayedQueue("orders", client)
     with running(client) as service:
-        eventually(lambda: service.status().listening)
+        until(lambda: service.status().listening)
         queue.offer("before", delay=0)
-        eventually(lambda: client.llen("orders") == 1)
+        until(lambda: client.llen("orders") == 1)
         queue.offer("across", delay=300)
         server.kill()
-        eventually(lambda: service.status().state == "waiting")
+        until(lambda: service.status().state == "waiting")
         assert service.status().problem
         server.start()
-        eventually(lambda: service.status().state == "moving" and service.status().listening)
-        eventually(lambda: client.llen("orders") == 2)
+        until(lambda: service.status().state == "moving" and service.status().listening)
+        until(lambda: client.llen("orders") == 2)
         queue.offer("after", delay=0)
-        eventually(lambda: client.llen("orders") == 3)
+        until(lambda: client.llen("orders") == 3)
         assert service.status().outages >= 1
     assert drained(client, "orders") == [b"before", b"across", b"after"]
     client.close()
@@ -218,16 +212,16 @@ def test_a_server_that_fails_over_is_waited_for(client: redis.Redis, free_port: 
     """As a replica it answers and listens, and takes no writes until it is promoted."""
     queue = DelayedQueue("orders", client)
     with running(client) as service:
-        eventually(lambda: service.status().listening)
+        until(lambda: service.status().listening)
         queue.offer("across", delay=200)
         client.replicaof("127.0.0.1", free_port)
         try:
-            eventually(lambda: service.status().state == "waiting")
+            until(lambda: service.status().state == "waiting")
             assert "replica" in service.status().problem
         finally:
             client.replicaof("NO", "ONE")
-        eventually(lambda: client.llen("orders") == 1)
-        eventually(lambda: service.status().state == "moving")
+        until(lambda: client.llen("orders") == 1)
+        until(lambda: service.status().state == "moving")
         assert (status_of(service, "orders").problem, service.status().outages) == ("", 1)
     assert queue.poll() == "across"
 
@@ -237,11 +231,11 @@ def test_a_service_starts_before_its_server(tmp_path: Path) -> None:
     server.kill()
     client = server.client()
     with running(client) as service:
-        eventually(lambda: service.status().state == "waiting")
+        until(lambda: service.status().state == "waiting")
         server.start()
         DelayedQueue("orders", client).offer("x", delay=0)
-        eventually(lambda: client.llen("orders") == 1)
-        eventually(lambda: service.status().state == "moving")
+        until(lambda: client.llen("orders") == 1)
+        until(lambda: service.status().state == "moving")
     client.close()
     server.kill()
 
@@ -255,7 +249,7 @@ def test_large_values_do_not_stop_other_queues(client: redis.Redis) -> None:
             large.offer(text, delay=0)
         small.offer("x", delay=0)
         assert small.take(timeout_s=10) == "x"
-        eventually(lambda: client.llen("large") == 3)
+        until(lambda: client.llen("large") == 3)
 
 
 def test_an_agenda_gives_each_queue_to_one_worker_at_a_time() -> None:
@@ -277,11 +271,11 @@ def test_an_agenda_gives_each_queue_to_one_worker_at_a_time() -> None:
 
 def test_a_queue_that_was_made_while_nobody_listened_is_found_at_once(client: redis.Redis) -> None:
     with running(client) as service:
-        eventually(lambda: service.status().listening)
+        until(lambda: service.status().listening)
         # not the head of its queue, as far as it knows: Java would say nothing
         quiet = DelayedQueue("quiet", client)
         member = pack(b"late", b"12345678", Packing.NEW)
         client.zadd(quiet.keys.timeout, {member: 1})
         client.rpush(quiet.keys.waiting, member)
         client.client_kill_filter(_type="pubsub")
-        eventually(lambda: drained(client, "quiet") == [b"late"], seconds=10)
+        until(lambda: drained(client, "quiet") == [b"late"], seconds=10)

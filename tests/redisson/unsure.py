@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.client import Admin, Producer
+from broker.client import Admin, Message, Outgoing, Producer, SendResult
 from broker.client.errors import BrokerUnreachable, ClientError
-from broker.client.outgoing import Outgoing
-from broker.client.types import Message, SendResult
 from tests.redisson.meddling import Died
 
 #: a due time that does not come

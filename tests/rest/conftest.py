@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 
 from broker.client import AsyncAdmin
 from broker.server.broker import BrokerService
-from console.rest.app import Rooms, create_application
+from console.rest.app import StateHolder, create_application
 from console.security import tokens as security_tokens
 from tests.client.leftovers import no_client_left
 from tests.client.running import small_store
@@ -62,13 +62,13 @@ async def application(service: BrokerService, transactional_db: None) -> AsyncIt
     """The REST application."""
     made = create_application(service.namesrv_address)
     yield made
-    await made.state.rooms.close()
+    await made.state.holder.close()
 
 
 @pytest.fixture
-def rooms(application: Starlette) -> Rooms:
+def holder(application: Starlette) -> StateHolder:
     """What the application keeps."""
-    kept: Rooms = application.state.rooms
+    kept: StateHolder = application.state.holder
     return kept
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import suppress
 from typing import Any
 
 import httpx
 
 from broker.client import AsyncAdmin
+from tests.waiting import until_true
 
 ONE = "/api/v1/topics/orders/messages"
 KEYED = "/api/v1/topics/orders/schedule/"
@@ -31,9 +30,5 @@ async def send(api: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
 
 async def delivered(admin: AsyncAdmin, unique_id: str) -> bool:
     """Comes back when the message is on its topic; fails after 20 s."""
-    never = asyncio.Event()
-    async with asyncio.timeout(20):
-        while await admin.message_by_unique_id("orders", unique_id) is None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(never.wait(), 0.01)
+    await until_true(lambda: admin.message_by_unique_id("orders", unique_id))
     return True

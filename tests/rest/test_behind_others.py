@@ -14,7 +14,8 @@ from broker.client import Admin, Decision, Producer, TransactionProducer, prepar
 from broker.redisson import DelayedQueue
 from broker.server.broker import BrokerService
 from console.features.checkback.models import CheckAddress
-from console.rest.routes import OPERATIONS
+from console.rest.access import InRows
+from console.rest.routes import ROUTES
 from console.security import tokens as security_tokens
 from tests.rest.test_delayed_queues import server  # noqa: F401 - a fixture
 from tests.rest.test_single_operations import in_database
@@ -35,7 +36,7 @@ THEIRS = ("payroll", "wages")
 
 
 def test_every_list_is_asked() -> None:
-    assert {each.path for each in OPERATIONS if each.method == "GET" and each.narrows == "rows"} == {*LISTS}
+    assert {each.path for each in ROUTES if any(isinstance(place, InRows) for place in each.on)} == {*LISTS}
 
 
 def _fill(namesrv: str, queues: redis.Redis) -> None:

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from broker.server.broker import BrokerService
-from console.features.groups import rest_receivers
-from console.rest.app import Rooms
+from console.rest import state
+from console.rest.app import StateHolder
 from tests.house.sources import ROOT
 
 MESSAGES = "/api/v1/topics/orders/messages"
@@ -134,9 +134,9 @@ async def test_who_hangs_up_gives_back_what_still_comes(api: httpx.AsyncClient, 
 
 
 async def test_only_so_many_wait(
-    api: httpx.AsyncClient, service: BrokerService, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+    api: httpx.AsyncClient, service: BrokerService, holder: StateHolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest_receivers, "MOST_WAITING", 1)
+    monkeypatch.setattr(state, "MOST_WAITING", 1)
     waiting = asyncio.create_task(receive(api, wait_ms=15_000))
     async with asyncio.timeout(10):
         await somebody_waits(service)

@@ -7,23 +7,25 @@ import re
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
 from console.rest import errors, problems
-from console.rest.openapi import description
-from console.rest.routes import OPERATIONS, Operation
+from console.rest.openapi import description, example_of
+from console.rest.route import Route
+from console.rest.routes import ROUTES
 
 
-def path_of(operation: Operation) -> str:
-    return "/api/v1" + re.sub(r"{\w+}", "x", operation.path)
+def path_of(route: Route) -> str:
+    return "/api/v1" + re.sub(r"{\w+}", "x", route.path)
 
 
-def test_every_operation_is_described() -> None:
+def test_every_route_is_described() -> None:
     paths = description()["paths"]
     assert {(method.upper(), path) for path, methods in paths.items() for method in methods} == {
-        (operation.method, "/api/v1" + operation.path) for operation in OPERATIONS
+        (route.method, "/api/v1" + route.path) for route in ROUTES
     }
 
 
@@ -42,9 +44,9 @@ def test_nothing_is_said_to_be_built_later() -> None:
     assert not [text for text in said if "not built" in text.lower()]
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.method} {each.path}")
-async def test_every_operation_needs_a_token(anonymous: httpx.AsyncClient, operation: Operation) -> None:
-    assert (await anonymous.request(operation.method, path_of(operation))).status_code == 401
+@pytest.mark.parametrize("route", ROUTES, ids=lambda each: f"{each.method} {each.path}")
+async def test_every_route_needs_a_token(anonymous: httpx.AsyncClient, route: Route) -> None:
+    assert (await anonymous.request(route.method, path_of(route))).status_code == 401
 
 
 async def test_other_methods_and_addresses_are_told_apart(api: httpx.AsyncClient) -> None:
@@ -99,3 +101,11 @@ def session_cookie(transactional_db: None) -> str:
     client = Client()
     client.force_login(get_user_model().objects.create_user("anna"))
     return client.cookies["sessionid"].value
+
+
+@pytest.mark.parametrize(
+    "route", [each for each in ROUTES if each.body is not None], ids=lambda each: f"{each.method} {each.path}"
+)
+def test_every_example_is_a_body_that_is_taken(route: Route) -> None:
+    assert route.body is not None
+    msgspec.json.decode(msgspec.json.encode(example_of(route)), type=route.body)

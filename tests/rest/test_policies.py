@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 
 from broker.client import AsyncAdmin, BrokerRefused, TimerTarget
 from broker.client import credentials as client_credentials
-from broker.client.admin_access import AccessQuestions, Action, Kind
-from broker.client.types import Broker
+from broker.client.admin import Broker
+from broker.rocketmq.acl import Action, Kind
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
@@ -260,7 +260,7 @@ async def test_a_retry_topic_is_its_group_s(people: People, service: BrokerServi
     await admin.close()
 
 
-class Told(AccessQuestions):
+class Told(AsyncAdmin):
     """A broker that answers as it is told to here."""
 
     def __init__(self, *, refused: int, config: bytes) -> None:
@@ -295,5 +295,5 @@ async def test_without_access_control_the_prefixes_decide(tmp_path: Path, tokens
         assert (await web.ask("narrow", "POST", MESSAGES, json={"body": "x"})).json()["code"] == "scope_missing"
         assert (await web.ask("bare gone", "POST", MESSAGES, json={"body": "x"})).json()["code"] == "scope_missing"
         assert (await web.ask("bare gone", "GET", "/api/v1/topics")).status_code == 403
-    await application.state.rooms.close()
+    await application.state.holder.close()
     await service.stop()

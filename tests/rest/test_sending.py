@@ -217,3 +217,12 @@ async def test_hostile_text_comes_back_as_json_text_only(api: httpx.AsyncClient)
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("address", [ONE, MANY, "/api/v1/topics/orders/groups/billing:receive"])
+async def test_parameters_that_nobody_declared_are_refused(
+    api: httpx.AsyncClient, admin: AsyncAdmin, address: str
+) -> None:
+    answer = await api.post(f"{address}?delay_ms=5", json={"body": "x"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_parameter")
+    assert await stored_count(admin) == 0

@@ -11,9 +11,8 @@ import pytest
 from django.db import connection
 
 from broker.client import AsyncAdmin
-from broker.client.admin_access import Action, UserAccess
-from broker.client.types import Broker
-from broker.rocketmq.acl import PolicyType, entry
+from broker.client.admin import Broker, UserAccess
+from broker.rocketmq.acl import Action, PolicyType, entry
 from broker.rocketmq.codes import Request
 from broker.rocketmq.frame import Command
 from broker.server.access.demands import Demands

@@ -15,7 +15,7 @@ from django.db import connection
 from django.utils import timezone
 
 from console.models import ApiToken
-from console.rest.app import Rooms
+from console.rest.app import StateHolder
 from console.rest.grants import CACHE_S
 from console.security import tokens as security_tokens
 from tests.rest.conftest import MakeToken
@@ -133,10 +133,10 @@ def test_the_command_gives_the_right_to_settings_by_a_name_of_its_own() -> None:
 
 
 async def test_a_database_connection_that_broke_is_made_anew(
-    anonymous: httpx.AsyncClient, rooms: Rooms, token: str
+    anonymous: httpx.AsyncClient, holder: StateHolder, token: str
 ) -> None:
     assert (await anonymous.get("/api/v1/groups", headers=bearer(token))).status_code == 200
-    grants = rooms.get().grants
+    grants = holder.get().grants
     await grants._in_thread(lambda: connection.connection.close())
     assert await grants._in_thread(lambda: security_tokens.grant_of(token)) is not None
 

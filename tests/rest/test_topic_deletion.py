@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from console.site.broker import hang_up
 from tests.client.running import small_store
 from tests.rest.sending_timers import HOUR_MS
 from tests.rest.test_transactions import begin
+from tests.waiting import until_true
 
 ORDERS = "/api/v1/topics/orders"
 WAITING = {"timers": 2, "delayed": 1, "halves": 1, "parked_halves": 0}
@@ -80,12 +81,8 @@ async def past_all(api: httpx.AsyncClient, admin: AsyncAdmin, clock: Clock) -> N
     level = await sent(api, "marker", delay_level=18)
     clock.ahead_ms = 4 * HOUR_MS
     await sent(api, "marker")
-    never = asyncio.Event()
-    async with asyncio.timeout(30):
-        for each in (marker, level):
-            while await admin.message_by_unique_id("marker", each["message_id"]) is None:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(never.wait(), 0.01)
+    for each in (marker, level):
+        await until_true(partial(admin.message_by_unique_id, "marker", each["message_id"]))
 
 
 async def delete(api: httpx.AsyncClient, **parameters: str) -> httpx.Response:

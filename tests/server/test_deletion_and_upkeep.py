@@ -12,7 +12,7 @@ from broker.engine.disk.files import File, OsFiles
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
 from tests.server.peer import Peer
-from tests.server.transacting import until
+from tests.waiting import until_true
 
 
 class HeldFiles(OsFiles):
@@ -39,7 +39,7 @@ async def test_a_topic_is_deleted_when_its_queues_are_not_just_being_written(con
     peer = Peer(client, service.address)
     try:
         assert (await peer.send("orders", b"old")).code == Answer.SUCCESS
-        await until(files.is_there.is_set)
+        await until_true(files.is_there.is_set)
         deleting = asyncio.ensure_future(peer.ask(Request.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}))
         assert (await peer.send("others")).code == Answer.SUCCESS, "everybody else goes on"
         assert not deleting.done()

@@ -27,7 +27,7 @@ from broker.server.connection import Limits
 from broker.server.incoming import MAX_HEADER_BYTES, MAX_JSON_HEADER_BYTES, Budget, Cut, Incoming
 from tests.server.peer import send_ext
 from tests.server.stranger import Stranger, stranger_at
-from tests.server.transacting import until
+from tests.waiting import until_true
 
 MEBIBYTE = 1 << 20
 
@@ -291,15 +291,15 @@ async def test_unfinished_frames_of_all_share_one_budget_and_leave_nothing_behin
     try:
         async with stranger_at(service.address) as one, stranger_at(service.namesrv_address) as two:
             await fill(one, 2 * MEBIBYTE)
-            await until(lambda: budget.held_bytes >= 2 * MEBIBYTE)
+            await until_true(lambda: budget.held_bytes >= 2 * MEBIBYTE)
             await fill(two, MEBIBYTE)
-            await until(lambda: budget.held_bytes >= 3 * MEBIBYTE)
+            await until_true(lambda: budget.held_bytes >= 3 * MEBIBYTE)
             async with stranger_at(service.address) as three:
                 await fill(three, 4 * MEBIBYTE)
                 assert await one.is_closed()
-                await until(lambda: budget.held_bytes >= 5 * MEBIBYTE)
+                await until_true(lambda: budget.held_bytes >= 5 * MEBIBYTE)
                 assert budget.held_bytes <= limits.most_partial_bytes
-        await until(lambda: budget.held_bytes == 0)
+        await until_true(lambda: budget.held_bytes == 0)
         assert "its own was the oldest" in caplog.text
         async with stranger_at(service.address) as after:
             await after.say(NEXT)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from broker.engine.log.ticket import Ticket
 from broker.rocketmq.errors import RequestRefused
 from broker.rocketmq.frame import JSON, Command, decode, encode
-from broker.rocketmq.headers.send import read_send_header
-from broker.rocketmq.headers.send_json import Read, read_json_send
+from broker.rocketmq.headers.send import QuickSend, read_send_header
+from broker.rocketmq.headers.send_json import read_json_send
 from broker.server.send_reply import json_reply, reply_command
 from tests.server.frames import recorded_frames
 from tests.server.peer import send_ext
@@ -20,7 +20,7 @@ def frame_of(ext: dict[str, str], *, flag: int = 0, remark: str | None = None, b
     return encode(Command(310, ext, body, remark, flag, opaque=7, serialization=JSON))[4:]
 
 
-def read_the_long_way(frame: bytes) -> Read:
+def read_the_long_way(frame: bytes) -> QuickSend:
     command = decode(frame)
     header = read_send_header(command.ext)
     assert not header.is_batch

@@ -15,7 +15,7 @@ from broker.server.connection_limit import RECOUNT_INTERVAL_MS, Places, open_des
 from tests.access.clients import ACCESS
 from tests.server.stranger import stranger_at
 from tests.server.test_server import Clock
-from tests.server.transacting import until
+from tests.waiting import until_true
 
 
 @contextmanager
@@ -53,7 +53,7 @@ async def test_strangers_are_sent_away_while_there_is_no_descriptor(config: Engi
     await service.start()
     try:
         async with stranger_at(service.address) as silent:
-            await until(lambda: len(service.servers[0].connections) == 1)
+            await until_true(lambda: len(service.servers[0].connections) == 1)
             clock.now_ms += RECOUNT_INTERVAL_MS
             with no_descriptor():
                 service._sweep()

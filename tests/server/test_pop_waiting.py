@@ -13,23 +13,17 @@ from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
 from tests.server.peer import Peer
 from tests.server.popper import GROUP, TOPIC, Popper, bodies, changed, got_of
+from tests.waiting import until_true
 
 RETRY = f"%RETRY%{GROUP}_{TOPIC}"
 
 
-async def wait_for(service: BrokerService, count: int) -> None:
-    """Returns when this many pops wait."""
-    async with asyncio.timeout(5):
-        while service.waiting_pops != count:
-            await asyncio.to_thread(lambda: None)
-
-
 async def test_a_pop_waits_for_a_message(service: BrokerService, json_peer: Peer, popper: Popper) -> None:
     waiting = asyncio.create_task(popper.pop(pollTime="15000"))
-    await wait_for(service, 1)
+    await until_true(lambda: service.waiting_pops == 1)
     await json_peer.send(TOPIC, b"news")
     assert bodies(await waiting) == [b"news"]
-    await wait_for(service, 0)
+    await until_true(lambda: service.waiting_pops == 0)
 
 
 @pytest.mark.parametrize("poll_ms", ["0", "-1", "-30000", str(-(1 << 63))])
@@ -55,10 +49,10 @@ async def test_who_came_first_is_served_first_and_one_message_wakes_one(
     waiting = []
     for number in range(3):
         waiting.append(asyncio.create_task(popper.pop(pollTime="15000")))
-        await wait_for(service, number + 1)
+        await until_true(lambda wanted=number + 1: service.waiting_pops == wanted)
     await json_peer.send(TOPIC, b"news")
     assert bodies(await waiting[0]) == [b"news"]
-    await wait_for(service, 2)
+    await until_true(lambda: service.waiting_pops == 2)
     for number in range(2):
         await json_peer.send(TOPIC, b"%d" % number)
     assert [bodies(await task) for task in waiting[1:]] == [[b"0"], [b"1"]]
@@ -70,7 +64,7 @@ async def test_another_filter_does_not_keep_one_from_being_served(
     waiting = []
     for number, expression in enumerate(("b", "a")):
         waiting.append(asyncio.create_task(popper.pop(pollTime="15000", exp=expression, consumerGroup=f"G{number}")))
-        await wait_for(service, number + 1)
+        await until_true(lambda wanted=number + 1: service.waiting_pops == wanted)
     await json_peer.send(TOPIC, b"news", "TAGS\x01a\x02")
     assert bodies(await waiting[1]) == [b"news"]
     await json_peer.send(TOPIC, b"more", "TAGS\x01b\x02")
@@ -80,7 +74,7 @@ async def test_another_filter_does_not_keep_one_from_being_served(
 async def test_who_has_left_gets_nothing(service: BrokerService, json_peer: Peer, popper: Popper) -> None:
     gone = RemotingClient()
     lost = asyncio.create_task(Popper(Peer(gone, service.address)).pop(pollTime="15000"))
-    await wait_for(service, 1)
+    await until_true(lambda: service.waiting_pops == 1)
     await gone.close()
     with pytest.raises(RemotingError):
         await lost
@@ -93,7 +87,7 @@ async def test_who_has_left_gets_nothing(service: BrokerService, json_peer: Peer
 
 async def test_a_stopping_broker_answers_those_who_wait(service: BrokerService, popper: Popper) -> None:
     waiting = asyncio.create_task(popper.pop(pollTime="15000"))
-    await wait_for(service, 1)
+    await until_true(lambda: service.waiting_pops == 1)
     await service.stop()
     assert (await waiting).code == Answer.POLLING_TIMEOUT
 
@@ -106,7 +100,7 @@ async def test_popping_in_order(service: BrokerService, json_peer: Peer, popper:
     assert answer.ext["orderCountInfo"] == "0 0 0"
     first, second = got_of(answer)
     waiting = asyncio.create_task(popper.pop(order="true", pollTime="15000"))
-    await wait_for(service, 1)
+    await until_true(lambda: service.waiting_pops == 1)
     assert (await popper.ack(first)).code == Answer.SUCCESS
     assert service.waiting_pops == 1
     assert (await popper.ack(second)).code == Answer.SUCCESS
@@ -148,7 +142,7 @@ async def test_a_notification_tells_that_there_is_something(
         asyncio.create_task(json_peer.ask(Request.NOTIFICATION, ext | {"pollTime": "15000"}, timeout_ms=20_000))
         for _ in range(2)
     ]
-    await wait_for(service, 2)
+    await until_true(lambda: service.waiting_pops == 2)
     await json_peer.send(TOPIC, b"news")
     assert [(await task).ext["hasMsg"] for task in waiting] == ["true", "true"]
     assert bodies(await popper.pop()) == [b"news"], "they took nothing"
@@ -171,7 +165,7 @@ async def test_how_many_wait(service: BrokerService, json_peer: Peer, popper: Po
     ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "-1"}
     waiting = [asyncio.create_task(popper.pop(pollTime="15000")) for _ in range(2)]
     waiting.append(asyncio.create_task(popper.pop(pollTime="15000", queueId="0")))
-    await wait_for(service, 3)
+    await until_true(lambda: service.waiting_pops == 3)
     assert (await json_peer.ask(Request.POLLING_INFO, ext)).ext == {"pollingNum": "2"}
     assert (await json_peer.ask(Request.POLLING_INFO, ext | {"queueId": "0"})).ext == {"pollingNum": "1"}
     assert (await json_peer.ask(Request.POLLING_INFO, ext | {"consumerGroup": "other"})).ext == {"pollingNum": "0"}

@@ -9,7 +9,7 @@ import pytest
 
 from broker.rocketmq.codes import Answer
 from broker.rocketmq.frame import BINARY, Command, encode
-from broker.server.connection import MOST_MS_A_TURN, Connection, Handler, Limits, Server
+from broker.server.connection import MOST_MS_A_TURN, Connection, Handler, Hooks, Limits, Server
 from tests.server.stranger import Stranger, stranger_at
 
 ECHO = 7
@@ -41,9 +41,8 @@ class Doorman:
         handlers: dict[int, Handler] = {
             ECHO: self._echo, LARGE: self._large, SLOW: lambda connection, request: self.slow(connection, request)
         }  # fmt: skip
-        self.server = Server("door", handlers, self.clock, Limits())
-        self.server.after_read = self._measure
-        self.server.on_closed.append(lambda connection: self.closed.append(connection.address))
+        hooks = Hooks(after_read=self._measure, closed=(lambda connection: self.closed.append(connection.address),))
+        self.server = Server("door", handlers, self.clock, Limits(), hooks)
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setblocking(False)
         self.address = f"127.0.0.1:{listening.getsockname()[1]}"

@@ -13,7 +13,8 @@ from broker.server.broker import BrokerService
 from broker.server.processors import deletion
 from tests.server.peer import Peer
 from tests.server.test_timers import HOUR_MS, listed, now_ms, send_timer
-from tests.server.transacting import COMMIT, begin, end, until
+from tests.server.transacting import COMMIT, begin, end
+from tests.waiting import until_true
 
 NOTHING = {"timers": 0, "delayed": 0, "halves": 0, "parkedHalves": 0}
 SOME = {"timers": 2, "delayed": 1, "halves": 1, "parkedHalves": 0}
@@ -78,7 +79,7 @@ async def test_cancel_ends_all_that_waits(service: BrokerService, peer: Peer) ->
     assert answer.code == Answer.SUCCESS, answer.remark
     assert (answer.ext["escTimers"], answer.ext["escDelayed"], answer.ext["escHalves"]) == ("2", "1", "1")
     assert (await end(peer, half, COMMIT)).code == Answer.ILLEGAL_OPERATION
-    await until(lambda: not service.engine.timers.core.by_topic)
+    await until_true(lambda: not service.engine.timers.states.by_topic)
     assert (await listed(peer, topic="orders"))["items"] == []
     assert await waiting(peer) == NOTHING
     assert (await peer.ask(Request.GET_TOPIC_CONFIG, {"topic": "orders"})).code == Answer.TOPIC_NOT_EXIST
@@ -90,7 +91,7 @@ async def test_keep_leaves_what_waits_and_it_can_be_cancelled_later(service: Bro
     assert answer.code == Answer.SUCCESS, answer.remark
     assert await waiting(peer) == SOME
     await peer.ask(Request.DELETE_TOPIC_IN_BROKER, {"topic": "orders", "escPending": "cancel"})
-    await until(lambda: not service.engine.timers.core.by_topic)
+    await until_true(lambda: not service.engine.timers.states.by_topic)
     assert await waiting(peer) == NOTHING
 
 
@@ -119,7 +120,7 @@ async def test_what_comes_while_it_is_counted_is_not_missed(
     assert looks[0]
     assert answer.ext["escDelayed"] == "1"
     assert answer.code == (Answer.SUCCESS if choice else Answer.ILLEGAL_OPERATION), answer.remark
-    await until(lambda: (config := service.engine.topics.get("orders")) and config.read_queues == 3)
+    await until_true(lambda: (config := service.engine.topics.get("orders")) and config.read_queues == 3)
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -29,8 +29,8 @@ from tests.server.transacting import (
     end,
     live,
     nothing,
-    until,
 )
+from tests.waiting import until_true
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ async def test_after_the_last_check_it_is_parked_and_resumed_by_323(service: Bro
     half = await begin(peer)
     for _ in range(2):
         await asyncio.wait_for(questions.get(), 5)
-    await until(lambda: service.engine.transactions.book.parked)
+    await until_true(lambda: service.engine.transactions.book.parked)
     assert questions.empty()
     parked = next(iter(service.engine.transactions.book.parked.since(0)))
     copy = decode(service.engine.record_at(parked.copy_position))
@@ -159,7 +159,7 @@ async def test_resuming_what_is_not_there_is_refused(peer: Peer, identity: str) 
 async def test_nobody_there_is_shown_and_asked_as_soon_as_one_comes(service: BrokerService, peer: Peer) -> None:
     await begin(peer)
     book = service.engine.transactions.book
-    await until(lambda: book.asking)
+    await until_true(lambda: book.asking)
     status = await ask_json(peer, Request.GET_TRANSACTION_STATUS)
     assert status["groups"] == [{"group": GROUP, "open": 1, "due": 1, "producers": 0}]
     (row,) = (await ask_json(peer, Request.LIST_TRANSACTIONS))["transactions"]
@@ -173,7 +173,7 @@ async def test_a_producer_of_another_group_is_not_asked(service: BrokerService, 
     questions = asked(peer)
     await live(peer, "others")
     await begin(peer)
-    await until(lambda: service.engine.transactions.book.asking)
+    await until_true(lambda: service.engine.transactions.book.asking)
     await nothing(questions)
 
 
@@ -184,7 +184,7 @@ async def test_a_producer_that_goes_is_not_asked(service: BrokerService, peer: P
     await gone.close()
     await begin(peer)
     book = service.engine.transactions.book
-    await until(lambda: book.asking)
+    await until_true(lambda: book.asking)
     await nothing(asyncio.Queue())
     row = book.halves.get(0)
     assert row is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +53,6 @@ async def begin(peer: Peer, body: bytes = b"pay", *, key: str = KEY, more: str =
 
 async def end(peer: Peer, half: dict[str, str], decision: str, **changes: str) -> Command:
     return await peer.ask(Request.END_TRANSACTION, half | {"commitOrRollback": decision} | changes)
-
-
-async def until(holds: Callable[[], object], timeout_s: float = 5) -> None:
-    """Wait until something holds: the broker moves in its own time."""
-    async with asyncio.timeout(timeout_s):
-        while not holds():
-            await nothing(asyncio.Queue(), 0.02)
 
 
 async def nothing(queue: asyncio.Queue[Any], timeout_s: float = 0.3) -> None:

@@ -13,6 +13,7 @@ import uvicorn
 
 from console.site.web.bounds import Bounds
 from console.site.web.server import configuration
+from tests.waiting import until_true
 
 DEADLINE_S = 30.0
 
@@ -31,10 +32,7 @@ class Serving:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return when it holds."""
-        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        async with asyncio.timeout(DEADLINE_S):
-            while not condition():
-                await asyncio.wait([never], timeout=0.01)
+        await until_true(condition, DEADLINE_S, every_s=0.01)
 
     async def connect(self, sent: bytes = b"") -> Line:
         """A connection that has sent this."""

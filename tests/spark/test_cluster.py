@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tests.spark.count import count_all
 from tests.spark.plain import messages
 from tests.spark.randomlog import SIZE, RandomLog
 from tests.spark.test_run import queued
+from tests.waiting import until
 
 SPARK_CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
 
@@ -39,14 +39,9 @@ def cluster(tmp_path: Path, free_port: int) -> Iterator[str]:
                 [worker, *where, "--cores", "2", "--memory", "1g", address],
             )
         ]
-        pause = threading.Event()
+        registered = b"Successfully registered with master"
         try:
-            for _ in range(600):
-                if b"Successfully registered with master" in (tmp_path / "cluster.log").read_bytes():
-                    break
-                pause.wait(0.1)
-            else:
-                raise AssertionError((tmp_path / "cluster.log").read_text()[-2000:])
+            until(lambda: registered in (tmp_path / "cluster.log").read_bytes(), 60, every_s=0.1)
             yield address
         finally:
             for process in started:

@@ -19,11 +19,12 @@ from tests.client.running import BrokerThread, small_store
 from tests.crash.timerload import TimerLoad
 from tests.crash.transactions import Simulation
 from tests.crash.workload import Workload
-from tests.demo.playing import Run, eventually, write_days
+from tests.demo.playing import Run, write_days
 from tests.spark import plain
 from tests.spark.count import count_all
 from tests.spark.test_jobs import points_of, view
 from tests.spark.test_stores import segments_of
+from tests.waiting import until
 
 Store = tuple[dict[int, bytes], int]
 
@@ -65,9 +66,9 @@ def levels(seed: int) -> Store:
 def test_the_ledger_closes_on_the_demonstration(session: SparkSession, tmp_path: Path) -> None:
     with BrokerThread(small_store(tmp_path, "1s 30s 1m 10m 30m 1h 2h")) as broker, Admin(broker.namesrv) as admin:
         with Run(Options(broker.namesrv, write_days(tmp_path / "demo"), speed=1440.0)):
-            eventually(lambda: admin.timer_status().cancelled_total > 0)
-            eventually(lambda: admin.timer_status().rescheduled_total > 0)
-            eventually(lambda: admin.timer_status().released_total > 0)
+            until(lambda: admin.timer_status().cancelled_total > 0)
+            until(lambda: admin.timer_status().rescheduled_total > 0)
+            until(lambda: admin.timer_status().released_total > 0)
         now_ms = admin.timer_status().now_ms
     segments = {int(path.name): path.read_bytes() for path in (tmp_path / "store" / "commitlog").iterdir()}
     frames = view(session, segments)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.priority import AUTOGROUP, FOLLOWER_NICENESS, GROUP_NICENESS, NICENESS, SLICE_NS, available, chosen
+from spark.priority import AUTOGROUP, FOLLOWER_NICENESS, GROUP_NICENESS, NICENESS, available, chosen
 
 LOOK = """
 import json, os, subprocess, sys, threading
@@ -23,26 +23,6 @@ thread.start(); thread.join()
 child = "import json, os; print(json.dumps([os.sched_getscheduler(0), os.nice(0), sorted(os.sched_getaffinity(0))]))"
 said = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True)
 print(json.dumps([os.nice(0), found[0], os.getsid(0) == os.getpid(), json.loads(said.stdout)]))
-"""
-#: Slices in ns that a process and a child of it have: before, and after it gave way without a group to join.
-SLICES = """
-import ctypes, json, struct, subprocess, sys
-from spark import priority
-attributes = struct.Struct("=IIQiIQQQ")
-def slice_ns():
-    said = ctypes.create_string_buffer(attributes.size)
-    number = {314: 315, 274: 275}[priority._SCHED_SETATTR[priority.platform.machine()]]
-    assert not ctypes.CDLL(None).syscall(number, 0, said, attributes.size, 0)
-    return attributes.unpack(said)[5]
-if len(sys.argv) == 1:
-    found = [slice_ns()]
-    priority.join = lambda: False
-    priority.give_way()
-    found.append(slice_ns())
-    child = subprocess.run([sys.executable, "-c", sys.stdin.read(), ""], capture_output=True, text=True, check=True)
-    print(json.dumps([*found, int(child.stdout)]))
-else:
-    print(slice_ns())
 """
 #: The parent says who its child is and waits; the child holds the parent's output open as long as it lives.
 ABANDON = """
@@ -73,14 +53,6 @@ def test_its_session_gives_way_to_other_sessions(tmp_path: Path, niceness: int) 
         command = [sys.executable, "-c", look, place, str(niceness)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.split()[-1] == str(niceness)
-
-
-def test_without_a_group_its_slices_are_short() -> None:
-    command = [sys.executable, "-c", SLICES]
-    done = subprocess.run(command, input=SLICES, capture_output=True, text=True, check=True)
-    before, after, its = json.loads(done.stdout)
-    assert after == its == (SLICE_NS if before else before)  # Linux before 6.12 has one slice for all, and says none
-    assert not before or before > SLICE_NS
 
 
 def test_a_scan_ends_with_whoever_started_it() -> None:

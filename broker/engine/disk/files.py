@@ -46,7 +46,7 @@ class File(Protocol):
         """Cut or extend (sparse, zero) to ``size``."""
 
     def size(self) -> int:
-        """Return the length in bytes."""
+        """Return the length of the file in bytes."""
 
     def sync(self) -> None:
         """Make written data and size durable (fdatasync)."""
@@ -55,7 +55,7 @@ class File(Protocol):
         """Let later reads come from the device, so that bytes which never became durable are not trusted."""
 
     def close(self) -> None:
-        """Close; closing twice is fine."""
+        """Close the file; closing twice is fine."""
 
 
 class Files(Protocol):
@@ -102,7 +102,7 @@ class OsFile:
         self._descriptor = descriptor
 
     def read(self, size: int, at: int) -> bytes:
-        """See File."""
+        """Read up to so many bytes from a place, as ``File`` says."""
         data = os.pread(self._descriptor, size, at)
         if len(data) == size or not data:
             return data
@@ -114,7 +114,7 @@ class OsFile:
         return b"".join(parts)
 
     def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
-        """See File."""
+        """Write bytes at a place, as ``File`` says."""
         written = os.pwrite(self._descriptor, data, at)
         if written == len(data):
             return
@@ -126,11 +126,11 @@ class OsFile:
             written += step
 
     def write_many(self, parts: list[bytes], at: int) -> None:
-        """See File."""
+        """Write several pieces one after the other, as ``File`` says."""
         self.write(parts[0] if len(parts) == 1 else b"".join(parts), at)
 
     def allocate(self, size: int) -> None:
-        """See File."""
+        """Reserve room on the disk, as ``File`` says."""
         before = self.size()
         try:
             os.posix_fallocate(self._descriptor, 0, size)
@@ -139,23 +139,23 @@ class OsFile:
             raise
 
     def truncate(self, size: int) -> None:
-        """See File."""
+        """Change the length of the file, as ``File`` says."""
         os.ftruncate(self._descriptor, size)
 
     def size(self) -> int:
-        """See File."""
+        """Return the length in bytes, as ``File`` says."""
         return os.fstat(self._descriptor).st_size
 
     def sync(self) -> None:
-        """See File."""
+        """Make all that was written durable, as ``File`` says."""
         os.fdatasync(self._descriptor)
 
     def drop_cache(self) -> None:
-        """See File."""
+        """Let the system forget what it keeps of the file, as ``File`` says."""
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """See File."""
+        """Close the file; closing twice is fine."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -165,23 +165,23 @@ class OsFiles:
     """The Files of the operating system."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """See Files."""
+        """Open a file, as ``Files`` says."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return OsFile(path, os.open(path, flags, 0o640))
 
     def list(self, path: str) -> list[str]:
-        """See Files."""
+        """List the names in a directory, as ``Files`` says."""
         try:
             return sorted(os.listdir(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def exists(self, path: str) -> bool:
-        """See Files."""
+        """Tell whether a path exists, as ``Files`` says."""
         return os.path.exists(path)
 
     def make_directory(self, path: str) -> None:
-        """See Files."""
+        """Make a directory and those above it, as ``Files`` says."""
         missing: list[str] = []
         while path and not os.path.isdir(path):
             missing.append(path)
@@ -191,18 +191,18 @@ class OsFiles:
             self.sync_directory(os.path.dirname(folder) or ".")
 
     def rename(self, source: str, target: str) -> None:
-        """See Files."""
+        """Rename a file atomically, as ``Files`` says."""
         os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        """See Files."""
+        """Remove a file, as ``Files`` says."""
         try:
             os.unlink(path)
         except FileNotFoundError:
             return
 
     def remove_directory(self, path: str) -> None:
-        """See Files."""
+        """Remove a directory with all in it, as ``Files`` says."""
         for name in self.list(path):
             inner = os.path.join(path, name)
             if os.path.isdir(inner):
@@ -213,7 +213,7 @@ class OsFiles:
             os.rmdir(path)
 
     def sync_directory(self, path: str) -> None:
-        """See Files."""
+        """Make the names in a directory durable, as ``Files`` says."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -221,7 +221,7 @@ class OsFiles:
             os.close(descriptor)
 
     def used_ratio(self, path: str) -> float:
-        """See Files."""
+        """Return how full the disk is, as ``Files`` says."""
         disk = os.statvfs(path)
         usable = disk.f_blocks - disk.f_bfree + disk.f_bavail
         return 1 - disk.f_bavail / usable if usable else 1.0
@@ -243,7 +243,7 @@ class OsFiles:
 
 
 def join(*parts: str) -> str:
-    """Join path parts."""
+    """Join parts of a path with slashes."""
     return os.path.join(*parts)
 
 

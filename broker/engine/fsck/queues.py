@@ -76,6 +76,12 @@ class QueueCheck:
             why = f"the tags code is {found[2]}, the record says {tags_code}"
             self._damage(seen, offset, offset + 1, why, position)
 
+    def allow(self, topic: str, queue_id: int, offset: int, position: int) -> None:
+        """Accept the entry of a record that needs none, if it is there still."""
+        seen = self._queue(topic, queue_id)
+        found = self._entry(seen, offset)
+        seen.matched += found is not None and found[0] == position
+
     def finish(self, log_min: int, damaged: list[tuple[int, int]]) -> None:
         """Judge what no record asked for, and count; entries of damaged parts of the log are as they must be."""
         for seen in self._seen.values():
@@ -174,10 +180,7 @@ class IndexCheck:
 
     def expect(self, position: int, hashes: list[int]) -> None:
         """Compare the keys of a record."""
-        while self._hashes and self._position < position:
-            if self._begun:
-                self._damage("entries lead to no record", self._position)
-            self._advance()
+        self._pass_below(position)
         if self._hashes and self._position == position:
             if self._missing and self._begun:
                 self._damage(f"{self._missing} records before it are not indexed", position)
@@ -188,8 +191,21 @@ class IndexCheck:
         elif hashes:
             self._missing += 1
 
+    def allow(self, position: int) -> None:
+        """Accept the entries of a record that needs none, if they are there still."""
+        self._pass_below(position)
+        if self._hashes and self._position == position:
+            self._advance()
+
+    def _pass_below(self, position: int) -> None:
+        """Go on to the entries of a position; those of positions before it lead to no record."""
+        while self._hashes and self._position < position:
+            if self._begun:
+                self._damage("entries lead to no record", self._position)
+            self._advance()
+
     def finish(self, end_position: int) -> None:
-        """Judge what is left over."""
+        """Judge what no record of the log has asked for."""
         if self._missing:
             self._note(self._missing, "records are still to be indexed", end_position)
         left = 0

@@ -29,5 +29,5 @@ class Report:
 
     @property
     def is_sound(self) -> bool:
-        """Tell whether nothing is damaged."""
+        """Tell whether nothing in the store is damaged."""
         return not self.damages

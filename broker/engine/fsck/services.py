@@ -12,10 +12,9 @@ from ...rocketmq.properties import SOURCE
 from ...rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from ..disk.files import Files, join
 from ..timer.checkpoint import Kept, load_state
-from ..timer.done import Done
 from ..timer.log import MAGIC_DELETE, MAGIC_ROLL, TimerLog, Unit
-from ..timer.parked import Reach
-from ..timer.wheel import Slot, Wheel
+from ..timer.state import OverMap
+from ..timer.wheel import Reach, Slot, Wheel
 from ..transaction.records import read_op
 from .report import Damage, Report
 
@@ -30,18 +29,18 @@ class TimerCheck:
         self._state_path = join(root, "escapement.timers")
         found = load_state(files, self._state_path)
         self._kept: Kept | None = None
-        self._done = Done()
+        self._over = OverMap()
         #: by queue offset: position, size and hash of the real topic of what waits
         self._waiting: dict[int, tuple[int, int, int]] = {}
         if found is not None:
             _, self._kept, chunks = found
-            self._done.load(self._kept.end_offset, chunks)
+            self._over.load(self._kept.end_offset, chunks)
         elif files.exists(self._state_path):
             self._damage(self._state_path, 0, 0, "it cannot be read; the next start makes it anew from the log")
 
     def expect(self, offset: int, position: int, size: int, real_topic: str) -> None:
         """Hear of a timer that the log holds."""
-        if self._kept is not None and offset < self._kept.end_offset and not self._done.has(offset):
+        if self._kept is not None and offset < self._kept.end_offset and not self._over.has(offset):
             self._waiting[offset] = (position, size, string_hash(real_topic))
 
     def finish(self) -> None:
@@ -50,7 +49,7 @@ class TimerCheck:
         if kept is None:
             return
         wheel, log = Wheel(kept.slots), TimerLog(self._files, join(self._root, "timerlog"), kept.file_size)
-        log.start_at(kept.log_min, kept.log_end)
+        log.start_at(max(kept.log_min, self._first_of_log(log)), kept.log_end)
         self._report.counts["timers pending"] += len(self._waiting)
         begin = self._load_wheel(kept, wheel)
         if begin is None:
@@ -65,18 +64,39 @@ class TimerCheck:
             low, high = min(self._waiting), max(self._waiting)
             self._damage(log.directory, low, high + 1, f"{len(self._waiting)} timers that wait stand in no second")
 
+    def _first_of_log(self, log: TimerLog) -> int:
+        """Return where the timer log begins: files that nothing leads to are removed after the state was kept, and a
+        power loss may bring one of them back."""
+        starts = sorted((int(name) for name in self._files.list(log.directory) if name.isdigit()), reverse=True)
+        first = starts[0] if starts else 0
+        for start in starts[1:]:
+            if start != first - log.file_size:
+                break
+            first = start
+        return first
+
     def _load_wheel(self, kept: Kept, wheel: Wheel) -> int | None:
         """Load the wheel's file; return the position in the timer log that it stands for, None if it is damaged."""
         if not kept.wheels:
             return kept.log_min
         path = join(self._root, "timerwheel")
-        found = wheel.load(self._files, path)
-        known = [at for at, checksum in kept.wheels if checksum == found]
+        known = self._wheels_at(path, kept, wheel)
+        if not known and len(kept.wheels) == 1 and not self._files.exists(path):
+            why = "the first one is still to be put in its place; the next start makes it anew"
+            self._report.unfinished.append(Damage(path, 0, 0, why))
+            known = self._wheels_at(path + ".tmp", kept, wheel)
+            if not known:
+                return None
         if not known:
             self._damage(path, 0, 0, "it is not the one that was written")
             return None
         wheel.displaced = {slot[0]: Slot(*slot) for slot in kept.displaced}
         return max(known[-1], kept.log_min)
+
+    def _wheels_at(self, path: str, kept: Kept, wheel: Wheel) -> list[int]:
+        """Load a file of the wheel; return the positions in the timer log that it may stand for, none if it may not."""
+        found = wheel.load(self._files, path)
+        return [at for at, checksum in kept.wheels if checksum == found]
 
     def _put_units(self, wheel: Wheel, log: TimerLog, begin: int) -> None:
         for at, units in log.portions(begin):
@@ -126,7 +146,7 @@ class TransactionCheck:
         self._offsets: dict[int, int] = {}
 
     def see(self, message: Message) -> None:
-        """Look at one record."""
+        """Take note of what one record says of halves."""
         if message.topic == HALF_TOPIC:
             self._report.counts["half messages"] += 1
             self._open[message.queue_offset] = message.position

@@ -6,6 +6,7 @@ The log is walked record by record, past whatever is damaged.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from ...rocketmq.layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX
 from ...rocketmq.message import Message, decode, is_sound, string_hash
@@ -18,6 +19,7 @@ from ..log.checkpoint import Checkpoint, CheckpointFile
 from ..log.recovery import refuse_outside
 from ..message_header import extra_key_of
 from ..tables import json_file
+from ..tables.topics import void_positions_in
 from .queues import IndexCheck, QueueCheck
 from .report import Damage, Report
 from .services import TimerCheck, TransactionCheck
@@ -46,6 +48,7 @@ def check_store(files: Files, root: str) -> Report:
     index = IndexCheck(files, join(root, "index"), sizes, report, vouched)
     transactions = TransactionCheck(directory, report)
     timers = TimerCheck(files, root, report)
+    void_below = _void_positions(files, join(root, "config", "topics.json"))
     for position, record in log.records():
         report.counts["records"] += 1
         report.counts["record bytes"] += len(record)
@@ -54,9 +57,14 @@ def check_store(files: Files, root: str) -> Report:
         except CorruptRecord as error:
             report.damages.append(Damage(directory, position, position + len(record), error.why))
             continue
-        entry = (position, len(record), _tags_code(message))
-        queues.expect(message.topic, message.queue_id, message.queue_offset, entry)
-        index.expect(position, _index_hashes(message))
+        if position < void_below.get(message.topic, 0):
+            # its topic was deleted since: the queue went with it, and an index that is made anew leaves it out
+            queues.allow(message.topic, message.queue_id, message.queue_offset, position)
+            index.allow(position)
+        else:
+            entry = (position, len(record), _tags_code(message))
+            queues.expect(message.topic, message.queue_id, message.queue_offset, entry)
+            index.expect(position, _index_hashes(message))
         if message.topic == TIMER_TOPIC:
             timers.expect(message.queue_offset, position, len(record), message.properties.get(REAL_TOPIC, ""))
         transactions.see(message)
@@ -73,6 +81,16 @@ def check_store(files: Files, root: str) -> Report:
         report.damages += report.unfinished
         report.unfinished = []
     return report
+
+
+def _void_positions(files: Files, path: str) -> dict[str, int]:
+    """Return the position by name below which records are of a deleted topic, as the table that can be read says."""
+    for version in (path, f"{path}.bak"):
+        content = atomic.load(files, version)
+        with suppress(ValueError, TypeError, AttributeError, RecursionError):
+            if content is not None:
+                return void_positions_in(json_file.parse(content))
+    return {}
 
 
 def _tags_code(message: Message) -> int | None:
@@ -140,7 +158,7 @@ class Segment:
         self.size = self._file.size()
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to ``size`` bytes."""
+        """Return up to ``size`` bytes from a place of the segment."""
         if not self._window_at <= at or at + size > self._window_at + len(self._window):
             self._window, self._window_at = self._file.read(max(size, _WINDOW_BYTES), at), at
         return self._window[at - self._window_at : at - self._window_at + size]
@@ -184,7 +202,7 @@ class Segment:
         return True
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the segment."""
         self._file.close()
 
 

@@ -64,7 +64,7 @@ class Parts(NamedTuple):
     facts: Sequence[Facts]
 
     def cut(self, begin: int, stop: int) -> Parts:
-        """Return some of them."""
+        """Return the messages from one number to another."""
         bodies, properties, flags, keys, facts = self
         here = slice(begin, stop)
         return Parts(bodies[here], properties[here], flags[here], keys[here], facts[here])

@@ -66,7 +66,7 @@ class Checkpoint:
 
 
 class CheckpointFile:
-    """Reads and writes both files."""
+    """Reads and writes both checkpoint files, ours and RocketMQ's."""
 
     def __init__(self, files: Files, path: str, rocketmq_path: str) -> None:
         self._files = files

@@ -63,7 +63,7 @@ class Recovery:
         self.start_position = 0
 
     def run(self, checkpoint: Checkpoint | None, *, was_clean: bool, topics_known: bool) -> None:
-        """Recover. Raises StoreUnsupported, OSError."""
+        """Bring log, queues, index and services to one state. Raises StoreUnsupported, OSError."""
         store = self._store
         log = store.log
         log.end_position = log.chain.end_position

@@ -83,11 +83,11 @@ class Ticket:
 
     @property
     def count(self) -> int:
-        """How many messages it is."""
+        """The number of messages it stands for."""
         return 1
 
     def each(self) -> list[Ticket]:
-        """A ticket for each message."""
+        """Return a ticket for each message it stands for."""
         return [self]
 
     @property
@@ -127,11 +127,11 @@ class BatchTicket(Ticket):
 
     @property
     def count(self) -> int:
-        """How many messages it is."""
+        """The number of messages it stands for."""
         return len(self.positions)
 
     def each(self) -> list[Ticket]:
-        """A ticket for each message."""
+        """Return a ticket for each message it stands for."""
         return [
             Ticket(
                 self.owner, self.topic, self.queue_id, self.queue_offset + number, position, size, self.store_ms,

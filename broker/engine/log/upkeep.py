@@ -195,7 +195,7 @@ class Upkeep:
         )
 
     def add_saves(self, job: UpkeepJob) -> None:
-        """Add the tables that changed."""
+        """Add the tables that changed since they were saved."""
         taken = self._store.offsets.take()
         if taken is not None:
             job.offsets_version, content = taken

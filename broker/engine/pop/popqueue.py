@@ -254,7 +254,7 @@ class PopQueue:
 
     @property
     def base_offset(self) -> int:
-        """Everything below it is over."""
+        """The offset below which everything is over."""
         roots = self.roots
         if roots and not roots[0].pinned:
             del roots[: next((number for number, root in enumerate(roots) if root.pinned), len(roots))]

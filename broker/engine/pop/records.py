@@ -24,12 +24,11 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, cast
 
 from ...rocketmq.properties import WAIT, format_properties
 from ...rocketmq.topics import POP_TOPIC
-from ..derived import Derived
 from ..log.ticket import Ticket
 from ..message_header import Facts
 from ..store import Store
@@ -80,7 +79,7 @@ class Page:
         self.size += len(part)
 
     def popped(self, name: bytes, start: int, next_offset: int, pop_ms: int, invisible_ms: int, mask: int) -> None:
-        """Add a pop."""
+        """Add the entry of a pop."""
         raw = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
         queue = self._queue(name)
         self._add(_POPPED(POPPED, queue, start, next_offset, pop_ms, invisible_ms, len(raw)) + raw)
@@ -169,10 +168,10 @@ class Waiting(Protocol):
     """Who wants to know that what it asked for is durable."""
 
     def stored(self, ticket: Ticket) -> None:
-        """It is."""
+        """Hear that what was noted is durable."""
 
     def refused(self, code: int, remark: str) -> None:
-        """It may be lost."""
+        """Hear that what was noted may be lost."""
 
 
 class _Owners:
@@ -192,12 +191,21 @@ class _Owners:
             cast(Waiting, owner).refused(code, remark)
 
 
-class Pen:
-    """Collects entries and appends them as records. Owners are told when everything noted so far is durable."""
+class Written(NamedTuple):
+    """Noted on pop records: so many were appended."""
 
-    def __init__(self, store: Store, service: Derived) -> None:
+    records: int
+
+
+class Pen:
+    """Collects entries and appends them as records. Owners are told when everything noted so far is durable.
+
+    ``note`` is told of each record that was appended.
+    """
+
+    def __init__(self, store: Store, note: Callable[[Written], None]) -> None:
         self._store = store
-        self._service = service
+        self._note = note
         self._pages: list[Page] = [Page()]
         self._page_bytes = min(_PAGE_BYTES, store.config.segment_size_bytes // 4)
         #: acknowledgements, many of one check point together
@@ -208,7 +216,7 @@ class Pen:
 
     @property
     def page(self) -> Page:
-        """The page to write on."""
+        """Return the page that takes the next entry."""
         page = self._pages[-1]
         if page.size > self._page_bytes:
             page = Page()
@@ -216,12 +224,12 @@ class Pen:
         return page
 
     def popped(self, queue: PopQueue, point: CheckPoint) -> None:
-        """Note a pop."""
+        """Note that messages of a queue were handed out."""
         invisible_ms = point.due_ms - point.pop_ms
         self.page.popped(queue.name, point.start, queue.next_offset, point.pop_ms, invisible_ms, point.held)
 
     def acked(self, queue: PopQueue, point: CheckPoint, mask: int) -> None:
-        """Note acknowledgements."""
+        """Note that messages of a check point were acknowledged."""
         known = self._acks.get(point)
         self._acks[point] = (queue, mask if known is None else known[1] | mask)
 
@@ -235,7 +243,7 @@ class Pen:
         self.page.add(PLACED, queue.name, offset)
 
     def ordered(self, queue: PopQueue, value: dict[str, Any]) -> None:
-        """Note an orderly pop."""
+        """Note that messages were handed out in order."""
         self.page.ordered(queue.name, queue.next_offset, value)
 
     def cut(self, queue: PopQueue, offset: int) -> None:
@@ -260,9 +268,9 @@ class Pen:
         self._owners.append(owner)
         return True
 
-    def synced(self) -> None:
-        """Hear that one of the records is durable."""
-        self._unsynced -= 1
+    def synced(self, records: int) -> None:
+        """Hear that so many of the records are durable."""
+        self._unsynced -= records
 
     def write(self, now_ms: int) -> None:
         """Append what was collected. Raises StoreRefused; then some of it waits for the next time."""
@@ -273,11 +281,9 @@ class Pen:
         while self._pages[0]:
             is_last = len(self._pages) == 1
             owners = _Owners(self._owners) if is_last and self._owners else None
-            store.append(
-                POP_TOPIC, 0, self._pages[0].body(), Facts(_PROPERTIES, None, None, None), 0, 0, 0, now_ms,
-                store.store_host, now_ms, owner=owners,
-            )  # fmt: skip
-            store.note(self._service, ("written",))
+            body, facts, host = self._pages[0].body(), Facts(_PROPERTIES, None, None, None), store.store_host
+            store.append(POP_TOPIC, 0, body, facts, 0, 0, 0, now_ms, host, now_ms, owner=owners)
+            self._note(Written(1))
             self._unsynced += 1
             if owners is not None:
                 self._owners = []

@@ -19,6 +19,7 @@ message stays that has no retry topic because its names are too long together. W
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ...rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_MASK
 from ...rocketmq.message import Message, decode, pack_host
@@ -41,10 +42,9 @@ from ...rocketmq.properties import (
 )
 from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, check_topic_name, origin_topic, retry_topic
 from ..admission import STORED_LIMIT_BYTES
-from ..derived import Derived
 from ..errors import CorruptRecord, InvalidTopicName, RecordNotFound, StoreRefused
 from ..message_header import Facts
-from ..tables.groups import Group
+from ..tables.groups import is_dead_letter
 from .popqueue import FOR_EVER_MS, CheckPoint, Key, PopQueue, lowest_bit, mask_of
 from .records import Pen
 from .state import Book
@@ -61,13 +61,21 @@ _NOT_COPIED = RESERVED | {REAL_TOPIC, REAL_QUEUE_ID}
 _GONE_LIMIT = 50_000
 
 
-class Reviver:
-    """Makes the copies of messages whose time is over."""
+class Revived(NamedTuple):
+    """Noted on a copy: the message at an offset of a queue is done, and its check point needs it no more."""
 
-    def __init__(self, book: Book, pen: Pen, service: Derived) -> None:
+    queue: PopQueue
+    point: CheckPoint
+    offset: int
+
+
+class Reviver:
+    """Makes the copies of messages whose time is over. ``note`` is told of each copy that names its source."""
+
+    def __init__(self, book: Book, pen: Pen, note: Callable[[Revived], None]) -> None:
         self._book = book
         self._pen = pen
-        self._service = service
+        self._note = note
         self._refused_until_ms = 0
         #: (queue, offset) of messages given out again lately: an acknowledgement of these comes too late
         self.gone: dict[tuple[Key, int], None] = {}
@@ -119,7 +127,7 @@ class Reviver:
             del self.gone[next(iter(self.gone))]
         if names_source:
             queue.revive(point, offset)
-            self._book.store.note(self._service, ("revived", queue, point, offset))
+            self._note(Revived(queue, point, offset))
         else:
             self._over(queue, point, offset)
 
@@ -140,7 +148,6 @@ class Reviver:
     def _append(self, message: Message, key: Key, source: str, pop_ms: int, now_ms: int) -> bool:
         """Append the copy; tell whether it names its source. Raises StoreRefused, OSError, InvalidTopicName."""
         store, (group, topic, _) = self._book.store, key
-        most = (store.groups.get(group) or Group(group)).retry_max_times
         kept = {name: value for name, value in message.properties.items() if name not in _NOT_COPIED}
         is_given_back = topic == RETRY_PREFIX + group
         if is_given_back:
@@ -150,7 +157,7 @@ class Reviver:
             kept.setdefault(FIRST_POP_TIME, str(pop_ms))
         kept.setdefault(ORIGIN_MESSAGE_ID, message.offset_message_id)
         kept |= {ORIGIN_GROUP: group, WAIT: "false"}
-        is_dead = not is_given_back and message.reconsume_times >= max(most, 0)
+        is_dead = not is_given_back and is_dead_letter(store.groups.get(group), message.reconsume_times)
         target = DLQ_PREFIX + group if is_dead else retry_topic(group, origin)
         if is_dead:
             kept |= {
@@ -175,10 +182,10 @@ class Reviver:
         self.revived_total += not is_dead and not is_given_back
         return names_source
 
-    def synced(self, queue: PopQueue, point: CheckPoint, offset: int) -> None:
+    def synced(self, copy: Revived) -> None:
         """Hear that a copy is visible."""
-        queue.revived(point, offset)
-        self._book.touch(queue)
+        copy.queue.revived(copy.point, copy.offset)
+        self._book.touch(copy.queue)
 
 
 def _stored(message: Message, kept: dict[str, str], source: str) -> tuple[bytes, bool]:

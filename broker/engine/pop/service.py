@@ -17,6 +17,7 @@ popping. It is ``config/messageRequestMode.json`` in RocketMQ's shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import starmap
 from typing import Any, NamedTuple
 
@@ -31,9 +32,9 @@ from ..store import Store
 from ..tables.json_file import Kept
 from . import recovery
 from .popqueue import Key, PopQueue, offsets_in
-from .records import Pen
+from .records import Pen, Written
 from .recovery import Recovering
-from .revive import Returning, Reviver
+from .revive import Returning, Revived, Reviver
 from .state import Book
 from .take import Popped, Taker, Wanted
 
@@ -64,7 +65,7 @@ class SnapshotWrite:
         self._done = done
 
     def run(self, files: Files) -> None:
-        """Write it. Raises OSError."""
+        """Write the snapshot, durable on return. Raises OSError."""
         recovery.save(files, self._path, self._sequence, self._parts)
 
     def done(self, *, saved: bool, now_ms: int) -> None:
@@ -83,9 +84,10 @@ class Pops:
         self._store = store
         self.book = Book(store, reader, mender)
         self.modes = RequestModes(store.files, join(store.config.root, "config", "messageRequestMode.json"))
-        self._pen = Pen(store, self)
+        note = partial(store.note, self)
+        self._pen = Pen(store, note)
         self.taker = Taker(self.book, self._pen)
-        self.reviver = Reviver(self.book, self._pen, self)
+        self.reviver = Reviver(self.book, self._pen, note)
         self._returning = Returning(self.book, self._pen, self.taker, self.reviver.tick)
         self._recovering = Recovering(self.book)
         self._state: dict[str, int] = {"sequence": 0, "position": 0}
@@ -199,7 +201,7 @@ class Pops:
             self._store.arrivals.add((topic, queue_id))
 
     def removed(self, group: str, topic: str, queue_id: int) -> None:
-        """A group's offset was removed."""
+        """Hear that the offset of a group was removed."""
         queue = self.book.queues.get((group, topic, queue_id))
         if queue is not None:
             self._pen.placed(queue)
@@ -207,7 +209,7 @@ class Pops:
             self.book.remove(queue.key)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted."""
+        """Forget what was popped of a topic that was deleted."""
         for key, queue in list(self.book.queues.items()):
             if key[1] == topic:
                 self._returning.forget(queue)
@@ -229,18 +231,18 @@ class Pops:
         self.book.see(now_ms)
         return self.reviver.tick(now_ms)
 
-    def synced(self, notes: Sequence[Any], now_ms: int) -> None:
+    def synced(self, notes: Sequence[Written | Revived], now_ms: int) -> None:
         """Hear that copies, and pop records, are durable."""
-        for kind, *rest in notes:
-            if kind == "written":
-                self._pen.synced()
+        for note in notes:
+            if isinstance(note, Written):
+                self._pen.synced(note.records)
             else:
-                self.reviver.synced(*rest)
+                self.reviver.synced(note)
 
     # recovery and checkpoints (see engine/derived.py)
 
     def resume(self, saved: Any | None, *, whole: bool) -> None:
-        """Take over the last snapshot."""
+        """Take over the last snapshot, as far as it counts."""
         self.modes.load()
         if whole:
             return

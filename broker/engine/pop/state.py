@@ -15,7 +15,7 @@ Due = tuple[int, int, PopQueue, CheckPoint]
 
 
 class Book:
-    """The tables of one store."""
+    """What is popped in one store: its queues, and when each is due."""
 
     def __init__(self, store: Store, reader: Reader, mender: Mender) -> None:
         self.store = store
@@ -34,7 +34,7 @@ class Book:
         self._last_ms = 0
 
     def add(self, queue: PopQueue) -> PopQueue:
-        """Take in a queue."""
+        """Take in a queue that recovery has found."""
         self.queues[queue.key] = queue
         return queue
 
@@ -43,7 +43,7 @@ class Book:
         return self.queues.get(key) or self.add(PopQueue(key, offset))
 
     def remove(self, key: Key) -> None:
-        """Forget a queue."""
+        """Forget a queue and all that is out of it."""
         queue = self.queues.pop(key, None)
         if queue is not None:
             self.void(queue)

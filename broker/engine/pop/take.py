@@ -67,12 +67,12 @@ class Popped(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """Messages in it."""
+        """The number of messages in it."""
         return sum(len(taken.offsets) for taken in self.taken)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of their records."""
+        """The bytes of all their records."""
         return sum(len(record) for taken in self.taken for record in taken.records)
 
 

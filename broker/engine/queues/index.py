@@ -61,7 +61,7 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether another entry fits."""
+        """Tell whether no other entry fits into the file."""
         return self.next_number >= self.limit
 
     @property
@@ -353,7 +353,7 @@ _LONGEST_STEP_MS = 1 << 48
 
 
 class Index:
-    """Adds keys and finds positions."""
+    """All index files of a store: adds keys, and finds the positions of messages by them."""
 
     def __init__(self, files: Files, directory: str, slots: int, entries: int) -> None:
         self._files = files

@@ -274,7 +274,7 @@ class Queues:
         return queue
 
     def all(self) -> list[ConsumeQueue]:
-        """Return every queue."""
+        """Return all queues of the store."""
         return list(self.known.values())
 
     def used(self) -> tuple[int, int]:

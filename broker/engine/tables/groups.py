@@ -50,7 +50,7 @@ class Group:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return RocketMQ's form."""
+        """Return the group in RocketMQ's form (SubscriptionGroupConfig)."""
         known = {json_name: getattr(self, name) for json_name, name, _ in _FIELDS}
         return {"attributes": {}, "groupRetryPolicy": {"type": "CUSTOMIZED"}, "groupSysFlag": 0, **self.extra, **known}
 
@@ -151,11 +151,11 @@ class Groups(Kept):
         return sum(self._rows.size_of(name, groups[name]) for name in names if name in groups)
 
     def get(self, name: str) -> Group | None:
-        """Return a group or None."""
+        """Return the group of a name, None without one."""
         return self._groups.get(name)
 
     def all(self) -> list[Group]:
-        """Return every group."""
+        """Return all groups of the table."""
         return list(self._groups.values())
 
     def put(self, group: Group) -> None:
@@ -248,6 +248,18 @@ INITIAL_MS, LONGEST_MS, MULTIPLIER = 5_000, 7_200_000, 2
 """ExponentialRetryPolicy of 5.5.0, where nothing else is said."""
 _SKIPPED = 2
 _MOST_STEPS = 32
+
+
+def is_dead_letter(group: Group | None, tries: int, *, most_tries: int | None = None, gives_up: bool = False) -> bool:
+    """Tell whether a message that a consumer of the group could not handle goes to its dead letters, instead of to
+    another try: the one rule of messages that are given back, sent to a retry topic, or popped and not acknowledged.
+
+    ``tries``: how often it was tried again before, not counting its first delivery. ``most_tries``: what the consumer
+    allows; None is what its group allows, or a new group would. ``gives_up``: the consumer wants no other try.
+    """
+    if most_tries is None:
+        most_tries = (group or Group("")).retry_max_times
+    return gives_up or tries >= most_tries
 
 
 def retry_delay_ms(group: Group | None, times: int) -> int | None:

@@ -91,7 +91,7 @@ class Written(Protocol):
     """What is never changed, only replaced."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return its fields."""
+        """Return the fields of the row, by RocketMQ's names."""
 
 
 class Rows:

@@ -38,7 +38,7 @@ class KeyValues(Kept):
         return True
 
     def get(self, namespace: str, key: str) -> str | None:
-        """Return a value or None."""
+        """Return the value of a key, None without one."""
         return self._table.get(namespace, {}).get(key)
 
     def all(self, namespace: str) -> dict[str, str]:

@@ -24,10 +24,10 @@ class Watch(Protocol):
     """Who hands out messages itself and so must hear when a group is set back or forward."""
 
     def placed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """A group's offset was set."""
+        """Hear that the offset of a group was set."""
 
     def removed(self, group: str, topic: str, queue_id: int) -> None:
-        """A group's offset was removed."""
+        """Hear that the offset of a group was removed."""
 
 
 class ConsumerOffsets:
@@ -121,7 +121,7 @@ class ConsumerOffsets:
         return sorted({group for group, name in self._table if name == topic})
 
     def all(self) -> dict[tuple[str, str], dict[int, int]]:
-        """Return everything, by (group, topic)."""
+        """Return the offsets of all queues, by (group, topic)."""
         return self._table
 
     def remove(self, group: str, topic: str | None = None) -> None:

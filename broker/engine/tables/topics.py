@@ -71,7 +71,7 @@ class Topic:
         return self.name in SYSTEM_TOPICS or self.name.startswith(SYSTEM_PREFIX)
 
     def to_json(self) -> dict[str, Any]:
-        """Return RocketMQ's TopicConfig."""
+        """Return the topic in RocketMQ's form (TopicConfig)."""
         return {
             "attributes": dict(self.attributes),
             "order": self.order,
@@ -151,6 +151,11 @@ _TABLE = "The table of topics"
 _AROUND_NAME = len(',\n  "": 9223372036854775807')
 
 
+def void_positions_in(value: dict[str, Any]) -> dict[str, int]:
+    """Return from the content of ``topics.json`` the position by name below which records are of a deleted topic."""
+    return {str(name): int(position) for name, position in (value.get(_DELETED_KEY) or {}).items()}
+
+
 class Topics(Kept):
     """Owner of ``topics.json``. A change is durable when the call returns."""
 
@@ -181,7 +186,7 @@ class Topics(Kept):
         self.data_version = int(version.get("counter", 0))
         self.changed_ms = int(version.get("timestamp", 0))
         self._topics = {topic.name: topic for topic in topics}
-        self._deleted = {str(name): int(position) for name, position in (value.get(_DELETED_KEY) or {}).items()}
+        self._deleted = void_positions_in(value)
         self.cancelled = {str(name): int(position) for name, position in (value.get(_CANCELLED_KEY) or {}).items()}
         self._kept = {str(name): Topic.from_json(entry) for name, entry in (value.get(_KEPT_KEY) or {}).items()}
         self._rows.of(self._topics)
@@ -189,11 +194,11 @@ class Topics(Kept):
         return True
 
     def get(self, name: str) -> Topic | None:
-        """Return a topic or None."""
+        """Return the topic of a name, None without one."""
         return self._topics.get(name)
 
     def all(self) -> list[Topic]:
-        """Return every topic."""
+        """Return all topics of the table."""
         return list(self._topics.values())
 
     def put(self, topic: Topic) -> None:
@@ -226,7 +231,7 @@ class Topics(Kept):
             )
 
     def _size_of(self, names: Iterable[str]) -> _Size:
-        """Return what topics take now."""
+        """Return what the topics of these names take now."""
         tables = (self._topics, self._kept)
         return self._size_as([table[name] for name in names for table in tables if name in table])
 

@@ -51,7 +51,7 @@ class SimulatedFiles:
     # the seam
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """See Files."""
+        """Open a file, as ``Files`` says."""
         self.attempt("open", path)
         inode = self._names.current.files.get(path)
         if inode is None:
@@ -62,7 +62,7 @@ class SimulatedFiles:
         return SimulatedFile(self, path, inode)
 
     def list(self, path: str) -> list[str]:
-        """See Files."""
+        """List the names in a directory, as ``Files`` says."""
         self.attempt("list", path)
         inside = path.rstrip("/") + "/"
         tree = self._names.current
@@ -70,11 +70,11 @@ class SimulatedFiles:
         return sorted(name for name in below if name and "/" not in name)
 
     def exists(self, path: str) -> bool:
-        """See Files."""
+        """Tell whether a path exists, as ``Files`` says."""
         return path in self._names.current.files or path in self._names.current.folders
 
     def make_directory(self, path: str) -> None:
-        """See Files."""
+        """Make a directory and those above it, as ``Files`` says."""
         self.attempt("make_directory", path)
         missing = []
         while path not in self._names.current.folders:
@@ -87,19 +87,19 @@ class SimulatedFiles:
             self.changed()
 
     def rename(self, source: str, target: str) -> None:
-        """See Files."""
+        """Rename a file atomically, as ``Files`` says."""
         self.attempt("rename", target)
         self._names.rename(self.next_sequence(), source, target)
         self.changed()
 
     def remove(self, path: str) -> None:
-        """See Files."""
+        """Remove a file, as ``Files`` says."""
         self.attempt("remove", path)
         self._names.remove(self.next_sequence(), path)
         self.changed()
 
     def remove_directory(self, path: str) -> None:
-        """See Files."""
+        """Remove a directory with all in it, as ``Files`` says."""
         for name in self.list(path):
             inner = f"{path}/{name}"
             if inner in self._names.current.folders:
@@ -109,17 +109,17 @@ class SimulatedFiles:
         self.remove(path)
 
     def sync_directory(self, path: str) -> None:
-        """See Files."""
+        """Make the names in a directory durable, as ``Files`` says."""
         self.attempt("sync_directory", path)
         self._names.sync(path)
         self.changed()
 
     def used_ratio(self, path: str) -> float:
-        """See Files."""
+        """Return how full the disk is, as ``Files`` says."""
         return min(1.0, self.used_bytes() / self.capacity_bytes)
 
     def lock(self, path: str) -> File:
-        """See Files."""
+        """Take the lock of the one writer, as ``Files`` says."""
         if path in self._locked:
             raise StoreLocked(path)
         file = self.open(path, create=True)
@@ -177,7 +177,7 @@ class SimulatedFiles:
     # for SimulatedFile
 
     def next_sequence(self) -> int:
-        """Number a new operation."""
+        """Return the number of a new operation."""
         self._sequence += 1
         return self._sequence
 
@@ -225,12 +225,12 @@ class SimulatedFile:
         self._closed = False
 
     def read(self, size: int, at: int) -> bytes:
-        """See File."""
+        """Read up to so many bytes from a place, as ``File`` says."""
         self._attempt("read")
         return self._inode.read(size, at)
 
     def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
-        """See File."""
+        """Write bytes at a place, as ``File`` says."""
         self._check_open()
         fault = self._files.strike("write", self.path)
         content = bytes(data) if fault is None else bytes(data)[: fault.partial_bytes]
@@ -242,23 +242,23 @@ class SimulatedFile:
             raise fault.as_error(self.path)
 
     def write_many(self, parts: list[bytes], at: int) -> None:
-        """See File."""
+        """Write several pieces one after the other, as ``File`` says."""
         self.write(b"".join(parts), at)
 
     def allocate(self, size: int) -> None:
-        """See File."""
+        """Reserve room on the disk, as ``File`` says."""
         self._attempt("allocate")
         self._files.reserve(self.path, size - self._inode.size_bytes)
         if size > self._inode.size_bytes:
             self._resize(size)
 
     def truncate(self, size: int) -> None:
-        """See File."""
+        """Change the length of the file, as ``File`` says."""
         self._attempt("truncate")
         self._resize(size)
 
     def size(self) -> int:
-        """See File."""
+        """Return the length in bytes, as ``File`` says."""
         return self._inode.size_bytes
 
     def sync(self) -> None:
@@ -273,11 +273,11 @@ class SimulatedFile:
         self._files.changed()
 
     def drop_cache(self) -> None:
-        """See File."""
+        """Let the system forget what it keeps of the file, as ``File`` says."""
         self._inode.drop_cache()
 
     def close(self) -> None:
-        """See File."""
+        """Close the file; closing twice is fine."""
         self._closed = True
         if self.holds_lock:
             self.holds_lock = False
@@ -409,7 +409,7 @@ class NameChange(NamedTuple):
 
 @dataclass(slots=True)
 class Tree:
-    """Folders, and files by path."""
+    """Folders and files by path, at one moment."""
 
     folders: set[str] = field(default_factory=set)
     files: dict[str, Inode] = field(default_factory=dict)

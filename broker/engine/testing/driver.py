@@ -117,7 +117,7 @@ class Driver:
         raise AssertionError(f"the engine still had upkeep to do after {JOB_LIMIT} jobs")
 
     def close(self) -> None:
-        """Stop cleanly."""
+        """Stop the engine, as a broker does that is told to."""
         self.engine.close(self.clock.now_ms)
 
     def readable(self, topic: str, queue_id: int = 0) -> dict[int, Message]:
@@ -142,7 +142,7 @@ class Job(Protocol):
     """What the engine hands out to be run."""
 
     def run(self) -> object:
-        """Do it; raises OSError."""
+        """Do the work; raises OSError."""
 
 
 def _error_of(job: Job) -> OSError | None:

@@ -4,8 +4,8 @@
     accepted with little time left -> heap -----+--> in order of (due ms, offset) -> ready (encoded ahead) -> released
 
 Equal moments keep their order of arrival. What is loaded is bounded; what waits further off stays on disk. A second is
-read two seconds before its moment, and earlier the more timers it holds (``Ahead``). The slot of far timers that come
-by is read like any other, and each of them goes on to its next place (``Passing``).
+read two seconds before its moment, and earlier the more timers it holds (``ReadAhead``). A roll slot, where far timers
+stand on their way, is read like any other, and each of them goes on to its next place (``RollingUnits``).
 """
 
 from __future__ import annotations
@@ -13,36 +13,80 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import repeat
 from typing import NamedTuple
 
-from .bucket import Entry, Second, put_in_order
-from .done import Done
+from ..log.append import Run
 from .log import MAGIC_DELETE, MAGIC_ROLL, TimerLog, Unit
-from .parked import Reach
-from .prepared import Ready
-from .wheel import Slot, Wheel
+from .state import TimerStates
+from .wheel import Reach, RollCounts, Slot, Wheel
 
-#: Nothing known to be used.
+#: A second beyond all others: no used one is known.
 NEVER = 1 << 62
-#: Units read at once.
+#: Units of a second that are read in one step.
 _PORTION = 128
 
 
-class Sources(NamedTuple):
-    """What a second is read from: where timers stand, and which are over or about to be.
+class Entry(NamedTuple):
+    """A timer whose second was read: when it is due, its offset, and where its record stands."""
 
-    ``count_rolls`` is told of the roll units (second, change) that are read.
-    """
+    due_ms: int
+    offset: int
+    position: int
+    size: int
+
+
+class Second:
+    """The timers of one second by ms; each array holds offset, position, size of one after another."""
+
+    __slots__ = ("at", "buckets", "moments", "second")
+
+    def __init__(self, second: int, buckets: dict[int, array[int]]) -> None:
+        self.second = second
+        self.buckets = buckets
+        self.moments = deque(sorted(buckets))
+        self.at = 0
+
+
+def put_in_order(bucket: array[int]) -> None:
+    """Order the timers of one ms by offset, each once: re-indexed ones stand behind younger ones, or twice."""
+    offsets = bucket[0::3].tolist()
+    if all(map(int.__lt__, offsets, offsets[1:])):
+        return
+    triples = sorted(set(zip(offsets, bucket[1::3], bucket[2::3], strict=True)))
+    bucket[:] = array("q", [number for triple in triples for number in triple])
+
+
+class Ready:
+    """Records encoded ahead and the timers they release, in order. All before ``at`` were appended or are over."""
+
+    __slots__ = ("at", "dues", "offsets", "run")
+
+    def __init__(self) -> None:
+        self.run = Run()
+        self.dues = array("q")
+        self.offsets = array("q")
+        self.at = 0
+
+    @property
+    def head(self) -> tuple[int, int]:
+        """Return (due ms, offset) of the next timer."""
+        return self.dues[self.at], self.offsets[self.at]
+
+    def __len__(self) -> int:
+        return len(self.dues)
+
+
+class Sources(NamedTuple):
+    """What a second is read from: where timers stand, which of them wait, and the count of roll units to come."""
 
     wheel: Wheel
     log: TimerLog
     reach: Reach
-    done: Done
-    claimed: set[int]
-    count_rolls: Callable[[int, int], None]
+    states: TimerStates
+    roll_counts: RollCounts
 
 
 class Due:
@@ -53,7 +97,7 @@ class Due:
         self._sources = sources
         self._wheel = sources.wheel
         self.end_second = end
-        self.ahead = Ahead(self._wheel)
+        self.ahead = ReadAhead(self._wheel)
         self.reset(begin)
 
     def reset(self, second: int) -> None:
@@ -63,7 +107,7 @@ class Due:
         self.ready_bytes = 0
         self.loaded = 0
         self.broken = False
-        self.rolling = Passing(self._wheel)
+        self.rolling = RollingUnits(self._wheel)
         self._heap: list[tuple[int, int, int, int]] = []
         self._seconds: deque[Second] = deque()
         self._only: deque[int] | None = None
@@ -216,10 +260,10 @@ class Due:
         if slot is None:
             return
         self.loading_number = slot.number
-        _, log, reach, done, claimed, count_rolls = self._sources
+        _, log, reach, states, roll_counts = self._sources
         if slot.rolls:
-            count_rolls(second, -slot.rolls)
-        start_ms, plain_of = second * 1000, reach.plain_of
+            roll_counts.add(second, -slot.rolls)
+        start_ms, plain_of, waits = second * 1000, reach.plain_of, states.waits
         buckets: dict[int, array[int]] = {}
         normal = deletes = rolls = portion = 0
         at = -1
@@ -243,7 +287,7 @@ class Due:
             if offset < 0:
                 self.broken = True
                 break
-            if done.has(offset) or offset in claimed:
+            if not waits(offset):
                 continue
             bucket = buckets.get(due_ms)
             if bucket is None:
@@ -303,21 +347,22 @@ class Due:
         return found
 
 
-# How far ahead to read.
+# How far ahead is read.
 
-#: How far ahead of its moment a second is read; one that holds many earlier, as reading and encoding takes its time.
+#: A second is read so many seconds before its moment; one that holds many timers is read earlier, a second for each
+#: 15,000, as reading and encoding takes its time.
 _AHEAD_SECONDS, _AHEAD_MOST_SECONDS, _READ_PER_SECOND = 2, 30, 15_000
 
 
-class Ahead:
-    """Says how far to read ahead, from the numbers in the wheel; it looks at them once a second of the clock."""
+class ReadAhead:
+    """How far to read ahead, from the numbers in the wheel, which are looked at once a second of the clock."""
 
     def __init__(self, wheel: Wheel) -> None:
         self._wheel = wheel
         self.reset()
 
     def reset(self) -> None:
-        """Look again: what was read is to be read anew."""
+        """Look at the numbers again, because what was read is to be read anew."""
         self._looked_at = self._until = -1
 
     def until(self, now_second: int, read_second: int) -> int:
@@ -336,11 +381,12 @@ class Ahead:
         return min(_AHEAD_SECONDS + self._wheel.number_of(second) // _READ_PER_SECOND, _AHEAD_MOST_SECONDS)
 
 
-# Far timers that come by.
+# Far timers on their way.
 
 
-class Passing:
-    """Units of far timers that were read, and are to be put further; false if there are none."""
+class RollingUnits:
+    """Units of far timers that were read in their roll slot and are to be put on to their next place; false if there
+    are none."""
 
     def __init__(self, wheel: Wheel) -> None:
         self._wheel = wheel
@@ -351,17 +397,19 @@ class Passing:
         return len(self._units)
 
     def add(self, unit: Unit, second: int) -> None:
-        """Keep one that stood in the slot of this second."""
+        """Keep a unit that stood in the slot of this second."""
         self._units.append((unit, second))
 
     def leave(self, slot: Slot) -> None:
-        """Nobody need come back to a slot, read to its end, once all that were kept stand elsewhere: until then it is
-        what a start would read again. Nor may it go if a timer came to it meanwhile."""
+        """Clear a slot that was read to its end as soon as all its units stand elsewhere.
+
+        Until then a start would have to read it again. It stays if a timer came to it meanwhile.
+        """
         self._left = slot
         self.forget()
 
     def take(self) -> tuple[Unit, int]:
-        """Take one, with the second it stood in; whoever takes it puts it further, and then says ``forget``."""
+        """Take one unit out, with the second it stood in; the caller puts it on, and then calls ``forget``."""
         return self._units.pop()
 
     def forget(self) -> None:

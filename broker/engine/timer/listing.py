@@ -16,11 +16,13 @@ from typing import Any
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC, REASON, SCHEDULE_KEY, TIMER_ROLLS
 from ..errors import CorruptRecord, RecordNotFound
-from .core import Core
+from ..store import Store
+from .index import TimerIndex
 from .keys import Keys
 from .log import MAGIC_DELETE, MAGIC_ROLL
-from .parked import HOUR_MS, Parked, due_ms_of, number_of, second_of
+from .state import Timer, TimerStates, due_ms_of, number_of
 from .steer import Steering, Target
+from .wheel import HOUR_MS, second_of
 
 #: Listings kept to go on with.
 _KEPT_LISTINGS = 8
@@ -44,8 +46,10 @@ Portion = tuple[int, list[tuple[int, int, int, int, int]]]
 class Listing:
     """Lists the timers that wait, page by page."""
 
-    def __init__(self, core: Core, keys: Keys) -> None:
-        self._core = core
+    def __init__(self, store: Store, states: TimerStates, index: TimerIndex, keys: Keys) -> None:
+        self._store = store
+        self._states = states
+        self._index = index
         self._keys = keys
         self._begun: dict[tuple[object, ...], tuple[Iterator[Portion], list[tuple[int, int, int, int, int]]]] = {}
 
@@ -75,7 +79,7 @@ class Listing:
         ask = (from_ms, to_ms, topic, after)
         begun = self._begun.pop(ask) if ask in self._begun else (self._portions(from_ms, to_ms, now_ms), [])
         portions, left = begun
-        topic_hash = self._core.hash_of(topic) if topic else None
+        topic_hash = self._index.hash_of(topic) if topic else None
         items: list[dict[str, Any]] = []
         scanned, complete = 0, False
         while len(items) < limit:
@@ -110,7 +114,7 @@ class Listing:
 
     def first_due_ms(self, now_ms: int) -> int | None:
         """Return when the next one is due, None if that takes more than a few looks."""
-        if len(self._core.roll_counts) > _HOURS_LOOKED_AT:
+        if len(self._index.roll_counts) > _HOURS_LOOKED_AT:
             return None
         scanned = 0
         for count, found in self._portions(0, _FOREVER_MS, now_ms):
@@ -123,17 +127,17 @@ class Listing:
 
     def _portions(self, from_ms: int, to_ms: int, now_ms: int) -> Iterator[Portion]:
         """Yield what is pending hour by hour; an empty portion only says that time passed."""
-        core = self._core
-        second, until = max(second_of(from_ms), core.lowest_second()), second_of(to_ms)
+        index = self._index
+        second, until = max(second_of(from_ms), index.lowest_second()), second_of(to_ms)
         far_hours = self._far_hours(now_ms)
-        near_end = core.furthest
+        near_end = index.furthest
         # what is due as an hour begins stands in the second before, which is no reason to read the roll slots of that
         first_hour = from_ms // HOUR_MS
         while True:
-            near = core.wheel.next_used(second, min(until, near_end))
+            near = index.wheel.next_used(second, min(until, near_end))
             # a second that is only passed through says nothing about what is due in it
-            while near is not None and (slot := core.wheel.get(near)) is not None and slot.number == slot.rolls > 0:
-                near = core.wheel.next_used(near + 1, min(until, near_end))
+            while near is not None and (slot := index.wheel.get(near)) is not None and slot.number == slot.rolls > 0:
+                near = index.wheel.next_used(near + 1, min(until, near_end))
             hour = second * 1000 // HOUR_MS
             far_hour = next((h for h in far_hours if h >= max(hour, first_hour)), None)
             near_hour = None if near is None else near * 1000 // HOUR_MS
@@ -147,7 +151,7 @@ class Listing:
 
     def _hour(self, hour: int, second: int, until: int, now_ms: int | None) -> Iterator[Portion]:
         """Yield the timers of one hour (from a second on), second by second; without a moment none of roll slots."""
-        core = self._core
+        index = self._index
         far: list[tuple[int, int, int, int, int]] = []
         for portion in self._far_of(hour, now_ms) if now_ms is not None else ():
             yield len(portion), []
@@ -155,7 +159,7 @@ class Listing:
         far = sorted(set(far))  # after a kill some stand in a slot twice
         at = 0
         end = min(until, (hour + 1) * _SECONDS_PER_HOUR)
-        while (found := core.wheel.next_used(second, end)) is not None:
+        while (found := index.wheel.next_used(second, end)) is not None:
             plain: list[tuple[int, int, int, int, int]] = []
             for count, portion in self._plain_of(found):
                 yield count, []
@@ -170,14 +174,14 @@ class Listing:
             yield 0, far[at:]
 
     def _plain_of(self, second: int) -> Iterator[Portion]:
-        core, slot = self._core, self._core.wheel.get(second)
+        index, slot = self._index, self._index.wheel.get(second)
         portion: list[tuple[int, int, int, int, int]] = []
         count = 0
-        for _, unit in core.log.chain(slot.first, slot.last) if slot is not None else ():
+        for _, unit in index.log.chain(slot.first, slot.last) if slot is not None else ():
             count += 1
             if not unit.magic & (MAGIC_DELETE | MAGIC_ROLL):
-                offset, due_ms = core.reach.plain_of(second, unit.reserved, unit.position)
-                if offset >= 0 and core.waits(offset):
+                offset, due_ms = index.reach.plain_of(second, unit.reserved, unit.position)
+                if offset >= 0 and self._states.waits(offset):
                     portion.append((due_ms, offset, unit.position, unit.record_size, unit.topic_hash))
             if count == _PORTION:
                 yield count, portion
@@ -186,20 +190,20 @@ class Listing:
 
     def _far_of(self, hour: int, now_ms: int) -> Iterator[list[tuple[int, int, int, int, int]]]:
         """Yield the timers of an hour that still wait in roll slots, in portions."""
-        core = self._core
-        begin_ms, end_ms, roll_of = hour * HOUR_MS, (hour + 1) * HOUR_MS, core.reach.roll_of
+        index = self._index
+        begin_ms, end_ms, roll_of = hour * HOUR_MS, (hour + 1) * HOUR_MS, index.reach.roll_of
         # while nothing is released roll slots that came are not read either
-        begin = min(now_ms // 1000 - _LOOK_BACK, core.lowest_second())
-        for second in core.reach.roll_seconds(hour, begin, core.furthest + 1):
-            slot = core.wheel.get(second)
+        begin = min(now_ms // 1000 - _LOOK_BACK, index.lowest_second())
+        for second in index.reach.roll_seconds(hour, begin, index.furthest + 1):
+            slot = index.wheel.get(second)
             portion: list[tuple[int, int, int, int, int]] = []
-            if slot is None or core.was_read(second):
+            if slot is None or index.was_read(second):
                 continue
-            for _, unit in core.log.chain(slot.first, slot.last):
+            for _, unit in index.log.chain(slot.first, slot.last):
                 _, _, magic, _, _, position, size, topic_hash, own = unit
                 if magic & MAGIC_ROLL and not magic & MAGIC_DELETE:
-                    offset, due_ms = roll_of(second, own, position) if own else core.roll_of(second, unit)
-                    if begin_ms <= due_ms < end_ms and offset >= 0 and core.waits(offset):
+                    offset, due_ms = roll_of(second, own, position) if own else index.roll_of(second, unit)
+                    if begin_ms <= due_ms < end_ms and offset >= 0 and self._states.waits(offset):
                         portion.append((due_ms, offset, position, size, topic_hash))
                 if len(portion) == _PORTION:
                     yield portion
@@ -208,32 +212,30 @@ class Listing:
 
     def _far_hours(self, now_ms: int) -> list[int]:
         """Return the hours for which timers may wait in roll slots, ascending."""
-        core = self._core
-        last = (now_ms + core.store.config.timer_max_delay_ms) // HOUR_MS + 1
+        index = self._index
+        last = (now_ms + self._store.config.timer_max_delay_ms) // HOUR_MS + 1
         found: list[int] = []
-        for hour, _ in core.far_hours(now_ms):
-            found += range(hour, last + 1, core.reach.rolls)
+        for hour, _ in index.far_hours(now_ms):
+            found += range(hour, last + 1, index.reach.rolls)
         return sorted(found)
 
     def _by_key(self, topic: str | None, key: str) -> list[tuple[int, int, int, int, int]]:
-        core = self._core
         found = list(self._keys.by_unique_key(topic, key)) + self._keys.by_word(topic, key)
-        for name in [topic] if topic else list(core.by_topic)[:_TOPICS_TRIED]:
+        for name in [topic] if topic else list(self._states.by_topic)[:_TOPICS_TRIED]:
             if (timer := self._keys.by_schedule_key(name, key)) is not None:
                 found.append(timer)
-        return sorted(
-            {(t.due_ms, t.offset, t.position, t.size, core.hash_of(t.topic)) for t in found if core.waits(t.offset)}
-        )
+        waiting = [timer for timer in found if self._states.waits(timer.offset)]
+        return sorted({(t.due_ms, t.offset, t.position, t.size, self._index.hash_of(t.topic)) for t in waiting})
 
     def _item(self, entry: tuple[int, int, int, int, int], topic: str | None, now_ms: int) -> dict[str, Any] | None:
         """Return one timer as the answer shows it, None if it is over or of another topic."""
-        if not self._core.waits(entry[1]):
+        if not self._states.waits(entry[1]):
             return None
         try:
-            message = decode(self._core.store.look_at(entry[2], entry[3]), verify=False)
+            message = decode(self._store.look_at(entry[2], entry[3]), verify=False)
         except (RecordNotFound, CorruptRecord):
             return None
-        rolls = sum(1 for _ in self._core.reach.passed(entry[0], message.store_ms, now_ms))
+        rolls = sum(1 for _ in self._index.reach.passed(entry[0], message.store_ms, now_ms))
         found = timer_json(message, entry[0], rolls)
         return found if topic in (None, found["topic"]) and message.queue_offset == entry[1] else None
 
@@ -276,17 +278,18 @@ Event = dict[str, Any]
 
 
 class Life:
-    """Tells the life of a timer."""
+    """Tells what happened to a timer, from its acceptance to its end."""
 
-    def __init__(self, core: Core, keys: Keys, steering: Steering) -> None:
-        self._core = core
+    def __init__(self, states: TimerStates, index: TimerIndex, keys: Keys, steering: Steering) -> None:
+        self._states = states
+        self._index = index
         self._keys = keys
         self._steering = steering
 
     def of(self, target: Target, now_ms: int) -> dict[str, Any]:
         """Return the body of request 14007."""
         found = self._steering.find(target)
-        timer = next((t for t in found if self._core.waits(t.offset)), found[0] if found else None)
+        timer = next((t for t in found if self._states.waits(t.offset)), found[0] if found else None)
         message = self._keys.message_at(timer.position) if timer is not None else None
         if timer is None or message is None:
             return {"state": "unknown", "timer": None, "events": []}
@@ -306,12 +309,12 @@ class Life:
         for (message, began), (_, end_ms) in zip(steps, pairwise(borders), strict=True):
             if began:
                 events.append({"kind": began, "ms": message.store_ms, "position": message.position})
-            passed = list(self._core.reach.passed(due_ms_of(message), message.store_ms, end_ms))
+            passed = list(self._index.reach.passed(due_ms_of(message), message.store_ms, end_ms))
             rolls += len(passed)
             events += [{"kind": "rolled", "ms": ms, "position": message.position} for ms in passed[-_ROLLS_TOLD:]]
         return events, rolls
 
-    def _steps(self, timer: Parked, message: Message) -> list[tuple[Message, str]]:
+    def _steps(self, timer: Timer, message: Message) -> list[tuple[Message, str]]:
         """Return the timer's records, oldest first, each with what began: nothing where it only moved to a younger
         segment."""
         steps: list[tuple[Message, str]] = []
@@ -329,9 +332,9 @@ class Life:
             began = "rescheduled"
         return [(message, began), *reversed(steps)]
 
-    def _end(self, timer: Parked, now_ms: int) -> tuple[str, int, Event | None]:
+    def _end(self, timer: Timer, now_ms: int) -> tuple[str, int, Event | None]:
         """Return the state, up to when the timer waited, and how that ended if something says so."""
-        if self._core.waits(timer.offset):
+        if self._states.waits(timer.offset):
             return "pending", now_ms, None
         released = self._keys.released(timer)
         if released is not None:

@@ -13,7 +13,7 @@ are left: 4 bytes left over, 8 zero, 4 magic CBD43194.
 Reserved is 0 in RocketMQ's files and read by nobody there. Here it spares reading the message:
 
     plain    queue offset << 16 | check << 10 | ms due after the start of the second, 1..1000
-    roll     queue offset << 28 | check << 24 | turn << 22 | ms due after the start of its hour (see parked.py)
+    roll     queue offset << 28 | check << 24 | turn << 22 | ms due after the start of its hour (see wheel.py)
 
 Check is the sum of offset, position and the rest, modulo 63 or 15: a unit has no checksum.
 
@@ -199,7 +199,7 @@ class TimerLog:
     # keeping
 
     def start_at(self, min_position: int, end_position: int) -> None:
-        """Say what is on disk."""
+        """Begin with what is on disk between two positions; nothing else is known."""
         self._tail = bytearray()
         self.min_position = min_position
         self.end_position = self._tail_at = end_position

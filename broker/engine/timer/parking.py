@@ -43,9 +43,11 @@ from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerInThePast, TimerTooFar
 from ..log.ticket import Ticket
 from ..message_header import Facts, schedule_entry, value_in
-from .core import Core
+from ..store import Store
+from .index import TimerIndex
 from .keys import Keys
-from .parked import Deleted, Note, Parked, Replaced, Sent, out_ms_of, second_of
+from .state import Deleted, Note, Replaced, Replacement, Sent, Timer, TimerStates
+from .wheel import out_ms_of, second_of
 
 #: What a release, a move or a cancel adds to the properties: one that is taken can be moved.
 _RESERVE_BYTES = CRC_SIZE + 80
@@ -147,13 +149,22 @@ def _number(name: str, value: str) -> int:
 class Parking:
     """Parks messages, and the deletes that clients send."""
 
-    def __init__(self, core: Core, keys: Keys, deletes: Deletes, note: Callable[[Note], None]) -> None:
-        self._core = core
+    def __init__(
+        self,
+        store: Store,
+        states: TimerStates,
+        index: TimerIndex,
+        keys: Keys,
+        deletes: Deletes,
+        note: Callable[[Note], None],
+    ) -> None:
+        self._store = store
+        self._config = store.config
+        self._states = states
+        self._index = index
         self._keys = keys
         self._deletes = deletes
         self._note = note
-        self._store = core.store
-        self._config = core.store.config
         self._tails: dict[tuple[str, int], bytes] = {}
 
     def park(
@@ -164,8 +175,8 @@ class Parking:
         config = self._config
         due_ms = moment_ms(facts.moment, now_ms) if facts.moment is not None else None
         if due_ms is not None and now_ms < due_ms <= now_ms + config.timer_max_delay_ms:
-            core = self._core
-            if core.pending + len(core.fresh) >= config.timer_max_pending or config.timer_max_per_slot:
+            states = self._states
+            if states.pending + len(states.unseen) >= config.timer_max_pending or config.timer_max_per_slot:
                 self.check_room(due_ms)
             return self.append(topic, queue_id, body, facts, sent, due_ms, now_ms, owner)
         ask = ask_of(facts.timer, now_ms, config.timer_max_delay_ms)
@@ -202,7 +213,7 @@ class Parking:
         due_ms = due_ms_asked(facts.timer, now_ms)
         key, on_conflict = key_asked(facts.timer)
         holder = self._holder(topic, key)
-        replaced = holder if on_conflict == "replace" else None
+        replaced = Replacement(holder, "cancelled") if holder is not None and on_conflict == "replace" else None
         if due_ms <= now_ms and replaced is None:
             return None
         if holder is not None and replaced is None:
@@ -214,9 +225,9 @@ class Parking:
 
     def check_room(self, due_ms: int) -> None:
         """Raise TimerFlowControl if no more timers may wait, in all or in this second."""
-        core, config = self._core, self._config
-        if core.pending + len(core.fresh) >= config.timer_max_pending:
-            raise TimerFlowControl(f"{core.pending:,} timers are pending, the limit is {config.timer_max_pending:,}.")
+        states, config = self._states, self._config
+        if states.pending + len(states.unseen) >= config.timer_max_pending:
+            raise TimerFlowControl(f"{states.pending:,} timers are pending, the limit is {config.timer_max_pending:,}.")
         self.check_second(due_ms)
 
     def check_second(self, due_ms: int, before_ms: int | None = None) -> None:
@@ -232,9 +243,9 @@ class Parking:
 
     def _number_in(self, second: int, most: int) -> int:
         """Return how many timers stand in a second of the wheel, or are about to."""
-        number, fresh = self._core.wheel.number_of(second), self._core.fresh
-        if number < most <= number + len(fresh):
-            number += sum(second_of(timer.due_ms) == second for timer in fresh)
+        number, unseen = self._index.wheel.number_of(second), self._states.unseen
+        if number < most <= number + len(unseen):
+            number += sum(second_of(timer.due_ms) == second for timer in unseen)
         return number
 
     def append(
@@ -248,19 +259,14 @@ class Parking:
         now_ms: int,
         owner: object,
         key: str | None = None,
-        replaced: Parked | None = None,
+        replaced: Replacement | None = None,
         half_position: int | None = None,
     ) -> Ticket:
         """Append a timer; one that it replaces is over with it. Raises PropertiesTooLarge, StoreRefused."""
-        tail = self._tails.get((topic, queue_id))
-        if tail is None:
-            text = f"\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE_ID}\x01{queue_id}\x02{DUE_MS}\x01"
-            if len(self._tails) >= _TAIL_LIMIT:
-                self._tails.clear()
-            tail = self._tails[topic, queue_id] = text.encode()
+        tail = self._tails.get((topic, queue_id)) or self._tail_of(topic, queue_id)
         stored = b"%s%s%d%s%d\x02" % (facts.stored, _OUT_MS, (due_ms - 1) // 1000 * 1000, tail, due_ms)
         if replaced is not None:
-            stored += f"{REPLACES}\x01{replaced.position}\x02".encode()
+            stored += f"{REPLACES}\x01{replaced.timer.position}\x02".encode()
         if half_position is not None:
             stored += f"{SOURCE}\x01{half_position}\x02".encode()
         # what was taken before has had its reserve
@@ -273,38 +279,52 @@ class Parking:
         unique_key, tags = facts.unique_key, facts.tags
         flag, sys_flag, born_ms, born_host, reconsume_times = sent
         ticket = store.append(
-            TIMER_TOPIC, 0, body, new(Facts, (stored, unique_key, tags, facts.keys, 0, "", None)),
-            store.tags_code(tags) if tags else 0, flag, sys_flag, born_ms, born_host, now_ms, reconsume_times,
-            half_position or 0, owner=owner, asked_topic=topic, asked_queue_id=queue_id, due_ms=due_ms,
+            TIMER_TOPIC,
+            0,
+            body,
+            new(Facts, (stored, unique_key, tags, facts.keys, 0, "", None)),
+            store.tags_code(tags) if tags else 0,
+            flag,
+            sys_flag,
+            born_ms,
+            born_host,
+            now_ms,
+            reconsume_times,
+            half_position or 0,
+            owner=owner,
+            asked_topic=topic,
+            asked_queue_id=queue_id,
+            due_ms=due_ms,
             also_key=schedule_entry(topic, key) if key is not None else None,
-        )  # fmt: skip
+        )
         ticket.is_timer = True
-        position = ticket.position
-        timer = new(Parked, (
-            ticket.queue_offset, position, ticket.size, due_ms, topic, unique_key, key,
-            -1 if replaced is None else replaced.position,
-        ))  # fmt: skip
-        core = self._core
-        core.fresh.append(timer)
+        position, old = ticket.position, -1 if replaced is None else replaced.timer.position
+        timer = new(Timer, (ticket.queue_offset, position, ticket.size, due_ms, topic, unique_key, key, old))
+        states = self._states
+        states.appended(timer)
         if replaced is not None:
-            core.claimed.add(replaced.offset)
-            core.ending[replaced.offset] = "already_cancelled"
-            self._note(Replaced(timer, replaced))
-        else:
-            self._note(timer)
-        if core.recalled and core.recalled.holds(topic, unique_key, now_ms):
-            core.ending[timer.offset] = "already_cancelled"
+            states.claim(replaced.timer.offset, replaced.end)
+        self._note(timer if replaced is None else Replaced(timer, replaced.timer))
+        if states.recalled and states.recalled.holds(topic, unique_key, now_ms):
             self._deletes.cancel(timer, sent, now_ms, "recalled before it came")
         return ticket
 
-    def _holder(self, topic: str, key: str | None) -> Parked | None:
+    def _tail_of(self, topic: str, queue_id: int) -> bytes:
+        """Return how the properties of a parked record end that belongs to this queue, but for the moment."""
+        if len(self._tails) >= _TAIL_LIMIT:
+            self._tails.clear()
+        text = f"\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE_ID}\x01{queue_id}\x02{DUE_MS}\x01"
+        tail = self._tails[topic, queue_id] = text.encode()
+        return tail
+
+    def _holder(self, topic: str, key: str | None) -> Timer | None:
         """Return the timer that waits under a schedule key."""
         holder = self._keys.by_schedule_key(topic, key) if key is not None else None
-        if holder is None or not self._core.waits(holder.offset):
+        if holder is None or not self._states.waits(holder.offset):
             return None
         return None if self._store.topics.is_cancelled(topic, holder.position) else holder
 
-    def _is_again(self, holder: Parked, facts: Facts) -> bool:
+    def _is_again(self, holder: Timer, facts: Facts) -> bool:
         """Tell whether this is the message that waits, sent once more because its sender heard no answer."""
         if not facts.unique_key or facts.unique_key != holder.unique_key:
             return False
@@ -332,17 +352,21 @@ class Parking:
             raise ScheduleKeyTaken(topic, key, holder.due_ms, holder.position)
         if ask.on_conflict == "replace":
             self.check_second(ask.due_ms, holder.due_ms)
-            ticket = self.append(topic, queue_id, body, facts, sent, ask.due_ms, now_ms, owner, key, holder)
+            old = Replacement(holder, "cancelled")
+            ticket = self.append(topic, queue_id, body, facts, sent, ask.due_ms, now_ms, owner, key, old)
             ticket.conflict = "replaced"
             self._deletes.echo(holder, ask.due_ms, sent, now_ms)
             return ticket
-        ticket = Ticket(
-            owner, topic, queue_id, holder.offset, holder.position, holder.size, now_ms, self._store.store_host,
-            holder.due_ms, holder.unique_key,
-        )  # fmt: skip
+        ticket = ticket_of(self._store, holder, queue_id, now_ms, owner)
         ticket.conflict, ticket.is_timer = "kept", True
         ticket.waits = self._store.join(ticket)
         return ticket
+
+
+def ticket_of(store: Store, timer: Timer, queue_id: int, now_ms: int, owner: object) -> Ticket:
+    """Return a ticket of a timer that was appended before, for an answer that is to wait for what is being written."""
+    offset, position, size, due_ms, topic, unique_key, *_ = timer
+    return Ticket(owner, topic, queue_id, offset, position, size, now_ms, store.store_host, due_ms, unique_key)
 
 
 def sent_of(message: Message) -> Sent:
@@ -361,11 +385,11 @@ _REASON_LIMIT = 1_000
 class Deletes:
     """Appends the records that end timers."""
 
-    def __init__(self, core: Core, keys: Keys, note: Callable[[Note], None]) -> None:
-        self._core = core
+    def __init__(self, store: Store, states: TimerStates, keys: Keys, note: Callable[[Note], None]) -> None:
+        self._store = store
+        self._states = states
         self._keys = keys
         self._note = note
-        self._store = core.store
 
     def take(
         self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, ask: Ask, now_ms: int, owner: object
@@ -387,7 +411,7 @@ class Deletes:
             self.cancel(other, sent, now_ms, "")
         return ticket
 
-    def _victims_of(self, topic: str, delete: str, due_ms: int) -> list[Parked]:
+    def _victims_of(self, topic: str, delete: str, due_ms: int) -> list[Timer]:
         """Return the pending timers that RocketMQ's delete means: by unique key, or ``topic+unique key``.
 
         Only those of the topic that it is sent to: who may send to one topic takes nothing back in another.
@@ -396,11 +420,11 @@ class Deletes:
         if delete.startswith(f"{topic}+"):
             found += self._keys.by_unique_key(topic, delete[len(topic) + 1 :])
         second = second_of(due_ms)
-        return [timer for timer in found if second_of(timer.due_ms) == second and self._core.waits(timer.offset)]
+        return [timer for timer in found if second_of(timer.due_ms) == second and self._states.waits(timer.offset)]
 
     def cancel(
         self,
-        victim: Parked,
+        victim: Timer,
         sent: Sent,
         now_ms: int,
         reason: str,
@@ -421,11 +445,11 @@ class Deletes:
 
     def recall(self, topic: str, unique_key: str, moment_ms: int, sent: Sent, now_ms: int, owner: object) -> Ticket:
         """Append the record that ends whatever comes of a message that does not wait now. Raises StoreRefused."""
-        none = Parked(-1, -1, 0, moment_ms, topic, unique_key)
+        none = Timer(-1, -1, 0, moment_ms, topic, unique_key)
         properties = {**_properties(none), RECALLED: str(moment_ms)}
         return self._append(properties, b"0", sent, moment_ms, now_ms, owner, None, cancels=False)
 
-    def echo(self, victim: Parked, new_due_ms: int | None, sent: Sent, now_ms: int) -> None:
+    def echo(self, victim: Timer, new_due_ms: int | None, sent: Sent, now_ms: int) -> None:
         """Append a delete that only Apache RocketMQ needs: by our own books the timer is over already.
 
         Where the new timer stands in the same second there can be none: RocketMQ would delete both.
@@ -443,7 +467,7 @@ class Deletes:
         due_ms: int,
         now_ms: int,
         owner: object,
-        victim: Parked | None,
+        victim: Timer | None,
         *,
         cancels: bool,
     ) -> Ticket:
@@ -454,18 +478,30 @@ class Deletes:
         store, tags = self._store, properties.get(TAGS)
         facts = Facts(stored, properties.get(UNIQUE_KEY), tags, properties.get(KEYS))
         ticket = store.append(
-            TIMER_TOPIC, 0, body, facts, store.tags_code(tags), 0, 0, sent.born_ms, sent.born_host, now_ms, 0,
-            owner=owner, asked_topic=properties[REAL_TOPIC], asked_queue_id=int(properties[REAL_QUEUE_ID]),
+            TIMER_TOPIC,
+            0,
+            body,
+            facts,
+            store.tags_code(tags),
+            0,
+            0,
+            sent.born_ms,
+            sent.born_host,
+            now_ms,
+            0,
+            owner=owner,
+            asked_topic=properties[REAL_TOPIC],
+            asked_queue_id=int(properties[REAL_QUEUE_ID]),
             due_ms=due_ms,
-        )  # fmt: skip
+        )
         ticket.is_timer = True
         if victim is not None and cancels:
-            self._core.claimed.add(victim.offset)
+            self._states.claim(victim.offset, "cancelled")
         self._note(Deleted(ticket.queue_offset, ticket.position, ticket.size, victim, cancels))
         return ticket
 
 
-def _properties(victim: Parked) -> dict[str, str]:
+def _properties(victim: Timer) -> dict[str, str]:
     properties = {
         TIMER_DELETE: victim.unique_key or "",
         TAGS: _RECALL_TAG,

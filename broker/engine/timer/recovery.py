@@ -23,13 +23,13 @@ from ...rocketmq.properties import (
 )
 from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
+from ..store import Store
 from .checkpoint import Kept, Paths, check_of_rocketmq, is_foreign, load_state
-from .core import Core, Totals
-from .done import Done
 from .due import NEVER
+from .index import TimerIndex
 from .keys import Keys
-from .parked import Parked, number_of, parked_of, second_of
-from .wheel import Slot
+from .state import OverMap, Timer, TimerStates, Totals, number_of, timer_of
+from .wheel import Slot, second_of
 
 #: Timers remembered from the walk; where there are more they are read again.
 _TAIL_LIMIT = 300_000
@@ -38,30 +38,32 @@ _BLOCK = 512
 _GAP_LIMIT = 1 << 22
 
 
-class Revival:
-    """Brings the timers of a store back, once for each opening."""
+class TimerRecovery:
+    """Brings the timers of a store back, once for each opening; and makes the index anew while the store is open."""
 
-    def __init__(self, core: Core, keys: Keys, paths: Paths) -> None:
-        self._core = core
+    def __init__(self, store: Store, states: TimerStates, index: TimerIndex, keys: Keys, paths: Paths) -> None:
+        self._store = store
+        self._states = states
+        self._index = index
         self._keys = keys
         self._paths = paths
         self._kept = Kept()
         self._usable = self._whole = self._foreign = self._rebuilds = False
-        self._foreigner = Foreigner(core, keys)
+        self._apache = ApacheHistory(store, states, keys)
         #: first offset of the queue while the walk goes on; a record with a damaged one may begin it anew
         self._min_offset: int | None = None
-        self._tail: list[Parked] = []
+        self._tail: list[Timer] = []
         self._deletes: list[tuple[Message, int]] = []
         self._overflow = False
-        #: what was over, and counted, when the last state was written
-        self._counted = Done()
+        #: which were over, and so are counted in its totals, when the last state was written
+        self._counted = OverMap()
         self.sequence = 0
 
     # before and during the walk
 
     def resume(self, *, whole: bool) -> None:
         """Load the last state; where it is no use, or all of the log is walked, start from nothing."""
-        files = self._core.store.files
+        files, states = self._store.files, self._states
         self._foreign = is_foreign(files, self._paths.check)
         self._whole = whole
         found = load_state(files, self._paths.state)
@@ -72,82 +74,73 @@ class Revival:
             if not whole and not self._foreign and self._take_over(kept):
                 self._kept = kept
                 self._usable = True
-                self._min_offset = self._core.queue.min_offset
-                self._core.done.load(kept.end_offset, chunks)
-                self._core.totals = Totals(**kept.totals)
-                self._core.by_topic.update(kept.by_topic)
-                self._core.pending = sum(kept.by_topic.values())
-                self._core.recalled.load(kept.recalled)
+                self._min_offset = self._index.queue.min_offset
+                states.restore(kept.end_offset, chunks, kept.by_topic)
+                states.totals = Totals(**kept.totals)
+                states.recalled.load(kept.recalled)
                 return
-        self._start_from_nothing()
+        self._start_from_nothing(0)
 
-    def _start_from_nothing(self) -> None:
-        core = self._core
-        core.wheel.reset()
-        core.done.start_at(0)
-        core.totals = Totals(**self._kept.totals)
-        core.by_topic.clear()
-        core.pending = 0
+    def _start_from_nothing(self, first_offset: int) -> None:
+        self._index.wheel.reset()
+        self._states.begin_at(first_offset)
+        self._states.totals = Totals(**self._kept.totals)
         self._tail, self._deletes = [], []
 
     def _take_over(self, kept: Kept) -> bool:
         """Load wheel and timer log of a state; False if they are not the ones it speaks of."""
-        core = self._core
-        if kept.slots != core.wheel.slots or kept.file_size != core.log.file_size or not core.log.open(kept.log_end):
+        wheel, log = self._index.wheel, self._index.log
+        if kept.slots != wheel.slots or kept.file_size != log.file_size or not log.open(kept.log_end):
             return False
         # a state older than the checkpoint does not know what came in between, and that is not walked
-        if kept.end_offset < core.queue.max_offset:
+        if kept.end_offset < self._index.queue.max_offset:
             return False
-        position, begin = 0, core.log.min_position
+        position, begin = 0, log.min_position
         if kept.wheels:
-            checksum = core.wheel.load(core.store.files, self._paths.wheel)
+            checksum = wheel.load(self._store.files, self._paths.wheel)
             known = [at for at, expected in kept.wheels if expected == checksum]
             if not known:
                 return False
             position = known[-1]
-            core.wheel.displaced = {slot[0]: Slot(*slot) for slot in kept.displaced}
+            wheel.displaced = {slot[0]: Slot(*slot) for slot in kept.displaced}
         # trimmed since: what waits does not lead there
-        if begin > kept.log_min and (begin > position or core.wheel.leads_below(begin, kept.safe_second)):
+        if begin > kept.log_min and (begin > position or wheel.leads_below(begin, kept.safe_second)):
             return False
         return self._put_units_again(max(position, kept.log_min))
 
     def _put_units_again(self, position: int) -> bool:
         """Put the units behind the wheel's file into the wheel; False if they are not all there."""
-        core, end = self._core, position
-        for at, raw in core.log.portions(position):
-            if not core.wheel.put_units(at, raw):
+        log, end = self._index.log, position
+        for at, raw in log.portions(position):
+            if not self._index.wheel.put_units(at, raw):
                 return False
             end = at + len(raw)
-        return end >= core.log.end_position or core.log.is_blank(end)
+        return end >= log.end_position or log.is_blank(end)
 
     def walked(self, message: Message) -> None:
         """Hear of a record of ``rmq_sys_wheel_timer``."""
-        core, offset = self._core, message.queue_offset
-        if not self._fits(message) or offset < core.done.end:
+        states, offset = self._states, message.queue_offset
+        if not self._fits(message) or offset < states.end_offset:
             return
-        if offset > core.done.end:
-            # what was lost in between left nothing that could be delivered
-            begin = core.done.end
-            core.done.extend(offset)
-            core.done.add_many(range(begin, offset))
-        core.done.extend(offset + 1)
+        # what was lost in between left nothing that could be delivered
+        states.pass_over(offset)
         if TIMER_DELETE in message.properties:
-            core.done.add(offset)
+            states.pass_over(offset + 1)
             self._remember(message)
             cancels = number_of(message.properties.get(CANCELS))
             if cancels is not None and self._end(cancels) is not None:
-                core.totals.cancelled += 1
+                states.totals.cancelled += 1
             if len(self._deletes) < _TAIL_LIMIT:
                 self._deletes.append((message, -1 if cancels is None else cancels))
             return
-        timer = parked_of(message)
-        if core.recalled.holds(timer.topic, timer.unique_key, message.store_ms):
+        timer = timer_of(message)
+        if states.recalled.holds(timer.topic, timer.unique_key, message.store_ms):
             # its own end may have been lost
-            core.done.add(offset)
+            states.pass_over(offset + 1)
             return
-        core.count(timer.topic, 1)
+        states.found(offset, timer.topic)
         if timer.replaced >= 0 and self._end(timer.replaced) not in (None, timer.due_ms):
-            core.totals.rescheduled += 1
+            states.totals.rescheduled += 1
         if len(self._tail) < _TAIL_LIMIT:
             self._tail.append(timer)
         else:
@@ -157,111 +150,103 @@ class Revival:
         """Remember what a delete says that a recall wrote."""
         until_ms = number_of(message.properties.get(RECALLED))
         if until_ms is not None and message.unique_key:
-            self._core.recalled.add(message.properties.get(REAL_TOPIC, ""), message.unique_key, until_ms)
+            self._states.recalled.add(message.properties.get(REAL_TOPIC, ""), message.unique_key, until_ms)
 
     def _fits(self, message: Message) -> bool:
         """Tell whether a record goes on where the last one was; where it does not, all is looked at again later."""
-        core, queue = self._core, self._core.queue
+        states, queue = self._states, self._index.queue
         if self._rebuilds:
             found = queue.entries(message.queue_offset, 1)
             return bool(found) and found[0].position == message.position
         if self._min_offset is None:
             self._min_offset = queue.min_offset
-            core.done.start_at(queue.min_offset)
-        if queue.min_offset != self._min_offset or message.queue_offset - core.done.end > _GAP_LIMIT:
+            states.begin_at(queue.min_offset)
+        if queue.min_offset != self._min_offset or message.queue_offset - states.end_offset > _GAP_LIMIT:
             self._usable = self._whole = False
         return self._usable or self._whole
 
     def heard(self, parked: Message) -> None:
         """Hear that a timer was released."""
         if self._is_over(parked) is not None:
-            self._core.totals.released += 1
+            self._states.totals.released += 1
 
     def _end(self, position: int) -> int | None:
         """Mark the timer parked at a position as over; return its moment if that is to be counted."""
         try:
-            message = decode(self._core.store.log.record_at(position), verify=False)
+            message = decode(self._store.log.record_at(position), verify=False)
         except (RecordNotFound, CorruptRecord):
             return None
         return self._is_over(message) if message.topic == TIMER_TOPIC else None
 
     def _is_over(self, parked: Message) -> int | None:
-        timer, counted = parked_of(parked), self._counted
-        is_new = self._core.is_over(timer.offset, timer.topic)
-        return timer.due_ms if is_new and (timer.offset >= counted.end or not counted.has(timer.offset)) else None
+        timer = timer_of(parked)
+        is_new = self._states.end(timer.offset, timer.topic)
+        return timer.due_ms if is_new and not self._counted.has(timer.offset) else None
 
-    # after it
+    # after the walk
 
     def start(self, now_ms: int) -> Kept:
         """Put what is pending into the wheel, and begin to read; return what was kept."""
-        core, begin = self._core, 0
+        index, states, begin = self._index, self._states, 0
         # nothing is read yet, so what is indexed now is found in the wheel
-        core.due.reset(0)
-        core.due.next_used = NEVER
-        if self._usable and core.done.end == core.queue.max_offset:
-            self._drop_expired()
+        index.due.reset(0)
+        index.due.next_used = NEVER
+        if self._usable and states.end_offset == index.queue.max_offset:
+            states.expire_below(index.queue.min_offset)
             self._index_tail(now_ms)
-            begin = min(self._kept.safe_second + 1, core.due.next_used)
+            begin = min(self._kept.safe_second + 1, index.due.next_used)
         else:
             self._rebuild(now_ms)
-        core.due.reset(now_ms // 1000)
-        core.part_overdue(begin, now_ms // 1000)
+        index.due.reset(now_ms // 1000)
+        index.part_overdue(begin, now_ms // 1000)
         # after the clock was set back a second may be used that was over once
-        core.count_wheel(begin - 1 if self._usable else 0)
-        self._tail, self._deletes, self._counted = [], [], Done()
+        index.count_wheel(begin - 1 if self._usable else 0)
+        self._tail, self._deletes, self._counted = [], [], OverMap()
         return self._kept
 
     def repair(self, now_ms: int) -> None:
         """Make timer log and wheel anew while the store is open: a chain of units did not hold. Raises OSError."""
-        core = self._core
-        core.log.restart()
-        core.wheel.reset()
-        core.due.reset(0)
-        core.due.next_used = NEVER
+        index = self._index
+        index.log.restart()
+        index.wheel.reset()
+        index.due.reset(0)
+        index.due.next_used = NEVER
         for timers in self._pending(0):
-            core.index(timers, now_ms)
-        core.due.reset(now_ms // 1000)
-        core.part_overdue(0, now_ms // 1000)
-        core.count_wheel(0)
+            index.add(timers, now_ms)
+        index.due.reset(now_ms // 1000)
+        index.part_overdue(0, now_ms // 1000)
+        index.count_wheel(0)
 
     def _index_tail(self, now_ms: int) -> None:
-        core, known, first = self._core, self._kept.end_offset, self._kept.safe_second + 1
+        index, known, first = self._index, self._kept.end_offset, self._kept.safe_second + 1
         if self._overflow:
             for timers in self._pending(known):
-                core.index(timers, now_ms)
+                index.add(timers, now_ms)
         else:
-            core.index([timer for timer in self._tail if core.waits(timer.offset)], now_ms)
+            index.add([timer for timer in self._tail if self._states.waits(timer.offset)], now_ms)
         for message, cancels in self._deletes:
             echo = number_of(message.properties.get(ECHO))
             position = cancels if cancels >= 0 else echo
             victim = self._keys.at(position) if position is not None else None
             if victim is not None and victim.offset < known:
-                core.index_delete(message.position, message.size, victim, now_ms, first)
-
-    def _drop_expired(self) -> None:
-        """What lies before the queue's first entry is gone with its segment."""
-        core = self._core
-        for offset in core.done.open_offsets(0, core.queue.min_offset):
-            core.pending -= 1
-            core.done.add(offset)
+                index.add_delete(message.position, message.size, victim, now_ms, first)
 
     def _rebuild(self, now_ms: int) -> None:
-        core = self._core
-        if not self._whole or core.done.end != core.queue.max_offset:
+        index, states = self._index, self._states
+        if not self._whole or states.end_offset != index.queue.max_offset:
             self._rebuilds = True
-            self._start_from_nothing()
-            core.done.start_at(core.queue.min_offset)
+            self._start_from_nothing(index.queue.min_offset)
             self._walk()
-        core.log.restart()
-        core.wheel.reset()
-        self._drop_expired()
-        self._foreigner.end_deleted([message for message, cancels in self._deletes if cancels < 0])
+        index.log.restart()
+        index.wheel.reset()
+        states.expire_below(index.queue.min_offset)
+        self._apache.end_deleted([message for message, cancels in self._deletes if cancels < 0])
         for timers in self._pending(0):
-            core.index(timers, now_ms)
+            index.add(timers, now_ms)
 
     def _walk(self) -> None:
         """Walk the whole log as recovery would have."""
-        log = self._core.store.log
+        log = self._store.log
         position, end = log.min_position, log.end_position
         while True:
             for reached, record in log.walk(position, end):
@@ -280,25 +265,25 @@ class Revival:
             return
         source = number_of(message.properties.get(SOURCE))
         if source is not None and self._end(source) is not None:
-            self._core.totals.released += 1
+            self._states.totals.released += 1
         if message.topic == TIMER_TOPIC:
             self.walked(message)
 
-    def _pending(self, begin: int) -> Iterator[list[Parked]]:
+    def _pending(self, begin: int) -> Iterator[list[Timer]]:
         """Yield the timers that wait, in blocks."""
-        core = self._core
-        read_ms = check_of_rocketmq(core.store.files, self._paths.check) if self._foreign else 0
-        block: list[Parked] = []
-        for offset in list(core.done.open_offsets(begin, core.done.end)):
+        states = self._states
+        read_ms = check_of_rocketmq(self._store.files, self._paths.check) if self._foreign else 0
+        block: list[Timer] = []
+        for offset in list(states.not_over(begin, states.end_offset)):
             message = self._message(offset)
             if message is None:
-                core.done.add(offset)
+                states.end(offset, "")
                 continue
-            timer = parked_of(message)
-            if (self._foreign or number_of(message.properties.get(TIMER_ROLLS))) and self._foreigner.is_gone(
+            timer = timer_of(message)
+            if (self._foreign or number_of(message.properties.get(TIMER_ROLLS))) and self._apache.is_gone(
                 timer, message, read_ms
             ):
-                core.is_over(offset, timer.topic)
+                states.end(offset, timer.topic)
                 continue
             block.append(timer)
             if len(block) == _BLOCK:
@@ -307,7 +292,7 @@ class Revival:
         yield block
 
     def _message(self, offset: int) -> Message | None:
-        entries = self._core.queue.entries(offset, 1)
+        entries = self._index.queue.entries(offset, 1)
         message = self._keys.message_at(entries[0].position) if entries else None
         return message if message is not None and message.queue_offset == offset else None
 
@@ -315,46 +300,46 @@ class Revival:
 # What Apache RocketMQ did.
 
 
-class Foreigner:
+class ApacheHistory:
     """Finds out which timers Apache RocketMQ delivered, deleted or put back."""
 
-    def __init__(self, core: Core, keys: Keys) -> None:
-        self._core = core
+    def __init__(self, store: Store, states: TimerStates, keys: Keys) -> None:
+        self._store = store
+        self._states = states
         self._keys = keys
 
     def end_deleted(self, deletes: list[Message]) -> None:
         """Mark as over what these delete records mean in their second."""
-        core = self._core
         for message in deletes:
             # ours: what it ended, if anything, it names, or it was found in the order of the log
             if DUE_MS in message.properties:
                 continue
-            second = second_of(parked_of(message).due_ms)
+            second = second_of(timer_of(message).due_ms)
             for timer in self._meant(message.properties[TIMER_DELETE]):
                 if second_of(timer.due_ms) == second:
-                    core.is_over(timer.offset, timer.topic)
+                    self._states.end(timer.offset, timer.topic)
 
-    def _meant(self, delete: str) -> list[Parked]:
+    def _meant(self, delete: str) -> list[Timer]:
         topic, plus, rest = delete.partition("+")
         return self._keys.by_unique_key(None, delete) + (self._keys.by_unique_key(topic, rest) if plus else [])
 
-    def is_gone(self, timer: Parked, message: Message, read_ms: int) -> bool:
+    def is_gone(self, timer: Timer, message: Message, read_ms: int) -> bool:
         """Tell whether RocketMQ delivered a timer, or put a copy of it back that counts instead."""
         if not timer.unique_key:
             return second_of(timer.due_ms) * 1000 <= read_ms
         # of a relative time only RocketMQ's second is the same in every copy
         second = second_of(timer.due_ms)
         rolls = number_of(message.properties.get(TIMER_ROLLS)) or 0
-        for position in self._core.store.index.find(TIMER_TOPIC, timer.unique_key, 64, 0, 1 << 60):
+        for position in self._store.index.find(TIMER_TOPIC, timer.unique_key, 64, 0, 1 << 60):
             other = self._keys.message_at(position)
             if other is not None and other.topic == TIMER_TOPIC and other.unique_key == timer.unique_key:
                 again = number_of(other.properties.get(TIMER_ROLLS)) or 0
-                if again > rolls and second_of(parked_of(other).due_ms) == second:
+                if again > rolls and second_of(timer_of(other).due_ms) == second:
                     return True
-        for position in self._core.store.index.find(timer.topic, timer.unique_key, 64, 0, 1 << 60):
+        for position in self._store.index.find(timer.topic, timer.unique_key, 64, 0, 1 << 60):
             other = self._keys.message_at(position)
             if other is None or other.topic != timer.topic or TIMER_LEFT not in other.properties:
                 continue
-            if other.unique_key == timer.unique_key and second_of(parked_of(other).due_ms) == second:
+            if other.unique_key == timer.unique_key and second_of(timer_of(other).due_ms) == second:
                 return True
         return False

@@ -7,6 +7,7 @@ for after it is answered with when the release was.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from ...rocketmq.message import Message, offset_message_id
@@ -26,12 +27,14 @@ from ...rocketmq.properties import (
 from ..errors import BrokerError, InvalidMessage, StoreRefused
 from ..log.ticket import Ticket
 from ..message_header import Facts
-from .bucket import Entry
-from .core import Core
+from ..store import Store
+from .due import Entry
+from .index import TimerIndex
 from .keys import Keys
-from .parked import Parked, Sent, number_of, second_of
-from .parking import Deletes, Parking, sent_of
+from .parking import Deletes, Parking, sent_of, ticket_of
 from .release import Releaser
+from .state import End, Replacement, Sent, Timer, TimerStates, number_of
+from .wheel import second_of
 
 Action = Literal["cancel", "reschedule", "deliver_now"]
 _NOBODY = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
@@ -92,24 +95,32 @@ class Outcome:
 class Steering:
     """Carries out what operators and senders ask of pending timers."""
 
-    def __init__(self, core: Core, keys: Keys, parking: Parking, deletes: Deletes, releaser: Releaser) -> None:
-        self._core = core
+    def __init__(
+        self,
+        store: Store,
+        states: TimerStates,
+        keys: Keys,
+        parking: Parking,
+        deletes: Deletes,
+        releaser: Releaser,
+    ) -> None:
+        self._store = store
+        self._states = states
         self._keys = keys
         self._parking = parking
         self._deletes = deletes
         self._releaser = releaser
-        self._store = core.store
 
     def steer(
         self, action: Action, target: Target, due_ms: int | None, reason: str, now_ms: int, owner: object
     ) -> Outcome:
-        """Do one thing to one timer. Raises StoreRefused; what cannot be done otherwise is an outcome."""
+        """Cancel, reschedule or deliver one timer. Raises StoreRefused; what cannot be done otherwise is an outcome."""
         found = self.find(target)
         if not found:
             return Outcome(
                 "unknown", topic=target.topic, unique_key=target.unique_key, schedule_key=target.schedule_key
             )
-        pending = [timer for timer in found if self._core.waits(timer.offset)]
+        pending = [timer for timer in found if self._states.waits(timer.offset)]
         if not pending:
             return self._over(found[0], now_ms, owner)
         if action != "cancel" and self._store.topics.is_cancelled(pending[0].topic, pending[0].position):
@@ -136,30 +147,29 @@ class Steering:
         ``moment_ms``: what the handle says. Where nothing waits the outcome says what is known, and nothing is written
         if the moment is over or beyond the limit. Raises StoreRefused.
         """
-        core, sent = self._core, _sent_now(now_ms)
+        states, sent = self._states, _sent_now(now_ms)
         found = self._keys.by_unique_key(topic, unique_key)
-        pending = [timer for timer in found if core.waits(timer.offset)]
+        pending = [timer for timer in found if states.waits(timer.offset)]
         ahead = 0 < moment_ms - now_ms < self._store.config.timer_max_delay_ms
         # as long as anything may still come into the second that Apache RocketMQ would look at
         until_ms = max([second_of(moment_ms) * 1000 + 1000 if ahead else 0, *(timer.due_ms for timer in pending)])
         if pending:
             outcome = self._outcome("cancelled", pending[0])
             for victim in pending:
-                core.ending[victim.offset] = "already_cancelled"
                 outcome.tickets.append(
                     self._deletes.cancel(victim, sent, now_ms, "", owner, recalled_until_ms=until_ms)
                 )
         else:
             outcome = self._over(found[0], now_ms, owner) if found else Outcome("unknown", unique_key=unique_key)
-            if core.recalled.holds(topic, unique_key, now_ms):
-                self._wait_for_all(outcome, Parked(-1, -1, 0, until_ms, topic, unique_key), now_ms, owner)
+            if states.recalled.holds(topic, unique_key, now_ms):
+                self._wait_for_all(outcome, Timer(-1, -1, 0, until_ms, topic, unique_key), now_ms, owner)
             elif ahead:
                 outcome.tickets.append(self._deletes.recall(topic, unique_key, until_ms, sent, now_ms, owner))
         if pending or ahead:
-            core.recalled.add(topic, unique_key, until_ms)
+            states.recalled.add(topic, unique_key, until_ms)
         return outcome
 
-    def find(self, target: Target) -> list[Parked]:
+    def find(self, target: Target) -> list[Timer]:
         """Return the timers that a target means, newest first; one that was moved stands for where it is now."""
         if target.position is not None:
             timer = self._keys.at(target.position)
@@ -172,34 +182,32 @@ class Steering:
         if target.slot_ms is not None:
             second = second_of(target.slot_ms)
             same = [timer for timer in found if second_of(timer.due_ms) == second]
-            moved = [timer for timer in found if timer.replaced >= 0 and self._core.waits(timer.offset)]
-            found = same if any(self._core.waits(timer.offset) for timer in same) else moved or same
+            moved = [timer for timer in found if timer.replaced >= 0 and self._states.waits(timer.offset)]
+            found = same if any(self._states.waits(timer.offset) for timer in same) else moved or same
         return found
 
-    def _followed(self, timer: Parked) -> Parked:
-        following = None if self._core.waits(timer.offset) else self._keys.successors_of(timer)
+    def _followed(self, timer: Timer) -> Timer:
+        following = None if self._states.waits(timer.offset) else self._keys.successors_of(timer)
         return timer if following is None else following[1]
 
     # the three things
 
-    def _cancel(self, victims: list[Parked], reason: str, now_ms: int, owner: object) -> Outcome:
+    def _cancel(self, victims: list[Timer], reason: str, now_ms: int, owner: object) -> Outcome:
         """End timers: several only where a sender's retry parked the same message twice."""
         outcome = self._outcome("cancelled", victims[0])
         for victim in victims:
-            self._core.ending[victim.offset] = "already_cancelled"
             outcome.tickets.append(self._deletes.cancel(victim, _sent_now(now_ms), now_ms, reason, owner))
         return outcome
 
-    def _reschedule(self, timer: Parked, message: Message, due_ms: int | None, now_ms: int, owner: object) -> Outcome:
+    def _reschedule(self, timer: Timer, message: Message, due_ms: int | None, now_ms: int, owner: object) -> Outcome:
         if due_ms is None:
             return self._refused(timer, "a new moment (dueMs) is needed")
         self._parking.check_reach(due_ms, now_ms)
         self._parking.check_second(due_ms, timer.due_ms)
         kept = {name: value for name, value in message.properties.items() if name not in _OURS | _RELATIVE}
         kept[TIMER_DELIVER_MS] = str(due_ms)
-        ticket = self._append(timer, message, kept, due_ms, now_ms, owner)
+        ticket = self._append(timer, message, kept, due_ms, now_ms, owner, "rescheduled")
         sent = sent_of(message)
-        self._core.ending[timer.offset] = "rescheduled"
         self._deletes.echo(timer, due_ms, sent, now_ms)
         outcome = self._outcome("rescheduled", timer)
         outcome.new_position, outcome.due_ms, outcome.previous_due_ms = ticket.position, due_ms, timer.due_ms
@@ -207,22 +215,24 @@ class Steering:
         outcome.tickets.append(ticket)
         return outcome
 
-    def append_again(self, timer: Parked, message: Message, now_ms: int) -> Ticket:
+    def append_again(self, timer: Timer, message: Message, now_ms: int) -> Ticket:
         """Append a timer once more as it is, because its segment is to go. Raises StoreRefused."""
         kept = {name: value for name, value in message.properties.items() if name not in _OURS}
-        return self._append(timer, message, kept, timer.due_ms, now_ms, None)
+        return self._append(timer, message, kept, timer.due_ms, now_ms, None, "cancelled")
 
     def _append(
-        self, timer: Parked, message: Message, kept: dict[str, str], due_ms: int, now_ms: int, owner: object
+        self, timer: Timer, message: Message, kept: dict[str, str], due_ms: int, now_ms: int, owner: object, end: End
     ) -> Ticket:
         facts = Facts(format_properties(kept), message.unique_key, message.tags, kept.get(KEYS))
-        queue_id = message.properties.get(REAL_QUEUE_ID, "0")
+        queue = message.properties.get(REAL_QUEUE_ID, "0")
+        queue_id = int(queue) if queue.isdigit() else 0
+        half_position = number_of(message.properties.get(SOURCE))
+        sent, old = sent_of(message), Replacement(timer, end)
         return self._parking.append(
-            timer.topic, int(queue_id) if queue_id.isdigit() else 0, message.body, facts, sent_of(message), due_ms,
-            now_ms, owner, timer.key, timer, number_of(message.properties.get(SOURCE)),
-        )  # fmt: skip
+            timer.topic, queue_id, message.body, facts, sent, due_ms, now_ms, owner, timer.key, old, half_position
+        )
 
-    def _deliver_now(self, timer: Parked, message: Message, now_ms: int, owner: object) -> Outcome:
+    def _deliver_now(self, timer: Timer, message: Message, now_ms: int, owner: object) -> Outcome:
         entry = Entry(timer.due_ms, timer.offset, timer.position, timer.size)
         if not self._releaser.release_one(entry, now_ms):
             raise InvalidMessage("its record does not say where it belongs, or is damaged")
@@ -234,14 +244,15 @@ class Steering:
 
     # what else can be said
 
-    def _over(self, timer: Parked, now_ms: int, owner: object) -> Outcome:
+    def _over(self, timer: Timer, now_ms: int, owner: object) -> Outcome:
         """Say what became of a timer that is over; if that is not durable yet, only when it is."""
         outcome = self._outcome("already_delivered", timer)
-        if timer.offset in self._core.claimed:
-            outcome.outcome = self._core.ending.get(timer.offset, "already_delivered")
-            if outcome.outcome == "rescheduled":
-                return self._refused(timer, "it is being rescheduled; ask again in a moment")
-            outcome.delivered_ms = now_ms if outcome.outcome == "already_delivered" else None
+        claimed_as = self._states.claimed_as(timer.offset)
+        if claimed_as == "rescheduled":
+            return self._refused(timer, "it is being rescheduled; ask again in a moment")
+        if claimed_as is not None:
+            outcome.outcome = f"already_{claimed_as}"
+            outcome.delivered_ms = now_ms if claimed_as == "delivered" else None
             self._wait_for_all(outcome, timer, now_ms, owner)
             return outcome
         released = self._keys.released(timer)
@@ -251,21 +262,18 @@ class Steering:
             outcome.outcome = "already_cancelled"
         return outcome
 
-    def _wait_for_all(self, outcome: Outcome, timer: Parked, now_ms: int, owner: object) -> None:
+    def _wait_for_all(self, outcome: Outcome, timer: Timer, now_ms: int, owner: object) -> None:
         """Have the answer wait for what is being written."""
-        ticket = Ticket(
-            owner, timer.topic, 0, timer.offset, timer.position, timer.size, now_ms, self._store.store_host,
-            timer.due_ms, timer.unique_key,
-        )  # fmt: skip
+        ticket = ticket_of(self._store, timer, 0, now_ms, owner)
         if self._store.join(ticket):
             outcome.tickets.append(ticket)
 
-    def _refused(self, timer: Parked, error: str) -> Outcome:
+    def _refused(self, timer: Timer, error: str) -> Outcome:
         outcome = self._outcome("refused", timer)
         outcome.error = error
         return outcome
 
-    def _outcome(self, name: str, timer: Parked) -> Outcome:
+    def _outcome(self, name: str, timer: Timer) -> Outcome:
         return Outcome(
             name,
             position=timer.position,
@@ -279,3 +287,58 @@ class Steering:
 
 def _sent_now(now_ms: int) -> Sent:
     return Sent(0, 0, now_ms, _NOBODY, 0)
+
+
+# Timers that alone keep an old segment.
+
+#: Timers looked at and moved in one pass, and the part of a segment, one in so many, that is worth moving at most.
+_LOOKED_AT = 100_000
+_MOVES_PER_PASS = 500
+_SMALL_PART = 4
+
+
+class Compaction:
+    """Appends the few timers again that alone keep the oldest segment of the log, so that it can go.
+
+    The copy names the old record (ESC_REPLACES) and is due at the same moment; nothing else changes. This is done only
+    where what waits is a small part of the segment, and only so many at a time.
+    """
+
+    def __init__(self, store: Store, states: TimerStates, index: TimerIndex, keys: Keys, steering: Steering) -> None:
+        self._store = store
+        self._states = states
+        self._index = index
+        self._keys = keys
+        self._steering = steering
+
+    def move(self, end_position: int, now_ms: int) -> int:
+        """Append again what waits below a position, the end of a segment that is old; return how many. Raises OSError.
+
+        A store that takes nothing now is asked again with the next pass.
+        """
+        store, states = self._store, self._states
+        lowest = states.lowest()
+        if lowest is None or end_position > store.visible_position:
+            return 0
+        queue = self._index.queue
+        end_offset = queue.search(lowest, queue.max_offset, end_position)
+        offsets = [o for o in islice(states.not_over(lowest, end_offset), _LOOKED_AT) if states.waits(o)]
+        entries = [entry for offset in offsets[:_MOVES_PER_PASS] for entry in queue.entries(offset, 1)]
+        size = sum(entry.size for entry in entries) * max(1, len(offsets) // max(1, len(entries)))
+        if size * _SMALL_PART > store.log.chain.segment_size:
+            return 0
+        moved = 0
+        for entry in entries:
+            message = self._keys.message_at(entry.position)
+            timer = self._keys.at(entry.position)
+            if message is None or timer is None or not states.waits(timer.offset):
+                continue
+            if store.topics.is_cancelled(timer.topic, timer.position):
+                states.end(timer.offset, timer.topic)
+                continue
+            try:
+                self._steering.append_again(timer, message, now_ms)
+            except BrokerError:
+                break
+            moved += 1
+        return moved

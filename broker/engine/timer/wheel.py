@@ -9,6 +9,15 @@ while what is due lies less than a turn behind now.
 Number counts messages less deletes. Magic is 0 in RocketMQ's files and copied along by it; here it counts those of
 ``number`` that only pass through on their way to a moment further off (roll units).
 
+A timer further off than the wheel reaches stands on the way in a roll slot, six to seven days ahead. It is chosen such
+that second and hour of due time are equal modulo the seconds of a day: all that are due in one hour pass through at
+most eight slots, which are known from the hour, so the far future can be listed and counted without another index:
+
+    roll second mod 86,400 == hour of the due time since 1970 mod 86,400
+
+RocketMQ rounds a due time down to the second, and one second further if it was exact: a message due at 7,000 ms stands
+in second 6 and leaves when that second is over. ``TIMER_OUT_MS`` says so; the exact ms stand beside it (ESC_DUE_MS).
+
 The wheel is kept in anonymous memory; untouched pages cost nothing. A slot whose messages are all over is zeroed here
 (RocketMQ leaves it and looks at the read time of ``timercheck`` instead; it reads both forms the same).
 
@@ -281,7 +290,7 @@ class Wheel:
             self.raw.close()
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Forget everything that stands in the wheel."""
         self.close()
         self.raw = mmap(-1, self.places * SLOT_SIZE)
         self._written = bytearray(len(self._written))
@@ -296,6 +305,113 @@ def checksum_of(pages: list[tuple[int, bytes]], size: int) -> int:
         value = crc32(page, value)
         at = start + len(page)
     return over_zeros(value, size - at)
+
+
+# What lies within reach, and where what does not waits.
+
+HOUR_MS = 3_600_000
+_HOUR_BITS = 22
+_ROLL_CHECK_SHIFT = 24
+_ROLL_CHECK = 15
+_OFFSET_SHIFT = 28
+_PLAIN_SHIFT = 16
+CHECK_SHIFT = 10
+PLAIN_CHECK = 63
+
+
+def second_of(due_ms: int) -> int:
+    """Return the second of the wheel for a due time: the one that is over when it has come."""
+    return (due_ms - 1) // 1000
+
+
+def out_ms_of(due_ms: int) -> int:
+    """Return TIMER_OUT_MS as RocketMQ would write it."""
+    return (due_ms - 1) // 1000 * 1000
+
+
+class Reach:
+    """What lies within the wheel's reach, and where what does not waits on the way."""
+
+    def __init__(self, slots: int, max_delay_ms: int) -> None:
+        """Take the number of seconds in reach, and how far ahead a timer may be due."""
+        self.slots = slots
+        #: number of roll slots: one day of the seven
+        self.rolls = max(1, slots // 7)
+        #: a roll slot comes at least so much before the moment itself
+        self._slack = self.rolls // 12
+        self._turns_of, self._turns = -1, [0] * 4
+        #: whether a unit alone can tell which turn of hours is meant
+        self._tells_due = max_delay_ms < 3 * self.rolls * HOUR_MS
+
+    def is_far(self, second: int, now_second: int) -> bool:
+        """Tell whether a second is beyond the wheel's reach."""
+        return second - now_second >= self.slots
+
+    def roll_second(self, due_ms: int, now_second: int) -> int:
+        """Return the second in which a far timer is looked at again."""
+        base = now_second + self.slots - self.rolls - self._slack
+        return base + (due_ms // HOUR_MS - base) % self.rolls
+
+    def passed(self, due_ms: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Yield the moments up to ``end_ms`` at which a timer that was placed at ``begin_ms`` was placed anew.
+
+        Where the broker was down at one of them it did so when it came back.
+        """
+        target, second = second_of(due_ms), begin_ms // 1000
+        while self.is_far(target, second):
+            second = self.roll_second(due_ms, second)
+            if second * 1000 > end_ms:
+                return
+            yield second * 1000
+
+    def roll_seconds(self, hour: int, begin: int, end: int) -> range:
+        """Return the seconds in ``begin``..``end`` (not included) where timers due in an hour may wait."""
+        return range(begin + (hour - begin) % self.rolls, end, self.rolls)
+
+    def hour_of(self, second: int) -> int:
+        """Return the first hour at or after a roll second whose timers wait there."""
+        low = second * 1000 // HOUR_MS
+        return low + (second - low) % self.rolls
+
+    # the reserved bytes of a unit; the check finds every single bit that flips in them or in the position
+
+    def plain_bytes(self, offset: int, due_ms: int, position: int) -> int:
+        """Return what a plain unit remembers."""
+        rest_ms = due_ms - (due_ms - 1) // 1000 * 1000
+        return offset << _PLAIN_SHIFT | (offset + position + rest_ms) % PLAIN_CHECK << CHECK_SHIFT | rest_ms
+
+    def roll_bytes(self, offset: int, due_ms: int, position: int) -> int:
+        """Return what a roll unit remembers, 0 if it would not be clear."""
+        if not self._tells_due:
+            return 0
+        rest = (due_ms // HOUR_MS // self.rolls & 3) << _HOUR_BITS | due_ms % HOUR_MS
+        return offset << _OFFSET_SHIFT | (offset + position + rest) % _ROLL_CHECK << _ROLL_CHECK_SHIFT | rest
+
+    def plain_of(self, second: int, own: int, position: int) -> tuple[int, int]:
+        """Return (offset, due ms) of a plain unit, (-1, 0) if it is damaged."""
+        offset, rest_ms = own >> _PLAIN_SHIFT, own & (1 << CHECK_SHIFT) - 1
+        check = own >> CHECK_SHIFT & 63
+        if check != (offset + position + rest_ms) % PLAIN_CHECK or not 1 <= rest_ms <= 1000:
+            return -1, 0
+        return offset, second * 1000 + rest_ms
+
+    def roll_of(self, second: int, own: int, position: int) -> tuple[int, int]:
+        """Return (offset, due ms) of a roll unit in ``second``, (-1, 0) if it is damaged."""
+        offset, rest = own >> _OFFSET_SHIFT, own & (1 << _ROLL_CHECK_SHIFT) - 1
+        if own >> _ROLL_CHECK_SHIFT & 15 != (offset + position + rest) % _ROLL_CHECK:
+            return -1, 0
+        if second != self._turns_of:
+            self._turns, self._turns_of = self._hours_of_turns(second), second
+        return offset, self._turns[rest >> _HOUR_BITS] + (rest & (1 << _HOUR_BITS) - 1)
+
+    def _hours_of_turns(self, second: int) -> list[int]:
+        """Return the hour, in ms, that each of the four turns means in a roll second."""
+        low = second * 1000 // HOUR_MS
+        first = low + (second - low) % self.rolls
+        hours = [0] * 4
+        for hour in range(first, first + 4 * self.rolls, self.rolls):
+            hours[hour // self.rolls & 3] = hour * HOUR_MS
+        return hours
 
 
 # Counting by minute.
@@ -357,6 +473,31 @@ class Tally:
             self.minutes[minute] = self.minutes.get(minute, 0) + number - rolls
             if rolls > 0:
                 self.rolls[second] = self.rolls.get(second, 0) + rolls
+
+
+class RollCounts:
+    """How many roll units are to come: by roll second modulo the number of roll slots, which tells their hour."""
+
+    def __init__(self, rolls: int) -> None:
+        """Take the number of roll slots."""
+        self._rolls = rolls
+        self.by_rest: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_rest)
+
+    def add(self, second: int, change: int) -> None:
+        """Count roll units of a second that came (positive) or went."""
+        rest = second % self._rolls
+        left = self.by_rest.get(rest, 0) + change
+        if left > 0:
+            self.by_rest[rest] = left
+        else:
+            self.by_rest.pop(rest, None)
+
+    def clear(self) -> None:
+        """Set all counts to nothing."""
+        self.by_rest.clear()
 
 
 # CRC32 over zeros.

@@ -97,7 +97,7 @@ def _stop(positions: Sequence[int], begin: int, size: int, end: int) -> int:
 
 
 def _is_sound(record: bytes, offset: int, position: int) -> bool:
-    """As ``_are_sound`` of one."""
+    """Tell what ``_are_sound`` does, of a single record."""
     size, *place, flags, body_length = _LOOK(record)
     return (
         place == [MAGIC_V1, 0, offset, position]

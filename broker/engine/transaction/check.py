@@ -21,13 +21,12 @@ from ...rocketmq.layout import BODY_LENGTH_AT, HEAD_V4
 from ...rocketmq.message import Message, decode, pack_host
 from ...rocketmq.properties import CHECK_TIMES, KEYS, PARKED_HALF, TAGS, UNIQUE_KEY, format_properties
 from ...rocketmq.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
-from ..derived import Derived
 from ..errors import BrokerError, CorruptRecord, StoreRefused
 from ..message_header import Facts
 from .bulk_read import read_halves
 from .halves import DUE, ENDING, PARKING, Line, Parked, equal
 from .records import CHECK_TAG, NoteRecord, check_records
-from .state import Book
+from .state import Book, Note
 
 #: Calendar entries looked at in one tick, so that a million of them do not keep the broker from answering.
 LOOKED_AT_PER_TICK = 250
@@ -56,7 +55,7 @@ class Check(NamedTuple):
 
     @property
     def half(self) -> Message:
-        """The half, decoded."""
+        """The half message that is asked about, decoded."""
         return decode(self.record, verify=False)
 
 
@@ -76,7 +75,7 @@ class Checks:
 
     @property
     def size(self) -> int:
-        """How long each record is."""
+        """The length of each record in bytes."""
         return len(self.records) // len(self.offsets)
 
     def __iter__(self) -> Iterator[Check]:
@@ -115,9 +114,9 @@ def kind_of(checks: int, size: int, records: bytes) -> Kind:
 class Checker:
     """Finds the halves that are due, hands out questions about them, and counts what was asked."""
 
-    def __init__(self, book: Book, service: Derived) -> None:
+    def __init__(self, book: Book, note: Callable[[Note], None]) -> None:
         self._book = book
-        self._service = service
+        self._note = note
         #: (half offsets, count of each) that are not written down yet
         self._counts: list[tuple[Sequence[int], int]] = []
 
@@ -267,10 +266,8 @@ class Checker:
         """Append one note record. Raises StoreRefused."""
         store = self._book.store
         facts = Facts(format_properties(record.properties), None, tag, None)
-        store.append(
-            CHECKS_TOPIC, 0, record.body, facts, store.tags_code(tag), 0, 0, now_ms, store.store_host, now_ms,
-            owner=owner,
-        )  # fmt: skip
+        code, host = store.tags_code(tag), store.store_host
+        store.append(CHECKS_TOPIC, 0, record.body, facts, code, 0, 0, now_ms, host, now_ms, owner=owner)
 
     # parking
 
@@ -302,8 +299,7 @@ class Checker:
             book.plan(offset, now_ms + book.interval_ms)
             return True
         book.halves.mark(offset, PARKING)
-        parked = Parked(offset, row.position, row.store_ms, ticket[0], ticket[1], now_ms)
-        book.store.note(self._service, ("parked", parked))
+        self._note(Parked(offset, row.position, row.store_ms, ticket[0], ticket[1], now_ms))
         return True
 
     def _append_parked(self, half: Message, checks: int, now_ms: int) -> tuple[int, int]:
@@ -312,8 +308,7 @@ class Checker:
         facts = Facts(
             format_properties(properties), properties.get(UNIQUE_KEY), properties.get(TAGS), properties.get(KEYS)
         )
-        ticket = store.append(
-            PARKED_HALF_TOPIC, 0, half.body, facts, store.tags_code(facts.tags), half.flag, half.sys_flag,
-            half.born_ms, pack_host(*half.born_host), now_ms, half.reconsume_times,
-        )  # fmt: skip
+        sent = (half.flag, half.sys_flag, half.born_ms, pack_host(*half.born_host))
+        code, times = store.tags_code(facts.tags), half.reconsume_times
+        ticket = store.append(PARKED_HALF_TOPIC, 0, half.body, facts, code, *sent, now_ms, times)
         return ticket.queue_offset, ticket.position

@@ -15,7 +15,6 @@ from typing import NamedTuple, Protocol, cast
 from ...rocketmq.message import Message
 from ...rocketmq.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQUE_KEY, format_properties
 from ...rocketmq.topics import OP_TOPIC
-from ..derived import Derived
 from ..errors import (
     CorruptRecord,
     TransactionDecided,
@@ -27,7 +26,7 @@ from ..log.ticket import Ticket
 from ..message_header import Facts
 from .halves import COMMITTING, ENDING, ROLLING_BACK
 from .records import OP_TAG, Decision, op_records
-from .state import Book, Fresh, successor
+from .state import Book, Copied, Decided, Fresh, MadeAgain, Note, successor
 
 #: By whom a half is rolled back whose topic is deleted with all that waits for it.
 TOPIC_DELETED = "the deletion of its topic"
@@ -50,10 +49,10 @@ class Waiting(Protocol):
     """Who wants to know that a decision is durable."""
 
     def stored(self, ticket: Ticket) -> None:
-        """It is."""
+        """Hear that the decision is durable."""
 
     def refused(self, code: int, remark: str) -> None:
-        """It may be lost."""
+        """Hear that the decision may be lost."""
 
 
 class _Owners:
@@ -74,18 +73,21 @@ class _Owners:
 
 
 class Decider:
-    """Takes decisions. ``commit(half, now_ms)`` appends the copy where the message belongs, ``plan_copy(half)`` says
-    what it is for a half that need not be read: those of one moment are appended together."""
+    """Takes decisions, and carries each out once.
+
+    ``commit(half, now_ms)`` appends the copy where the message belongs, ``plan_copy(half)`` says what it is for a half
+    that need not be read: those of one moment are appended together. ``note`` is told of what was appended.
+    """
 
     def __init__(
         self,
         book: Book,
-        service: Derived,
+        note: Callable[[Note], None],
         commit: Callable[[Message, int], Ticket],
         plan_copy: Callable[[Fresh], Copy],
     ) -> None:
         self._book = book
-        self._service = service
+        self._note = note
         self._commit = commit
         self._plan_copy = plan_copy
         #: decided, the op record is not visible yet
@@ -132,7 +134,7 @@ class Decider:
         if asked.commit:
             self._check_topic(asked, half.properties.get(REAL_TOPIC, ""))
             self._commit(half, now_ms)
-            book.store.note(self._service, ("copy", 1))
+            self._note(Copied(1))
         self.decided(Decision(offset, asked.commit, asked.by, asked.reason), owner)
         return True
 
@@ -175,7 +177,10 @@ class Decider:
     def _again(
         self, decision: Decision, at_ms: int | None, asked: Ending, owners: list[object] | None, owner: object
     ) -> bool:
-        """The same once more is fine, the opposite is refused; ``owners`` wait for the decision to be durable."""
+        """Answer a decision that was taken before: the same once more is fine, the opposite raises TransactionDecided.
+
+        ``owners`` wait for the decision to be durable; None where it is.
+        """
         if asked.commit is not None and decision.commit is not asked.commit:
             raise TransactionDecided(asked.offset, decision.word, decision.by, at_ms)
         if owners is None or asked.commit is None:
@@ -192,17 +197,15 @@ class Decider:
         while self._copies:
             count = append_burst(store, self._copies, now_ms)
             del self._copies[:count]
-            store.note(self._service, ("copy", count))
+            self._note(Copied(count))
             store.seal_if_full()
         for record in op_records([self._pending[offset][0] for offset in self._unwritten]):
             # more may join each list until the record is durable
             owners = _Owners([self._pending[decision.offset][1] for decision in record.decisions])
-            store.append(
-                OP_TOPIC, 0, record.body, Facts(format_properties(record.properties), None, OP_TAG, None),
-                store.tags_code(OP_TAG), 0, 0, now_ms, store.store_host, now_ms,
-                owner=owners,
-            )  # fmt: skip
-            store.note(self._service, ("op", record.decisions, now_ms))
+            facts, tags_code = Facts(format_properties(record.properties), None, OP_TAG, None), store.tags_code(OP_TAG)
+            host = store.store_host
+            store.append(OP_TOPIC, 0, record.body, facts, tags_code, 0, 0, now_ms, host, now_ms, owner=owners)
+            self._note(Decided(record.decisions, now_ms))
             del self._unwritten[: len(record.decisions)]
 
     # after a start
@@ -229,7 +232,7 @@ class Decider:
                     half = None
                 if half is not None:
                     self._commit(half, now_ms)
-                    self._book.store.note(self._service, ("again", decision, now_ms))
+                    self._note(MadeAgain(decision, now_ms))
             except CorruptRecord as error:
                 self._book.store.note_damage(error.position, error.position + 1)
                 half = None

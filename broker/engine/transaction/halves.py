@@ -244,7 +244,7 @@ class OpenHalves:
                 yield self._row(chunk, at)
 
     def first(self) -> Half | None:
-        """Return the oldest one."""
+        """Return the oldest open half, None without any."""
         return self._row(self._chunks[0], 0) if self._chunks else None
 
     def _row(self, chunk: Chunk, at: int) -> Half:
@@ -298,7 +298,7 @@ class Chunk:
         self.flags[part] = bytes(length)
 
     def columns(self) -> tuple[array[int], array[int], array[int], array[int], array[int], array[int], bytearray]:
-        """Return all columns, offsets first."""
+        """Return all columns of the rows, offsets first."""
         return self.offsets, self.positions, self.store_ms, self.next_ms, self.checks, self.groups, self.flags
 
     def stretches(self, begin: int, end: int, flags: int) -> Iterator[slice]:
@@ -315,7 +315,7 @@ class Chunk:
             column.insert(at, value)
 
     def delete(self, begin: int, end: int) -> None:
-        """Take some rows out."""
+        """Take the rows from one index to another out."""
         self.own()
         for column in self.columns():
             del column[begin:end]
@@ -564,11 +564,11 @@ class Line:
         return len(self._offsets) - self._taken
 
     def append(self, offset: int) -> None:
-        """Add one at the end."""
+        """Add an offset at the end of the line."""
         self._offsets.append(offset)
 
     def extend(self, offsets: Iterable[int]) -> None:
-        """Add several at the end."""
+        """Add several offsets at the end of the line."""
         self._offsets.extend(offsets)
 
     def take(self, count: int) -> array[int]:

@@ -111,7 +111,7 @@ def _page(rows: list[Row], following: int | None) -> Row:
 
 
 def open_row(book: Book, half: Half) -> Row:
-    """Return one open half."""
+    """Return an open half as an answer shows it."""
     state = "ending" if half.flags & ENDING else "due" if half.flags == DUE else "open"
     return {
         "offset": half.offset,
@@ -125,7 +125,7 @@ def open_row(book: Book, half: Half) -> Row:
 
 
 def parked_row(book: Book, parked: Parked) -> Row:
-    """Return one parked half."""
+    """Return a parked half as an answer shows it."""
     return {
         "offset": parked.offset,
         "position": parked.position,

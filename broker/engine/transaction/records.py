@@ -65,8 +65,11 @@ _TAIL_LIMIT, _KIND_LIMIT = 10_000, 1_000
 
 
 class Begun(NamedTuple):
-    """``half``: what is stored now; ``copy``: what will be, if it is committed, but for the property that names the
-    half. ``immunity_ms``: how long its producer wants not to be asked; None is as long as usual."""
+    """A half message in its two forms, and what it asks for.
+
+    ``half``: what is stored now. ``copy``: what will be, if it is committed, but for the property that names the half.
+    ``immunity_ms``: how long its producer wants not to be asked; None is as long as usual.
+    """
 
     half: Facts
     copy: Facts
@@ -108,9 +111,8 @@ class Beginning:
         stored = raw + _ID_IS % unique_key
         key = unique_key.decode()
         tail = self._tails.get((topic, queue_id)) or self._tail_of(topic, queue_id)
-        return Begun(
-            Facts(stored + tail, key, tags, keys), Facts(stored, key, tags, keys), group, immunity_ms, False
-        )  # fmt: skip
+        half, copy = Facts(stored + tail, key, tags, keys), Facts(stored, key, tags, keys)
+        return Begun(half, copy, group, immunity_ms, False)
 
     def _learn(self, raw: bytes, begun: Begun) -> None:
         """Remember the properties of a half, if all that is special about them is what they say."""

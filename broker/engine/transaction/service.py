@@ -12,6 +12,7 @@ A half is taken in when it is visible: nobody can decide about one that might st
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ...rocketmq.message import Message
@@ -25,10 +26,10 @@ from ..store import Store
 from . import recovery
 from .check import Checker, Checks
 from .decision import Decider, Ending
-from .halves import ENDING
+from .halves import ENDING, Parked
 from .records import RESUME_TAG, Begun, resume_record
 from .recovery import TOPICS, Recovering, reopen
-from .state import Book, Fresh
+from .state import Book, Copied, Decided, Fresh, HalfAdded, MadeAgain, Note, Resumed
 
 #: Retry after the store refused what is to be made good.
 _REFUSED_PAUSE_MS = 100
@@ -47,7 +48,7 @@ class SnapshotWrite:
         self._done = done
 
     def run(self, files: Files) -> None:
-        """Write it. Raises OSError."""
+        """Write the snapshot, durable on return. Raises OSError."""
         recovery.save(files, self._path, self._sequence, self._dumped)
 
     def done(self, *, saved: bool, now_ms: int) -> None:
@@ -71,8 +72,9 @@ class Transactions:
     ) -> None:
         self._store = store
         self.book = Book(store, config)
-        self._decider = Decider(self.book, self, commit, plan_copy)
-        self._checker = Checker(self.book, self)
+        self._note: Callable[[Note], None] = partial(store.note, self)
+        self._decider = Decider(self.book, self._note, commit, plan_copy)
+        self._checker = Checker(self.book, self._note)
         self._recovering = Recovering(self.book)
         self._resuming: set[int] = set()
         self._state: dict[str, Any] = {"sequence": 0, "marks": [0, 0, 0, 0]}
@@ -84,7 +86,7 @@ class Transactions:
         """Hear that the record of a half was appended just now; ``fresh``: what its copy needs, if that is plain."""
         offset, position, store_ms = ticket.queue_offset, ticket.position, ticket.store_ms
         due_ms = store_ms + (self.book.timeout_ms if begun.immunity_ms is None else begun.immunity_ms)
-        self._store.note(self, ("half", (offset, position, store_ms, due_ms, begun.group)))
+        self._note(tuple.__new__(HalfAdded, (offset, position, store_ms, due_ms, begun.group)))
         if fresh is not None:
             self.book.fresh.put(offset, fresh)
 
@@ -132,7 +134,7 @@ class Transactions:
             return False
         self._checker.append(resume_record(offset, by, reason), RESUME_TAG, now_ms, owner)
         self._resuming.add(offset)
-        self._store.note(self, ("resumed", offset, now_ms))
+        self._note(Resumed(offset, now_ms))
         return True
 
     def summary(self) -> dict[str, int]:
@@ -188,28 +190,28 @@ class Transactions:
         self.book.calendar.see(now_ms)
         self._decider.recover(*self._recovering.finish(now_ms))
 
-    def synced(self, notes: Sequence[Any], now_ms: int) -> None:
+    def synced(self, notes: Sequence[Note], now_ms: int) -> None:
         """Take over what is visible now."""
         book = self.book
-        book.open_all([note[1] for note in notes if note[0] == "half"])
-        for kind, value, *rest in notes:
-            if kind == "half":
+        book.open_all([note for note in notes if type(note) is HalfAdded])
+        for note in notes:
+            if isinstance(note, HalfAdded):
                 continue
-            if kind == "copy":
-                self._decider.copied(value)
-            elif kind == "op":
-                book.settle_all(value, rest[0])
-                self._decider.written(value)
-            elif kind == "again":
-                book.settle(value, rest[0])
-                self._decider.made_again(value)
-            elif kind == "parked":
-                book.close(value.offset)
-                book.parked.add(value)
+            if isinstance(note, Copied):
+                self._decider.copied(note.copies)
+            elif isinstance(note, Decided):
+                book.settle_all(note.decisions, note.at_ms)
+                self._decider.written(note.decisions)
+            elif isinstance(note, MadeAgain):
+                book.settle(note.decision, note.at_ms)
+                self._decider.made_again(note.decision)
+            elif isinstance(note, Parked):
+                book.close(note.offset)
+                book.parked.add(note)
                 book.parked_total += 1
             else:
-                self._resuming.discard(value)
-                reopen(book, value, rest[0])
+                self._resuming.discard(note.offset)
+                reopen(book, note.offset, note.at_ms)
 
     def tick(self, now_ms: int) -> int | None:
         """Make good what was lost, then look at what is due."""

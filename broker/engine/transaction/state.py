@@ -82,6 +82,50 @@ class FreshHalves:
         self._halves.pop(offset, None)
 
 
+# What is noted on records, and taken over when they are visible.
+
+
+class HalfAdded(NamedTuple):
+    """A half was added. ``due_ms``: when (wall clock) its producer may be asked first."""
+
+    offset: int
+    position: int
+    store_ms: int
+    due_ms: int
+    group: str
+
+
+class Copied(NamedTuple):
+    """So many copies of committed halves were appended; the op record is to come."""
+
+    copies: int
+
+
+class Decided(NamedTuple):
+    """An op record says these decisions; stored at ``at_ms``."""
+
+    decisions: Sequence[Decision]
+    at_ms: int
+
+
+class MadeAgain(NamedTuple):
+    """A copy that a power failure took was appended again; the op record of its decision is in the log."""
+
+    decision: Decision
+    at_ms: int
+
+
+class Resumed(NamedTuple):
+    """A parked half is open again from ``at_ms`` on."""
+
+    offset: int
+    at_ms: int
+
+
+#: ``Parked``: an open half was parked.
+Note = HalfAdded | Copied | Decided | MadeAgain | Parked | Resumed
+
+
 # The book.
 
 
@@ -123,8 +167,8 @@ class Book:
         self.calendar.put(offset, planned_ms)
         self.changes += 1
 
-    def open_all(self, begun: Sequence[tuple[int, int, int, int, str]]) -> None:
-        """Take in new halves: (offset, position, store ms, due ms, group) of each, newer than all that are known."""
+    def open_all(self, begun: Sequence[HalfAdded]) -> None:
+        """Take in new halves, newer than all that are known."""
         self.half_total += len(begun)
         if len(begun) == 1:
             self.open(*begun[0])
@@ -173,7 +217,7 @@ class Book:
         self.changes += 1
 
     def settle(self, decision: Decision, at_ms: int) -> None:
-        """Note a decision that stands."""
+        """Note that a decision stands, as its op record is visible."""
         self.close(decision.offset)
         self.settled[decision.offset] = Settled(decision, at_ms)
         if len(self.settled) > _REMEMBERED:

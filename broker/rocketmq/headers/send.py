@@ -1,4 +1,4 @@
-"""The header of a send request: RocketMQ's V1 (long names), V2 (one letter a field), and a short cut for V2.
+"""The header of a send request: RocketMQ's V1 (long names), V2 (one letter a field), and short cuts for V2.
 
 V2: a group, b topic, c default topic, d default queues, e queue id, f sysFlag, g born ms, h flag, i properties,
 j reconsume times, k unit mode, l most reconsume times, m batch, n broker name.
@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from ..codes import ONEWAY_FLAG
 from ..fields import INT_MAX, text, truth, whole
 from ..frame import Command
+from ..signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
 _V1_NAMES = {
     "producerGroup": "a", "topic": "b", "defaultTopic": "c", "defaultTopicQueueNums": "d", "queueId": "e",
@@ -70,6 +72,10 @@ def read_send_header(ext: Mapping[str, str], *, is_v1: bool = False) -> SendHead
     )
 
 
+QuickSend = tuple[int, int, str, int, int, int, int, bytes, bytes]
+"""A plain send: opaque, flag of the frame, topic, queue id, sysFlag, born ms, flag, properties, body."""
+
+
 class SendShortcut:
     """Reads binary V2 headers of plain sends whose constant parts are known by their bytes."""
 
@@ -79,8 +85,8 @@ class SendShortcut:
         self._prefixes: dict[bytes, str] = {}
         self._suffixes: set[bytes] = set()
 
-    def read(self, frame: bytes) -> tuple[int, int, str, int, int, int, int, bytes, bytes] | None:
-        """(opaque, flag of the frame, topic, queue id, sysFlag, born ms, flag, properties, body); None if unknown."""
+    def read(self, frame: bytes) -> QuickSend | None:
+        """Return what a frame says; None if its constant parts are not known, or a value is not as usual."""
         prefix_end = frame.find(_QUEUE_NAME, _FIELDS_AT) + 6
         topic = self._prefixes.get(frame[_FIELDS_AT:prefix_end])
         if topic is None or prefix_end >= len(frame):
@@ -110,31 +116,155 @@ class SendShortcut:
         )  # fmt: skip
 
     def learn(self, frame: bytes, command: Command, header: SendHeader) -> None:
-        """Remembers the constant parts of a plain send that was read in full and accepted."""
-        if header.is_batch or header.reconsume_times or header.most_reconsume_times is not None or command.remark:
+        """Remember the constant parts of a plain send that was read in full and accepted."""
+        places = _changing_part(frame)
+        if places is None or not _is_plain(command, header) or SIGNATURE in command.ext:
             return
-        prefix_end = frame.find(_QUEUE_NAME, _FIELDS_AT) + 6
-        if not _FIELDS_AT <= prefix_end < len(frame):
-            return
-        middle = prefix_end + 1 + frame[prefix_end]
-        start = middle + _MIDDLE.size
-        if start > len(frame):
-            return
-        end = start + _MIDDLE.unpack_from(frame, middle)[-1]
-        if _count_fields(frame, len(frame) - len(command.body)) != len(command.ext):
+        prefix_end, end = places
+        if len(_field_names(frame, _FIELDS_AT, len(frame) - len(command.body))) != len(command.ext):
             return  # a name that comes twice: the last one counts, and it may be in another sender's other part
+        self.remember(frame[_FIELDS_AT:prefix_end], frame[end : len(frame) - len(command.body)], header.topic)
+
+    def remember(self, prefix: bytes, suffix: bytes, topic: str) -> None:
+        """Know the fields before the queue id from now on, which name a topic, and those after the properties."""
         if max(len(self._prefixes), len(self._suffixes)) >= _MOST_SHAPES:
             self._prefixes.clear()
             self._suffixes.clear()
-        self._prefixes[frame[_FIELDS_AT:prefix_end]] = header.topic
-        self._suffixes.add(frame[end : len(frame) - len(command.body)])
+        self._prefixes[prefix] = topic
+        self._suffixes.add(suffix)
 
 
-def _count_fields(frame: bytes, end: int) -> int:
-    """How many fields a header that was read in full has, those of one name counted each."""
-    count, at = 0, _FIELDS_AT
+def _is_plain(command: Command, header: SendHeader) -> bool:
+    """Tell whether a send has nothing about it that only the long way understands."""
+    is_first_try = not header.reconsume_times and header.most_reconsume_times is None
+    return is_first_try and not header.is_batch and not command.remark
+
+
+def _changing_part(frame: bytes) -> tuple[int, int] | None:
+    """Return where the name of the queue id ends in a frame, and where the properties do; None if it has neither."""
+    prefix_end = frame.find(_QUEUE_NAME, _FIELDS_AT) + 6
+    if not _FIELDS_AT <= prefix_end < len(frame):
+        return None
+    start = prefix_end + 1 + frame[prefix_end] + _MIDDLE.size
+    return None if start > len(frame) else (prefix_end, start + int.from_bytes(frame[start - 2 : start], "big"))
+
+
+def _field_names(frame: bytes, at: int, end: int) -> list[bytes]:
+    """Return the names of all fields between two places of a header that was read in full, as often as they come."""
+    names: list[bytes] = []
     while at < end:
-        at += 2 + int.from_bytes(frame[at : at + 2], "big")
-        at += 4 + int.from_bytes(frame[at : at + 4], "big")
-        count += 1
-    return count
+        value_at = at + 6 + int.from_bytes(frame[at : at + 2], "big")
+        names.append(frame[at + 2 : value_at - 4])
+        at = value_at + int.from_bytes(frame[value_at - 4 : value_at], "big")
+    return names
+
+
+# Sends that are signed.
+
+#: The name of the signature's field, and the length of its value: 20 bytes in base64.
+_SIGNATURE_NAME = b"\0\x09Signature\0\0\0\x1c"
+_SIGNATURE_BYTES = 28
+_BEFORE_QUEUE, _AFTER_PROPERTIES = "abcd", "jklmn"
+_CHANGING_NAMES = frozenset((b"e", b"f", b"g", b"h", b"i"))
+_SIGNED_NAMES = frozenset({*_V1_NAMES.values(), ACCESS_KEY, SECURITY_TOKEN, SIGNATURE})
+
+
+class SignedSend(NamedTuple):
+    """A plain send, who says that he signed it, his signature, and what it is to be of."""
+
+    send: QuickSend
+    user: str
+    signature: bytes
+    content: bytes
+
+
+class _Signer(NamedTuple):
+    """Whose name the constant parts of a header give, what he signs before the queue id and after the properties."""
+
+    user: str
+    topic: str
+    before: bytes
+    after: bytes
+
+
+class SignedSendShortcut:
+    """Reads binary V2 headers of plain sends that are signed.
+
+    Beside the signature nothing in them changes but what changes in every send (`SendShortcut`). Java's client says
+    each field once in the order of the letters, and once more in that of a hash table, where those that change follow
+    one another, too: the second time they must be as the first time.
+    """
+
+    __slots__ = ("_known", "_plain")
+
+    def __init__(self) -> None:
+        self._plain = SendShortcut()
+        #: by the constant parts, before the queue id and after the properties: only seen together they mean something
+        self._known: dict[tuple[bytes, bytes], _Signer] = {}
+
+    def read(self, frame: bytes) -> SignedSend | None:
+        """Return what a frame says; None if its constant parts are not known, or a value is not as usual."""
+        parts = _signed_parts(frame)
+        if parts is None:
+            return None
+        prefix, suffix, signature, plain = parts
+        signer = self._known.get((prefix, suffix))
+        if signer is None or (send := self._plain.read(plain)) is None:
+            return None
+        _, _, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
+        if topic != signer.topic:
+            return None
+        # in as many digits as were said: signed are the values as they were written
+        digits = frame[_FIELDS_AT + len(prefix)]
+        content = b"%b%0*d%d%013d%d%b%b%b" % (
+            signer.before, digits, queue_id, sys_flag, born_ms, flag, properties, signer.after, body
+        )  # fmt: skip
+        return SignedSend(send, signer.user, signature, content)
+
+    def learn(self, frame: bytes, command: Command, header: SendHeader) -> None:
+        """Remember the constant parts of a plain send that was read in full."""
+        ext = command.ext
+        parts = _signed_parts(frame)
+        if parts is None or not _is_plain(command, header) or not ext.keys() <= _SIGNED_NAMES:
+            return
+        prefix, suffix, _, _ = parts
+        if not _CHANGING_NAMES.isdisjoint(_field_names(suffix, 0, len(suffix))):
+            return  # the last one of a name counts
+        before, after = (
+            "".join([ext.get(name, "") for name in names]).encode("utf-8", "surrogateescape")
+            for names in ((ACCESS_KEY, SECURITY_TOKEN, *_BEFORE_QUEUE), _AFTER_PROPERTIES)
+        )
+        if len(self._known) >= _MOST_SHAPES:
+            self._known.clear()
+        self._known[prefix, suffix] = _Signer(ext.get(ACCESS_KEY, ""), header.topic, before, after)
+        self._plain.remember(prefix, b"", header.topic)
+
+
+def _signed_parts(frame: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:
+    """Return the fields before the queue id, those after the properties but the signature and what is said again, the
+    signature, and the frame as it would be without all of these; None if it has another form."""
+    places = _changing_part(frame)
+    if places is None:
+        return None
+    prefix_end, end = places
+    body_at = 4 + int.from_bytes(frame[1:4], "big")
+    if not end <= body_at <= len(frame) or int.from_bytes(frame[21:_FIELDS_AT], "big") != body_at - _FIELDS_AT:
+        return None
+    suffix = frame[end:body_at]
+    at = suffix.rfind(_SIGNATURE_NAME)
+    if at < 0:
+        return None
+    value_at = at + len(_SIGNATURE_NAME)
+    signature = suffix[value_at : value_at + _SIGNATURE_BYTES]
+    suffix = suffix[:at] + suffix[value_at + _SIGNATURE_BYTES :]
+    again = suffix.find(_QUEUE_NAME)
+    if again >= 0:
+        said = frame[prefix_end - len(_QUEUE_NAME) : end]
+        if not suffix.startswith(said, again):
+            return None
+        suffix = suffix[:again] + suffix[again + len(said) :]
+    plain = b"".join((
+        frame[:1], (end - 4).to_bytes(3, "big"), frame[4:21], (end - _FIELDS_AT).to_bytes(4, "big"),
+        frame[_FIELDS_AT:end], frame[body_at:],
+    ))  # fmt: skip
+    return frame[_FIELDS_AT:prefix_end], suffix, signature, plain

@@ -1,16 +1,19 @@
-"""The short way to read a send (310) with a JSON header, Java's default: its fields in one go, without a table of them.
+"""Short ways to read a send (310) with a JSON header, Java's default: its fields in one go, without a table of them.
 
 It decides nothing about what is valid: whatever does not look like a plain send is read the long way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
 from ..codes import ONEWAY_FLAG
 from ..frame import Int32
+from ..signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
+from .send import QuickSend, SignedSend
 
 #: How Java begins the header of every 310.
 _BEGINNING = b'{"code":310,'
@@ -19,11 +22,8 @@ _MOST_INT_DIGITS, _MOST_DIGITS = 9, 18
 
 _NAMES = {"fields": "extFields", "serial": "serializeTypeCurrentRPC"}
 
-#: (opaque, flag of the frame, topic, queue id, sysFlag, born ms, flag, properties, body)
-Read = tuple[int, int, str, int, int, int, int, bytes, bytes]
 
-
-class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
     """The fields of a V2 header (sendheader.py); one that is missing is none of a plain send, nor is one more."""
 
     a: str
@@ -35,14 +35,26 @@ class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     i: str
     c: str = ""
     d: str = "0"
-    k: Literal["true", "false"] = "false"
+    k: Literal["true", "false", ""] = "false"
     n: str = ""
-    j: Literal["0"] = "0"
-    m: Literal["false"] = "false"
+    j: Literal["0", ""] = "0"
+    m: Literal["false", ""] = "false"
     most: str | None = msgspec.field(default=None, name="l")
 
 
-class _Head(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename=_NAMES):
+class _SignedFields(_Fields, gc=False, forbid_unknown_fields=True, kw_only=True):
+    """The fields of a V2 header that is signed. What is not said is not signed either: it is empty here."""
+
+    user: str = msgspec.field(default="", name=ACCESS_KEY)
+    signature: str = msgspec.field(default="", name=SIGNATURE)
+    token: str = msgspec.field(default="", name=SECURITY_TOKEN)
+    d: str = ""
+    k: Literal["true", "false", ""] = ""
+    j: Literal["0", ""] = ""
+    m: Literal["false", ""] = ""
+
+
+class _Head(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True, rename=_NAMES):
     """All that a header has: nothing in it goes by unread, as the long way would find fault with it."""
 
     code: int
@@ -55,16 +67,23 @@ class _Head(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename=_NAMES)
     version: Int32 = 0
 
 
+class _SignedHead(_Head, gc=False, forbid_unknown_fields=True, kw_only=True, rename=_NAMES):
+    """The header of a send that is signed."""
+
+    fields: _SignedFields
+
+
 _decode = msgspec.json.Decoder(_Head).decode
+_decode_signed = msgspec.json.Decoder(_SignedHead).decode
 
 
-def read_json_send(frame: bytes) -> Read | None:
-    """A plain send, None if it is anything else."""
+def read_json_send(frame: bytes, decode: Callable[[bytes], _Head] = _decode) -> QuickSend | None:
+    """Return a plain send; None if it is anything else."""
     if not frame.startswith(_BEGINNING, 4) or frame[0]:
         return None
     body_at = 4 + int.from_bytes(frame[1:4], "big")
     try:
-        head = _decode(frame[4:body_at])
+        head = decode(frame[4:body_at])
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     fields = head.fields
@@ -87,3 +106,23 @@ def read_json_send(frame: bytes) -> Read | None:
         head.opaque, head.flag, fields.b, int(fields.e), int(fields.f), int(fields.g), int(fields.h),
         fields.i.encode(), frame[body_at:],
     )  # fmt: skip
+
+
+def read_signed_json_send(frame: bytes) -> SignedSend | None:
+    """Return a plain send that is signed; None if it is anything else."""
+    read: list[_SignedFields] = []
+
+    def decode(header: bytes) -> _Head:
+        head = _decode_signed(header)
+        read.append(head.fields)
+        return head
+
+    send = read_json_send(frame, decode)
+    if send is None:
+        return None
+    said = read[0]
+    signed = "".join([
+        said.user, said.token, said.a, said.b, said.c, said.d, said.e, said.f, said.g, said.h, said.i, said.j, said.k,
+        said.m, said.n,
+    ])  # fmt: skip
+    return SignedSend(send, said.user, said.signature.encode(), signed.encode() + send[-1])

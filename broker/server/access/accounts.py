@@ -39,16 +39,20 @@ FILE_NAME = "access.json"
 
 
 class AccessBook:
-    """The one owner of users and policies."""
+    """The one owner of users and policies.
 
-    def __init__(self, files: Files, path: str, inner: User) -> None:
+    `changed` is called after each change with the user's name and whether he may do less now.
+    """
+
+    def __init__(
+        self, files: Files, path: str, inner: User, changed: Callable[[str, bool], None] = lambda _name, _is_less: None
+    ) -> None:
         self._files = files
         self._path = path
         self.inner = inner
         self._users: dict[str, User] = {}
         self._policies: dict[str, Policies] = {}
-        self.on_changed: list[Callable[[str, bool], None]] = []
-        """Called with (user, whether he may do less now) after each change."""
+        self._changed = changed
 
     def load(self) -> None:
         """Read the file, if there is one; raises AccessUnreadable: nobody is let in by what cannot be read."""
@@ -98,7 +102,7 @@ class AccessBook:
         if len(self._users) >= MOST_USERS:
             raise AccessError(f"There are {MOST_USERS:,} users already.")
         self._save({**self._users, user.name: user}, self._policies)
-        self._tell(user.name, False)
+        self._changed(user.name, False)
 
     def change_user(
         self, name: str, *, secret: str | None = None, is_super: bool | None = None, is_enabled: bool | None = None
@@ -114,7 +118,7 @@ class AccessBook:
         if changed != known:
             self._save({**self._users, name: changed}, self._policies)
             is_less = changed.secret != known.secret or not changed.is_enabled or known.is_super > changed.is_super
-            self._tell(name, is_less)
+            self._changed(name, is_less)
 
     def delete_user(self, name: str) -> None:
         """Forget a user and his policies; nothing happens if there is none. Raises AccessError, OSError."""
@@ -122,7 +126,7 @@ class AccessBook:
             return
         self._changeable(name)
         self._save(_without(self._users, name), _without(self._policies, name))
-        self._tell(name, True)
+        self._changed(name, True)
 
     def add_policies(self, name: str, added: Mapping[PolicyType, Sequence[Entry]]) -> None:
         """Add entries, each instead of the one of the same resource; raises UserNotFound, AccessError, OSError."""
@@ -156,7 +160,7 @@ class AccessBook:
         gone = [each for type_, entries in before.items() for each in entries if each not in kept.get(type_, ())]
         # an entry of type Custom hides those of type Default, so only what allows more of the same is surely not less
         is_less = bool(gone) or not all(each.is_allowed for each in added)
-        self._tell(name, is_less)
+        self._changed(name, is_less)
 
     def _changeable(self, name: str) -> User:
         if name == self.inner.name:
@@ -177,10 +181,6 @@ class AccessBook:
         self._files.make_directory(directory_of(self._path))
         atomic.save(self._files, self._path, json_file.dump(value))
         self._users, self._policies = users, policies
-
-    def _tell(self, name: str, is_less: bool) -> None:
-        for callback in self.on_changed:
-            callback(name, is_less)
 
 
 def _without(table: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...engine.disk.files import Files, join
 from ...engine.engine import Engine
@@ -12,36 +12,30 @@ from ...rocketmq.acl import AccessConfig
 from ...rocketmq.message import decode
 from ...rocketmq.properties import REAL_TOPIC
 from ...rocketmq.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from ..connection import Server
-from ..state import BrokerState
+from ..connection import Connection
 from .accounts import FILE_NAME, AccessBook
 from .demands import OPEN_TO_USERS, Demands, TopicAt
 from .gate import Gate
 
 
-def guard(state: BrokerState, files: Files, config: AccessConfig, servers: Iterable[Server]) -> Gate:
-    """Let nothing through any more but what is signed and allowed; raises AccessUnreadable."""
-    book = AccessBook(files, join(state.config.root, "config", FILE_NAME), config.inner)
-    book.load()
-    demands = Demands(state.config.cluster_name, topics_of(state.engine))
-    gate = Gate(book, demands, open_to_all=OPEN_TO_USERS if config.are_routes_open else frozenset())
-    doors = list(servers)
-    for server in doors:
-        server.check = gate.check
-        server.admit = gate.strangers.admit
-        server.vouch = gate.vouch
-        server.on_closed.append(gate.strangers.forget)
-        server.express = None  # the short way knows no signatures
-    state.may_send = gate.may_send
+def guard(engine: Engine, files: Files, config: AccessConfig, connections: Callable[[], Iterable[Connection]]) -> Gate:
+    """Return the gate of a broker, its users and policies read; raises AccessUnreadable.
 
-    def close(name: str, is_less: bool) -> None:
-        """What a user may not do any more ends now: pulls that wait would still be answered."""
+    `connections` returns those of all its servers: a user's are closed when he may do less than before.
+    """
+
+    def changed(name: str, is_less: bool) -> None:
+        gate.forget_decisions()
         if is_less:
+            # pulls that wait would still be answered
             loop = asyncio.get_running_loop()
-            for connection in [each for server in doors for each in server.connections if each.user == name]:
+            for connection in [each for each in connections() if each.user == name]:
                 loop.call_soon(connection.close)  # after the answer to the request that changed it
 
-    book.on_changed.append(close)
+    book = AccessBook(files, join(engine.config.root, "config", FILE_NAME), config.inner, changed)
+    book.load()
+    demands = Demands(engine.config.cluster_name, topics_of(engine))
+    gate = Gate(book, demands, open_to_all=OPEN_TO_USERS if config.are_routes_open else frozenset())
     return gate
 
 

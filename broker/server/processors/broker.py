@@ -57,8 +57,8 @@ class BrokerProcessor:
 
     def _runtime(self, _: Connection, request: Command) -> Command:
         state, health, now_ms = self._state, self._engine.health(), self._state.clock()
-        put = state.rates.per_second(("put",), state.put_total, now_ms)
-        got = state.rates.per_second(("get",), state.get_total, now_ms)
+        put = state.rates.per_second(("put",), state.sends.total, now_ms)
+        got = state.rates.per_second(("get",), state.statistics.get.total, now_ms)
         ratio = f"{health.disk_used_ratio:.2f}"
         table: dict[str, object] = {
             **dict.fromkeys(_ZEROES, 0),
@@ -78,7 +78,7 @@ class BrokerProcessor:
             "healthReasons": "; ".join(health.reasons),
             "healthState": health.state,
             "putMessageAverageSize": self._average_bytes(health.log_end_position),
-            "putMessageTimesTotal": state.put_total,
+            "putMessageTimesTotal": state.sends.total,
             "putTps": _three(put),
             "remainHowManyDataToFlush": "0 B",
             "runtime": _lasting(now_ms - state.started_ms),
@@ -102,7 +102,7 @@ class BrokerProcessor:
 
     def _average_bytes(self, log_end_position: int) -> float:
         """Of what was put since the start; what the broker wrote besides counts along."""
-        total = self._state.put_total
+        total = self._state.sends.total
         return round((log_end_position - self._began_position) / total, 1) if total else 0.0
 
     def _totals(self, now_ms: int) -> dict[str, object]:
@@ -119,7 +119,7 @@ class BrokerProcessor:
     def _timers(self, now_ms: int) -> dict[str, object]:
         """RocketMQ's five figures of its timer wheel: how far behind, how many overdue, how fast."""
         status = self._engine.timers.status(now_ms)
-        totals, rates = self._engine.timers.core.totals, self._state.rates
+        totals, rates = self._engine.timers.states.totals, self._state.rates
         taken = status["pending"] + totals.released + totals.cancelled
         return {
             "timerCongestNum": status["backlog"],
@@ -178,11 +178,10 @@ MOST_CHANGED_BYTES = 65_536
 class ConfigurationProcessor:
     """Shows settings, and changes those that may be changed while the broker runs."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, kept: KeptSettings) -> None:
         self._state = state
-        self._kept = KeptSettings(state.engine)
+        self._kept = kept
         self._version = 0
-        state.config = self._kept.restore()
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -196,7 +195,7 @@ class ConfigurationProcessor:
     def _change(self, connection: Connection, request: Command) -> Command:
         changes = _properties(request.body)
         try:
-            self._state.config = self._kept.change(changes)
+            self._state.use_settings(self._kept.change(changes))
         except BadSetting as error:
             raise RequestRefused(Answer.INVALID_PARAMETER, str(error)) from None
         self._version += 1

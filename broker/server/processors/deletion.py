@@ -205,5 +205,5 @@ class Sweep:
 def sweep_all(state: BrokerState) -> None:
     """After a start: go on where the last run ended."""
     for topic in state.engine.topics.cancelled:
-        if state.engine.timers.core.by_topic.get(topic):
+        if state.engine.timers.states.by_topic.get(topic):
             Sweep(state, topic, []).go_on()

@@ -14,12 +14,12 @@ from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import body_as, text
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body
+from ...rocketmq.subscription import SubscriptionBody, subscription_body
 from ...rocketmq.topics import RETRY_PREFIX, check_group_name, check_topic_name, is_of_tools
 from ...rocketmq.values import check_text, tidy
 from ..clients import LONGEST_CLIENT_ID, ConsumerGroup, Member, language_of
 from ..connection import Connection, Handler
 from ..state import BrokerState
-from ..subscription import SubscriptionBody, subscription_body
 
 MOST_GROUPS = 1000
 """Groups that one heartbeat may name."""

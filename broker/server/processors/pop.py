@@ -14,19 +14,19 @@ from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, truth, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.topics import RETRY_PREFIX
-from ..connection import Connection, Handler
-from ..long_polls import WaitingPop, WaitingPops
-from ..receipts import (
+from ...rocketmq.receipts import (
     ORDER_QUEUE,
     as_of_topic,
     message_offsets,
     order_counts,
     start_offsets,
 )
+from ...rocketmq.subscription import build_subscription
+from ...rocketmq.topics import RETRY_PREFIX
+from ..connection import Connection, Handler
+from ..long_polls import WaitingPop, WaitingPops
 from ..refusals import refusal_code
 from ..state import BrokerState
-from ..subscription import build_subscription
 
 MOST_MESSAGES = 32
 """Messages of one pop (PopMessageProcessor refuses more)."""
@@ -130,7 +130,6 @@ class PopProcessor:
         wanted = asked.wanted
         popped = self._pops.pop(wanted, asked.read_queues, self._state.clock())
         if popped.taken:
-            self._state.get_total += popped.messages
             self._state.statistics.given(
                 wanted.group, wanted.topic, popped.messages, popped.size_bytes, self._state.clock()
             )

@@ -10,10 +10,10 @@ from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import text, truth
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body, message_queue, table_with_object_keys
+from ...rocketmq.subscription import subscription_body
 from ..connection import Connection, Handler
 from ..state import BrokerState
 from ..statistics import GROUP_GET_NUMS
-from ..subscription import subscription_body
 
 MOST_ROWS = 200_000
 """Queues in one answer: Java clients read no frame above 16 MiB."""

@@ -19,12 +19,11 @@ from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, whole
 from ...rocketmq.frame import Command
-from ..clients import Subscription
+from ...rocketmq.subscription import Subscription, build_subscription
 from ..connection import Connection, Handler
 from ..long_polls import WaitingPull
 from ..refusals import refusal_code
 from ..state import BrokerState
-from ..subscription import build_subscription, understand
 
 LONGEST_SUSPEND_MS = 120_000
 
@@ -117,7 +116,7 @@ class PullProcessor:
             raise RequestRefused(Answer.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
         if subscription.version < wanted.version:
             raise RequestRefused(Answer.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        understand(subscription)
+        subscription.read_filter()
         return subscription
 
     def _may_wait(self, pulled: Pulled, offset: int, suspend_ms: int) -> bool:
@@ -151,7 +150,7 @@ class PullProcessor:
             connection.send(moved)
             return True
         if not is_last and pulled.status in {PullStatus.NO_MESSAGE, PullStatus.NO_MATCH}:
-            pull.offset = pulled.next_offset
+            pull.go_on_at(pulled.next_offset)
             if pulled.next_offset >= pulled.max_offset:
                 return False
         connection.send(self._answer(request, wanted, pulled, pull.offset))
@@ -161,8 +160,6 @@ class PullProcessor:
         code, remark = _ANSWERS[pulled.status]
         if pulled.status is PullStatus.EMPTY_QUEUE and offset != 0:
             code, remark = Answer.PULL_OFFSET_MOVED, "NO_MESSAGE_IN_QUEUE"
-        if pulled.records:
-            self._state.get_total += len(pulled.records)
         body = b"".join(pulled.records)
         if body:
             count, now_ms = len(pulled.records), self._state.clock()

@@ -11,9 +11,9 @@ from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, LONG_MAX, text, whole
 from ...rocketmq.frame import MAX_FRAME_BYTES, Command
 from ...rocketmq.json_body import json_body
+from ...rocketmq.subscription import subscription_body
 from ..connection import Connection, Handler
 from ..state import BrokerState
-from ..subscription import subscription_body
 
 logger = logging.getLogger(__name__)
 

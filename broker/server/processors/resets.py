@@ -21,7 +21,6 @@ class ResetProcessor:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._engine = state.engine
-        state.clients.on_group_left.append(self._left)
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -79,10 +78,6 @@ class ResetProcessor:
                 state.resets.set(group, (topic, queue_id), offset)
         if is_consumed:
             state.waiting.wake({(topic, queue_id) for queue_id in offsets})
-
-    def _left(self, group: str, _: str) -> None:
-        if self._state.clients.consumers(group) is None:
-            self._state.resets.forget(group)
 
     def _clone(self, _: Connection, request: Command) -> Command:
         """One topic, or all that the source group has offsets on; not those that its consumers have given up, unless

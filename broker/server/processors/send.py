@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
 
 from ...engine.errors import BodyTooLarge, BrokerError, TopicNotFound
 from ...engine.log.ticket import Ticket
+from ...engine.tables.groups import is_dead_letter
 from ...rocketmq.batch import split_batch
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, whole
 from ...rocketmq.frame import BINARY, Command
 from ...rocketmq.frame import decode as decode_frame
-from ...rocketmq.headers.send import SendHeader, SendShortcut, read_send_header
-from ...rocketmq.headers.send_json import read_json_send
+from ...rocketmq.headers.send import (
+    QuickSend,
+    SendHeader,
+    SendShortcut,
+    SignedSend,
+    SignedSendShortcut,
+    read_send_header,
+)
+from ...rocketmq.headers.send_json import read_json_send, read_signed_json_send
 from ...rocketmq.message import pack_host
 from ...rocketmq.properties import (
     CLUSTER,
     DELAY,
+    MSG_REGION,
     PRODUCER_GROUP,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
@@ -26,11 +37,20 @@ from ...rocketmq.properties import (
     parse_properties,
 )
 from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from ...rocketmq.unique_ids import UniqueKeys
+from ...rocketmq.unique_ids import UniqueIds
 from ..connection import Connection, Express, Handler
 from ..pump import AnsweredOwner
 from ..send_reply import TRACE_FIELDS, SendReplies, reply_command
 from ..state import BrokerState
+
+#: What is looked for in properties in their stored form.
+_HAS_KEY, _HAS_GROUP = (f"{name}\x01".encode() for name in (UNIQUE_KEY, PRODUCER_GROUP))
+_CLUSTER, _REGION = CLUSTER.encode(), MSG_REGION.encode()
+_DOES_NOT_WAIT, _IS_HALF = f"{WAIT}\x01false".encode(), f"{TRANSACTION_PREPARED}\x01true\x02".encode()
+
+_BINARY_MARK = bytes((BINARY,))
+#: A longer frame is read in full each time.
+_LONGEST_LEARNED_BYTES = 65_536
 
 _SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
 
@@ -38,17 +58,25 @@ _SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
 class SendProcessor:
     """Takes messages in; their answers leave when they are durable."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        also_express: Mapping[int, Express] = MappingProxyType({}),
+        passes: Callable[[Connection, SignedSend], bool] | None = None,
+    ) -> None:
+        """`also_express`: who takes binary frames with other codes the short way. `passes`, where access is controlled:
+        tells which plain sends are signed and allowed."""
         self._state = state
+        self._passes = passes
+        self._signed_shortcut = SignedSendShortcut()
         self._engine = state.engine
+        self._also_express = {code.to_bytes(2, "big"): express for code, express in also_express.items()}
         self._shortcut = SendShortcut()
         self._replies = SendReplies(state.config.broker_name)
         self._took = state.sends.took
-        self._keys = UniqueKeys(pack_host(state.config.host, state.config.port), state.clock())
+        self._unique_ids = UniqueIds(pack_host(state.config.host, state.config.port), state.clock)
         self._added = {**TRACE_FIELDS, CLUSTER: state.config.cluster_name}
         self._added_bytes = format_properties(self._added)
-        #: who takes frames with another code the short way
-        self.instead: dict[bytes, Express] = {}
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -62,9 +90,14 @@ class SendProcessor:
     def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
         """Takes a plain send the short way; False if it is to go the long one."""
         serialization = frame[0] if frame else 0
-        if serialization == BINARY:
+        send: QuickSend | None
+        if self._passes is not None:
+            send = self._read_signed(connection, frame, self._passes)
+            if send is None:
+                return False
+        elif serialization == BINARY:
             if frame[4:6] != _SEND_V2:
-                express = self.instead.get(frame[4:6])
+                express = self._also_express.get(frame[4:6])
                 return express is not None and express(connection, frame, now_ms)
             send = self._shortcut.read(frame)
             if send is None:
@@ -76,10 +109,10 @@ class SendProcessor:
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
         if (
             (b"TRA" in properties and not _is_plain_half(properties))
-            or b"UNIQ_KEY\x01" not in properties
-            or b"CLUSTER" in properties
-            or b"MSG_REGION" in properties
-            or b"WAIT\x01false" in properties
+            or _HAS_KEY not in properties
+            or _CLUSTER in properties
+            or _REGION in properties
+            or _DOES_NOT_WAIT in properties
         ):
             return False
         if properties[-1] != 2:
@@ -92,22 +125,35 @@ class SendProcessor:
             )  # fmt: skip
         except BrokerError:
             return False  # nothing was written: the long way creates the topic, or refuses with the reason
-        connection.serialization = serialization
         self._took(ticket.size)
         if not ticket.waits:
             self._replies.write([ticket])
         return True
 
+    def _read_signed(
+        self, connection: Connection, frame: bytes, passes: Callable[[Connection, SignedSend], bool]
+    ) -> QuickSend | None:
+        """Return a plain send that is signed and allowed; None if it is anything else."""
+        if connection.is_stranger:
+            return None  # who has shown no signature yet is not told by the time it takes which users there are
+        if not frame.startswith(_BINARY_MARK):
+            signed = read_signed_json_send(frame)
+        elif frame[4:6] != _SEND_V2:
+            return None
+        elif (signed := self._signed_shortcut.read(frame)) is None:
+            self._learn(self._signed_shortcut, frame)
+        return signed.send if signed is not None and passes(connection, signed) else None
+
     def _first_of_its_kind(self, connection: Connection, frame: bytes) -> bool:
         """Reads a send in full and remembers its shape for the short way; the caller goes the long way."""
-        if len(frame) > 65536:
-            return False
-        command = decode_frame(frame)
-        try:
-            self._shortcut.learn(frame, command, read_send_header(command.ext))
-        except RequestRefused:
-            return False
+        self._learn(self._shortcut, frame)
         return False
+
+    def _learn(self, shortcut: SendShortcut | SignedSendShortcut, frame: bytes) -> None:
+        if len(frame) <= _LONGEST_LEARNED_BYTES:
+            command = decode_frame(frame)
+            with suppress(RequestRefused):
+                shortcut.learn(frame, command, read_send_header(command.ext))
 
     def _send(self, connection: Connection, request: Command) -> Command | None:
         header = read_send_header(request.ext, is_v1=request.code == Request.SEND_MESSAGE and "b" not in request.ext)
@@ -146,7 +192,7 @@ class SendProcessor:
             self._engine.topics.ensure(topic, 1)
             properties[DELAY] = "0"
         if not properties.get(UNIQUE_KEY):
-            properties[UNIQUE_KEY] = self._keys.make(now_ms)
+            properties[UNIQUE_KEY] = self._unique_ids.next_id()
         properties.update(self._added)
         if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
             properties.setdefault(PRODUCER_GROUP, header.group)
@@ -163,13 +209,13 @@ class SendProcessor:
             self._replies.write([ticket.answered_to(owner)])
 
     def _is_dead(self, header: SendHeader) -> bool:
-        """True if a consumer gives back what it may not try any more (SendMessageProcessor.handleRetryAndDLQ)."""
+        """Tell whether a consumer gives back what it may not try any more; one that holds locks consumes in order, and
+        has tried it as often as it may (SendMessageProcessor.handleRetryAndDLQ)."""
         name = header.topic[len(RETRY_PREFIX) :]
-        group = self._engine.groups.get(name)
-        most = header.most_reconsume_times
-        if most is None:
-            most = group.retry_max_times if group is not None else 16
-        return header.reconsume_times > most or self._state.locks.has_live_locks(name, self._state.live_clock())
+        # the consumer has counted the next try already
+        group, tries = self._engine.groups.get(name), header.reconsume_times - 1
+        gives_up = self._state.locks.has_live_locks(name, self._state.live_clock())
+        return is_dead_letter(group, tries, most_tries=header.most_reconsume_times, gives_up=gives_up)
 
     def _append_batch(self, connection: Connection, request: Command, header: SendHeader) -> None:
         if header.topic.startswith(RETRY_PREFIX):
@@ -230,4 +276,4 @@ def _owner(connection: Connection, request: Command) -> object:
 
 def _is_plain_half(properties: bytes) -> bool:
     """Tell whether this is a half message that says all it must, and nothing that the broker says."""
-    return b"TRACE" not in properties and b"TRAN_MSG\x01true\x02" in properties and b"PGROUP\x01" in properties
+    return b"TRACE" not in properties and _IS_HALF in properties and _HAS_GROUP in properties

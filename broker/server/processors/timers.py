@@ -77,13 +77,12 @@ class TimerProcessor:
         if handle.broker != self._state.config.broker_name:
             raise _illegal("recall failed, broker service not available")
         now_ms, moment_ms = self._state.clock(), handle.timestamp_ms
-        awaited = _Awaited(connection, request, lambda results: _recalled(request, results[0]))
+        awaited = _Awaited(connection, request, lambda results: _recalled(request, handle.unique_key, results[0]))
         outcome = self._engine.recall_timer(topic, handle.unique_key, moment_ms, now_ms=now_ms, owner=awaited)
         ahead = 0 < moment_ms - now_ms < self._state.config.timer_max_delay_ms
         if outcome.outcome != "cancelled" and not ahead:
             remark = f"recall failed, timestamp invalid: the message is {_WORDS[outcome.outcome]}"
             return request.answer({OUTCOME: outcome.outcome}, code=Answer.ILLEGAL_OPERATION, remark=remark)
-        outcome.unique_key = handle.unique_key
         awaited.add(outcome)
         awaited.complete()
         return None
@@ -247,9 +246,9 @@ class _Awaited:
             self._connection.send(self._answer_of(self._results))
 
 
-def _recalled(request: Command, outcome: Outcome) -> Command:
+def _recalled(request: Command, unique_key: str, outcome: Outcome) -> Command:
     """As Apache RocketMQ answers whether there was a message or not, but for our own field."""
-    return request.answer({"msgId": outcome.unique_key or "", MSG_REGION: REGION, OUTCOME: outcome.outcome})
+    return request.answer({"msgId": unique_key, MSG_REGION: REGION, OUTCOME: outcome.outcome})
 
 
 _WORDS = {

@@ -92,7 +92,6 @@ class TransactionProcessor:
             waits = self._transactions.end(asked, now_ms, owner)
         except BrokerError:
             return False  # nothing was changed: the long way says why
-        connection.serialization = BINARY
         if owner is not None and not waits:
             owner.answer()
         return True
@@ -210,9 +209,9 @@ class TransactionProcessor:
             except BrokerError as error:
                 result |= {"outcome": "refused", "code": int(refusal_code(error)), "error": str(error)}
             results.append(result)
-        owner.say(json_body({"nowMs": self._state.clock(), "results": results}))
-        owner.wanted = waiting
-        return None if waiting else request.answer(body=json_body({"nowMs": self._state.clock(), "results": results}))
+        body = json_body({"nowMs": self._state.clock(), "results": results})
+        owner.expect(waiting, body)
+        return None if waiting else request.answer(body=body)
 
     def _apply(self, action: str, target: Target, who: str, reason: str, owner: AnsweredOwner) -> tuple[bool, bool]:
         """Steer one; (whether it changes something, whether the owner is told when that is durable)."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from broker.mirror.admin import ReadOnlyAdmin
-from console.features.alerts.deliveries import secret_of_rule
+from console.features.alerts.channels import secret_of_rule
 from console.features.alerts.models import Alert, AlertRule, Silence
 
 
@@ -36,8 +37,12 @@ class AlertAdmin(ReadOnlyAdmin):
 
     list_display = ("subject", "rule", "state", "value", "highest", "since", "ended_at", "was_silenced", "told")
     list_filter = ("state", "was_silenced", "rule__what")
-    search_fields = ("subject", "told")
+    search_fields = ("subject", "told_before", "deliveries__error")
     date_hierarchy = "since"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
+        """All alerts, with what became of telling."""
+        return super().get_queryset(request).prefetch_related("deliveries")
 
 
 @admin.register(Silence)

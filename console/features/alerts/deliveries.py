@@ -1,75 +1,72 @@
-"""Telling people and programs about an alert: mail at once, a signed POST to the rule's webhook with the next round.
+"""When deliveries of alerts are sent: mail at once, webhooks with the next round, and those that failed again later.
 
-A webhook is told again, with growing pauses, until it answers or is given up. A delivery has one id and one body
-however often it is tried, so its receiver can know it again. Each try is signed anew, with HMAC-SHA256 under the rule's
-secret over "alert" LF timestamp LF nonce LF body, and asked for as the first one is: only listed origins, one look-up,
-no redirects. A webhook that does not answer keeps no other waiting; only what comes later of the same alert waits for
-what came before.
+One round takes what is due under a lease, so that two workers never send the same, and a round that dies is made good
+after it. Of one alert and channel, what comes later waits for what came before.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
-import secrets
-from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from django.conf import settings
-from django.core.mail import send_mail
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
+from console.features.alerts.channels import CHANNELS, Channel
 from console.features.alerts.evaluate import News
-from console.features.alerts.models import Alert, AlertRule, Delivery
-from console.features.alerts.webhooks import allow_list
-from console.features.checkback.allowed import AddressRefused, read_address
-from console.features.checkback.request import Asker, HttpLimits, NoAnswer, Resolver
-from console.features.checkback.signature import NONCE_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, secret_of, sign_alert
+from console.features.alerts.models import Delivery
 
 logger = logging.getLogger(__name__)
 
-DELIVERY_HEADER, TRY_HEADER = "Escapement-Delivery", "Escapement-Try"
-#: after each try that failed; then it is given up: eight tries in two hours and a half
-PAUSES_S = (15, 60, 240, 900, 1_800, 2_700, 3_600)
-#: of one round, and asked at once
-MOST, AT_ONCE = 128, 16
-#: for so long a delivery belongs to the round that took it; a round that dies is made good then
+#: deliveries of one round
+MOST = 128
+#: for so long a delivery belongs to the round that took it
 LEASE = timedelta(seconds=60)
+#: characters of an error that are kept
+ERROR_LENGTH = 2_000
 
 
-def secret_of_rule(rule: AlertRule) -> str:
-    """With which the webhook knows us."""
-    return secret_of(f"alert rule {rule.pk}", rule.salt)
-
-
-def queue(alert: Alert, at: datetime, *, is_over: bool) -> None:
-    """Have the rule's webhook told with the next round."""
-    row = Delivery(alert=alert, next_at=at, created_at=at)
-    row.body = json.dumps(
-        {
-            "delivery": str(row.pk), "alert": alert.pk, "state": "over" if is_over else "raised",
-            "rule": alert.rule.name,
-            "what": alert.rule.what, "subject": alert.subject, "value": alert.value, "highest": alert.highest,
-            "limit": alert.rule.limit, "since": alert.since.isoformat(), "environment": settings.ESCAPEMENT_ENV,
-        }
-    )  # fmt: skip
-    row.save()
+def tell(news: News, at: datetime) -> None:
+    """Have everybody told whom the rule names. Raises nothing where a delivery fails."""
+    for channel in CHANNELS.values():
+        if not channel.is_wanted(news.alert.rule):
+            continue
+        row = _queued(channel, news, at)
+        if channel.is_immediate:
+            _send(channel, [row], at)
 
 
 def send_due(at: datetime) -> int:
-    """Try all that are due at that moment, many at once; how many were tried. Raises nothing for one that fails."""
+    """Try all deliveries that are due, and return how many were tried. Raises nothing where one fails."""
     rows = _taken(at)
-    for row, failure in zip(rows, asyncio.run(_ask_all(rows, at)), strict=True):
-        _keep(row, failure, at)
+    for name, channel in CHANNELS.items():
+        _send(channel, [row for row in rows if row.channel == name], at)
     return len(rows)
 
 
+def _queued(channel: Channel, news: News, at: datetime) -> Delivery:
+    """A new delivery; of a channel that is used at once it is taken already."""
+    row = Delivery(
+        alert=news.alert,
+        channel=channel.name,
+        receivers=channel.receivers(news.alert.rule),
+        created_at=at,
+        changed_at=at,
+        next_at=at + LEASE if channel.is_immediate else at,
+        tries=1 if channel.is_immediate else 0,
+    )
+    row.body = channel.body(news, row.pk)
+    row.save()
+    return row
+
+
 def _taken(at: datetime) -> list[Delivery]:
-    """Theirs for a while who took them; those of an alert one after the other."""
+    """What is due, under a lease of this round."""
     before = Delivery.objects.filter(
-        alert=OuterRef("alert"), next_at__isnull=False, created_at__lt=OuterRef("created_at")
+        alert=OuterRef("alert"),
+        channel=OuterRef("channel"),
+        next_at__isnull=False,
+        created_at__lt=OuterRef("created_at"),
     )
     with transaction.atomic():
         due = Delivery.objects.select_for_update(skip_locked=True, of=("self",)).filter(
@@ -83,90 +80,25 @@ def _taken(at: datetime) -> list[Delivery]:
     return rows
 
 
-async def _ask_all(rows: Sequence[Delivery], at: datetime) -> list[str]:
-    """What was wrong with each, empty for those that are told."""
-    asker = Asker(allow_list(), Resolver(), HttpLimits(settings.CHECKBACK_TIMEOUT_S, any_success=True))
-    turns = asyncio.Semaphore(AT_ONCE)
-
-    async def ask(row: Delivery) -> str:
-        async with turns:
-            if not row.alert.rule.is_on:
-                return "the rule is off"
-            try:
-                address = read_address(row.alert.rule.webhook)
-                await asker.ask(address, _headers(row, at), row.body.encode())
-            except (AddressRefused, NoAnswer) as error:
-                return str(error)
-        return ""
-
-    return list(await asyncio.gather(*(ask(row) for row in rows)))
+def _send(channel: Channel, rows: list[Delivery], at: datetime) -> None:
+    wanted = [row for row in rows if row.alert.rule.is_on]
+    if wanted:
+        for row, error in zip(wanted, channel.send(wanted, at), strict=True):
+            _keep(channel, row, error, at)
+    for row in rows:
+        if not row.alert.rule.is_on:
+            _keep(channel, row, "the rule is off", at)
 
 
-def _headers(row: Delivery, at: datetime) -> Mapping[str, str]:
-    timestamp, nonce = str(int(at.timestamp())), secrets.token_hex(16)
-    signature = sign_alert(secret_of_rule(row.alert.rule), timestamp, nonce, row.body.encode())
-    return {
-        TIMESTAMP_HEADER: timestamp, NONCE_HEADER: nonce, SIGNATURE_HEADER: signature,
-        DELIVERY_HEADER: str(row.pk), TRY_HEADER: str(row.tries),
-    }  # fmt: skip
-
-
-def _keep(row: Delivery, failure: str, at: datetime) -> None:
-    """When it is tried again, and what the history says."""
-    is_wanted = row.alert.rule.is_on and bool(row.alert.rule.webhook)
+def _keep(channel: Channel, row: Delivery, error: str, at: datetime) -> None:
+    """Write down what became of a try, and when the next one is."""
+    rule = row.alert.rule
     next_at = None
-    if failure and is_wanted and row.tries <= len(PAUSES_S):
-        next_at = at + timedelta(seconds=PAUSES_S[row.tries - 1])
-    # it may have been deleted with its rule meanwhile
-    Delivery.objects.filter(pk=row.pk).update(next_at=next_at, told_at=None if failure else at)
-    said = f"webhook failed: {failure}" if failure else "webhook told"
-    if row.tries > 1:
-        said += f" (try {row.tries})"
-    if next_at is not None:
-        said += f", again at {next_at:%H:%M:%S} UTC"
-    elif failure:
-        said += ", given up"
-        logger.warning("the webhook of %s is given up after %d tries: %s", row.alert.rule, row.tries, failure)
-    alert = Alert.objects.filter(pk=row.alert.pk)
-    for told in alert.values_list("told", flat=True):
-        others = [part for part in told.split("; ") if part and not part.startswith("webhook ")]
-        alert.update(told="; ".join([*others, said])[:2_000])
-
-
-def tell(news: News, at: datetime) -> str:
-    """By every way that the rule names; what became of it, also kept with the alert. Raises nothing."""
-    rule = news.alert.rule
-    said = []
-    if rule.addresses:
-        said.append(_mail(news))
-    if rule.webhook:
-        said.append("webhook is to be told")
-    news.alert.told = "; ".join(said)[:2_000]
-    news.alert.save(update_fields=["told"])
-    if rule.webhook:
-        # afterwards: what becomes of it is written there by others
-        queue(news.alert, at, is_over=news.is_over)
-    return news.alert.told
-
-
-def sentence(news: News) -> str:
-    """One line that says it all."""
-    alert = news.alert
-    state = "over" if news.is_over else "raised"
-    return f"[{settings.ESCAPEMENT_ENV}] {state}: {alert.subject}: {alert.rule} (now {alert.value:g})"
-
-
-def _mail(news: News) -> str:
-    alert = news.alert
-    text = (
-        f"{sentence(news)}\n\nsince    {alert.since:%Y-%m-%d %H:%M:%S} UTC\nhighest  {alert.highest:g}\n"
-        f"limit    {alert.rule.limit:g}\n"
+    if error and rule.is_on and channel.is_wanted(rule) and row.tries <= len(channel.pauses_s):
+        next_at = at + timedelta(seconds=channel.pauses_s[row.tries - 1])
+    # by its key: it may have been deleted with its rule meanwhile
+    Delivery.objects.filter(pk=row.pk).update(
+        next_at=next_at, told_at=None if error else at, error=error[:ERROR_LENGTH], changed_at=at
     )
-    # a subject comes from outside: a line break in it would be a header
-    subject = " ".join(sentence(news).split())[:200]
-    try:
-        send_mail(subject, text, None, alert.rule.addresses)
-    except Exception as error:  # whatever the mail server's client raises: the history has to say so
-        logger.warning("mail about %s was not sent: %s", alert, error)
-        return f"mail failed: {error}"
-    return f"mail to {len(alert.rule.addresses)}"
+    if error and next_at is None:
+        logger.warning("%s about %s is given up after %d tries: %s", channel.name, row.alert, row.tries, error)

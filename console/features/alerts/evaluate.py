@@ -113,7 +113,6 @@ def _judge(rule: AlertRule, above: dict[str, float], at: datetime) -> list[News]
         if row.state == Alert.State.PENDING and at - row.since >= timedelta(seconds=rule.for_s):
             row.state, row.raised_at, row.was_silenced = Alert.State.FIRING, at, is_silenced(rule, subject, at)
             news.append(News(row, is_over=False))
-        # what became of telling is written beside this
         row.save(update_fields=_JUDGED if row.pk else None)
     for row in is_open.values():
         if row.state == Alert.State.PENDING:

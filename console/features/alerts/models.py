@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC
 
 from django.core.exceptions import ValidationError
 from django.core.validators import EmailValidator
 from django.db import models
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.features.alerts.webhooks import check_webhook
@@ -86,8 +88,8 @@ class Alert(models.Model):
     raised_at = models.DateTimeField(_("raised"), null=True)
     ended_at = models.DateTimeField(_("over"), null=True)
     was_silenced = models.BooleanField(_("silenced"), default=False)
-    #: what became of telling: empty until somebody was told
-    told = models.TextField(_("told"), blank=True)
+    #: what became of telling, as releases wrote it that had no rows for it; empty since then
+    told_before = models.TextField(_("told"), blank=True, editable=False)
 
     class Meta:
         verbose_name = _("alert")
@@ -104,17 +106,39 @@ class Alert(models.Model):
     def __str__(self) -> str:
         return f"{self.subject}: {self.rule}"
 
+    @property
+    def told(self) -> str:
+        """What became of telling, by each channel the newest that is known; empty until somebody was told."""
+        known = [row for row in self.deliveries.all() if row.changed_at is not None]
+        known.sort(key=lambda row: (row.changed_at, row.tries > 0, row.created_at))
+        newest = {row.channel: row for row in known}
+        words = [newest[channel].words for channel in sorted(newest)]
+        return "; ".join([self.told_before, *words] if self.told_before else words)
+
 
 class Delivery(models.Model):
-    """One thing that a webhook is told, however often it is tried."""
+    """One thing that is told by one channel, however often it is tried."""
 
-    #: known to the receiver, the same with each try
+    class Channel(models.TextChoices):
+        """By which way (see channels.py)."""
+
+        MAIL = "mail", _("mail")
+        WEBHOOK = "webhook", _("webhook")
+
+    #: known to a program that gets it, the same with each try
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     alert = models.ForeignKey(Alert, models.CASCADE, related_name="deliveries")
-    #: JSON, the same with each try
+    channel = models.CharField(max_length=16, choices=Channel.choices)
+    #: people who get it; NULL: a program does
+    receivers = models.PositiveSmallIntegerField(null=True)
+    #: what its channel made of the news, the same with each try
     body = models.TextField()
     tries = models.PositiveSmallIntegerField(default=0)
+    #: why the last try failed; empty: it did not, or there was none
+    error = models.TextField(blank=True, default="")
     created_at = models.DateTimeField()
+    #: of the last try, or of its making; NULL: made by a release that wrote `told_before`, and not tried since
+    changed_at = models.DateTimeField(null=True)
     #: NULL: it was told, or is given up
     next_at = models.DateTimeField(null=True, db_index=True)
     told_at = models.DateTimeField(null=True)
@@ -126,7 +150,27 @@ class Delivery(models.Model):
         default_permissions = ()
 
     def __str__(self) -> str:
-        return f"{self.alert}: {self.tries}"
+        return f"{self.alert}: {self.channel}, {self.tries}"
+
+    @property
+    def words(self) -> str:
+        """What became of it, in the reader's language."""
+        channel = {"channel": self.get_channel_display()}
+        if self.error:
+            said = gettext("%(channel)s failed: %(error)s") % {**channel, "error": self.error}
+        elif self.told_at is None:
+            return gettext("%(channel)s is to be told") % channel
+        elif self.receivers is None:
+            said = gettext("%(channel)s told") % channel
+        else:
+            said = gettext("%(channel)s to %(count)s") % {**channel, "count": self.receivers}
+        if self.tries > 1:
+            said += " " + gettext("(try %(number)s)") % {"number": self.tries}
+        if self.next_at is not None:
+            said += ", " + gettext("again at %(time)s UTC") % {"time": f"{self.next_at.astimezone(UTC):%H:%M:%S}"}
+        elif self.error:
+            said += ", " + gettext("given up")
+        return said
 
 
 class Silence(models.Model):

@@ -13,9 +13,8 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from django.contrib.auth.decorators import login_required, permission_required
 from django.core.exceptions import PermissionDenied
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, Prefetch, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -23,15 +22,14 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from console.features.alerts import rule_fields
-from console.features.alerts.deliveries import secret_of_rule
+from console.features.alerts.channels import secret_of_rule
 from console.features.alerts.evaluate import look
-from console.features.alerts.models import Alert, AlertRule, Silence
-from console.features.alerts.operations import UNDONE_BY, undo_parameters
+from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
+from console.features.alerts.operations import ChangeRule, CreateRule, SilenceAlerts
 from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS, Actor
 from console.operations.errors import InvalidParameter, NotPossible, OutOfReach
 from console.operations.forms import draft as drafted
-from console.operations.forms import draft_of_form, operation_of
 from console.operations.reading import number_of
 from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import Eyes, eyes
@@ -40,6 +38,12 @@ from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.live import number
 from console.ui.refusals import words
+from console.ui.table import Table, file_columns
+
+ALERTS = Table(
+    "alerts",
+    file_columns("subject state rule.what value highest rule.limit since raised_at ended_at was_silenced told"),
+)
 
 VIEW, SILENCE = "console.view_alert", SILENCE_ALERTS
 #: offered lengths of quiet, in minutes
@@ -78,15 +82,11 @@ class _Stretch:
 
 
 @require_safe
-@login_required
-@permission_required(VIEW, raise_exception=True)
 def alerts(request: HttpRequest) -> Answer:
     """The page; its file has all alerts, what is raised and what was."""
     return _page(request, {}, {})
 
 
-@login_required
-@permission_required((VIEW, SILENCE), raise_exception=True)
 @form_of("alerts")
 def silence(request: HttpRequest) -> Answer:
     """Nobody is told of these subjects for a while: an operation that is done at once, for three in the morning."""
@@ -100,7 +100,7 @@ def silence(request: HttpRequest) -> Answer:
     parameters = {"rule": number(given["rule"]), "until_ms": until_ms, **subject}
     if not faults:
         try:
-            workflow.start("alerts.silence", parameters, Actor.of(request.user), reason=given["reason"])
+            workflow.start(SilenceAlerts.name, parameters, Actor.of(request.user), reason=given["reason"])
         except OutOfReach as error:
             faults["subject"] = words(error)
         except InvalidParameter as error:
@@ -110,7 +110,6 @@ def silence(request: HttpRequest) -> Answer:
     return _page(request, given, faults, status=422) if faults else _back()
 
 
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_rule(request: HttpRequest) -> HttpResponse:
     """A rule that is not there yet."""
@@ -122,10 +121,9 @@ def new_rule(request: HttpRequest) -> HttpResponse:
     settings, faults = rule_fields.read({**now, **given})
     if faults:
         return _rule_page(request, None, {**now, **given}, faults)
-    return drafted(request, "alerts", "alerts.create", lambda: {"settings": settings}, _operation(request))
+    return drafted(request, CreateRule.name, lambda: {"settings": settings}, _operation(request))
 
 
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     """One that is there; what is sent as it is already is not looked at."""
@@ -143,24 +141,7 @@ def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
         return _rule_page(request, row, {**now, **given}, faults)
     changed = {name: value for name, value in settings.items() if value != shown[name]}
     parameters = {"rule": row.pk, "settings": changed, "expected": {name: shown[name] for name in changed}}
-    return drafted(request, "alerts", "alerts.change", lambda: parameters, _operation(request))
-
-
-@login_required
-@form_of("alerts")
-def draft(request: HttpRequest) -> HttpResponse:
-    """Preview what a button asks for: on, off, delete, the end of a silence."""
-    return draft_of_form(request, "alerts", _parameters)
-
-
-@login_required
-@form_of("alerts")
-def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
-    """Preview what takes an operation back."""
-    row = operation_of(operation_id, UNDONE_BY)
-    item = row.items.first()
-    target, result = (item.target, item.result) if item is not None else ({}, {})
-    return drafted(request, "alerts", UNDONE_BY[row.kind], lambda: undo_parameters(row.kind, target, result))
+    return drafted(request, ChangeRule.name, lambda: parameters, _operation(request))
 
 
 def _until_ms(given: Mapping[str, str], faults: dict[str, str]) -> int | None:
@@ -202,7 +183,7 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
         "fields": {name: Field(name, shown.get(name, ""), faults.get(name, "")) for name in _FIELDS},
     }
     return page_or_file(
-        request, "alerts/page.html", context, "alerts", _all_from, following=attrgetter("following"), status=status
+        request, "alerts/page.html", context, ALERTS, _all_from, following=attrgetter("following"), status=status
     )
 
 
@@ -223,7 +204,8 @@ def _all_from(offset: int | None) -> _Stretch:
 
 def _named_to(seen: Eyes) -> QuerySet[Alert]:
     """Alerts of what the reader sees, as `_is_named` says it of one."""
-    rows = Alert.objects.select_related("rule")
+    deliveries = Prefetch("deliveries", Delivery.objects.defer("body"))
+    rows = Alert.objects.select_related("rule").prefetch_related(deliveries)
     if seen.see_all:
         return rows
     stuck, every = AlertRule.What.STUCK_QUEUE, Q(subject="*")
@@ -281,12 +263,3 @@ def _text(value: rule_fields.Value) -> str:
 
 def _operation(request: HttpRequest) -> uuid.UUID | None:
     return number_of(request.POST.get("operation", ""))
-
-
-def _parameters(given: QueryDict) -> dict[str, Any]:
-    """Which rule or silence, and what is to be another."""
-    if given.get("kind") == "alerts.end_silence":
-        return {"silence": number(given.get("silence"))}
-    made: dict[str, Any] = {"rule": number(given.get("rule"))}
-    settings = _given(given)
-    return {**made, "settings": settings} if settings else made

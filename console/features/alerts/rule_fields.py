@@ -7,29 +7,27 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.utils.translation import gettext as _
 
+from console.features.alerts.channels import CHANNELS, SettingRefused
 from console.features.alerts.models import AlertRule
-from console.features.alerts.webhooks import check_webhook
-from console.features.checkback.allowed import AddressRefused
 from console.operations.errors import InvalidParameter
 
 Value = str | float | int | bool
 #: a day for what is counted in seconds is usual, a week is enough
 LONGEST_FOR_S = 604_800
 HIGHEST_LIMIT = 1e15
-MOST_ADDRESSES = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 #: what a rule has where nothing is said
 DEFAULTS: Mapping[str, Value] = {
-    "name": "", "what": "", "subject": "*", "limit": "", "for_s": 60, "emails": "", "webhook": "", "is_on": True,
-}  # fmt: skip
-
-
-class _Refused(ValueError):
-    """A value that no rule may have; the message says what it may be."""
+    "name": "",
+    "what": "",
+    "subject": "*",
+    "limit": "",
+    "for_s": 60,
+    **{channel.setting: "" for channel in CHANNELS.values()},
+    "is_on": True,
+}
 
 
 def read(given: Mapping[str, Any]) -> tuple[dict[str, Value], dict[str, str]]:
@@ -42,7 +40,7 @@ def read(given: Mapping[str, Any]) -> tuple[dict[str, Value], dict[str, str]]:
             continue
         try:
             values[name] = _READERS[name](value)
-        except _Refused as error:
+        except SettingRefused as error:
             faults[name] = str(error)
     return values, faults
 
@@ -66,7 +64,7 @@ def _text(longest: int) -> Callable[[Any], Value]:
     def read_text(value: Any) -> Value:
         text = value.strip() if isinstance(value, str) else None
         if text is None or len(text) > longest or _CONTROL.search(text):
-            raise _Refused(_("At most %(count)s characters, and no line breaks.") % {"count": longest})
+            raise SettingRefused(_("At most %(count)s characters, and no line breaks.") % {"count": longest})
         return text
 
     return read_text
@@ -78,7 +76,7 @@ def _subject(value: Any) -> Value:
 
 def _what(value: Any) -> Value:
     if not isinstance(value, str) or value not in AlertRule.What.values:
-        raise _Refused(_("Choose what is watched: %(codes)s.") % {"codes": ", ".join(AlertRule.What.values)})
+        raise SettingRefused(_("Choose what is watched: %(codes)s.") % {"codes": ", ".join(AlertRule.What.values)})
     return value
 
 
@@ -88,7 +86,7 @@ def _limit(value: Any) -> Value:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 <= number <= HIGHEST_LIMIT:
-        raise _Refused(_("A number from 0, such as 100 or 2.5."))
+        raise SettingRefused(_("A number from 0, such as 100 or 2.5."))
     return number
 
 
@@ -96,40 +94,23 @@ def _for_s(value: Any) -> Value:
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
         value = int(value.strip()[:10])
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LONGEST_FOR_S:
-        raise _Refused(_("A whole number of seconds from 0 to %(most)s.") % {"most": f"{LONGEST_FOR_S:,}"})
+        raise SettingRefused(_("A whole number of seconds from 0 to %(most)s.") % {"most": f"{LONGEST_FOR_S:,}"})
     return value
-
-
-def _emails(value: Any) -> Value:
-    found = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) and value.strip() else []
-    if not isinstance(value, str) or len(found) > MOST_ADDRESSES:
-        raise _Refused(_("At most %(count)s addresses, one a line.") % {"count": MOST_ADDRESSES})
-    for address in found:
-        try:
-            validate_email(address)
-        except ValidationError:
-            raise _Refused(_("“%(text)s” is no e-mail address.") % {"text": address[:100]}) from None
-    return "\n".join(dict.fromkeys(found))
-
-
-def _webhook(value: Any) -> Value:
-    text = value.strip() if isinstance(value, str) else "-"
-    try:
-        if text:
-            check_webhook(text)
-    except AddressRefused as error:
-        raise _Refused(str(error)) from None
-    return text
 
 
 def _is_on(value: Any) -> Value:
     found = {"yes": True, "no": False}.get(value, value) if isinstance(value, str) else value
     if not isinstance(found, bool):
-        raise _Refused(_("Yes or no."))
+        raise SettingRefused(_("Yes or no."))
     return found
 
 
 _READERS: Mapping[str, Callable[[Any], Value]] = {
-    "name": _text(80), "what": _what, "subject": _subject, "limit": _limit, "for_s": _for_s, "emails": _emails,
-    "webhook": _webhook, "is_on": _is_on,
-}  # fmt: skip
+    "name": _text(80),
+    "what": _what,
+    "subject": _subject,
+    "limit": _limit,
+    "for_s": _for_s,
+    **{channel.setting: channel.checked for channel in CHANNELS.values()},
+    "is_on": _is_on,
+}

@@ -177,6 +177,6 @@ def special_network(address: IPAddress) -> IPNetwork | None:
     found = [network for network in SPECIAL if address in network]
     if found:
         return max(found, key=lambda network: network.prefixlen)
-    if address.version == 6 and address not in _GLOBAL_V6:
-        return ipaddress.ip_network(int(address).to_bytes(16, "big"))  # reserved: to be listed alone
+    if not address.is_global or (address.version == 6 and address not in _GLOBAL_V6):
+        return ipaddress.ip_network(address.packed)  # reserved, or special since this was written: to be listed alone
     return None

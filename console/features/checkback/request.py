@@ -1,29 +1,32 @@
 """One question by HTTP: its name is looked up once, checked, and pinned; whatever is no proper answer raises NoAnswer.
 
-What is not here cannot be misled: no redirects, no proxies, no cookies, no compressed bodies, no connection kept. Names
-are looked up by the system's resolver, in threads, so that a slow name server does not use up the time of others.
+httpx asks it, over a transport that connects to what was looked up and to nothing else. No redirects, no proxies, no
+cookies, no compressed bodies, no connection kept. Names are looked up by the system's resolver, in threads, so that a
+slow name server does not use up the time of others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import socket
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-import httptools
+import httpx
 
 from console.features.checkback.allowed import Address, AddressRefused, AllowList, IPAddress
 
+logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
+
 #: Time for the connection, within the time for the whole question.
 CONNECT_S = 2.0
-#: Status line and headers of an answer.
+#: Headers of an answer.
 HEAD_BYTES = 8 * 1024
-_PART_BYTES = 16 * 1024
 #: IP addresses of one name that are tried, one after another.
 TRIED = 2
 
@@ -49,23 +52,25 @@ class HttpLimits:
     any_success: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What came back with status 200; names of headers in small letters."""
+    """A proper answer; names of headers in small letters, what comes twice is joined by a comma."""
 
-    status: int = 0
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    is_complete: bool = False
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class Asker:
     """Asks addresses; belongs to one event loop."""
 
     def __init__(
-        self, allowed: AllowList, resolve: Resolves, limits: HttpLimits | None = None,
+        self,
+        allowed: AllowList,
+        resolve: Resolves,
+        limits: HttpLimits | None = None,
         tls: ssl.SSLContext | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._allowed = allowed
         self._resolve = resolve
         self._limits = limits or HttpLimits()
@@ -75,21 +80,25 @@ class Asker:
         """POST `body` (JSON), return the answer with status 200 (see HttpLimits); raises NoAnswer."""
         try:
             async with asyncio.timeout(self._limits.timeout_s):
-                found = await self._places(address)
-                reader, writer = await self._connect(address, found)
-                try:
-                    writer.write(_request(address, headers, body))
-                    return await self._read(reader)
-                finally:
-                    writer.transport.abort()  # nothing is said after the answer, so nobody has to be waited for
+                transport = PinnedTransport(await self._places(address), self._tls)
+                async with httpx.AsyncClient(
+                    transport=transport, trust_env=False, timeout=httpx.Timeout(None, connect=CONNECT_S)
+                ) as client:
+                    response = await client.send(_request(address, headers, body), stream=True)
+                    try:
+                        return await self._read(response)
+                    finally:
+                        await response.aclose()
         except AddressRefused as error:
             raise NoAnswer(str(error)) from None
         except TimeoutError:
             raise NoAnswer(f"no answer within {self._limits.timeout_s:g} s") from None
-        except ssl.SSLError as error:
-            raise NoAnswer(f"TLS: {error.reason or error}") from None
-        except OSError as error:
-            raise NoAnswer(f"{type(error).__name__}: {error.strerror or error}") from None
+        except httpx.ConnectTimeout:
+            raise NoAnswer(f"no connection within {CONNECT_S:g} s") from None
+        except httpx.RemoteProtocolError as error:
+            raise NoAnswer(f"no HTTP, or the answer ended early: {error}") from None
+        except (httpx.HTTPError, OSError) as error:
+            raise NoAnswer(_words(_cause(error))) from None
 
     async def _places(self, address: Address) -> Sequence[IPAddress]:
         """Where the address leads, now: this is looked up once, and nothing but this is connected to."""
@@ -101,84 +110,60 @@ class Asker:
         self._allowed.check_resolved(found)
         return found
 
-    async def _connect(
-        self, address: Address, found: Sequence[IPAddress]
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        is_tls = address.origin.scheme == "https"
-        last = min(TRIED, len(found)) - 1
-        for number, place in enumerate(found[: last + 1]):
-            try:
-                async with asyncio.timeout(CONNECT_S):
-                    return await asyncio.open_connection(
-                        str(place), address.origin.port, limit=_PART_BYTES,
-                        ssl=self._tls if is_tls else None,
-                        server_hostname=address.origin.host if is_tls else None,
-                    )  # fmt: skip
-            except ssl.SSLError:
-                raise
-            except TimeoutError:
-                if number == last:
-                    raise NoAnswer(f"no connection within {CONNECT_S:g} s") from None
-            except OSError:
-                if number == last:
-                    raise
-        raise AssertionError("the last one returns or raises")
-
-    async def _read(self, reader: asyncio.StreamReader) -> HttpAnswer:
-        parsed = _Parsed()
-        parser = parsed.parser
-        left = HEAD_BYTES + self._limits.answer_bytes
-        while not parsed.answer.is_complete:
-            part = await reader.read(min(_PART_BYTES, left + 1))
-            left -= len(part)
-            if left < 0 or len(parsed.answer.body) > self._limits.answer_bytes:
+    async def _read(self, response: httpx.Response) -> HttpAnswer:
+        if not self._is_success(response.status_code):
+            raise NoAnswer(f"status {response.status_code}")
+        if sum(len(name) + len(text) for name, text in response.headers.raw) > HEAD_BYTES:
+            raise NoAnswer(f"the headers of the answer are larger than {HEAD_BYTES:,} bytes")
+        _check_length_is_told(response)
+        if not self._limits.any_success:
+            _check_is_json(response)
+        body = b""
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > self._limits.answer_bytes:
                 raise NoAnswer(f"the answer is larger than {self._limits.answer_bytes:,} bytes")
-            if not part:
-                raise NoAnswer("the answer ended early; it needs a Content-Length, or chunks")
-            try:
-                parser.feed_data(part)
-            except httptools.HttpParserUpgrade:
-                raise NoAnswer("the server wants another protocol") from None
-            except httptools.HttpParserError as error:
-                raise NoAnswer(f"no HTTP: {error}") from None
-            if parsed.answer.status and not self._is_success(parsed.answer.status):
-                raise NoAnswer(f"status {parsed.answer.status}")
-        if len(parsed.answer.body) > self._limits.answer_bytes:
-            raise NoAnswer(f"the answer is larger than {self._limits.answer_bytes:,} bytes")
-        return parsed.answer if self._limits.any_success else _checked(parsed.answer)
+        return HttpAnswer(response.status_code, dict(response.headers), body)
 
     def _is_success(self, status: int) -> bool:
         return status == 200 or (self._limits.any_success and 200 <= status < 300)
 
 
-class _Parsed:
-    """Called by the parser; `answer` is the first one that comes, whatever comes behind it."""
+class PinnedTransport(httpx.AsyncBaseTransport):
+    """Connects to IP addresses that are given, one after the other, whatever the address of a request says.
 
-    def __init__(self) -> None:
-        self.answer = HttpAnswer()
-        self.parser = httptools.HttpResponseParser(self)
+    The host of the address stays in the header Host, in the name that TLS asks for, and in the name that the
+    certificate has to have.
+    """
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header; what comes twice is joined, and so means nothing where one value is wanted."""
-        if self.answer.is_complete:
-            return
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        before = self.answer.headers.get(key)
-        self.answer.headers[key] = text if before is None else f"{before}, {text}"
+    def __init__(self, places: Sequence[IPAddress], tls: ssl.SSLContext) -> None:
+        self._places = places[:TRIED]
+        self._inner = httpx.AsyncHTTPTransport(verify=tls, trust_env=False)
 
-    def on_headers_complete(self) -> None:
-        """The status line is known."""
-        if not self.answer.is_complete:
-            self.answer.status = self.parser.get_status_code()
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send it to the first that can be connected to; raises what httpx raises for the last one."""
+        *others, last = self._places
+        for place in others:
+            try:
+                return await self._inner.handle_async_request(_pinned(request, place))
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                if isinstance(_cause(error), ssl.SSLError):
+                    raise
+        return await self._inner.handle_async_request(_pinned(request, last))
 
-    def on_body(self, body: bytes) -> None:
-        """A part of the body."""
-        if not self.answer.is_complete:
-            self.answer.body += body
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._inner.aclose()
 
-    def on_message_complete(self) -> None:
-        """All of it."""
-        self.answer.is_complete = True
+
+def _pinned(request: httpx.Request, place: IPAddress) -> httpx.Request:
+    return httpx.Request(
+        request.method,
+        request.url.copy_with(host=str(place)),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": request.url.host},
+    )
 
 
 class Resolves(Protocol):
@@ -226,24 +211,46 @@ class Resolver:
         return [ipaddress.ip_address(text) for text in dict.fromkeys(await answer)]
 
 
-def _checked(answer: HttpAnswer) -> HttpAnswer:
-    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _request(address: Address, headers: Mapping[str, str], body: bytes) -> httpx.Request:
+    """The question, with these headers and no others; the target is sent as it is written, dots and all."""
+    given = {
+        "Host": address.origin.authority,
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+        **headers,
+    }
+    return httpx.Request(
+        "POST", str(address.origin), headers=given, content=body, extensions={"target": address.target.encode()}
+    )
+
+
+def _check_length_is_told(response: httpx.Response) -> None:
+    """An answer that ends with its connection may have been cut off, and one that tells its length twice may be two."""
+    told = [name for name in ("content-length", "transfer-encoding") if name in response.headers]
+    if not told and response.status_code != 204:
+        raise NoAnswer("the answer may have ended early; it needs a Content-Length, or chunks")
+    if len(told) > 1:
+        raise NoAnswer("no HTTP: both a Content-Length and chunks")
+
+
+def _check_is_json(response: httpx.Response) -> None:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise NoAnswer(f"Content-Type is {kind[:60]!r}, not application/json")
-    if answer.headers.get("content-encoding", "identity").lower() != "identity":
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
         raise NoAnswer("the answer is encoded (compressed)")
-    return answer
 
 
-def _request(address: Address, headers: Mapping[str, str], body: bytes) -> bytes:
-    lines = [
-        f"POST {address.target} HTTP/1.1",
-        f"Host: {address.origin.authority}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        "Accept: application/json",
-        "Accept-Encoding: identity",
-        "Connection: close",
-        *(f"{name}: {text}" for name, text in headers.items()),
-    ]
-    return "\r\n".join([*lines, "", ""]).encode("ascii") + body
+def _cause(error: BaseException) -> BaseException:
+    """What the system said, beneath what the libraries made of it; httpcore leaves it as the context only."""
+    while (beneath := error.__cause__ or error.__context__) is not None:
+        error = beneath
+    return error
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason or error}"
+    return f"{type(error).__name__}: {(isinstance(error, OSError) and error.strerror) or error}"

@@ -5,26 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
-from starlette.requests import Request
 from starlette.responses import Response
 
 from console.features.checkback import registry
 from console.features.checkback.models import CheckAddress
-from console.features.messages.rest import only_parameters
-from console.features.timers.rest_bulk import MAX_BODY_BYTES
-from console.features.timers.rest_bulk_schemas import BulkReason
-from console.features.transactions.rest_schemas import Group
 from console.operations.actor import Actor
+from console.rest.access import InBody, InRows, ProducerGroup
 from console.rest.errors import CheckAddressTaken, CheckAddressUnknown, OperationRefused
-from console.rest.grants import require
-from console.rest.needs import Need
 from console.rest.operations_bridge import in_thread
-from console.rest.request_body import decode, read_body
 from console.rest.responses import json_answer
-from console.rest.route import Operation
-from console.rest.state import Room
+from console.rest.route import Call, route
+from console.rest.schemas import ProducerGroupName, Reason
 from console.security.tokens import ADMIN, Grant
 
 Url = Annotated[str, Meta(min_length=1, max_length=500, description="https://host/path; its origin is on a list.")]
@@ -33,16 +25,16 @@ Url = Annotated[str, Meta(min_length=1, max_length=500, description="https://hos
 class NewCheckAddress(Struct, forbid_unknown_fields=True, kw_only=True):
     """Where the producers of a group are asked what became of a half."""
 
-    producer_group: Group
+    producer_group: ProducerGroupName
     url: Url
-    reason: BulkReason
+    reason: Reason
     enabled: bool = True
 
 
 class CheckAddressChange(Struct, forbid_unknown_fields=True, kw_only=True):
     """What is to be another one; the old secret is good no more once there is a new one."""
 
-    reason: BulkReason
+    reason: Reason
     url: Url | None = None
     enabled: bool | None = None
     new_secret: bool = False
@@ -71,41 +63,33 @@ class CheckAddressRows(Struct, kw_only=True):
     check_addresses: list[CheckAddressShown]
 
 
-_new = msgspec.json.Decoder(NewCheckAddress)
-_change = msgspec.json.Decoder(CheckAddressChange)
+class Removal(Struct, kw_only=True):
+    """Why an address is removed."""
+
+    reason: Annotated[str, Meta(description="Kept in the audit.")] = ""
 
 
-async def addresses(request: Request, grant: Grant, room: Room) -> Response:
-    """All of the groups that the token administers."""
-    only_parameters(request)
-    rows = await in_thread(lambda: list(CheckAddress.objects.all()))
-    return json_answer(
-        CheckAddressRows(
-            check_addresses=[_shown(row) for row in rows if grant.allows(ADMIN, row.group, "producer group")]
-        )
-    )
+_ADDRESSES = "/check-addresses"
+_ADDRESS = _ADDRESSES + "/{group}"
 
 
-async def address(request: Request, grant: Grant, room: Room) -> Response:
-    """One."""
-    only_parameters(request)
-    group = request.path_params["group"]
-    row = await in_thread(lambda: CheckAddress.objects.filter(group=group).first())
-    if row is None:
-        raise CheckAddressUnknown
-    return json_answer(_shown(row))
-
-
-async def register(request: Request, grant: Grant, room: Room) -> Response:
-    """A new one; the answer has its secret."""
-    only_parameters(request)
-    wanted = decode(await read_body(request, MAX_BODY_BYTES), _new)
-    require(grant, ADMIN, wanted.producer_group, "producer group")
+@route(
+    "POST",
+    _ADDRESSES,
+    "Register where a producer group is asked",
+    action=ADMIN,
+    on=InBody(),
+    answers=((201, "It is asked from now on; the secret is told this once.", CheckAddressShown),),
+    errors=(CheckAddressTaken, OperationRefused),
+)
+async def register(call: Call, body: NewCheckAddress) -> Response:
+    """Register an address; the answer has its secret."""
+    call.require(body.producer_group, "producer group")
 
     def work() -> tuple[CheckAddress, str]:
         try:
             return registry.register(
-                wanted.producer_group, wanted.url, _actor(grant), reason=wanted.reason, is_enabled=wanted.enabled
+                body.producer_group, body.url, _actor(call.grant), reason=body.reason, is_enabled=body.enabled
             )
         except registry.GroupTaken as error:
             raise CheckAddressTaken(str(error)) from None
@@ -114,18 +98,60 @@ async def register(request: Request, grant: Grant, room: Room) -> Response:
     return json_answer(_shown(row, secret), 201)
 
 
-async def change(request: Request, grant: Grant, room: Room) -> Response:
-    """Another address, on or off, or a new secret."""
-    only_parameters(request)
-    group = request.path_params["group"]
-    wanted = decode(await read_body(request, MAX_BODY_BYTES), _change)
+@route(
+    "GET",
+    _ADDRESSES,
+    "List check-back addresses",
+    action=ADMIN,
+    on=InRows(),
+    answers=((200, "Addresses.", CheckAddressRows),),
+)
+async def addresses(call: Call) -> Response:
+    """List the addresses of the groups that the token administers."""
+    is_visible = call.row_check("producer group")
+    rows = await in_thread(lambda: list(CheckAddress.objects.all()))
+    return json_answer(CheckAddressRows(check_addresses=[_shown(row) for row in rows if is_visible(row.group)]))
+
+
+@route(
+    "GET",
+    _ADDRESS,
+    "Look at a check-back address",
+    action=ADMIN,
+    on=ProducerGroup(),
+    answers=((200, "The address.", CheckAddressShown),),
+    errors=(CheckAddressUnknown,),
+)
+async def address(call: Call) -> Response:
+    """Answer the address of one group, without its secret."""
+    row = await in_thread(CheckAddress.objects.filter(group=call.named["group"]).first)
+    if row is None:
+        raise CheckAddressUnknown
+    return json_answer(_shown(row))
+
+
+@route(
+    "PATCH",
+    _ADDRESS,
+    "Change a check-back address",
+    action=ADMIN,
+    on=ProducerGroup(),
+    answers=((200, "As it is now; with its secret if that is new.", CheckAddressShown),),
+    errors=(CheckAddressUnknown, OperationRefused),
+)
+async def change(call: Call, body: CheckAddressChange) -> Response:
+    """Set another address, switch it on or off, or make a new secret."""
 
     def work() -> tuple[CheckAddress, str | None]:
         try:
             return registry.change(
-                group, _actor(grant), reason=wanted.reason, url=wanted.url, is_enabled=wanted.enabled,
-                is_new_secret_wanted=wanted.new_secret,
-            )  # fmt: skip
+                call.named["group"],
+                _actor(call.grant),
+                reason=body.reason,
+                url=body.url,
+                is_enabled=body.enabled,
+                is_new_secret_wanted=body.new_secret,
+            )
         except CheckAddress.DoesNotExist:
             raise CheckAddressUnknown from None
 
@@ -133,17 +159,23 @@ async def change(request: Request, grant: Grant, room: Room) -> Response:
     return json_answer(_shown(row, secret))
 
 
-async def remove(request: Request, grant: Grant, room: Room) -> Response:
-    """Ask there no more."""
-    only_parameters(request, "reason")
-    group = request.path_params["group"]
-    reason = request.query_params.get("reason", "")
-    if not reason.strip():
+@route(
+    "DELETE",
+    _ADDRESS,
+    "Remove a check-back address",
+    action=ADMIN,
+    on=ProducerGroup(),
+    answers=((200, "It is asked no more.", CheckAddressShown),),
+    errors=(CheckAddressUnknown, OperationRefused),
+)
+async def remove(call: Call, query: Removal) -> Response:
+    """Remove an address, which is asked no more."""
+    if not query.reason.strip():
         raise OperationRefused("Say why: the reason is kept in the audit.", "reason")
 
     def work() -> CheckAddress:
         try:
-            return registry.remove(group, _actor(grant), reason=reason)
+            return registry.remove(call.named["group"], _actor(call.grant), reason=query.reason)
         except CheckAddress.DoesNotExist:
             raise CheckAddressUnknown from None
 
@@ -156,42 +188,19 @@ def _actor(grant: Grant) -> Actor:
 
 def _shown(row: CheckAddress, secret: str | None = None) -> CheckAddressShown:
     return CheckAddressShown(
-        producer_group=row.group, url=row.url, enabled=row.is_enabled, created_by=row.actor,
-        created_ms=round(row.created_at.timestamp() * 1000), changed_ms=round(row.changed_at.timestamp() * 1000),
-        asked_ms=_ms(row.asked_at), outcome=row.outcome, failures=row.failures,
-        resting_until_ms=_ms(row.resting_until), secret=secret,
-    )  # fmt: skip
+        producer_group=row.group,
+        url=row.url,
+        enabled=row.is_enabled,
+        created_by=row.actor,
+        created_ms=round(row.created_at.timestamp() * 1000),
+        changed_ms=round(row.changed_at.timestamp() * 1000),
+        asked_ms=_ms(row.asked_at),
+        outcome=row.outcome,
+        failures=row.failures,
+        resting_until_ms=_ms(row.resting_until),
+        secret=secret,
+    )
 
 
 def _ms(moment: datetime | None) -> int | None:
     return None if moment is None else round(moment.timestamp() * 1000)
-
-
-_ADDRESSES = "/check-addresses"
-_ONE = _ADDRESSES + "/{group}"
-#: the group of the address is one of producers
-_NEEDS = (Need((ADMIN,), "group", "producer group"),)
-
-OPERATIONS = (
-    Operation(
-        "POST", _ADDRESSES, "Register where a producer group is asked", ADMIN, register,
-        NewCheckAddress, ((201, "It is asked from now on; the secret is told this once.", CheckAddressShown),),
-        narrows="body",
-    ),
-    Operation(
-        "GET", _ADDRESSES, "List check-back addresses", ADMIN, addresses, None,
-        ((200, "Addresses.", CheckAddressRows),), narrows="rows",
-    ),
-    Operation(
-        "GET", _ONE, "Look at a check-back address", ADMIN, address, None,
-        ((200, "The address.", CheckAddressShown),), needs=_NEEDS,
-    ),
-    Operation(
-        "PATCH", _ONE, "Change a check-back address", ADMIN, change, CheckAddressChange,
-        ((200, "As it is now; with its secret if that is new.", CheckAddressShown),), needs=_NEEDS,
-    ),
-    Operation(
-        "DELETE", _ONE, "Remove a check-back address", ADMIN, remove, None,
-        ((200, "It is asked no more.", CheckAddressShown),), (("reason", "Kept in the audit."),), needs=_NEEDS,
-    ),
-)  # fmt: skip

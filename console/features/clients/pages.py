@@ -5,47 +5,52 @@ from __future__ import annotations
 from operator import attrgetter
 from urllib.parse import urlencode
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.clients import read
 from console.features.clients.read import ClientRole, Clients
 from console.site.evidence import StaleReason
 from console.ui.export import Answer, page_or_file
 from console.ui.live import number
+from console.ui.table import Table, file_columns
+
+CLIENTS = Table(
+    "clients",
+    file_columns(
+        "role group client_id address language version since_ms seen_ms consume_type message_model subscriptions"
+    ),
+)
 
 
 @require_safe
-@login_required
 def clients(request: HttpRequest) -> Answer:
     """The list, by group."""
     search, role = (request.GET.get(name, "")[:255] for name in ("search", "role"))
     role = role if role in ClientRole.values else ""
     offset = number(request.GET.get("offset")) or 0
 
-    def read(place: int | None) -> Clients:
-        return queries.clients(search=search, role=role, offset=place or 0)
+    def page(place: int | None) -> Clients:
+        return read.clients(search=search, role=role, offset=place or 0)
 
-    data = read(offset)
+    data = page(offset)
     query = urlencode({"search": search, "role": role, "offset": offset})
     context = {"data": data, "here": "clients", "live": f"clients?{query}", "roles": ClientRole}
-    return page_or_file(request, "clients/page.html", context, "clients", read, following=attrgetter("following"))
+    return page_or_file(request, "clients/page.html", context, CLIENTS, page, following=attrgetter("following"))
 
 
 @require_safe
-@login_required
 def client(request: HttpRequest) -> HttpResponse:
     """One client, by `id`; `group` says for which of its groups it is asked, `stack=1` that its threads are, too."""
     client_id = request.GET.get("id", "")[:255]
-    data = queries.client(client_id)
+    data = read.client(client_id)
     if data.evidence.stale_reason is StaleReason.NOT_THERE:
         raise Http404(_("There is no such client; it may have left."))
     asked = next((row for row in data.consuming if row.group == request.GET.get("group")), None)
     asked = asked or next(iter(data.consuming), None)
-    running = queries.running(asked.group, client_id, with_stack="stack" in request.GET) if asked else None
+    running = read.running(asked.group, client_id, with_stack="stack" in request.GET) if asked else None
     context = {
         "data": data, "running": running, "here": "clients", "live": "client?" + urlencode({"id": client_id}),
         "with_stack": "stack" in request.GET,

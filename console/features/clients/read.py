@@ -12,9 +12,9 @@ from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, NotSupported
-from broker.client.admin_clients import ConnectedClient, RunningInfo
+from broker.client.admin import ConnectedClient, RunningInfo
 from broker.mirror.models import ConsumerGroup
-from console.security.topic_scope import Eyes
+from console.security.topic_scope import Eyes, authorised
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
@@ -116,16 +116,17 @@ class Running:
     info: RunningInfo | None
 
 
-def clients(*, search: str = "", role: str = "", offset: int = 0, count: int = 50, eyes: Eyes | None = None) -> Clients:
-    """Clients that `eyes` see and whose id, group, address or language contains `search`, a row for each group."""
+@authorised
+def clients(scope: Eyes, *, search: str = "", role: str = "", offset: int = 0, count: int = 50) -> Clients:
+    """Return clients whose id, group, address or language contains `search`, a row for each group."""
     here = mirrored()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
-    groups = _groups(here, eyes)
+    groups = _groups(here, scope)
     found, evidence = ask(
         lambda admin: _connected(admin, groups[:GROUPS_ASKED]), source=here.name, requests=CLIENT_REQUESTS
     )
     producers, consumers = found if found is not None else (None, ())
-    rows = [_row(each) for each in (*consumers, *(producers or ())) if _is_seen(each, eyes)]
+    rows = [_row(each) for each in (*consumers, *(producers or ())) if _is_seen(each, scope)]
     wanted = [row for row in rows if row.role == role or role not in ClientRole.values]
     wanted = sorted((row for row in wanted if _matches(row, search)), key=_order)
     return Clients(
@@ -145,42 +146,50 @@ def clients(*, search: str = "", role: str = "", offset: int = 0, count: int = 5
     )
 
 
-def client(client_id: str, eyes: Eyes | None = None) -> ClientPage:
-    """One client in all its groups that `eyes` see."""
+@authorised
+def client(scope: Eyes, client_id: str) -> ClientPage:
+    """Return one client in all its groups that are seen."""
     here = mirrored()
-    groups = _groups(here, eyes)[:GROUPS_ASKED]
+    groups = _groups(here, scope)[:GROUPS_ASKED]
     found, evidence = ask(lambda admin: _connected(admin, groups), source=here.name, requests=CLIENT_REQUESTS)
     producers, consumers = found if found is not None else (None, ())
     found_all = (each for each in (*consumers, *(producers or ())) if each.client_id == client_id)
-    rows = [_row(each) for each in found_all if _is_seen(each, eyes)]
+    rows = [_row(each) for each in found_all if _is_seen(each, scope)]
     if not rows and not evidence.stale:
         evidence = replace(evidence, stale_reason=StaleReason.NOT_THERE)
     return ClientPage(evidence, here.now_ms, client_id, tuple(sorted(rows, key=_order)), here.polling)
 
 
-def running(group: str, client_id: str, *, with_stack: bool = False) -> Running:
-    """What the consumer says of itself."""
+@authorised
+def running(scope: Eyes, group: str, client_id: str, *, with_stack: bool = False) -> Running:
+    """Return what a consumer says of itself; of topics that are seen."""
+    scope.require_group(group)
     info, evidence = ask(
         lambda admin: admin.running_info(group, client_id, with_stack=with_stack), source=client_id[:60],
         requests=RUNNING_REQUESTS,
     )  # fmt: skip
+    if info is not None and not scope.see_all:
+        queues = scope.rows(info.queues, lambda row: row.queue.topic)
+        works = scope.rows(info.topics, lambda row: row.topic)
+        # a stack and the properties are texts that nobody can look through for names
+        info = replace(info, queues=queues, topics=works, properties={}, stack="")
     return Running(group, evidence, info)
 
 
-def _is_seen(each: ConnectedClient, eyes: Eyes | None) -> bool:
-    """Nobody tells which topics a producer sends to: it is seen by who sees all."""
-    if eyes is None or eyes.see_all:
+def _is_seen(each: ConnectedClient, scope: Eyes) -> bool:
+    """Nobody tells which topics a producer sends to: it is seen by those who see all."""
+    if scope.see_all:
         return True
-    return each.role == "consumer" and eyes.group(each.group) and all(map(eyes.topic, each.subscriptions))
+    return each.role == "consumer" and scope.group(each.group) and all(map(scope.topic, each.subscriptions))
 
 
-def _groups(here: Mirrored, eyes: Eyes | None) -> list[str]:
-    """Groups that `eyes` see and that may have consumers: where the broker does not tell in bulk how many, all."""
+def _groups(here: Mirrored, scope: Eyes) -> list[str]:
+    """Groups that are seen and that may have consumers: where the broker does not tell in bulk how many, all."""
     found = ConsumerGroup.objects.filter(broker=here.name)
     if not here.polling:
         found = found.filter(members__gt=0)
     names = found.order_by("name").values_list("name", flat=True)
-    return [name for name in names if eyes is None or eyes.group(name)]
+    return [name for name in names if scope.group(name)]
 
 
 def _connected(

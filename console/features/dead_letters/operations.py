@@ -11,7 +11,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
+
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
@@ -23,18 +30,25 @@ from console.features.groups.catch_up import Behind, behind_after, group_behind_
 from console.features.messages.copies import NotReadable, send_copy
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.operations.errors import InvalidParameter, TooMany
-from console.operations.kind import LIMIT, ItemResult, Kind, Target
-from console.operations.preview import Preview
+from console.operations.kind import LIMIT, REASON, Call, ItemResult, Kind, Outcome, Target
+from console.operations.preview import LagPreview
+from console.operations.registry import register
+from console.operations.scope import Scope
+from console.operations.selection import (
+    EXAMPLES,
+    MOST_TARGETS,
+    PREVIEW_PATIENCE_S,
+    chosen_body,
+    count_of,
+    topics_of,
+)
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored
+from console.ui.live import number
 
-EXAMPLES = 5
-TOPICS = 10
-#: named at once, as for timers
-MOST_TARGETS = 1_000
-#: a preview counts for so long at most; the run counts to the end
-PREVIEW_PATIENCE_S = 3.0
+#: names of a filter's fields here and in REST
+_FILTER = {"topic": "topic", "key": "key", "from_ms": "died_from", "to_ms": "died_before"}
 #: the shortest delay level: the broker parks what is sent back, as after any failed attempt
 LEVEL = 1
 _TEXT_LENGTH = 255
@@ -44,15 +58,77 @@ NEVER_ARRIVES = (
 )
 
 
-class SendAgain(Kind):
-    """What both have in common."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentAgainPreview(LagPreview):
+    """What messages would be sent again."""
+
+    #: how many of them were sent again before
+    met_count: int | None = None
+
+
+class SendAgain(Kind[SentAgainPreview]):
+    """Sending dead letters of one group again: chosen ones, or all that match."""
 
     permission = RESEND_DEAD_LETTERS
     page = "dead_letters"
     is_final = True
+    names_messages = True
+    preview_type = SentAgainPreview
+    preview_template = "dead_letters/operation_preview.html"
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the rows that were selected, or the filter that they were found by; raises InvalidParameter."""
+        group = given.get("group", "")
+        if given.get("scope") == "matching":
+            texts = {name: given.get(name, "") for name in ("topic", "key")}
+            bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+            return {"group": group, "filter": {**texts, **bounds}, "is_all": given.get("is_all") == "1"}
+        return {"group": group, "targets": [_place(text) for text in given.getlist("letter")]}
+
+    def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
+        """Return the group, and the topics that were counted."""
+        topics = frozenset(str(topic) for topic, _count in (preview or {}).get("topics", ()))
+        return Scope(topics, groups=frozenset({str(parameters.get("group", ""))}))
+
+    def topics_touched(self, parameters: Mapping[str, Any], preview: Mapping[str, Any]) -> frozenset[str] | None:
+        """Return the topic of the filter, or those of the chosen ones if all of them are known."""
+        if "filter" in parameters:
+            wanted = parameters["filter"]["topic"]
+            return frozenset({wanted}) if wanted else None
+        counted = preview.get("topics", ())
+        is_whole = sum(count for _topic, count in counted) == len(parameters["targets"])
+        return frozenset(str(topic) for topic, _count in counted) if is_whole else None
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return of which group how many were chosen, or by which filter."""
+        group: str = parameters["group"]
+        if "targets" in parameters:
+            count = len(parameters["targets"])
+            words = ngettext(
+                "%(count)s chosen dead letter of %(group)s", "%(count)s chosen dead letters of %(group)s", count
+            )
+            return words % {"count": f"{count:,}", "group": group}
+        wanted: dict[str, Any] = parameters["filter"]
+        parts = [wanted[name] for name in ("topic", "key") if wanted[name]]
+        if wanted["from_ms"] is not None or wanted["to_ms"] is not None:
+            parts.append(gettext("a range of time"))
+        if parts:
+            said = {"group": group, "filter": ", ".join(parts)}
+            return gettext("all of %(group)s that match: %(filter)s") % said
+        return gettext("every dead letter of %(group)s that was not sent again yet") % {"group": group}
+
+    def leave_address(self, parameters: Mapping[str, Any]) -> str:
+        """Return the address of the group's dead letters."""
+        return reverse("dead_letters_of", args=[parameters["group"]])
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call on the group's dead letters."""
+        act = self.name.partition(".")[2].replace("_", "-")
+        path = f"groups/{quote(parameters['group'], safe='')}/dead-letters:{act}"
+        return "POST", path, {**chosen_body("letters", parameters, _FILTER), **REASON}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The group, and which ones in one form."""
+        """Return the group, and which ones, in one form."""
         group = parameters.get("group")
         try:
             check_group(group if isinstance(group, str) else "")
@@ -69,51 +145,48 @@ class SendAgain(Kind):
         fields = {name: getattr(wanted, name) for name in ("topic", "key", "from_ms", "to_ms")}
         return {"group": group, "filter": fields, "is_all": bool(parameters.get("is_all"))}
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """Count, examples, topics; of named ones, how many were sent again before."""
+    def preview(self, parameters: Mapping[str, Any]) -> SentAgainPreview:
+        """Count them, with examples and topics; of named ones, how many were sent again before."""
         admin, begun_ms, missing = site_broker.admin(), now_ms(), []
         if "filter" in parameters:
             found = self._matching(admin, parameters, PREVIEW_PATIENCE_S)
-            rows, count = list(found.rows), len(found.rows)
+            rows = list(found.rows)
             missing = [] if found.is_whole else ["count"]
         else:
             rows = [row for row in self._named(admin, parameters) if row is not None]
-            count = len(parameters["targets"])
-        if count > LIMIT:
-            raise TooMany(LIMIT)
+        count = count_of(parameters, rows)
         behind = self.behind(admin, parameters["group"], rows, count)
-        return Preview(
+        return SentAgainPreview(
             at_ms=begun_ms,
             count=count,
             examples=[label_of(row) for row in rows[:EXAMPLES]],
-            topics=[[topic, number] for topic, number in Counter(row.topic for row in rows).most_common(TOPICS)],
+            topics=topics_of([row.topic for row in rows]),
             met_count=sum(bool(row.sent_again) for row in rows),
             missing=missing,
             **(behind.as_fields() if behind else {}),
         )
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """What matches now and was dead when it was previewed; a named one stays, whatever became of it."""
+    def targets(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> Sequence[Target]:
+        """Return what matches now and was dead when it was previewed; a named one stays, whatever became of it."""
         admin = site_broker.admin()
         if "filter" in parameters:
             rows = [row for row in self._matching(admin, parameters, None).rows if row.died_ms <= preview.at_ms]
             if len(rows) > LIMIT:
                 raise TooMany(LIMIT)
             return [Target({"queueId": row.queue_id, "offset": row.offset}, label_of(row)) for row in rows]
-        named = zip(parameters["targets"], self._named(admin, parameters), strict=True)
         return [
             Target(target, label_of(row) if row is not None else {"name": f"{target['offset']:,}"})
-            for target, row in named
+            for target, row in zip(parameters["targets"], self._named(admin, parameters), strict=True)
         ]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """One after the other: each is there as long as its record is."""
+        """Send one after the other; each can be sent as long as its record is there."""
         admin, group = site_broker.admin(), parameters["group"]
         return [self._act_on(admin, group, target["queueId"], target["offset"]) for target in targets]
 
     @abstractmethod
     def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
-        """How far those who get them would be behind; None: not known."""
+        """Return how far those who get them would be behind; None: not known."""
 
     @abstractmethod
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
@@ -142,31 +215,39 @@ class SendAgain(Kind):
         return find_named(admin, parameters["group"], places)
 
 
+@register
 class SendBack(SendAgain):
     """The group that gave them up gets each once more; if it fails again, it is a dead letter again."""
 
     name = "dead_letters.send_back"
+    title, verb = _("Send dead letters back to their group"), _("Send them back")
+    effect = _("Their group alone gets each of them once more; what fails again is a dead letter again.")
+    outcomes = {"sent_back": Outcome(_("sent back to its group"))}
 
     def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
-        """That group alone."""
+        """Return how far that group alone would be behind."""
         return group_behind_after(admin, group, count)
 
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
-        """To the group alone, of the topic that it was of before it was given up."""
+        """Send it to the group alone, of the topic that it was of before it was given up."""
         return send_back(admin, group, message, letter_of(message).topic)
 
 
+@register
 class SendAsNew(SendAgain):
     """Each becomes a new message of its topic: every group that reads the topic gets it."""
 
     name = "dead_letters.send_as_new"
+    title, verb = _("Send dead letters as new messages"), _("Send them as new")
+    effect = _("Every group that reads their topics gets a copy. This cannot be taken back.")
+    outcomes = {"sent_as_new": Outcome(_("sent as a new message"))}
 
     def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
-        """Every group of their topics."""
+        """Return how far every group of their topics would be behind."""
         return behind_after(admin, Counter(row.topic for row in rows))
 
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
-        """A copy with body, tag, keys and the user's properties, and where it came from."""
+        """Send a copy with body, tag, keys and the user's properties, which says where it came from."""
         topic = letter_of(message).topic
         if not topic:
             return ItemResult("refused", {"error": "the record does not say which topic it was of"})
@@ -175,7 +256,7 @@ class SendAsNew(SendAgain):
 
 
 def send_back(admin: Admin, group: str, message: Message, topic: str) -> ItemResult:
-    """The broker's own request for another attempt (36): it copies the record, nothing passes through here.
+    """Ask the broker for another attempt (request 36): it copies the record, nothing passes through here.
 
     `topic` is the one that the group reads. Refused where the group would not get it; raises ClientError.
     """
@@ -186,7 +267,7 @@ def send_back(admin: Admin, group: str, message: Message, topic: str) -> ItemRes
 
 
 def never_arrives(admin: Admin, group: str, topic: str) -> bool:
-    """True on Apache RocketMQ for a group that pops a topic and does not pull: there nobody reads what is sent back."""
+    """Return True on Apache RocketMQ for a group that pops and does not pull: there nobody reads what is sent back."""
     here = mirrored()
     if not here.polling:
         return False
@@ -204,7 +285,7 @@ def never_arrives(admin: Admin, group: str, topic: str) -> bool:
 
 
 def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:
-    """The filter of the parameters; raises InvalidParameter."""
+    """Return the filter of the parameters; raises InvalidParameter."""
     texts = {name: given.get(name) or "" for name in ("topic", "key")}
     for name, text in texts.items():
         if not isinstance(text, str) or len(text) > _TEXT_LENGTH:
@@ -217,7 +298,7 @@ def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:
 
 
 def label_of(row: DeadLetter) -> dict[str, Any]:
-    """What people see of a dead letter."""
+    """Return what people see of a dead letter."""
     return {
         "topic": row.topic, "name": row.name[:200], "message_id": row.offset_message_id, "died_ms": row.died_ms,
         "attempts": row.attempts, "sent_again": row.sent_again,
@@ -238,5 +319,13 @@ def _targets(given: Any) -> list[dict[str, int]]:
     return list(unique.values())
 
 
-def _is_whole(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63
+def _place(text: str) -> dict[str, int]:
+    """Return the target that a row of the list names as `queue-offset`; raises InvalidParameter."""
+    queue_id, offset = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    if queue_id is None or offset is None:
+        raise InvalidParameter("targets", gettext("This names no dead letter; load the page again."))
+    return {"queueId": queue_id, "offset": offset}
+
+
+def _is_whole(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**63

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 import uuid
 from operator import attrgetter
-from typing import Any
 
-from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest
 from django.utils.http import urlencode
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.dead_letters import read
 from console.features.dead_letters.shapes import DeadLetterFilter, DeadLetterPage
-from console.operations.errors import InvalidParameter
-from console.operations.forms import draft_of_form
 from console.operations.typed_moments import bound_ms
 from console.ui.export import Answer, page_or_file
-from console.ui.form_addresses import form_of
 from console.ui.live import number
+from console.ui.table import Table, file_columns
+
+GROUPS = Table("dead-letter-groups", file_columns("name count stored_total last_ms members"))
+DEAD_LETTERS = Table(
+    "dead-letters",
+    file_columns(
+        "queue_id offset topic keys tag unique_key offset_message_id born_ms died_ms attempts size_bytes preview"
+        " sent_again"
+    ),
+)
 
 FAMILY = "dead_letters"
 _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 
 
 @require_safe
-@login_required
 def groups(request: HttpRequest) -> Answer:
     """Every group that has dead letters, the most first."""
-    data = queries.dead_letter_groups()
+    data = read.dead_letter_groups()
     context = {"data": data, "here": FAMILY}
-    return page_or_file(request, "dead_letters/groups.html", context, "dead-letter-groups", lambda _place: data)
+    return page_or_file(request, "dead_letters/groups.html", context, GROUPS, lambda _place: data)
 
 
 @require_safe
-@login_required
 def letters(request: HttpRequest, name: str) -> Answer:
     """Dead letters of one group, the newest first; rows or all that match can be sent again."""
     given = {field: request.GET.get(field, "").strip()[:length] for field, length in _LENGTHS.items()}
@@ -43,10 +45,10 @@ def letters(request: HttpRequest, name: str) -> Answer:
     bounds = {field: bound_ms(given[field], field, errors) for field in ("from", "to")}
     wanted = DeadLetterFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
 
-    def read(place: tuple[int, int] | None) -> DeadLetterPage:
-        return queries.dead_letters(name[:255], wanted, place)
+    def page(place: tuple[int, int] | None) -> DeadLetterPage:
+        return read.dead_letters(name[:255], wanted, place)
 
-    data = read(_place(request.GET.get("after", "")))
+    data = page(_place(request.GET.get("after", "")))
     shown = {field: text for field, text in given.items() if text}
     following = None if data.following is None else {**shown, "after": f"{data.following[0]}-{data.following[1]}"}
     context = {
@@ -59,33 +61,12 @@ def letters(request: HttpRequest, name: str) -> Answer:
         "next_page": None if following is None else "?" + urlencode(following),
     }
     return page_or_file(
-        request, "dead_letters/letters.html", context, "dead-letters", read, following=attrgetter("following"),
+        request, "dead_letters/letters.html", context, DEAD_LETTERS, page, following=attrgetter("following"),
         status=422 if errors else 200,
     )  # fmt: skip
 
 
-@login_required
-@form_of("dead_letters")
-def draft(request: HttpRequest) -> HttpResponse:
-    """Preview; nothing is done yet."""
-    return draft_of_form(request, FAMILY, parameters_of)
-
-
-def parameters_of(given: QueryDict) -> dict[str, Any]:
-    """Rows that were selected, or the filter that they were found by; raises InvalidParameter."""
-    group = given.get("group", "")
-    if given.get("scope") == "matching":
-        texts = {name: given.get(name, "") for name in ("topic", "key")}
-        bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
-        return {"group": group, "filter": {**texts, **bounds}, "is_all": given.get("is_all") == "1"}
-    places = [_place(text) for text in given.getlist("letter")]
-    if not all(places):
-        raise InvalidParameter("targets", _("This names no dead letter; load the page again."))
-    targets = [{"queueId": place[0], "offset": place[1]} for place in places if place]
-    return {"group": group, "targets": targets}
-
-
 def _place(text: str) -> tuple[int, int] | None:
-    """`queue-offset` in a form or an address; None for anything else."""
+    """`queue-offset` in an address; None for anything else."""
     queue_id, offset = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
     return None if queue_id is None or offset is None else (queue_id, offset)

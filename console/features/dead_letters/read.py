@@ -1,4 +1,4 @@
-"""Reading dead letters for the pages and for operations on them.
+"""Read dead letters, for the pages and for operations on them.
 
 Which groups have some is known from the mirror. The messages themselves are read from the broker, the newest first, and
 each is shown with what was done with it here before. An operation finds what it is about as the broker has it now.
@@ -23,12 +23,14 @@ from console.features.dead_letters.shapes import (
     DeadLetterGroups,
     DeadLetterPage,
 )
-from console.features.topics.queue import row_of
 from console.operations.models import OperationItem
+from console.security.masking import masks
+from console.security.topic_scope import Eyes, authorised
 from console.site.broker import ask
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored
 from console.site.queue_contents import pull_all
+from console.ui.message_rows import row_of
 
 #: topic stats on an Apache RocketMQ broker; topic stats and pull
 GROUPS_REQUESTS = (202,)
@@ -54,8 +56,9 @@ class Found:
     is_whole: bool = True
 
 
-def dead_letter_groups() -> DeadLetterGroups:
-    """Every group that has some."""
+@authorised
+def dead_letter_groups(scope: Eyes) -> DeadLetterGroups:
+    """Return every group that has dead letters, the one with most first."""
     here = mirrored()
     queues = Queue.objects.filter(broker=here.name, topic__startswith=DLQ_PREFIX)
     held = queues.values("topic").annotate(
@@ -65,17 +68,26 @@ def dead_letter_groups() -> DeadLetterGroups:
     rows = [
         DeadLetterGroup(name, int(row["held"]), int(row["stored"]), row["last"], members.get(name))
         for row in held.order_by()
-        if row["held"] and (name := row["topic"].removeprefix(DLQ_PREFIX))
+        if row["held"] and (name := row["topic"].removeprefix(DLQ_PREFIX)) and scope.group(name)
     ]
     rows.sort(key=lambda row: (-row.count, row.name))
     return DeadLetterGroups(here.evidence(polled_by=GROUPS_REQUESTS), here.now_ms, tuple(rows))
 
 
+@authorised
 def dead_letters(
-    group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None = None,
-    is_seen: Callable[[str], bool] = lambda topic: True,
-) -> DeadLetterPage:  # fmt: skip
-    """A page of those whose topic is seen; `after` is the `following` of the page before."""
+    scope: Eyes, group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None = None
+) -> DeadLetterPage:
+    """Return a page of a group's dead letters, the newest first; `after` is the `following` of the page before."""
+    scope.require_group(group)
+    found = read_dead_letters(group, wanted, after, scope.topic)
+    return replace(found, rows=masks().rows(found.rows))
+
+
+def read_dead_letters(
+    group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None, is_seen: Callable[[str], bool]
+) -> DeadLetterPage:
+    """Return a page of those whose topic is seen, nothing masked: for callers that decide themselves who may."""
     here = mirrored()
     found, evidence = ask(
         lambda admin: _page(admin, group, wanted, after, is_seen), source=here.name, requests=PAGE_REQUESTS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.client import Admin, ClientError
-from console.features.groups.lags import lags_by_group
+from console.site.group_lags import lags_by_group
 from console.site.history import History
 from console.site.mirrored import mirrored
 

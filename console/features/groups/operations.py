@@ -11,15 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_topic
+from console.features.groups import read
 from console.features.groups.catch_up import catch_up_ms, pace
 from console.operations.actor import RESET_OFFSETS
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import ItemResult, Kind, Target
-from console.operations.preview import Preview
+from console.operations.kind import REASON, Call, Form, ItemResult, Kind, Outcome, Target, Undo, renamed
+from console.operations.models import Operation
+from console.operations.preview import LagPreview
+from console.operations.registry import register
+from console.operations.scope import Scope, named
+from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 
@@ -39,24 +50,81 @@ class QueueMove:
 
     @property
     def lag_before(self) -> int | None:
-        """Messages behind now."""
+        """Messages that the group is behind in this queue now; None: not known."""
         return None if self.before is None else max(0, self.high - self.before)
 
     @property
     def lag_after(self) -> int:
-        """Messages behind afterwards."""
+        """Messages that it would be behind afterwards."""
         return max(0, self.high - self.after)
 
 
-class ResetOffsets(Kind):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsPreview(LagPreview):
+    """Where a group would go on, queue by queue (`examples` has every queue that changes)."""
+
+    weights: ClassVar[tuple[str, ...]] = ("replayed", "skipped")
+
+    #: messages that are given out again, and that are never given out
+    replayed: int | None = None
+    skipped: int | None = None
+
+
+@register
+class ResetOffsets(Kind[OffsetsPreview]):
     """The group gets messages again, or never gets those that are skipped."""
 
     name = "groups.reset_offsets"
     permission = RESET_OFFSETS
+    title, verb = _("Move a group"), _("Move it")
+    effect = _("It goes on elsewhere in its queues, at once, and can be put back where it was.")
+    outcomes = {"offset_moved": Outcome(_("goes on there"))}
     page = "groups"
+    preview_type = OffsetsPreview
+    preview_template = "groups/operation_preview.html"
+    undone_by, undo_verb = name, _("Put it back where it was…")
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return group, topic and where to; raises InvalidParameter for a moment that is none."""
+        parameters: dict[str, Any] = {name: given.get(name, "") for name in ("group", "topic", "to")}
+        if parameters["to"] == "time":
+            text = given.get("moment", "").strip()
+            parameters["at_ms"] = now_ms() + shift_ms(text) if is_shift(text) else moment_ms(text)
+        return parameters
+
+    def form_again(self, given: QueryDict, faults: Mapping[str, str]) -> Form | None:
+        """Return the form of the group's page."""
+        return Form("groups/move.html", {"data": read.group(given.get("group", ""))})
+
+    def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
+        """Return the topic and the group."""
+        return Scope(named(parameters.get("topic")), named(parameters.get("group")))
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return the group and the topic."""
+        return gettext("%(group)s in %(topic)s") % {name: parameters[name] for name in ("group", "topic")}
+
+    def leave_address(self, parameters: Mapping[str, Any]) -> str:
+        """Return the address of the group."""
+        return reverse("group", args=[parameters["group"]])
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call on the group in the topic."""
+        topic, group = (quote(parameters[name], safe="") for name in ("topic", "group"))
+        body = renamed(parameters, {"to": "to", "at_ms": "at", "offsets": "offsets"})
+        return "POST", f"topics/{topic}/groups/{group}:reset-offsets", {**body, **REASON}
+
+    def undo_of(self, row: Operation) -> Undo | None:
+        """Return that the group can be put back, once something was done and nothing runs."""
+        return Undo(bool(row.done) and not row.is_under_way)
+
+    def undo_parameters(self, row: Operation, given: QueryDict) -> dict[str, Any]:
+        """Return the offsets at which the group was before; raises NotPossible."""
+        labels = row.items.exclude(outcome="").values_list("label", flat=True)
+        return undo_parameters(row.parameters, list(labels))
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Group, topic and one way to say where."""
+        """Return group, topic and one way to say where."""
         group, topic, way = (parameters.get(name) for name in ("group", "topic", "to"))
         try:
             check_group(group if isinstance(group, str) else "")
@@ -74,14 +142,14 @@ class ResetOffsets(Kind):
             checked["offsets"] = _offsets(parameters.get("offsets"))
         return checked
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """Each queue with where the group is and would be; lag before and after of them all."""
+    def preview(self, parameters: Mapping[str, Any]) -> OffsetsPreview:
+        """Look at each queue: where the group is and would be; the lag of them all before and after."""
         admin = site_broker.admin()
         moves = _moves(admin, parameters)
         behind = sum(move.lag_after for move in moves)
         rate = pace(admin, parameters["group"])
         known = [move.lag_before for move in moves if move.lag_before is not None]
-        return Preview(
+        return OffsetsPreview(
             at_ms=now_ms(),
             count=len(moves),
             examples=[
@@ -96,8 +164,8 @@ class ResetOffsets(Kind):
             skipped=sum(max(0, move.after - move.before) for move in moves if move.before is not None),
         )
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """Every queue that changes, looked for again now."""
+    def targets(self, parameters: Mapping[str, Any], preview: OffsetsPreview) -> Sequence[Target]:
+        """Return every queue that changes, looked for again now."""
         return [
             Target(
                 {"queueId": move.queue_id, "offset": move.after},
@@ -110,13 +178,13 @@ class ResetOffsets(Kind):
         ]  # fmt: skip
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """One request a queue; the broker tells consumers that are at work."""
+        """Send one request for each queue; the broker tells consumers that are at work."""
         admin = site_broker.admin()
         return [_moved(admin, parameters, target["queueId"], target["offset"]) for target in targets]
 
 
 def undo_parameters(parameters: Mapping[str, Any], labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What puts a group back where it was before an operation with these items; raises NotPossible."""
+    """Return what puts a group back where it was before an operation with these items; raises NotPossible."""
     offsets = [[label["queue_id"], label["before"]] for label in labels if label.get("before") is not None]
     if not offsets:
         raise NotPossible("The group had no offsets before: there is nothing to go back to.")
@@ -134,7 +202,7 @@ def _moved(admin: Admin, parameters: Mapping[str, Any], queue_id: int, offset: i
 
 
 def _moves(admin: Admin, parameters: Mapping[str, Any]) -> list[QueueMove]:
-    """The queues that change; raises ClientError."""
+    """Return the queues that change; raises ClientError."""
     group, topic = parameters["group"], parameters["topic"]
     committed = {
         progress.queue.queue_id: progress.consumer_offset
@@ -159,7 +227,7 @@ def _moves(admin: Admin, parameters: Mapping[str, Any]) -> list[QueueMove]:
 
 
 def _progress(admin: Admin, group: str) -> Sequence[Any]:
-    """Where the group is; nothing for one that has never consumed."""
+    """Return where the group is; nothing for one that has never consumed."""
     try:
         return admin.consume_stats(group).queues
     except BrokerRefused:

@@ -1,4 +1,4 @@
-"""Reads consumer groups: progress from the mirror, members from the broker."""
+"""Read consumer groups: progress from the mirror, members from the broker."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from broker.client import Admin, BrokerRefused
-from broker.client.types import ConsumeStats, GroupConnections
+from broker.client.admin import ConsumeStats, GroupConnections
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from console.features.groups.lags import GroupLag, lags_by_group
 from console.features.groups.shapes import GroupPage, GroupQueue, GroupRow, Groups, GroupState, Member
-from console.security.topic_scope import Eyes
+from console.security.topic_scope import Eyes, authorised
 from console.site.broker import ask
+from console.site.group_lags import GroupLag, lags_by_group
 from console.site.history import History
 from console.site.mirrored import Mirrored, mirrored
 
@@ -40,11 +40,12 @@ class _Line(NamedTuple):
 Listed = list[tuple[_Line, GroupLag | None]]
 
 
-def groups(*, search: str = "", offset: int = 0, count: int = 100, eyes: Eyes | None = None) -> Groups:
-    """Consumer groups that `eyes` see, but RocketMQ's own, the one furthest behind first."""
+@authorised
+def groups(scope: Eyes, *, search: str = "", offset: int = 0, count: int = 100) -> Groups:
+    """Return a page of the consumer groups, but RocketMQ's own, the one furthest behind first."""
     here = mirrored()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
-    listed = _listed(here, search, eyes)
+    listed = _listed(here, search, scope)
     listed.sort(key=_furthest)
     return Groups(
         evidence=here.evidence(polled_by=GROUP_REQUESTS),
@@ -57,13 +58,16 @@ def groups(*, search: str = "", offset: int = 0, count: int = 100, eyes: Eyes | 
     )
 
 
+@authorised
 def group_rows(
-    here: Mirrored, search: str = "", eyes: Eyes | None = None, *, watched: Callable[[Listed], Listed] | None = None
+    scope: Eyes, here: Mirrored, search: str = "", *, watched: Callable[[Listed], Listed] | None = None
 ) -> list[GroupRow]:
-    """Every group that `eyes` see and whose name contains `search`; of those that `watched` leaves out it is not told
-    how fast they are and for how long they took nothing: a thousand histories are most of what a thousand groups cost.
+    """Return every group whose name contains `search`.
+
+    Of those that `watched` leaves out it is not told how fast they are and for how long they took nothing: a thousand
+    histories are most of what a thousand groups cost.
     """
-    return _rows(here, _listed(here, search, eyes), watched)
+    return _rows(here, _listed(here, search, scope), watched)
 
 
 def left_behind(most: int) -> Callable[[Listed], Listed]:
@@ -82,11 +86,11 @@ def unwatched(_: Listed) -> Listed:
     return []
 
 
-def _listed(here: Mirrored, search: str, eyes: Eyes | None) -> Listed:
+def _listed(here: Mirrored, search: str, scope: Eyes) -> Listed:
     groups = ConsumerGroup.objects.filter(broker=here.name, is_system=False, name__icontains=search).order_by("name")
     lags = {lag.group: lag for lag in lags_by_group(here.name)}
     lines = map(_Line._make, groups.values_list(*_Line._fields))
-    return [(row, lags.get(row.name)) for row in lines if eyes is None or eyes.group(row.name)]
+    return [(row, lags.get(row.name)) for row in lines if scope.group(row.name)]
 
 
 def _furthest(pair: tuple[_Line, GroupLag | None]) -> tuple[int, str]:
@@ -105,8 +109,13 @@ def _rows(here: Mirrored, listed: Listed, watched: Callable[[Listed], Listed] | 
     ]
 
 
-def group(name: str) -> GroupPage:
-    """One group: its queues from the mirror, its members from the broker."""
+@authorised
+def group(scope: Eyes, name: str) -> GroupPage:
+    """Return one group: its queues from the mirror, its members from the broker.
+
+    It may subscribe to topics that it has not read yet: those that are not seen are left out.
+    """
+    scope.require_group(name)
     here = mirrored()
     line = ConsumerGroup.objects.filter(broker=here.name, name=name).values_list(*_Line._fields).first()
     lag = next(iter(lags_by_group(here.name, group=name)), None)
@@ -114,18 +123,19 @@ def group(name: str) -> GroupPage:
     told, members_evidence = ask(lambda admin: _ask(admin, name), source=here.name, requests=MEMBER_REQUESTS)
     connections, stats = told if told is not None else (None, None)
     row = _row(_Line._make(line), lag, history, _dead_letters(here)) if line else None
+    subscribed = sorted(connections.subscriptions.items()) if connections else []
     return GroupPage(
         evidence=here.evidence(polled_by=GROUP_REQUESTS),
         now_ms=here.now_ms,
         name=name,
         broker=here.name,
         group=row,
-        queues=_queues(here, name, stats),
+        queues=scope.rows(_queues(here, name, stats), lambda queue: queue.topic),
         members=None if told is None else _members(connections),
         members_evidence=members_evidence,
         consume_type=connections.consume_type if connections else None,
         message_model=connections.message_model if connections else None,
-        subscriptions=tuple(sorted(connections.subscriptions.items())) if connections else (),
+        subscriptions=tuple(pair for pair in subscribed if scope.topic(pair[0])),
     )
 
 

@@ -1,171 +1,358 @@
-"""Dead letters and offsets of consumer groups by REST: list and resend dead letters, move a group to other offsets.
+"""Consumer groups by REST: list them, receive messages as one, and move one to other offsets.
 
-Who may is said by the token's `consume` prefixes, as for receiving as the group; what becomes a new message needs
-`publish` on its topic, too, and a move of the group `settings` on the group.
+Receiving gives messages to one receiver for a while: it acknowledges them, gives them back, or keeps them for longer.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import msgspec
-from starlette.requests import Request
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from broker.client import BrokerUnreachable
+from broker.client import InvalidArgument, NotHeld, Receipt, Received, Sql, read_receipt
 from broker.client.names import check_group, check_topic
-from console.features.dead_letters.read import dead_letters as letters_of
-from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter, DeadLetterPage
-from console.features.messages.rest import only_parameters
-from console.features.timers.rest_bulk import MAX_BODY_BYTES, actor_of
-from console.features.timers.rest_bulk_schemas import OperationShown
-from console.operations.actor import RESEND_DEAD_LETTERS, RESET_OFFSETS
-from console.rest.choice_schemas import (
-    DeadLetterConditions,
-    DeadLetterRows,
-    DeadLetterShown,
-    ManyLetters,
-    NewOffsets,
-    OperationPreview,
-)
-from console.rest.errors import InvalidParameter, SchemaViolated
-from console.rest.moments import moment_ms, parameter_ms
-from console.rest.needs import SOMEWHERE, Need
-from console.rest.operations_bridge import allowed, begun, in_thread
-from console.rest.request_body import decode, read_body
-from console.rest.responses import json_answer
-from console.rest.route import Operation
-from console.rest.state import Room
-from console.security.tokens import CONSUME, PUBLISH, READ, SETTINGS, Grant
-from console.site.evidence import StaleReason
+from console.operations.actor import RESET_OFFSETS
+from console.rest.access import Group, InRows, Topic, visible_groups
+from console.rest.errors import InvalidParameter, InvalidReceipt, SchemaViolated, TooManyRequests
+from console.rest.identifiers import written
+from console.rest.moments import moment_ms
+from console.rest.operations_bridge import begun, in_thread
+from console.rest.recorder import token_actor
+from console.rest.responses import body_texts, json_answer
+from console.rest.route import Call, route
+from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Moment, Place, Reason
+from console.security.tokens import CONSUME, READ, SETTINGS
 
-Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
-_CURSOR = re.compile(r"(\d{1,9})-(\d{1,18})", re.ASCII)
-_many = msgspec.json.Decoder(ManyLetters)
-_offsets = msgspec.json.Decoder(NewOffsets)
+LONGEST_INVISIBLE_MS = 12 * 3_600_000
+MOST_RECEIPTS = 100
+
+ReceiptWord = Annotated[str, Meta(min_length=1, max_length=1_000, description="As the message came with it.")]
+Receipts = Annotated[list[ReceiptWord], Meta(min_length=1, max_length=MOST_RECEIPTS)]
+Invisible = Annotated[
+    int, Meta(ge=1, le=LONGEST_INVISIBLE_MS, description="For how long the messages are nobody else's.")
+]
 
 
-async def dead_letters(request: Request, grant: Grant, room: Room) -> Response:
-    """A page of them, the newest first; only those of topics that the token may read."""
-    only_parameters(request, "topic", "key", "from", "to", "cursor")
-    group, given = _group(request), request.query_params
-    bounds = [parameter_ms(given[name], name) if name in given else None for name in ("from", "to")]
-    wanted = DeadLetterFilter(given.get("topic", "")[:255], given.get("key", "")[:255], *bounds)
-    after = _after(given.get("cursor"))
-    found: DeadLetterPage = await in_thread(
-        lambda: letters_of(group, wanted, after, lambda topic: grant.allows(READ, topic))
-    )
-    if found.evidence.stale_reason not in (None, StaleReason.NOT_THERE):
-        raise BrokerUnreachable(found.evidence.source, found.evidence.detail)
-    hiding = await room.grants.hiding(grant)
-    rows = [_letter(hiding.row(row, row.topic)) for row in found.rows]
-    cursor = None if found.following is None else "{}-{}".format(*found.following)
-    return json_answer(DeadLetterRows(letters=rows, cursor=cursor))
+class Receive(Struct, forbid_unknown_fields=True, kw_only=True):
+    """How many messages, of what kind, and how long to wait for the first."""
 
-
-def sending(act: str) -> Handler:
-    """The handler of `send_back` or `send_as_new`."""
-
-    async def handler(request: Request, grant: Grant, room: Room) -> Response:
-        only_parameters(request)
-        group = _group(request)
-        wanted = decode(await read_body(request, MAX_BODY_BYTES), _many)
-        if (wanted.filter is None) == (wanted.letters is None):
-            raise SchemaViolated("Give filter or letters, and not both.")
-        parameters: dict[str, Any] = {"group": group}
-        if wanted.letters is not None:
-            parameters["targets"] = [{"queueId": each.queue, "offset": each.offset} for each in wanted.letters]
-        else:
-            parameters |= {"filter": _filter(wanted.filter), "is_all": wanted.all}
-        actor = replace(actor_of(grant), permissions=frozenset((RESEND_DEAD_LETTERS,)))
-        allow = allowed(grant, CONSUME, *((PUBLISH,) if act == "send_as_new" else ()))
-        return await begun(
-            f"dead_letters.{act}", parameters, wanted.reason, actor, allow=allow, is_look=wanted.preview
-        )  # fmt: skip
-
-    handler.__doc__ = "Send dead letters again."
-    return handler
-
-
-async def reset_offsets(request: Request, grant: Grant, room: Room) -> Response:
-    """Have the group go on elsewhere in the topic: messages are given out again, or skipped."""
-    only_parameters(request)
-    topic, group = request.path_params["topic"], _group(request)
-    check_topic(topic)
-    wanted = decode(await read_body(request, MAX_BODY_BYTES), _offsets)
-    if (wanted.at is not None) != (wanted.to == "time") or (wanted.offsets is not None) != (wanted.to == "offsets"):
-        raise SchemaViolated("`at` is given with to: time, `offsets` with to: offsets, and nothing else.")
-    parameters: dict[str, Any] = {"group": group, "topic": topic, "to": wanted.to}
-    if wanted.at is not None:
-        parameters["at_ms"] = moment_ms(wanted.at, "at")
-    if wanted.offsets is not None:
-        parameters["offsets"] = [list(pair) for pair in wanted.offsets]
-    actor = replace(actor_of(grant), permissions=frozenset((RESET_OFFSETS,)))
-    return await begun("groups.reset_offsets", parameters, wanted.reason, actor, is_look=wanted.preview)
-
-
-def _group(request: Request) -> str:
-    """The group of the address."""
-    group: str = request.path_params["group"]
-    check_group(group)
-    return group
-
-
-def _filter(chosen: DeadLetterConditions | None) -> dict[str, Any]:
-    chosen = chosen or DeadLetterConditions()
-    bounds = {"from_ms": ("died_from", chosen.died_from), "to_ms": ("died_before", chosen.died_before)}
-    moments = {name: None if given is None else moment_ms(given, field) for name, (field, given) in bounds.items()}
-    return {"topic": chosen.topic or "", "key": chosen.key or "", **moments}
-
-
-def _after(cursor: str | None) -> tuple[int, int] | None:
-    if cursor is None:
-        return None
-    place = _CURSOR.fullmatch(cursor)
-    if place is None:
-        raise InvalidParameter(f"The cursor {cursor[:40]!r} is none of this list's; begin without one.")
-    return int(place[1]), int(place[2])
-
-
-def _letter(row: DeadLetter) -> DeadLetterShown:
-    return DeadLetterShown(
-        queue=row.queue_id, offset=row.offset, topic=row.topic, message_id=row.unique_key or None,
-        offset_message_id=row.offset_message_id, keys=list(row.keys), tag=row.tag or None, born_ms=row.born_ms,
-        died_ms=row.died_ms, attempts=row.attempts, size_bytes=row.size_bytes, sent_again=row.sent_again or None,
-    )  # fmt: skip
-
-
-_LETTERS = "/groups/{group}/dead-letters"
-_BEGUN = (202, "It runs, has run, or waits for a second person; Location says where to look.", OperationShown)
-_PREVIEW = (200, "Asked for a preview: what it would touch.", OperationPreview)
-
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        "GET", _LETTERS, "List the dead letters of a group", READ, dead_letters, None,
-        ((200, "A page of them.", DeadLetterRows),),
-        (
-            ("topic", "Only of this topic."), ("key", "Only with this key, tag or message_id."),
-            ("from", "RFC 3339 with a zone, or ms since 1970; died from this moment on."),
-            ("to", "RFC 3339 with a zone, or ms since 1970; died before this moment."),
-            ("cursor", "From the page before."),
+    max_messages: Annotated[int, Meta(ge=1, le=32)] = 16
+    invisible_ms: Invisible = 30_000
+    wait_ms: Annotated[int, Meta(ge=0, le=30_000, description="0: what is there now.")] = 15_000
+    expression: Annotated[
+        str, Meta(max_length=8_192, description="Tags, joined by ||, or a filter over properties; * for all.")
+    ] = "*"
+    expression_type: Literal["tag", "sql92"] = "tag"
+    in_order: Annotated[
+        bool,
+        Meta(
+            description="A queue gives out nothing more until all that was received of it is acknowledged or due again."
         ),
-        "rows",
-    ),
-    Operation(
-        "POST", f"{_LETTERS}:send-back", "Give dead letters to their group once more", CONSUME,
-        sending("send_back"), ManyLetters, (_BEGUN, _PREVIEW), narrows="body",
-    ),
-    Operation(
-        "POST", f"{_LETTERS}:send-as-new", "Send dead letters as new messages, for every group", CONSUME,
-        sending("send_as_new"), ManyLetters, (_BEGUN, _PREVIEW), narrows="body",
-        needs=(Need((CONSUME,), "group", "group"), Need((PUBLISH,), SOMEWHERE)),
-    ),
-    Operation(
-        "POST", "/topics/{topic}/groups/{group}:reset-offsets", "Have a group go on elsewhere in a topic", SETTINGS,
-        reset_offsets, NewOffsets, (_BEGUN, _PREVIEW),
-        needs=(Need((CONSUME,), "topic"), Need((CONSUME,), "group", "group"), Need((SETTINGS,), "group", "group")),
-    ),
-)  # fmt: skip
+    ] = False
+
+
+class Acknowledge(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The messages that are done."""
+
+    receipts: Receipts
+
+
+class GiveBack(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The messages to deliver again, and when."""
+
+    receipts: Receipts
+    delay_ms: Annotated[int, Meta(ge=0, le=LONGEST_INVISIBLE_MS)] = 0
+
+
+class Extend(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The messages to keep, and for how long from now."""
+
+    receipts: Receipts
+    invisible_ms: Invisible
+
+
+class ReceivedMessage(Struct, kw_only=True):
+    """A message that is the receiver's until `invisible_until_ms`, by the broker's clock."""
+
+    receipt: Annotated[str, Meta(description="Opaque; good for :ack, :nack and :extend.")]
+    id: Annotated[str, Meta(description="Opaque; good for GET /api/v1/messages/{id}.")]
+    message_id: str | None
+    topic: str
+    broker: str
+    queue: int
+    queue_offset: int
+    body: Annotated[str | None, Meta(description="The body, if it is UTF-8 text.")]
+    body_base64: Annotated[str | None, Meta(description="The body, if it is not text.")]
+    tag: str | None
+    keys: list[str]
+    properties: dict[str, str]
+    born_ms: int
+    attempt: Annotated[int, Meta(description="How often it was handed out, this time included.")]
+    invisible_until_ms: int
+
+
+class ReceivedList(Struct, kw_only=True):
+    """The messages; none if none came in time."""
+
+    messages: list[ReceivedMessage]
+
+
+NotHeldReceipts = Annotated[
+    list[str], Meta(description="Receipts whose time was over: somebody else may have the message.")
+]
+
+
+class Acknowledged(Struct, kw_only=True):
+    """How many are done."""
+
+    acknowledged: int
+    not_held: NotHeldReceipts
+
+
+class GivenBack(Struct, kw_only=True):
+    """How many will be delivered again."""
+
+    given_back: int
+    not_held: NotHeldReceipts
+
+
+class Kept(Struct, kw_only=True):
+    """A message that is the receiver's for longer, by its new receipt."""
+
+    was: str
+    receipt: str
+    invisible_until_ms: int
+
+
+class Extended(Struct, kw_only=True):
+    """The receipts to use from now on."""
+
+    extended: list[Kept]
+    not_held: NotHeldReceipts
+
+
+class GroupRow(Struct, kw_only=True):
+    """One consumer group of one broker."""
+
+    name: str
+    broker: str
+    retry_max_times: int
+    consume_enabled: bool
+
+
+class GroupList(Struct, kw_only=True):
+    """The consumer groups."""
+
+    groups: list[GroupRow]
+
+
+class NewOffsets(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Where a group is to go on in a topic: at the first message stored at or after `at`, at the first there is, behind
+    the last (what is between is skipped), or at `offsets`, pairs of queue and offset (other queues stay)."""
+
+    to: Literal["time", "first", "last", "offsets"]
+    at: Moment | None = None
+    offsets: Annotated[list[tuple[Place, Place]], Meta(min_length=1, max_length=1_000)] | None = None
+    reason: Reason
+    preview: Look = False
+
+
+_GROUP = "/topics/{topic}/groups/{group}"
+_PLACE = (Topic(), Group())
+_MOST_BYTES = 256 * 1024
+
+
+@route(
+    "POST",
+    f"{_GROUP}:receive",
+    "Receive messages",
+    action=CONSUME,
+    on=_PLACE,
+    answers=((200, "Messages, or none if none came in time.", ReceivedList),),
+    errors=(TooManyRequests,),
+    most_body_bytes=_MOST_BYTES,
+)
+async def receive(call: Call, body: Receive) -> Response:
+    """Answer up to 32 messages, each nobody else's for a while; an empty list if none came in time."""
+    topic, group = _topic_and_group(call)
+    receivers = call.state.receivers
+    expression = Sql(body.expression) if body.expression_type == "sql92" else body.expression
+    received = await receivers.receive(
+        call.request,
+        receivers.of(group, in_order=body.in_order),
+        topic,
+        max_messages=body.max_messages,
+        invisible_ms=body.invisible_ms,
+        wait_ms=body.wait_ms,
+        expression=expression,
+    )
+    return json_answer(ReceivedList(messages=[_shown(each) for each in received]))
+
+
+@route(
+    "POST",
+    f"{_GROUP}:ack",
+    "Acknowledge messages",
+    action=CONSUME,
+    on=_PLACE,
+    answers=((200, "They are done, but those that are not held any more.", Acknowledged),),
+    errors=(InvalidReceipt,),
+    most_body_bytes=_MOST_BYTES,
+)
+async def acknowledge(call: Call, body: Acknowledge) -> Response:
+    """Acknowledge messages, which are done then."""
+    topic, group = _topic_and_group(call)
+    receipts = _receipts(body.receipts, topic)
+    gone: list[str] = []
+    try:
+        await call.state.receivers.of(group).ack(*receipts.values())
+    except NotHeld as refusal:
+        gone = [word for word, receipt in receipts.items() if receipt in refusal.receipts]
+    return json_answer(Acknowledged(acknowledged=len(receipts) - len(gone), not_held=gone))
+
+
+@route(
+    "POST",
+    f"{_GROUP}:nack",
+    "Have messages delivered again",
+    action=CONSUME,
+    on=_PLACE,
+    answers=((200, "They are delivered again, but those that are not held any more.", GivenBack),),
+    errors=(InvalidReceipt,),
+    most_body_bytes=_MOST_BYTES,
+)
+async def give_back(call: Call, body: GiveBack) -> Response:
+    """Have messages delivered again, after a while if wanted."""
+    topic, group = _topic_and_group(call)
+    consumer, gone = call.state.receivers.of(group), []
+    receipts = _receipts(body.receipts, topic)
+    for word, receipt in receipts.items():
+        try:
+            await consumer.nack(receipt, body.delay_ms)
+        except NotHeld:
+            gone.append(word)
+    return json_answer(GivenBack(given_back=len(receipts) - len(gone), not_held=gone))
+
+
+@route(
+    "POST",
+    f"{_GROUP}:extend",
+    "Keep messages for longer",
+    action=CONSUME,
+    on=_PLACE,
+    answers=((200, "Their new receipts.", Extended),),
+    errors=(InvalidReceipt,),
+    most_body_bytes=_MOST_BYTES,
+)
+async def extend(call: Call, body: Extend) -> Response:
+    """Keep messages for longer, by new receipts."""
+    topic, group = _topic_and_group(call)
+    consumer, kept, gone = call.state.receivers.of(group), [], []
+    for word, receipt in _receipts(body.receipts, topic).items():
+        try:
+            new = await consumer.extend(receipt, body.invisible_ms)
+        except NotHeld:
+            gone.append(word)
+        else:
+            kept.append(Kept(was=word, receipt=str(new), invisible_until_ms=new.invisible_until_ms))
+    return json_answer(Extended(extended=kept, not_held=gone))
+
+
+@route(
+    "GET",
+    "/groups",
+    "List consumer groups",
+    action=READ,
+    on=InRows(),
+    answers=((200, "Groups.", GroupList),),
+)
+async def groups(call: Call) -> Response:
+    """List the groups that the token may read: by their own names, or because they read such topics and no others.
+
+    Of a token with policies those of them that the policies let it read, too.
+    """
+    found = await call.state.admin.groups()
+    seen = await in_thread(lambda: visible_groups(call.grant, [each.name for each in found]))
+    call.was_checked(READ)
+    rows = [
+        GroupRow(
+            name=each.name,
+            broker=each.broker,
+            retry_max_times=each.retry_max_times,
+            consume_enabled=each.consume_enabled,
+        )
+        for each in found
+        if each.name in seen
+    ]
+    return json_answer(GroupList(groups=rows))
+
+
+@route(
+    "POST",
+    f"{_GROUP}:reset-offsets",
+    "Have a group go on elsewhere in a topic",
+    action=CONSUME,
+    on=(Topic(), Group(), Group(SETTINGS)),
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
+async def reset_offsets(call: Call, body: NewOffsets) -> Response:
+    """Have the group go on elsewhere in the topic: messages are given out again, or skipped."""
+    topic, group = call.named["topic"], call.named["group"]
+    check_group(group)
+    check_topic(topic)
+    if (body.at is not None) != (body.to == "time") or (body.offsets is not None) != (body.to == "offsets"):
+        raise SchemaViolated("`at` is given with to: time, `offsets` with to: offsets, and nothing else.")
+    parameters: dict[str, Any] = {"group": group, "topic": topic, "to": body.to}
+    if body.at is not None:
+        parameters["at_ms"] = moment_ms(body.at, "at")
+    if body.offsets is not None:
+        parameters["offsets"] = [list(pair) for pair in body.offsets]
+    actor = token_actor(call.grant, frozenset((RESET_OFFSETS,)))
+    return await begun("groups.reset_offsets", parameters, body.reason, actor, is_look=body.preview)
+
+
+def _topic_and_group(call: Call) -> tuple[str, str]:
+    """Topic and group of the address; raises InvalidParameter."""
+    topic, group = call.named["topic"], call.named["group"]
+    try:
+        check_topic(topic)
+        check_group(group)
+    except InvalidArgument as error:
+        raise InvalidParameter(str(error)) from None
+    return topic, group
+
+
+def _receipts(words: list[str], topic: str) -> dict[str, Receipt]:
+    """Each word once with the receipt that it is."""
+    found: dict[str, Receipt] = {}
+    for word in words:
+        try:
+            found[word] = read_receipt(word)
+        except InvalidArgument as error:
+            raise InvalidReceipt(str(error)) from None
+        if found[word].topic != topic:
+            raise InvalidReceipt(f"A receipt of topic {found[word].topic[:127]} was given for topic {topic}.")
+    return found
+
+
+def _shown(received: Received) -> ReceivedMessage:
+    message, broker = received.message, received.receipt.broker
+    text, base64_text = body_texts(message.body)
+    return ReceivedMessage(
+        receipt=str(received.receipt),
+        id=written(broker, message.topic, message.position, message.unique_key or ""),
+        message_id=message.unique_key,
+        topic=message.topic,
+        broker=broker,
+        queue=message.queue_id,
+        queue_offset=message.queue_offset,
+        body=text,
+        body_base64=base64_text,
+        tag=message.tags,
+        keys=message.keys,
+        properties=dict(message.properties),
+        born_ms=message.born_ms,
+        attempt=received.attempt,
+        invisible_until_ms=received.invisible_until_ms,
+    )

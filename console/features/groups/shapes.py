@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
 from broker.rocketmq.topics import DLQ_PREFIX
+from console.features.groups.columns import GROUPS
 from console.site.evidence import Evidence
+from console.ui.table import Table
 
 
 class GroupState(TextChoices):
@@ -49,6 +52,8 @@ class GroupRow:
 @dataclass(frozen=True, slots=True)
 class Groups:
     """A page of the list."""
+
+    table: ClassVar[Table] = GROUPS
 
     evidence: Evidence
     now_ms: int

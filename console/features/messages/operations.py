@@ -12,17 +12,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.errors import Answer
 from broker.client.names import check_group, check_writable_topic
-from console.features.dead_letters.operations import send_back
+from console.features.dead_letters.operations import SentAgainPreview, send_back
 from console.features.groups.catch_up import behind_after, group_behind_after
 from console.features.messages.copies import NotReadable, send_copy
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import ItemResult, Kind, Target
+from console.operations.kind import REASON, Act, Call, ItemResult, Kind, Outcome, Target
 from console.operations.models import OperationItem
-from console.operations.preview import Preview
+from console.operations.registry import register
+from console.operations.scope import Scope, named
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 
@@ -31,16 +37,60 @@ SENT_AGAIN = ("sent_back", "sent_as_new")
 _NOT_THERE = (Answer.QUERY_NOT_FOUND, Answer.SYSTEM_ERROR)
 
 
-class ResendMessage(Kind):
-    """One message."""
+@register
+class Unmask(Act):
+    """Somebody looked at what a rule masks; the audit keeps why."""
+
+    name = "messages.unmask"
+    title = _("See what is masked")
+
+    def audited(self, result: Mapping[str, Any]) -> str:
+        """Return the topic and the message that were looked at."""
+        return " · ".join(filter(None, [result.get("topic", ""), result.get("message", "")]))
+
+
+@register
+class ResendMessage(Kind[SentAgainPreview]):
+    """Send one message again, to every group of its topic or to one group alone."""
 
     name = "messages.resend"
     permission = RESEND_DEAD_LETTERS
+    title, verb = _("Send a message again"), _("Send it again")
+    effect = _("Who gets it gets it once more. This cannot be taken back.")
+    outcomes = {
+        "sent_back": Outcome(_("sent back to its group")),
+        "sent_as_new": Outcome(_("sent as a new message")),
+    }
     page = "messages"
     is_final = True
+    names_messages = True
+    preview_type = SentAgainPreview
+    preview_template = "messages/operation_preview.html"
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the record, its topic, and the group if one is meant."""
+        return {name: given.get(name, "") for name in ("message_id", "topic", "group")}
+
+    def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
+        """Return the topic, and the group if one is meant."""
+        return Scope(named(parameters.get("topic")), named(parameters.get("group")))
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return the topic, and the group if one is meant."""
+        to_group = gettext("%(topic)s, to the group %(group)s alone") if parameters["group"] else "%(topic)s"
+        return to_group % {name: parameters[name] for name in ("topic", "group")}
+
+    def leave_address(self, parameters: Mapping[str, Any]) -> str:
+        """Return the address of the message."""
+        return reverse("message", args=[parameters["message_id"]])
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call on the message."""
+        group = {"group": parameters["group"]} if parameters["group"] else {}
+        return "POST", f"messages/{parameters['message_id']}:resend", {**group, **REASON}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The record, its topic, and the group if one is meant."""
+        """Return the record, its topic, and the group if one is meant."""
         given = {name: parameters.get(name) or "" for name in ("message_id", "topic", "group")}
         for name, text in given.items():
             if not isinstance(text, str):
@@ -57,26 +107,26 @@ class ResendMessage(Kind):
             raise InvalidParameter(error.field or "topic", str(error)) from None
         return given
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """The one, whether it was sent again before, and how far those who get it would be behind."""
+    def preview(self, parameters: Mapping[str, Any]) -> SentAgainPreview:
+        """Look at the message: how often it was sent again before, and how far those who get it would be behind."""
         admin, begun_ms, topic = site_broker.admin(), now_ms(), parameters["topic"]
         message = _record(admin, parameters)
         if message is None:
             raise NotPossible("The message is not there any more.")
         group = parameters["group"]
         behind = group_behind_after(admin, group, 1) if group else behind_after(admin, {topic: 1})
-        return Preview(
+        return SentAgainPreview(
             at_ms=begun_ms, count=1, examples=[_label(message, topic)], topics=[[topic, 1]],
             met_count=_sent_before(parameters["message_id"]), **(behind.as_fields() if behind else {}),
         )  # fmt: skip
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """The one, whatever became of it."""
+    def targets(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> Sequence[Target]:
+        """Return the one, whatever became of it."""
         label = preview.examples[0] if preview.examples else {"topic": parameters["topic"]}
         return [Target({"message_id": parameters["message_id"]}, label)]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Send it; once, also when no answer comes."""
+        """Send it once, also when no answer comes."""
         return [self._act(parameters) for _target in targets]
 
     def _act(self, parameters: Mapping[str, Any]) -> ItemResult:
@@ -98,7 +148,7 @@ class ResendMessage(Kind):
 
 
 def _record(admin: Admin, parameters: Mapping[str, Any]) -> Message | None:
-    """None: it is not there any more. Raises NotPossible where it is none of the topic's own."""
+    """Return the record; None: it is not there any more. Raises NotPossible where it is none of the topic's own."""
     try:
         found = admin.message_by_offset_id(parameters["message_id"])
     except BrokerRefused as error:
@@ -119,7 +169,7 @@ def _label(message: Message, topic: str) -> dict[str, Any]:
 
 
 def _sent_before(message_id: str) -> int:
-    """How often it was sent again here."""
+    """Return how often it was sent again by this console."""
     return OperationItem.objects.filter(
         operation__kind=ResendMessage.name, target__message_id=message_id, outcome__in=SENT_AGAIN
     ).count()  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from django.contrib.auth.decorators import login_required, permission_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -12,28 +11,31 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.messages import read
+from console.features.messages import search as newest
 from console.features.messages.life_line import life_of
+from console.features.messages.operations import Unmask
 from console.features.messages.shapes import MessageFilter
 from console.features.messages.traces import TOLD_LIMIT
-from console.operations.forms import draft_of_form
 from console.operations.models import AuditEntry
 from console.operations.typed_moments import bound_ms
 from console.operations.workflow import REASON_LENGTH
-from console.queries import raw_body
 from console.security.masking import UNMASK, lifted
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.palette import OFFSET_ID
+from console.ui.table import Table, file_columns
 
-#: stands in the audit as the kind of what was done
-UNMASKED = "messages.unmask"
+MESSAGES = Table(
+    "messages",
+    file_columns("topic unique_key offset_message_id keys tag store_ms size_bytes pending due_ms"),
+)
+
 _TOPICS_OFFERED = 200
 _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500}
 
 
 @require_safe
-@login_required
 def search(request: HttpRequest) -> Answer:
     """By offset id; by key or unique id, in a topic or those written to last; or a topic's newest, by time and more."""
     sought = (request.GET.get("q") or "").strip()[:300]
@@ -44,9 +46,9 @@ def search(request: HttpRequest) -> Answer:
     errors: dict[str, str] = {}
     given = {name: request.GET.get(name, "").strip()[:most] for name, most in _LENGTHS.items()}
     if topic and not sought:
-        found = queries.messages_through(topic, _filter(given, errors))
+        found = newest.messages_through(topic, _filter(given, errors))
     elif sought:
-        found = queries.messages(topic, sought) if topic else queries.messages_everywhere(sought)
+        found = read.messages(topic, sought) if topic else read.messages_everywhere(sought)
     context = {
         "data": found,
         "here": "messages",
@@ -54,12 +56,12 @@ def search(request: HttpRequest) -> Answer:
         "topic": topic,
         "given": given,
         "errors": errors,
-        "offered": [row.name for row in queries.topics(count=_TOPICS_OFFERED).rows],
+        "offered": read.topics_offered(_TOPICS_OFFERED),
     }
     if found is None:
         return render(request, "messages/search.html", context, status=422 if errors else 200)
     return page_or_file(
-        request, "messages/search.html", context, "messages", lambda _place: found, rows=attrgetter("hits"),
+        request, "messages/search.html", context, MESSAGES, lambda _place: found, rows=attrgetter("hits"),
         status=422 if errors else 200,
     )  # fmt: skip
 
@@ -72,15 +74,12 @@ def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
 
 
 @require_safe
-@login_required
 def message(request: HttpRequest, message_id: str) -> HttpResponse:
     """One message; `?topic=` says that the id is the client's unique id."""
     return _message(request, message_id)
 
 
 @form_of("message", "message_id")
-@login_required
-@permission_required(UNMASK, raise_exception=True)
 def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
     """What a rule masks, shown once to who may and says why; `what=body` gives the stored bytes."""
     reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
@@ -91,7 +90,7 @@ def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
         is_body = request.POST.get("what") == "body"
         shown = _body(message_id, topic) if is_body else _message(request, message_id, reason)
     AuditEntry.objects.create(
-        user_id=request.user.pk, actor=request.user.get_username(), what=AuditEntry.What.CONFIRMED, kind=UNMASKED,
+        user_id=request.user.pk, actor=request.user.get_username(), what=AuditEntry.What.CONFIRMED, kind=Unmask.name,
         reason=reason, result={"message": message_id, "topic": topic or "", "what": request.POST.get("what", "page")},
     )  # fmt: skip
     shown["Cache-Control"] = "no-store"
@@ -102,7 +101,7 @@ def _message(
     request: HttpRequest, message_id: str, unmasked_for: str = "", error: str = "", status: int = 200
 ) -> HttpResponse:
     topic = request.GET.get("topic", "")[:255] or None
-    data = queries.message(message_id, topic)
+    data = read.message(message_id, topic)
     if not data.found and not data.evidence.stale:
         raise Http404(_("There is no such message."))
     query = "?" + urlencode({"topic": topic}) if topic else ""
@@ -116,14 +115,13 @@ def _message(
 
 
 @require_safe
-@login_required
 def body(request: HttpRequest, message_id: str) -> HttpResponse:
     """The stored bytes as a download: never shown by the browser, whatever they are."""
     return _body(message_id, request.GET.get("topic", "")[:255] or None)
 
 
 def _body(message_id: str, topic: str | None) -> HttpResponse:
-    found = raw_body(message_id, topic)
+    found = read.raw_body(message_id, topic)
     if found is None:
         raise Http404(_("There is no such message."))
     _topic, content = found
@@ -132,11 +130,3 @@ def _body(message_id: str, topic: str | None) -> HttpResponse:
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = "sandbox; default-src 'none'"
     return response
-
-
-@login_required
-@form_of("messages")
-def draft(request: HttpRequest) -> HttpResponse:
-    """Preview of sending one message again; nothing is done yet."""
-    names = ("message_id", "topic", "group")
-    return draft_of_form(request, "messages", lambda given: {name: given.get(name, "") for name in names})

@@ -8,19 +8,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from django.core.exceptions import PermissionDenied
+from django.db.models import Max
+from django.http import Http404
+from django.utils.translation import gettext as _
+
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
-from broker.mirror.models import ConsumerOffset, Topic
+from broker.mirror.models import ConsumerOffset, Queue, Topic
 from broker.rocketmq.properties import REAL_TOPIC, SOURCE
-from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
+from broker.rocketmq.topics import GROUP_PREFIXES, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.bodies import body_of
 from console.features.messages.hops import Trail, hops_of, real_topic_of
-from console.features.messages.shapes import Found, Hop, HopKind, LifeStep, MessagePage, MessageSearch, StepKind
+from console.features.messages.readers import readers_of, topics_of_group
+from console.features.messages.shapes import (
+    Body,
+    BodyForm,
+    Found,
+    Hop,
+    HopKind,
+    LifeStep,
+    MessagePage,
+    MessageSearch,
+    StepKind,
+)
 from console.features.messages.traces import TOLD_LIMIT, Told, told_of
-from console.features.topics.read import topics
-from console.security.topic_scope import Eyes
+from console.security.masking import BODY, Masks, masks
+from console.security.topic_scope import Eyes, authorised
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
-from console.site.mirrored import mirrored
+from console.site.mirrored import Mirrored, mirrored
 
 #: by offset id, by key, queue entries, delay offsets
 MESSAGE_REQUESTS = (33, 12, 321, 45)
@@ -37,15 +53,55 @@ EVERYWHERE = 64
 ABSENT_CODES = frozenset({1, 17, 22})
 
 
-def message(message_id: str, topic: str | None = None, eyes: Eyes | None = None) -> MessagePage:
-    """With a topic, `message_id` is the unique id; without, the offset id (both have 32 hex digits).
+@authorised
+def message(scope: Eyes, message_id: str, topic: str | None = None) -> MessagePage:
+    """Return one message; of groups that are not seen neither tries nor what they told.
 
-    A unique id is what its producer says: records and lines of a trace that have the same one belong here as far as
-    `eyes` see whose they are.
+    With a topic, `message_id` is the unique id; without, the offset id (both have 32 hex digits). Raises Http404 for
+    one of a topic that is not seen.
     """
-    here, seen = mirrored(), eyes or Eyes()
+    found = _message(scope, message_id, topic)
+    if not found.found:
+        return found
+    if not scope.topic(found.topic):
+        raise Http404(_("There is no such message."))
+    found = _masked(found, masks())
+    found = replace(found, readers=readers_of(mirrored(), found, scope))
+    if scope.see_all:
+        return found
+    hops = tuple(hop for hop in found.hops if scope.topic(hop.real_topic))
+    kept = (step for step in found.steps if step.hop is None or step.hop in hops)
+    steps = tuple(
+        step if scope.group(step.group) else replace(step, group=None, client=None)
+        for step in kept
+        if step.kind is not StepKind.CONSUMED or scope.group(step.group)
+    )
+    return replace(found, hops=hops, steps=steps)
+
+
+def _masked(found: MessagePage, hide: Masks) -> MessagePage:
+    masked = hide.of(found.topic)
+    if not masked:
+        return found
+    body = found.body
+    if body is not None and BODY in masked:
+        body = Body(BodyForm.MASKED, masked[BODY], "", body.stored_bytes, None, 0, False, body.compression)
+    properties = tuple((name, masked.get(name, text)) for name, text in found.properties)
+    names = {name for name, _text in found.properties}
+    shown = hide.row(found, found.topic)
+    is_masked = BODY in masked or bool(names & masked.keys())
+    return replace(shown, body=body, properties=properties, is_masked=is_masked)
+
+
+def _message(scope: Eyes, message_id: str, topic: str | None) -> MessagePage:
+    """Return the message with nothing masked.
+
+    A unique id is what its producer says: records and lines of a trace that have the same one belong here as far as it
+    is seen whose they are.
+    """
+    here = mirrored()
     trail, evidence = ask(
-        lambda admin: _trail(admin, message_id.strip(), topic, seen), source=here.name, requests=MESSAGE_REQUESTS
+        lambda admin: _trail(admin, message_id.strip(), topic, scope), source=here.name, requests=MESSAGE_REQUESTS
     )
     if trail is None:
         return _absent(evidence, here.now_ms, message_id, here.name, topic)
@@ -81,28 +137,41 @@ def message(message_id: str, topic: str | None = None, eyes: Eyes | None = None)
     )
 
 
-def raw_body(message_id: str, topic: str | None = None) -> tuple[str, bytes] | None:
-    """Real topic and body as stored, None when there is no such message or the broker does not answer."""
-    opened, _ = ask(
+@authorised
+def raw_body(scope: Eyes, message_id: str, topic: str | None = None) -> tuple[str, bytes] | None:
+    """Return real topic and body as stored, None when there is no such message or the broker does not answer.
+
+    Raises PermissionDenied for a body that is masked.
+    """
+    opened, _evidence = ask(
         lambda admin: _open(admin, message_id.strip(), topic), source=mirrored().name, requests=MESSAGE_REQUESTS
     )
-    return (Trail(opened).real_topic, opened.body) if opened is not None else None
+    real_topic = None if opened is None else Trail(opened).real_topic
+    if opened is None or real_topic is None or not scope.topic(real_topic):
+        return None
+    masked = masks().of(real_topic)
+    if BODY in masked:
+        raise PermissionDenied(masked[BODY])
+    return real_topic, opened.body
 
 
-def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
-    """Messages of `topic` that carry `key` (or have this unique id), newest first; parked ones of that topic too."""
+@authorised
+def messages(scope: Eyes, topic: str, key: str, limit: int = 64) -> MessageSearch:
+    """Return messages of `topic` with this key or unique id, newest first; parked ones of that topic too."""
+    scope.require_topic(topic)
     here = mirrored()
     found, evidence = ask(lambda admin: _search(admin, topic, key, limit), source=here.name, requests=SEARCH_REQUESTS)
-    return MessageSearch(evidence, here.now_ms, topic, key, tuple(found or ()), limit)
+    return MessageSearch(evidence, here.now_ms, topic, key, masks().rows(found or ()), limit)
 
 
-def messages_everywhere(key: str, limit: int = 64, eyes: Eyes | None = None) -> MessageSearch:
-    """The same in those EVERYWHERE topics that `eyes` see and were written to last; `topic` is empty."""
-    here, seen = mirrored(), eyes or Eyes()
-    names = [row.name for row in topics(order="-last", count=EVERYWHERE, eyes=seen).rows]
+@authorised
+def messages_everywhere(scope: Eyes, key: str, limit: int = 64) -> MessageSearch:
+    """Return messages with this key or unique id in the EVERYWHERE topics that were written to last and are seen."""
+    here = mirrored()
+    names = _written_last(here, scope, EVERYWHERE)
 
     def search(admin: Admin) -> list[Found]:
-        waiting = _waiting(admin, key, limit, seen.topic)
+        waiting = _waiting(admin, key, limit, scope.topic)
         hits = [_hit(record, _real_topic(record), pending=True) for record in waiting]
         for name in names:
             try:
@@ -113,7 +182,27 @@ def messages_everywhere(key: str, limit: int = 64, eyes: Eyes | None = None) -> 
         return sorted(hits, key=lambda hit: hit.store_ms, reverse=True)[:limit]
 
     found, evidence = ask(search, source=here.name, requests=SEARCH_REQUESTS)
-    return MessageSearch(evidence, here.now_ms, "", key, tuple(found or ()), limit, len(names))
+    return MessageSearch(evidence, here.now_ms, "", key, masks().rows(found or ()), limit, len(names))
+
+
+@authorised
+def topics_offered(scope: Eyes, count: int) -> list[str]:
+    """Return names of at most so many topics, to choose one from; those of tries and dead letters come last."""
+    names = _topics(mirrored(), scope)
+    return sorted(names, key=lambda name: (name.startswith(GROUP_PREFIXES), name.lower(), name))[:count]
+
+
+def _written_last(here: Mirrored, scope: Eyes, count: int) -> list[str]:
+    queues = Queue.objects.filter(broker=here.name).order_by()
+    last = dict(queues.values_list("topic").annotate(last=Max("last_ms")))
+    return sorted(_topics(here, scope), key=lambda name: (last.get(name) or 0, name), reverse=True)[:count]
+
+
+def _topics(here: Mirrored, scope: Eyes) -> list[str]:
+    """Topics that are seen, but RocketMQ's own."""
+    found = Topic.objects.filter(broker=here.name).values_list("name", "is_system").order_by()
+    names = (name for name, is_system in found if not is_system or name.startswith(GROUP_PREFIXES))
+    return [name for name in names if scope.topic(name)]
 
 
 def _real_topic(parked: Message) -> str:
@@ -233,11 +322,6 @@ def _topics_of_groups(trail: Trail, seen: Eyes) -> list[str]:
     names = [name for group in groups for name in topics_of_group(group, trail.sent_to)]
     found = Topic.objects.filter(broker=broker, name__in=names).exclude(name__in=trail.topics)
     return list(found.order_by("name").values_list("name", flat=True))
-
-
-def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
-    """Where a group's tries and dead letters of a topic are: of consumers that pull, of those that pop, of both."""
-    return RETRY_PREFIX + group, f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}", DLQ_PREFIX + group
 
 
 def _is_seen(line: Told, seen: Eyes) -> bool:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from broker.client import Admin, BrokerRefused
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Topic
-from broker.rocketmq.topics import POP_SEPARATORS, RETRY_PREFIX
-from console.features.messages.read import topics_of_group
+from broker.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX
 from console.features.messages.shapes import Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
 from console.security.topic_scope import Eyes
 from console.site.broker import ask
@@ -51,6 +50,11 @@ class _Said:
     told: set[str] = field(default_factory=set)
     had: set[str] = field(default_factory=set)
     out: set[str] = field(default_factory=set)
+
+
+def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
+    """Where a group's tries and dead letters of a topic are: of consumers that pull, of those that pop, of both."""
+    return RETRY_PREFIX + group, f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}", DLQ_PREFIX + group
 
 
 def readers_of(here: Mirrored, page: MessagePage, seen: Eyes) -> tuple[Reader, ...]:

@@ -1,56 +1,120 @@
-"""POST: one message, or up to a thousand."""
+"""Sending messages by REST: one, or up to a thousand that are each stored or refused on their own."""
 
 from __future__ import annotations
 
-import base64
-import binascii
+from typing import Annotated, Literal
 
-import msgspec
-from msgspec import UNSET
-from starlette.requests import Request
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from broker.client import ClientError, InvalidArgument, Outgoing, SendResult, prepare
-from broker.client.names import check_writable_topic
-from broker.client.outgoing import Timing
-from console.security.tokens import Grant
-
-from ...rest.errors import RequestError
-from ...rest.identifiers import written
-from ...rest.moments import moment_ms
-from ...rest.problems import problem_for
-from ...rest.request_body import MAX_BATCH_BYTES, MAX_SINGLE_BYTES, decode, read_body
-from ...rest.responses import json_answer
-from ...rest.schemas import ItemProblem, NewMessage, NewMessages, Sent, SentBatch, SentItem
-from ...rest.state import Room
-
-_single = msgspec.json.Decoder(NewMessage)
-_several = msgspec.json.Decoder(NewMessages)
+from broker.client import ClientError, Outgoing, SendResult
+from broker.client.errors import ScheduleKeyTaken, TimerTooFar
+from console.rest.access import Topic
+from console.rest.errors import MomentPast, RequestError, TooManyRequests
+from console.rest.identifiers import written
+from console.rest.outgoing import NewMessage, NewMessages, check_topic_to_send_to, outgoing
+from console.rest.problems import problem_for
+from console.rest.records import position_in
+from console.rest.request_body import MAX_BATCH_BYTES, MAX_SINGLE_BYTES
+from console.rest.responses import json_answer
+from console.rest.route import Call, route
+from console.rest.state import ApiState
+from console.security.tokens import PUBLISH
 
 
-async def send_one(request: Request, grant: Grant, room: Room) -> Response:
+class Sent(Struct, kw_only=True):
+    """Where a message went. `flushed`: it is on disk. `queue_offset` is that of the level's queue while it waits."""
+
+    id: Annotated[str, Meta(description="Opaque; good for GET /api/v1/messages/{id}.")]
+    message_id: Annotated[str, Meta(description="RocketMQ's unique id, which consumers see.")]
+    topic: str
+    broker: str
+    queue: int
+    queue_offset: int
+    flushed: bool
+    due_ms: Annotated[int | None, Meta(description="When a delayed message is due, ms since 1970.")] = None
+    recall_handle: Annotated[str | None, Meta(description="RocketMQ's name for a timer that waits.")] = None
+    conflict: Annotated[
+        Literal["replaced", "kept"] | None,
+        Meta(description="A message with this schedule_key waited: replaced by this one, or kept (all is told of it)."),
+    ] = None
+
+
+class ItemProblem(Struct, kw_only=True):
+    """Why one message of a batch was not stored."""
+
+    status: int
+    code: str
+    detail: str
+    remedy: str
+    field: str | None = None
+    due_ms: int | None = None
+
+
+class SentItem(Struct, kw_only=True, omit_defaults=True):
+    """What became of one message of a batch: `sent` or `problem`."""
+
+    index: int
+    status: int
+    sent: Sent | None = None
+    problem: ItemProblem | None = None
+
+
+class SentBatch(Struct, kw_only=True):
+    """Answers in the order of the request."""
+
+    stored: int
+    refused: int
+    results: list[SentItem]
+
+
+@route(
+    "POST",
+    "/topics/{topic}/messages",
+    "Send a message",
+    action=PUBLISH,
+    on=Topic(),
+    answers=(
+        (201, "It is on disk.", Sent),
+        (202, "It is taken, not known to be on disk.", Sent),
+        (200, "Nothing was stored: the one with this schedule_key stays.", Sent),
+    ),
+    errors=(ScheduleKeyTaken, MomentPast, TimerTooFar, TooManyRequests),
+    most_body_bytes=MAX_SINGLE_BYTES,
+    example={"body": "hello", "tag": "created", "keys": ["order-42"], "delay_level": 3},
+)
+async def send_one(call: Call, body: NewMessage) -> Response:
     """Send one message; 201 when it is on disk, 202 when it is not known to be, 200 when another one was kept."""
-    topic = _topic(request)
-    body = await read_body(request, MAX_SINGLE_BYTES)
-    with room.under_way(1, len(body)):
-        wanted = decode(body, _single)
-        result = await room.producer.send_prepared(topic, outgoing(wanted))
-    sent = _sent(result, wanted, await room.flushes_first(result.broker))
+    topic, state = call.named["topic"], call.state
+    check_topic_to_send_to(topic)
+    with state.under_way(1, call.body_bytes):
+        result = await state.producer.send_prepared(topic, outgoing(body))
+    sent = _sent(result, body, await state.flushes_first(result.broker))
     return json_answer(sent, _status(sent))
 
 
-async def send_several(request: Request, grant: Grant, room: Room) -> Response:
+@route(
+    "POST",
+    "/topics/{topic}/messages:batch",
+    "Send up to 1,000 messages, each on its own",
+    action=PUBLISH,
+    on=Topic(),
+    answers=((207, "One answer a message, in order.", SentBatch),),
+    errors=(TooManyRequests,),
+    most_body_bytes=MAX_BATCH_BYTES,
+    example={"messages": [{"body": "one"}, {"body": "two", "delay_level": 1}]},
+)
+async def send_several(call: Call, body: NewMessages) -> Response:
     """Send each message on its own, all in one write; 207 with one answer a message."""
-    topic = _topic(request)
-    body = await read_body(request, MAX_BATCH_BYTES)
-    wanted = decode(body, _several).messages
-    with room.under_way(len(wanted), len(body)):
-        items = await _send_each(topic, wanted, room)
+    topic, state = call.named["topic"], call.state
+    check_topic_to_send_to(topic)
+    with state.under_way(len(body.messages), call.body_bytes):
+        items = await _send_each(topic, body.messages, state)
     refused = sum(item.problem is not None for item in items)
     return json_answer(SentBatch(stored=len(items) - refused, refused=refused, results=items), 207)
 
 
-async def _send_each(topic: str, wanted: list[NewMessage], room: Room) -> list[SentItem]:
+async def _send_each(topic: str, wanted: list[NewMessage], state: ApiState) -> list[SentItem]:
     ready: list[Outgoing] = []
     places: list[int] = []
     items: list[SentItem | None] = [None] * len(wanted)
@@ -60,9 +124,9 @@ async def _send_each(topic: str, wanted: list[NewMessage], room: Room) -> list[S
             places.append(index)
         except (RequestError, ClientError) as error:
             items[index] = _refused(index, error)
-    results = await room.producer.send_each(topic, ready)
+    results = await state.producer.send_each(topic, ready)
     brokers = {result.broker for result in results if isinstance(result, SendResult)}
-    flushes_first = {broker: await room.flushes_first(broker) for broker in brokers}
+    flushes_first = {broker: await state.flushes_first(broker) for broker in brokers}
     for index, result in zip(places, results, strict=True):
         if isinstance(result, ClientError):
             items[index] = _refused(index, result)
@@ -75,83 +139,14 @@ async def _send_each(topic: str, wanted: list[NewMessage], room: Room) -> list[S
 def _refused(index: int, error: RequestError | ClientError) -> SentItem:
     rule, problem = problem_for(error)
     shown = ItemProblem(
-        status=rule.status, code=rule.code, detail=problem.detail, remedy=rule.remedy, field=problem.field,
+        status=rule.status,
+        code=rule.code,
+        detail=problem.detail,
+        remedy=rule.remedy,
+        field=problem.field,
         due_ms=problem.due_ms,
-    )  # fmt: skip
-    return SentItem(index=index, status=rule.status, problem=shown)
-
-
-def _topic(request: Request) -> str:
-    topic: str = request.path_params["topic"]
-    check_writable_topic(topic)
-    if topic.startswith("%"):
-        raise InvalidArgument(f"Topic {topic} belongs to the broker; send to a topic of your own.", field="topic")
-    return topic
-
-
-def outgoing(wanted: NewMessage) -> Outgoing:
-    """The message to send; raises RequestError or InvalidArgument."""
-    return prepare(
-        _body(wanted),
-        tag=wanted.tag,
-        keys=wanted.keys,
-        properties=wanted.properties,
-        delay_level=wanted.delay_level,
-        wait_for_disk=wanted.durability == "sync",
-        group=wanted.group,
-        queue_id=wanted.queue,
-        sharding_key=wanted.sharding_key,
-        **_timing(wanted),
     )
-
-
-def _timing(wanted: NewMessage) -> Timing:
-    """When it is to be delivered, empty for at once; raises InvalidArgument, InvalidMoment, ZoneMissing."""
-    _check_moments(wanted)
-    timing: Timing = {}
-    if wanted.deliver_at is not None:
-        timing["deliver_at_ms"] = moment_ms(wanted.deliver_at, "deliver_at")
-    if wanted.delay_ms is not None:
-        timing["delay_ms"] = wanted.delay_ms
-    if wanted.schedule_key is not None:
-        timing["schedule_key"] = wanted.schedule_key
-    if wanted.on_conflict is not None:
-        timing["on_conflict"] = wanted.on_conflict
-    if wanted.reject_past:
-        timing["reject_past"] = True
-    return timing
-
-
-def _check_moments(wanted: NewMessage) -> None:
-    """The names are those of the request, not those that the client has for them."""
-    asked = {
-        "delay_level": bool(wanted.delay_level),
-        "deliver_at": wanted.deliver_at is not None,
-        "delay_ms": wanted.delay_ms is not None,
-    }
-    given = [name for name, is_given in asked.items() if is_given]
-    if len(given) > 1:
-        raise InvalidArgument(f"Give one of delay_level, deliver_at and delay_ms, not {len(given)}.", field=given[-1])
-    if asked["deliver_at"] or asked["delay_ms"]:
-        return
-    if wanted.schedule_key is not None:
-        raise InvalidArgument("A schedule_key needs deliver_at or delay_ms.", field="schedule_key")
-    if wanted.reject_past:
-        raise InvalidArgument("reject_past needs deliver_at or delay_ms.", field="reject_past")
-
-
-def _body(wanted: NewMessage) -> str | bytes:
-    text, encoded = wanted.body, wanted.body_base64
-    if text is not UNSET and encoded is not UNSET:
-        raise InvalidArgument("Give body or body_base64, not both.", field="body")
-    if text is not UNSET:
-        return text
-    if encoded is UNSET:
-        raise InvalidArgument("Give body (text) or body_base64 (bytes).", field="body")
-    try:
-        return base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        raise InvalidArgument("body_base64 is not base64.", field="body_base64") from None
+    return SentItem(index=index, status=rule.status, problem=shown)
 
 
 def _status(sent: Sent) -> int:
@@ -161,8 +156,7 @@ def _status(sent: Sent) -> int:
 
 
 def _sent(result: SendResult, wanted: NewMessage, flushes_first: bool) -> Sent:
-    # the last 16 digits of an offset message id are the position
-    position = int(result.offset_message_id[-16:], 16)
+    position = position_in(result.offset_message_id)
     return Sent(
         id=written(result.broker, result.topic, position, result.message_id),
         message_id=result.message_id,

@@ -6,8 +6,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from django.core.exceptions import PermissionDenied
+
 from broker.client import Admin, Message
+from broker.rocketmq.properties import TAGS
 from console.features.messages.shapes import Found, MessageFilter, MessageSearch
+from console.security.masking import masks
+from console.security.topic_scope import Eyes, authorised
 from console.site.broker import ask
 from console.site.mirrored import mirrored
 from console.site.queue_contents import pull_all
@@ -28,12 +33,22 @@ class _Part:
     high: int
 
 
-def messages_through(topic: str, wanted: MessageFilter) -> MessageSearch:
-    """The newest that match; `read` and `left` say how much was looked at."""
+@authorised
+def messages_through(scope: Eyes, topic: str, wanted: MessageFilter) -> MessageSearch:
+    """Return the newest that match; `read` and `left` say how much was looked at.
+
+    Raises PermissionDenied for a filter by something that is masked: whoever may ask whether a value is there has read
+    it soon.
+    """
+    scope.require_topic(topic)
+    hide = masks()
+    masked = hide.of(topic)
+    if wanted.name in masked or (wanted.tag and TAGS in masked):
+        raise PermissionDenied(masked.get(wanted.name) or masked[TAGS])
     here = mirrored()
     found, evidence = ask(lambda admin: _through(admin, topic, wanted), source=here.name, requests=REQUESTS)
     hits, read, left = found or ([], 0, 0)
-    return MessageSearch(evidence, here.now_ms, topic, "", tuple(hits), SHOWN, 1, read, left)
+    return MessageSearch(evidence, here.now_ms, topic, "", hide.rows(hits), SHOWN, 1, read, left)
 
 
 def _through(admin: Admin, topic: str, wanted: MessageFilter) -> tuple[list[Found], int, int]:

@@ -23,12 +23,12 @@ from broker.mirror.models import HalfMessage
 from console.features.groups.shapes import GroupRow, GroupState
 from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.shapes import BrokerRow, MirrorRow
-from console.features.redisson.read import delayed_queues
+from console.features.redisson.read import read_queues
 from console.features.redisson.shapes import QUEUES_SHOWN, QueueRow
 from console.features.schedule.shapes import Lane
 from console.features.timers.zoom import ZOOMS
 from console.operations.models import Operation
-from console.operations.scope import Reach, reach_of
+from console.operations.registry import scope_of
 from console.security.topic_scope import Eyes, eyes, sight
 from console.site.broker import ask
 from console.site.evidence import StaleReason
@@ -149,17 +149,13 @@ def _of_operations(here: Mirrored) -> Iterator[Finding]:
         state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
     )
     seen = eyes()
-    mine = (row for row in rows.order_by("waits_until").iterator(100) if _reach(row).is_seen(seen))
+    mine = (row for row in rows.order_by("waits_until").iterator(100) if scope_of(row).is_seen(seen))
     for row in islice(mine, LIMIT):
         until_ms = round(row.waits_until.timestamp() * 1000) if row.waits_until else None
         yield Finding(
             FindingCode.OPERATION_WAITS, row.kind, row.preview.get("count"), f"{row.actor}: {row.reason}",
             at_ms=until_ms, operation=str(row.pk),
         )  # fmt: skip
-
-
-def _reach(row: Operation) -> Reach:
-    return reach_of(row.kind, row.parameters, row.preview)
 
 
 def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:
@@ -251,7 +247,7 @@ def _queues() -> tuple[QueueRow, ...] | None:
     """Of all queues, up to MOST_QUEUES, those that need a look; None if their server does not answer."""
     found: list[QueueRow] = []
     for offset in range(0, MOST_QUEUES, QUEUES_SHOWN):
-        part = delayed_queues(offset=offset)
+        part = read_queues(offset=offset)
         if part.evidence.stale:
             return None
         found += (row for row in part.rows if row.needs_look)

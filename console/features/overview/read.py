@@ -1,4 +1,4 @@
-"""Reads the first page, from the mirror alone."""
+"""Read the first page, from the mirror alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from console.features.overview.shapes import BrokerRow, Flow, MirrorRow, Overvie
 from console.features.schedule.read import LANE_REQUESTS, figures, lane_of, levels, next_minute
 from console.features.timers.read import timer_figures
 from console.run import roster
-from console.security.topic_scope import Eyes
+from console.security.topic_scope import Eyes, authorised
 from console.site.clock import shown_ms
 from console.site.history import History
 from console.site.mirrored import Mirrored, mirrored
@@ -24,17 +24,18 @@ from console.site.mirrored import Mirrored, mirrored
 OVERVIEW_REQUESTS = (*LANE_REQUESTS, 21, 28, 201, 208)
 
 
-def overview(eyes: Eyes | None = None) -> Overview:
-    """What is wrong, what happens next, how much; names and groups are those that `eyes` see."""
-    here, eyes = mirrored(), eyes or Eyes()
+@authorised
+def overview(scope: Eyes) -> Overview:
+    """Return what is wrong, what happens next, and how much; names and groups are those that are seen."""
+    here = mirrored()
     rows = levels(here)
     histories = here.histories("level", [str(row.level) for row in rows])
     lanes = [lane_of(row, here, histories[str(row.level)]) for row in rows]
-    groups = group_rows(here, eyes=eyes, watched=left_behind(LIMIT))
+    groups = group_rows.within(scope, here, watched=left_behind(LIMIT))
     strip = figures(here, lanes)
     brokers = (_broker(here.broker),) if here.broker else ()
     mirror = mirror_row(here)
-    known = seen_by(eyes, afar(here))
+    known = seen_by(scope, afar(here))
     names = list(Topic.objects.filter(broker=here.name).values_list("name", "is_system"))
     lags = [row.lag for row in groups if row.lag is not None]
     lag = sum(lags) if lags else None
@@ -49,11 +50,11 @@ def overview(eyes: Eyes | None = None) -> Overview:
         next_due_ms=strip.next_due_ms,
         next_due_level=strip.next_due_level,
         next_minute=next_minute(here, rows),
-        topics=sum(1 for name, is_system in names if not is_system and eyes.topic(name)),
+        topics=sum(1 for name, is_system in names if not is_system and scope.topic(name)),
         groups=len(groups),
         lag=lag,
-        stored_total=_stored(here, [name for name, is_system in names if is_system or not eyes.topic(name)]),
-        timers_pending=_timers_pending(known, eyes),
+        stored_total=_stored(here, [name for name, is_system in names if is_system or not scope.topic(name)]),
+        timers_pending=_timers_pending(known, scope),
         lateness_p99_ms=timer_figures(known.timers).lateness_p99_ms,
         processes=_processes(),
     )
@@ -104,11 +105,11 @@ def _broker(row: Broker) -> BrokerRow:
     )
 
 
-def _timers_pending(known: Afar, eyes: Eyes) -> int | None:
+def _timers_pending(known: Afar, scope: Eyes) -> int | None:
     """Of topics that are seen."""
-    if known.timers is None or eyes.see_all:
+    if known.timers is None or scope.see_all:
         return None if known.timers is None else known.timers.pending
-    return sum(row.pending for row in known.timers.by_topic if eyes.topic(row.topic))
+    return sum(row.pending for row in known.timers.by_topic if scope.topic(row.topic))
 
 
 def _stored(here: Mirrored, others: Sequence[str]) -> int | None:

@@ -9,9 +9,15 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar
+from urllib.parse import quote, urlencode
 
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 from redis.exceptions import RedisError
 
 from broker.redisson import DelayedQueue, Packing, RedissonError
@@ -21,50 +27,135 @@ from broker.redisson.values import Handle, Waiting
 from console.features.redisson.read import queue_named, value_row, why_locked
 from console.operations.actor import STEER_DELAYED_QUEUES
 from console.operations.errors import InvalidParameter, NotPossible, TooMany
-from console.operations.kind import LIMIT, ItemResult, Kind, Target
+from console.operations.kind import LIMIT, REASON, Call, Form, ItemResult, Kind, Outcome, Target, renamed
 from console.operations.preview import Preview
-from console.operations.typed_moments import checked_move
-
-EXAMPLES = 5
+from console.operations.registry import register
+from console.operations.scope import Scope, named
+from console.operations.selection import EXAMPLES, all_of
+from console.operations.typed_moments import checked_move, is_shift, shift_ms
+from console.ui.live import number
 
 #: named at once, as for timers
 MOST_HANDLES = 1_000
+#: codecs that can be written here
+CODECS = ("StringCodec", "JsonJacksonCodec", "TypedJsonJacksonCodec")
 _NAME_LENGTH = 255
+_RANGE = {"from_ms": "due_from", "to_ms": "due_before"}
+_MOVED = {"due_ms": "deliver_at", "shift_ms": "shift_ms"}
 
 
-class QueueKind(Kind):
-    """What all of them have in common: a queue that may be changed here."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesPreview(Preview):
+    """What values would be touched; `topics` counts them by what is particular to them, under codes."""
+
+    first_due_ms: int | None = None
+    last_due_ms: int | None = None
+    #: how many wait, where `count` says something else
+    met_count: int | None = None
+
+
+class QueueKind(Kind[ValuesPreview]):
+    """An operation on one delayed queue that may be changed here."""
 
     permission = STEER_DELAYED_QUEUES
     page = "delayed_queues"
+    names_messages = True
+    preview_type = ValuesPreview
+    preview_template = "delayed_queues/operation_preview.html"
+    #: the field of its form that somebody types
+    asked: ClassVar[str] = ""
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the fields of any of the forms; raises InvalidParameter."""
+        found: dict[str, Any] = {"queue": given.get("queue", "")}
+        found |= {name: given.get(name) for name in ("to", "topic", "value", "codec", "packing") if name in given}
+        if "delay" in given:
+            text = given.get("delay", "").strip()
+            found["delay_ms"] = shift_ms(text if is_shift(text) else f"+{text}", "delay")
+        if given.get("scope") == "matching":
+            found["filter"] = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+            found["is_all"] = given.get("is_all") == "1"
+        elif "scope" in given:
+            found["handles"] = given.getlist("handle")
+        return found
+
+    def form_again(self, given: QueryDict, faults: Mapping[str, str]) -> Form | None:
+        """Return the form of the field that was typed; the rows that were chosen go with it."""
+        if not self.asked or self.asked not in given:
+            return None
+        kept = [
+            (name, text)
+            for name, texts in given.lists()
+            if name not in ("csrfmiddlewaretoken", "operation", self.asked)
+            for text in texts
+        ]
+        text, fault = given.get(self.asked, ""), faults.get(self.asked, "")
+        around = {"field": self.asked, "kept": kept, "text": text, "fault": fault, "codecs": CODECS}
+        return Form("delayed_queues/again.html", around)
+
+    def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
+        """Return the queue, and the other queue or the topic that its values go to."""
+        queues = frozenset({str(parameters.get("queue", ""))}) | named(parameters.get("to"))
+        return Scope(named(parameters.get("topic")), queues=queues)
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return the name of the queue."""
+        return str(parameters["queue"])
+
+    def leave_address(self, parameters: Mapping[str, Any]) -> str:
+        """Return the address of the queue."""
+        return reverse("delayed_queue") + "?" + urlencode({"name": parameters["queue"]}, quote_via=quote, safe="")
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call on the queue."""
+        body: dict[str, Any] = {
+            name: parameters[name] for name in ("handles", "to", "topic", "packing") if name in parameters
+        }
+        if "filter" in parameters:
+            bounds = renamed(parameters["filter"], _RANGE)
+            body |= {**({"range": bounds} if bounds else {}), **all_of(parameters)}
+        act = self.name.partition(".")[2].replace("_", "-")
+        path = f"redisson/queues/{quote(parameters['queue'], safe='')}:{act}"
+        return "POST", path, {**body, **renamed(parameters, _MOVED), **REASON}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The queue alone."""
+        """Return the queue alone."""
         return {"queue": checked_queue(parameters)}
 
     def queue(self, parameters: Mapping[str, Any]) -> DelayedQueue:
-        """The queue, to be written."""
+        """Return the queue, to be written."""
         return queue_named(parameters["queue"], to_write=True)
 
 
 class SteerValues(QueueKind):
-    """The same done to one value after another."""
+    """An operation on one value after another: chosen ones, or all that match."""
 
-    #: which values an empty choice means
+    #: True: among those that were set aside, else among those that wait
     aside: ClassVar[bool] = False
 
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return of which queue how many were chosen, or that it is a range."""
+        queue: str = parameters["queue"]
+        if "handles" in parameters:
+            count = len(parameters["handles"])
+            words = ngettext("%(count)s chosen value of %(queue)s", "%(count)s chosen values of %(queue)s", count)
+            return words % {"count": f"{count:,}", "queue": queue}
+        if any((parameters.get("filter") or {}).values()):
+            return gettext("a range of time in %(queue)s") % {"queue": queue}
+        return queue
+
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The queue and which of its values."""
+        """Return the queue and which of its values."""
         return {"queue": checked_queue(parameters), **checked_values(parameters)}
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """How many, and some of them."""
+    def preview(self, parameters: Mapping[str, Any]) -> ValuesPreview:
+        """Count them, with some of them as examples."""
         found = in_redis(lambda: list(islice(self.find(parameters), LIMIT + 1)))
         if len(found) > LIMIT:
             raise TooMany(LIMIT)
         count = len(parameters["handles"]) if "handles" in parameters else len(found)
         moments = [int(each.due_ms) for each in found if math.isfinite(each.due_ms)]
-        return Preview(
+        return ValuesPreview(
             at_ms=in_redis(lambda: queue_named(parameters["queue"]).server.now_ms()[0]),
             count=count,
             examples=[self._label(parameters, each) for each in found[:EXAMPLES]],
@@ -72,8 +163,8 @@ class SteerValues(QueueKind):
             last_due_ms=max(moments, default=None),
         )
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """What matches now; a chosen one stays, whatever became of it."""
+    def targets(self, parameters: Mapping[str, Any], preview: ValuesPreview) -> Sequence[Target]:
+        """Return what matches now; a chosen one stays, whatever became of it."""
         found = in_redis(lambda: list(islice(self.find(parameters), LIMIT + 1)))
         if len(found) > LIMIT:
             raise TooMany(LIMIT)
@@ -85,12 +176,12 @@ class SteerValues(QueueKind):
         ]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """One script a value; one that fails does not stop the others, an absent server does."""
+        """Run one script for each value; one that fails does not stop the others, an absent server does."""
         queue = self.queue(parameters)
         return [self._one(queue, parameters, str(target["handle"])) for target in targets]
 
     def find(self, parameters: Mapping[str, Any]) -> Iterator[Waiting]:
-        """The values that are meant, in the order in which they are due."""
+        """Yield the values that are meant, in the order in which they are due."""
         if "handles" in parameters:
             yield from values_named(parameters["queue"], parameters["handles"], aside=self.aside)
             return
@@ -99,7 +190,7 @@ class SteerValues(QueueKind):
 
     @abstractmethod
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
-        """Do it to one; the outcome."""
+        """Do it to one value and return the outcome; raises RedissonError."""
 
     def _one(self, queue: DelayedQueue, parameters: Mapping[str, Any], text: str) -> ItemResult:
         try:
@@ -114,72 +205,90 @@ class SteerValues(QueueKind):
         return {"topic": parameters["queue"], "name": row.text[:200], "due_ms": row.due_ms}
 
 
+@register
 class RemoveValues(SteerValues):
-    """They are never delivered."""
+    """Values that are removed are never delivered."""
 
     name = "redisson.remove"
+    title, verb = _("Remove waiting values"), _("Remove them")
+    effect = _("They are never delivered. This cannot be taken back.")
+    outcomes = {"removed": Outcome(_("removed"))}
     is_final = True
 
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
-        """Out of list and set."""
+        """Remove it from list and set."""
         return "removed" if members.remove_member(queue, handle) else "gone"
 
 
+@register
 class DeliverValuesNow(SteerValues):
     """They go to the end of the plain list at once."""
 
     name = "redisson.deliver_now"
+    title, verb = _("Deliver values now"), _("Deliver them now")
+    effect = _("They go to the end of the plain list at once. This cannot be taken back.")
+    outcomes = {"delivered_now": Outcome(_("delivered now"))}
     is_final = True
 
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
-        """To the target."""
+        """Move it to the plain list."""
         return "delivered_now" if members.deliver_now(queue, handle) else "gone"
 
 
+@register
 class MoveValues(SteerValues):
     """They wait in another queue, due as before."""
 
     name = "redisson.move"
+    title, verb = _("Move values to another queue"), _("Move them")
+    effect = _("They wait in another queue, due as before, in its packing.")
+    outcomes = {"moved": Outcome(_("moved"))}
+    asked = "to"
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The values and the other queue, which may be changed too."""
+        """Return the values and the other queue, which has to be one that may be changed."""
         to = checked_queue({"queue": parameters.get("to")}, "to")
         if to == parameters.get("queue"):
             raise InvalidParameter("to", "That is the queue in which they wait already.")
         return {**super().checked(parameters), "to": to}
 
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
-        """Into the other one, in its packing."""
+        """Move it into the other queue, in that one's packing."""
         other = queue_named(parameters["to"], to_write=True)
         return "moved" if members.move_to(queue, handle, other) else "gone"
 
 
+@register
 class RescheduleValues(SteerValues):
     """They are due at another moment: `due_ms` for all, or `shift_ms` later (earlier if negative) each."""
 
     name = "redisson.reschedule"
+    title, verb = _("Move values to another moment"), _("Move them")
+    effect = _("They wait as they are and are due at another moment.")
+    outcomes = {"rescheduled": Outcome(_("moved"))}
     needs_moment = True
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The values and one of the two."""
+        """Return the values, and a moment or a span."""
         given = checked_move(parameters)
         return {**super().checked(parameters), **given}
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """As long as the moment is not known, the number of them is not asked to be confirmed."""
+    def preview(self, parameters: Mapping[str, Any]) -> ValuesPreview:
+        """Count them; as long as the moment is not known, there is no number to confirm."""
         shown = super().preview(parameters)
         if "due_ms" in parameters or "shift_ms" in parameters:
             return shown
-        return Preview.of_row({**shown.as_row(), "count": None, "met_count": shown.count})
+        return replace(shown, count=None, met_count=shown.count)
 
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
-        """The same member with another score."""
+        """Give the member another score."""
         due_ms = parameters.get("due_ms")
         if due_ms is None:
             due_ms = max(1, int(float(handle.score)) + parameters["shift_ms"])
         return "rescheduled" if members.reschedule(queue, handle, due_ms) else "gone"
 
 
+@register
 class SetAside(SteerValues):
     """Poison goes out of the way of Java's transfer, into a set of ours; without a choice, all of it.
 
@@ -187,9 +296,12 @@ class SetAside(SteerValues):
     """
 
     name = "redisson.set_aside"
+    title, verb = _("Set poison aside"), _("Set them aside")
+    effect = _("They are kept out of the way of a transfer and can be put back.")
+    outcomes = {"set_aside": Outcome(_("set aside"))}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The queue, and which of its values or which packing."""
+        """Return the queue, and which of its values or which packing."""
         packing = parameters.get("packing") or None
         if packing is not None and packing not in set(Packing):
             raise InvalidParameter("packing", f"A packing is one of {', '.join(Packing)}.")
@@ -197,7 +309,7 @@ class SetAside(SteerValues):
         return found if packing is None or "handles" in found else {**found, "packing": packing}
 
     def find(self, parameters: Mapping[str, Any]) -> Iterator[Waiting]:
-        """The chosen ones, every member in that packing, or every one that has neither."""
+        """Yield the chosen ones, every member in that packing, or every one that has neither."""
         queue = queue_named(parameters["queue"])
         if "handles" in parameters:
             yield from super().find(parameters)
@@ -207,51 +319,59 @@ class SetAside(SteerValues):
             yield from find_poison(queue)
 
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
-        """Kept, not dropped."""
+        """Move it into the set of what is kept aside."""
         return "set_aside" if members.set_aside(queue, handle) else "gone"
 
 
+@register
 class PutBack(SteerValues):
     """What was set aside waits again as it was."""
 
     name = "redisson.put_back"
+    title, verb = _("Put back what was set aside"), _("Put them back")
+    effect = _("They wait again as they did.")
+    outcomes = {"put_back": Outcome(_("put back"))}
     aside = True
 
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
-        """Into list and set."""
+        """Put it back into list and set."""
         return "put_back" if members.put_back(queue, handle) else "gone"
 
 
+@register
 class ClearQueue(QueueKind):
     """Nothing waits any more; what is due already stays in the plain list."""
 
     name = "redisson.clear"
+    title, verb = _("Clear a delayed queue"), _("Clear it")
+    effect = _("Nothing waits in it any more; what is due already stays. This cannot be taken back.")
+    outcomes = {"cleared": Outcome(_("cleared"))}
     is_final = True
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """How many would be gone."""
+    def preview(self, parameters: Mapping[str, Any]) -> ValuesPreview:
+        """Count how many would be gone."""
         queue = queue_named(parameters["queue"])
         found = in_redis(lambda: survey(queue))
         first = in_redis(lambda: page(queue, limit=EXAMPLES))
         labels = [value_row(each) for each in first.items]
-        return Preview(
+        return ValuesPreview(
             at_ms=found.now_ms,
             count=max(found.list_size, found.set_size),
             examples=[{"topic": queue.name, "name": row.text[:200], "due_ms": row.due_ms} for row in labels],
             first_due_ms=labels[0].due_ms if labels else None,
         )
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """The queue."""
+    def targets(self, parameters: Mapping[str, Any], preview: ValuesPreview) -> Sequence[Target]:
+        """Return the queue as the one target."""
         return [Target({"queue": parameters["queue"]}, {"topic": parameters["queue"]})]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """One command."""
+        """Clear it with one command."""
         return [ItemResult("cleared" if in_redis(self.queue(parameters).clear) else "gone")]
 
 
 def checked_queue(parameters: Mapping[str, Any], field: str = "queue") -> str:
-    """The name of a queue that may be changed here; raises InvalidParameter, NotPossible."""
+    """Return the name of a queue that may be changed here; raises InvalidParameter, NotPossible."""
     name = parameters.get("queue")
     if not isinstance(name, str) or not 0 < len(name) <= _NAME_LENGTH:
         raise InvalidParameter(field, f"The name of a queue has 1 to {_NAME_LENGTH} characters.")
@@ -264,7 +384,7 @@ def checked_queue(parameters: Mapping[str, Any], field: str = "queue") -> str:
 
 
 def checked_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Which values, in one form; raises InvalidParameter."""
+    """Return which values are meant, in one form; raises InvalidParameter."""
     if "handles" in parameters:
         handles = parameters["handles"]
         if not isinstance(handles, list) or not 0 < len(handles) <= MOST_HANDLES:
@@ -288,7 +408,7 @@ def checked_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_redis(question: Any) -> Any:
-    """The answer of Redis; raises NotPossible where there is none."""
+    """Return the answer of Redis; raises NotPossible where there is none."""
     try:
         return question()
     except (RedissonError, RedisError, OSError) as error:
@@ -308,7 +428,7 @@ def values_between(name: str, from_ms: int | None, to_ms: int | None, *, aside: 
 
 
 def values_named(name: str, handles: Sequence[str], *, aside: bool) -> Iterator[Waiting]:
-    """The chosen ones that still wait: looked for at their own moments."""
+    """Yield the chosen ones that still wait: they are looked for at their own moments."""
     wanted = set(handles)
     scores = sorted({float(text.partition("~")[0]) for text in handles})
     for score in scores:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import quote
+
+from django.utils.translation import gettext_lazy as _
 
 from broker.client import InvalidArgument
 from broker.client.names import check_writable_topic
@@ -15,29 +19,37 @@ from broker.redisson.modes import make_reliable, read_mode, stop
 from broker.redisson.repair import begin_import, pause_import, plan_repair, preview_import, repair
 from broker.redisson.survey import survey
 from broker.redisson.values import Damaged
-from console.features.redisson.operations import QueueKind, checked_queue, in_redis
+from console.features.redisson.operations import CODECS, QueueKind, ValuesPreview, checked_queue, in_redis
 from console.features.redisson.read import queue_named
 from console.operations.errors import InvalidParameter
-from console.operations.kind import ItemResult, Target
-from console.operations.preview import Preview
+from console.operations.kind import Call, ItemResult, Outcome, Target
+from console.operations.registry import register
 from console.site.broker import ask
 from console.site.clock import now_ms
 
-#: codecs that can be written here
-CODECS = ("StringCodec", "JsonJacksonCodec", "TypedJsonJacksonCodec")
 MOST_VALUE_CHARACTERS = 65_536
 MOST_DELAY_MS = 10 * 366 * 86_400_000
 #: damaged members that one repair looks for, of each kind
 MOST_DAMAGED = 1_000
 
 
+@register
 class OfferValue(QueueKind):
-    """One value more waits: written with a codec that Java reads too."""
+    """One value more waits, written with a codec that Java reads too."""
 
     name = "redisson.offer"
+    title, verb = _("Offer a value"), _("Offer it")
+    effect = _("One value more waits, readable for Java.")
+    outcomes = {"offered": Outcome(_("offered"))}
+    asked = "delay"
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call that offers one value to the queue."""
+        path = f"redisson/queues/{quote(parameters['queue'], safe='')}/values"
+        return "POST", path, {name: parameters[name] for name in ("value", "codec", "delay_ms")}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Queue, value, codec and delay."""
+        """Return queue, value, codec and delay."""
         text, codec, delay_ms = parameters.get("value"), parameters.get("codec"), parameters.get("delay_ms")
         if not isinstance(text, str) or len(text) > MOST_VALUE_CHARACTERS:
             raise InvalidParameter("value", f"A value is a text of at most {MOST_VALUE_CHARACTERS:,} characters.")
@@ -46,35 +58,39 @@ class OfferValue(QueueKind):
         checked_value(str(codec), text)
         return {"queue": checked_queue(parameters), "value": text, "codec": codec, "delay_ms": delay_ms}
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """The value as it would wait."""
+    def preview(self, parameters: Mapping[str, Any]) -> ValuesPreview:
+        """Return the value as it would wait."""
         at_ms = in_redis(lambda: queue_named(parameters["queue"]).server.now_ms()[0])
         due_ms = at_ms + parameters["delay_ms"]
         label = {"topic": parameters["queue"], "name": parameters["value"][:200], "due_ms": due_ms}
-        return Preview(at_ms=at_ms, count=1, examples=[label], first_due_ms=due_ms)
+        return ValuesPreview(at_ms=at_ms, count=1, examples=[label], first_due_ms=due_ms)
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """The value."""
+    def targets(self, parameters: Mapping[str, Any], preview: ValuesPreview) -> Sequence[Target]:
+        """Return the value as the one target."""
         return [Target({"queue": parameters["queue"]}, preview.examples[0])]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """One script."""
+        """Offer it with one script."""
         queue = queue_named(parameters["queue"], codec=parameters["codec"], to_write=True)
         value = checked_value(parameters["codec"], parameters["value"])
         receipt = in_redis(lambda: queue.offer(value, parameters["delay_ms"]))
         return [ItemResult("offered", {"due_ms": receipt.due_ms, "packing": receipt.packing.value})]
 
 
+@register
 class RepairQueue(QueueKind):
     """List and set agree again: what is in the list only is due now, what is in the set only is listed again."""
 
     name = "redisson.repair"
+    title, verb = _("Repair a delayed queue"), _("Repair it")
+    effect = _("What is in the list only is due now, what is in the set only is listed again.")
+    outcomes = {"repaired": Outcome(_("repaired"))}
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """What a full comparison finds."""
+    def preview(self, parameters: Mapping[str, Any]) -> ValuesPreview:
+        """Compare all of list and set."""
         plan = in_redis(lambda: plan_repair(self.queue(parameters), limit=MOST_DAMAGED))
         found = [*plan.list_only, *plan.set_only]
-        return Preview(
+        return ValuesPreview(
             at_ms=now_ms(),
             count=len(found),
             examples=[_label(parameters["queue"], each) for each in found[:10]],
@@ -82,8 +98,8 @@ class RepairQueue(QueueKind):
             missing=[] if plan.is_complete else ["count"],
         )
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """What is damaged now."""
+    def targets(self, parameters: Mapping[str, Any], preview: ValuesPreview) -> Sequence[Target]:
+        """Return what is damaged now."""
         plan = in_redis(lambda: plan_repair(self.queue(parameters), limit=MOST_DAMAGED))
         return [
             Target(
@@ -97,20 +113,20 @@ class RepairQueue(QueueKind):
         ]  # fmt: skip
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """One script each, which looks again before it writes."""
+        """Run one script for each, which looks again before it writes."""
         queue = self.queue(parameters)
         counts = [in_redis(partial(repair, queue, [_damaged(target)])) for target in targets]
         return [ItemResult("repaired" if count else "gone") for count in counts]
 
 
 class _Handing(QueueKind):
-    """Where the due values go."""
+    """An operation that says where the due values go."""
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """What waits."""
+    def preview(self, parameters: Mapping[str, Any]) -> ValuesPreview:
+        """Count what waits, and say whether a client in Java listens."""
         queue = queue_named(parameters["queue"])
         found = in_redis(lambda: survey(queue))
-        return Preview(
+        return ValuesPreview(
             at_ms=found.now_ms,
             count=1,
             first_due_ms=found.next_due_ms,
@@ -118,16 +134,18 @@ class _Handing(QueueKind):
             missing=["listeners"] if found.listeners else [],
         )
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """The queue."""
+    def targets(self, parameters: Mapping[str, Any], preview: ValuesPreview) -> Sequence[Target]:
+        """Return the queue as the one target."""
         return [Target({"queue": parameters["queue"]}, {"topic": parameters["queue"]})]
 
 
 class _ToTopic(_Handing):
-    """It needs a topic."""
+    """The due values go to a topic."""
+
+    asked = "topic"
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Queue and topic."""
+        """Return queue and topic."""
         topic = parameters.get("topic")
         try:
             check_writable_topic(str(topic or ""))
@@ -136,52 +154,62 @@ class _ToTopic(_Handing):
         return {"queue": checked_queue(parameters), "topic": topic}
 
 
+@register
 class MakeReliable(_ToTopic):
-    """Due values go to a topic: ack, retry, dead letters, trace."""
+    """Due values go to a topic: with acknowledgement, retries, dead letters and a trace."""
 
     name = "redisson.make_reliable"
+    title, verb = _("Send due values to a topic"), _("Make it reliable")
+    effect = _("Due values go to a topic instead of the plain list: ack, retry, dead letters.")
+    outcomes = {"made_reliable": Outcome(_("goes to the topic"))}
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Noted beside the queue; the transfer service does the rest."""
+        """Note it beside the queue; the transfer service does the rest."""
         in_redis(lambda: make_reliable(self.queue(parameters), parameters["topic"]))
         return [ItemResult("made_reliable")]
 
 
+@register
 class ImportQueue(_ToTopic):
     """Every waiting value becomes a timer of a topic, and what Java offers meanwhile too; resumed if it was stopped."""
 
     name = "redisson.import"
+    title, verb = _("Import a delayed queue into timers"), _("Import it")
+    effect = _("Every waiting value becomes a timer of a topic, and what Java offers meanwhile too.")
+    outcomes = {"import_begun": Outcome(_("import begun"))}
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """What would be moved."""
+    def preview(self, parameters: Mapping[str, Any]) -> ValuesPreview:
+        """Count what would be moved, and what is particular about it."""
         shown = super().preview(parameters)
         furthest_ms = _furthest_ms()
         found = in_redis(lambda: preview_import(queue_named(parameters["queue"]), max_delay_ms=furthest_ms))
         counts = {"overdue": found.overdue, "never_due": found.never_due, "too_far": found.too_far}
         counts["unreadable"] = found.sampled_poison
-        return Preview.of_row(
-            {
-                **shown.as_row(),
-                "met_count": found.waiting,
-                "last_due_ms": found.last_due_ms,
-                "topics": [[code, count] for code, count in counts.items() if count],
-                "missing": [*shown.missing, *(["too_far"] if furthest_ms is None else [])],
-            }
+        return replace(
+            shown,
+            met_count=found.waiting,
+            last_due_ms=found.last_due_ms,
+            topics=[[code, count] for code, count in counts.items() if count],
+            missing=[*shown.missing, *(["too_far"] if furthest_ms is None else [])],
         )
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Noted beside the queue; the transfer service does the rest."""
+        """Note it beside the queue; the transfer service does the rest."""
         in_redis(lambda: begin_import(self.queue(parameters), parameters["topic"]))
         return [ItemResult("import_begun")]
 
 
+@register
 class MakePlain(_Handing):
     """Due values go to the plain list again; what was taken already is still sent."""
 
     name = "redisson.make_plain"
+    title, verb = _("Back to the plain list"), _("Back to the plain list")
+    effect = _("Due values go to the plain list again; what was taken already is still sent.")
+    outcomes = {"made_plain": Outcome(_("goes to the plain list"))}
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Reliable mode ends, or the import stops where it is."""
+        """End reliable mode, or stop the import where it is."""
         queue = self.queue(parameters)
         mode = in_redis(lambda: read_mode(queue))
         in_redis(lambda: pause_import(queue) if mode.kind == "import" else stop(queue))
@@ -189,13 +217,13 @@ class MakePlain(_Handing):
 
 
 def _furthest_ms() -> int | None:
-    """How far ahead the broker takes timers; None when it does not say."""
-    status, _ = ask(lambda admin: admin.timer_status(), source="", requests=())
+    """Return how far ahead the broker takes timers, ms; None: it does not say."""
+    status, _evidence = ask(lambda admin: admin.timer_status(), source="", requests=())
     return status.limits.max_delay_ms if status is not None and status.limits is not None else None
 
 
 def checked_value(codec: str, text: str) -> object:
-    """The value of a text, of JSON as its Java types say, where there are any; raises InvalidParameter."""
+    """Return the value of a text, of JSON as its Java types say, where there are any; raises InvalidParameter."""
     if codec not in CODECS:
         raise InvalidParameter("codec", f"Codecs that can be written here: {', '.join(CODECS)}.")
     writer = codec_named(codec)

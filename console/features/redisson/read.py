@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TypeVar
@@ -33,6 +34,8 @@ from console.features.redisson.shapes import (
     Service,
     ValueRow,
 )
+from console.security.masking import masks
+from console.security.topic_scope import Eyes, authorised
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
 
@@ -46,8 +49,39 @@ PATIENCE_S = 3.0
 Answer = TypeVar("Answer")
 
 
-def delayed_queues(search: str = "", offset: int = 0, is_seen: Callable[[str], bool] | None = None) -> QueuesPage:
-    """Queues that are seen and whose name contains `search`, from the `offset`-th on."""
+@authorised
+def delayed_queues(scope: Eyes, search: str = "", offset: int = 0) -> QueuesPage:
+    """Return queues whose name contains `search`, from the `offset`-th on."""
+    return read_queues(search, offset, scope.queue)
+
+
+@authorised
+def delayed_queue(
+    scope: Eyes,
+    name: str,
+    *,
+    cursor: str | None = None,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    aside: bool = False,
+    codec: str = "",
+    with_plan: bool = False,
+) -> QueuePage:
+    """Return one queue and a page of its values; `codec` reads them (else the one that fits each).
+
+    The topic that it is handed to may be one that is not seen: it has no name then.
+    """
+    scope.require_queue(name)
+    hide = masks()
+    found = read_queue(name, cursor=cursor, from_ms=from_ms, to_ms=to_ms, aside=aside, codec=codec, with_plan=with_plan)
+    found = replace(found, values=hide.rows(found.values, name), upcoming=hide.rows(found.upcoming, name))
+    if found.handing is None or scope.topic(found.handing.topic):
+        return found
+    return replace(found, handing=replace(found.handing, topic="…"))
+
+
+def read_queues(search: str = "", offset: int = 0, is_seen: Callable[[str], bool] | None = None) -> QueuesPage:
+    """Return queues that are seen (None: all), for callers that decide themselves who may."""
     services = _services()
     found, evidence = ask_redis(lambda: _queues(search, offset, services, is_seen))
     rows, total, server_ms = found or ((), 0, None)
@@ -64,7 +98,7 @@ def delayed_queues(search: str = "", offset: int = 0, is_seen: Callable[[str], b
     )
 
 
-def delayed_queue(
+def read_queue(
     name: str,
     *,
     cursor: str | None = None,
@@ -74,7 +108,7 @@ def delayed_queue(
     codec: str = "",
     with_plan: bool = False,
 ) -> QueuePage:
-    """One queue and a page of its values; `codec` reads them (else the one that fits each)."""
+    """Return one queue as `delayed_queue` does, nothing masked, for callers that decide themselves who may."""
     row = _row(name, _services())
 
     def values() -> tuple[Page, Page, Mode]:

@@ -7,35 +7,33 @@ the Redis server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypeVar
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 from redis.exceptions import RedisError
-from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.redisson import RedissonError
 from broker.redisson.queue import due_ms
-from console.features.messages.rest import only_parameters
 from console.features.redisson.operations import checked_queue
 from console.features.redisson.queue_operations import checked_value
-from console.features.redisson.read import delayed_queue, delayed_queues, queue_named
+from console.features.redisson.read import queue_named
+from console.features.redisson.read import read_queue as delayed_queue
+from console.features.redisson.read import read_queues as delayed_queues
 from console.features.redisson.shapes import QueueRow
-from console.features.timers.rest_bulk_schemas import BulkReason, Moment, OperationShown
-from console.operations.actor import STEER_DELAYED_QUEUES, Actor
+from console.operations.actor import STEER_DELAYED_QUEUES
 from console.operations.errors import OperationError
+from console.rest.access import InBody, InRows, Place, Queue, visible_to
 from console.rest.errors import InvalidMoment, InvalidParameter, OperationRefused, RedisUnavailable, RequestError
-from console.rest.grants import eyes_of, require
-from console.rest.moments import moment_ms, parameter_ms
+from console.rest.moments import moment_ms
 from console.rest.operations_bridge import begun
-from console.rest.request_body import decode, read_body
+from console.rest.query import Moment as QueryMoment
+from console.rest.recorder import token_actor
 from console.rest.responses import json_answer
-from console.rest.route import Narrowing, Operation
-from console.rest.schemas import DeliverAt, Text
-from console.rest.state import Room
+from console.rest.route import Call, Handler, route
+from console.rest.schemas import BEGUN, DeliverAt, Moment, Reason, ShiftMs, Text
 from console.security.tokens import PUBLISH, READ, Grant
 from console.site.evidence import Evidence
 
@@ -126,7 +124,7 @@ class ValueRange(Struct, forbid_unknown_fields=True, kw_only=True):
 class ManyValues(Struct, forbid_unknown_fields=True, kw_only=True):
     """Chosen values (`handles`, up to 1,000), or a `range` of up to 10,000; `all: true` for one without bounds."""
 
-    reason: BulkReason
+    reason: Reason
     handles: list[HandleText] | None = None
     range: ValueRange | None = None
     all: bool = False
@@ -150,13 +148,13 @@ class LaterValues(ManyValues, forbid_unknown_fields=True, kw_only=True):
     """As ManyValues, and where to: `deliver_at` for all, or `shift_ms` later (earlier if negative) each."""
 
     deliver_at: DeliverAt | None = None
-    shift_ms: Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)] | None = None
+    shift_ms: ShiftMs | None = None
 
 
 class QueueReason(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Why."""
+    """Why something is done to a whole queue."""
 
-    reason: BulkReason
+    reason: Reason
 
 
 class QueueTopic(QueueReason, forbid_unknown_fields=True, kw_only=True):
@@ -165,122 +163,230 @@ class QueueTopic(QueueReason, forbid_unknown_fields=True, kw_only=True):
     topic: Text
 
 
-MAX_BODY_BYTES = 256 * 1024
+class QueuesQuery(Struct, kw_only=True):
+    """Which queues a list has."""
+
+    search: Annotated[str, Meta(description="Part of a name.")] = ""
+    offset: Annotated[int, Meta(le=999_999_999, description="How many to skip.")] = 0
+
+
+class ValuesQuery(Struct, kw_only=True):
+    """Which values of a queue a list has."""
+
+    from_ms: (
+        Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; from this moment on.")] | None
+    ) = field(name="from", default=None)
+    to_ms: (
+        Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; up to this moment.")] | None
+    ) = field(name="to", default=None)
+    cursor: Annotated[str | None, Meta(description="From the page before.")] = None
+    aside: Annotated[str, Meta(description="true: what was set aside instead.")] = "false"
+
+
 Result = TypeVar("Result")
 _threads = ThreadPoolExecutor(4, thread_name_prefix="api-redisson")
-_takes: Mapping[str, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(form)
-    for kind, form in (
-        ("redisson.remove", ManyValues), ("redisson.deliver_now", ManyValues), ("redisson.set_aside", PoisonValues),
-        ("redisson.put_back", ManyValues), ("redisson.move", MovedValues), ("redisson.reschedule", LaterValues),
-        ("redisson.clear", QueueReason), ("redisson.repair", QueueReason), ("redisson.make_plain", QueueReason),
-        ("redisson.make_reliable", QueueTopic), ("redisson.import", QueueTopic),
-    )
-}  # fmt: skip
-_new_value = msgspec.json.Decoder(NewValue)
+_QUEUE = "/redisson/queues/{queue}"
+_MOST_BYTES = 256 * 1024
 
 
-async def queues(request: Request, grant: Grant, room: Room) -> Response:
-    """The queues that the token may read, by name."""
-    only_parameters(request, "search", "offset")
-    offset = request.query_params.get("offset", "0")
-    if not offset.isascii() or not offset.isdigit() or len(offset) > 9:
-        raise InvalidParameter("offset is a whole number.")
-    search = request.query_params.get("search", "")[:255]
-    eyes = eyes_of(grant)
+@route(
+    "GET",
+    "/redisson/queues",
+    "List Redisson's delayed queues",
+    action=READ,
+    on=InRows(),
+    answers=((200, "A page of them.", DelayedQueueList),),
+)
+async def queues(call: Call, query: QueuesQuery) -> Response:
+    """List the queues that the token may read, by name."""
+    visible, is_visible = visible_to(call.grant), call.row_check()
     data = await _in_thread(
-        lambda: delayed_queues(search, int(offset), lambda name: eyes.queue(name) and grant.allows(READ, name))
+        lambda: delayed_queues(query.search[:255], query.offset, lambda name: visible.queue(name) and is_visible(name))
     )
     _there(data.evidence)
-    rows = [_row(row, grant) for row in data.rows]
-    answer = DelayedQueueList(
-        now_ms=data.now_ms, total=data.total, queues=rows, transfer_services=len(data.services)
-    )  # fmt: skip
-    return json_answer(answer)
+    rows = [_row(row, call.grant) for row in data.rows]
+    return json_answer(
+        DelayedQueueList(now_ms=data.now_ms, total=data.total, queues=rows, transfer_services=len(data.services))
+    )
 
 
-async def queue(request: Request, grant: Grant, room: Room) -> Response:
-    """One queue."""
-    only_parameters(request)
-    name = request.path_params["queue"]
-    data = await _in_thread(lambda: delayed_queue(name))
-    _there(data.evidence)
-    assert data.row is not None
-    shown = _row(data.row, grant)
-    if data.handing is not None:
-        to = data.handing
-        shown.mode, shown.topic = to.kind if to.is_on else "plain", _topic(to.topic, grant)
-        shown.sent, shown.sending, shown.refused, shown.taken_over = to.sent, to.sending, to.refused, to.taken_over
-    return json_answer(shown)
-
-
-async def values(request: Request, grant: Grant, room: Room) -> Response:
-    """Waiting values by due time."""
-    only_parameters(request, "from", "to", "cursor", "aside")
-    name = request.path_params["queue"]
-    given = request.query_params
-    bounds = {side: parameter_ms(given[side], side) if side in given else None for side in ("from", "to")}
+@route(
+    "GET",
+    f"{_QUEUE}/values",
+    "List waiting values by due time",
+    action=READ,
+    on=Queue(),
+    answers=((200, "A page of them.", DelayedValues),),
+)
+async def values(call: Call, query: ValuesQuery) -> Response:
+    """List waiting values by due time, or what was set aside."""
+    name = call.named["queue"]
 
     def look() -> Any:
         return delayed_queue(
-            name, cursor=given.get("cursor"), from_ms=bounds["from"], to_ms=bounds["to"],
-            aside=given.get("aside") == "true",
-        )  # fmt: skip
+            name, cursor=query.cursor, from_ms=query.from_ms, to_ms=query.to_ms, aside=query.aside == "true"
+        )
 
     try:
         data = await _in_thread(look)
     except ValueError:
         raise InvalidParameter("This is no cursor of a page before.") from None
     _there(data.evidence)
-    hiding = await room.grants.hiding(grant)
+    hiding = await call.hiding()
     rows = [
         DelayedValue(
-            handle=row.handle, due_ms=row.due_ms, value=row.text, codec=row.codec, packing=row.packing or None,
-            size_bytes=row.size_bytes, is_hex=row.is_hex, is_whole=row.is_whole, is_poison=row.is_poison,
+            handle=row.handle,
+            due_ms=row.due_ms,
+            value=row.text,
+            codec=row.codec,
+            packing=row.packing or None,
+            size_bytes=row.size_bytes,
+            is_hex=row.is_hex,
+            is_whole=row.is_whole,
+            is_poison=row.is_poison,
         )
         for row in (hiding.row(each, name) for each in data.values)
-    ]  # fmt: skip
+    ]
     return json_answer(DelayedValues(now_ms=data.now_ms, values=rows, cursor=data.cursor))
 
 
-async def offer(request: Request, grant: Grant, room: Room) -> Response:
+@route(
+    "POST",
+    f"{_QUEUE}/values",
+    "Offer a value",
+    action=PUBLISH,
+    on=Queue(),
+    answers=((201, "It waits.", Offered),),
+    errors=(OperationRefused, RedisUnavailable),
+    most_body_bytes=_MOST_BYTES,
+)
+async def offer(call: Call, body: NewValue) -> Response:
     """Offer a value, as Java's RDelayedQueue.offer does."""
-    only_parameters(request)
-    name = request.path_params["queue"]
-    wanted = decode(await read_body(request, MAX_BODY_BYTES), _new_value)
-    if (wanted.delay_ms is None) == (wanted.deliver_at is None):
+    name = call.named["queue"]
+    if (body.delay_ms is None) == (body.deliver_at is None):
         raise InvalidMoment("Give delay_ms or deliver_at, and not both.", "delay_ms")
-    at = None if wanted.deliver_at is None else due_ms(moment_ms(wanted.deliver_at, "deliver_at"))
+    at = None if body.deliver_at is None else due_ms(moment_ms(body.deliver_at, "deliver_at"))
 
     def put() -> Offered:
         checked_queue({"queue": name})
-        value = checked_value(wanted.codec, wanted.value)
-        receipt = queue_named(name, codec=wanted.codec, to_write=True).offer(value, wanted.delay_ms, at=at)
+        value = checked_value(body.codec, body.value)
+        receipt = queue_named(name, codec=body.codec, to_write=True).offer(value, body.delay_ms, at=at)
         return Offered(queue=name, due_ms=receipt.due_ms, packing=receipt.packing.value)
 
     return json_answer(await _in_thread(put), 201)
 
 
-def operation(kind: str) -> Callable[[Request, Grant, Room], Any]:
-    """The handler that starts this kind of operation; small ones have run when it answers."""
-
-    async def handler(request: Request, grant: Grant, room: Room) -> Response:
-        only_parameters(request)
-        name = request.path_params["queue"]
-        wanted = decode(await read_body(request, MAX_BODY_BYTES), _takes[kind])
-        parameters = {"queue": name, **_parameters(wanted)}
-        if "to" in parameters:
-            require(grant, PUBLISH, parameters["to"])
-        if "topic" in parameters:
-            require(grant, PUBLISH, parameters["topic"])
-        actor = Actor(f"token {grant.name}", frozenset((STEER_DELAYED_QUEUES,)), grant.user_id)
-        return await begun(kind, parameters, wanted.reason, actor)
-
-    handler.__doc__ = f"Start {kind}."
-    return handler
+def _acts(verb: str, summary: str, *others: Place) -> Callable[[Handler], Handler]:
+    """Declare a route that begins an operation on a queue; small ones have run when it answers."""
+    return route(
+        "POST",
+        f"{_QUEUE}:{verb}",
+        summary,
+        action=PUBLISH,
+        on=(Queue(), *others),
+        answers=(BEGUN,),
+        most_body_bytes=_MOST_BYTES,
+    )
 
 
-def _parameters(wanted: Any) -> dict[str, Any]:
+@_acts("remove", "Remove waiting values")
+async def remove(call: Call, body: ManyValues) -> Response:
+    """Remove the values that are chosen."""
+    return await _begun(call, "redisson.remove", body)
+
+
+@_acts("deliver-now", "Put values into the plain list now")
+async def deliver_now(call: Call, body: ManyValues) -> Response:
+    """Put values into the plain list before their moment."""
+    return await _begun(call, "redisson.deliver_now", body)
+
+
+@_acts("reschedule", "Move values to another moment")
+async def reschedule(call: Call, body: LaterValues) -> Response:
+    """Move values to another moment."""
+    return await _begun(call, "redisson.reschedule", body)
+
+
+@_acts("move", "Move values to another queue", InBody())
+async def move(call: Call, body: MovedValues) -> Response:
+    """Move values to another queue, which the token has to allow as well."""
+    call.require(body.to)
+    return await _begun(call, "redisson.move", body)
+
+
+@_acts("set-aside", "Move poison out of Java's way; all of it without handles")
+async def set_aside(call: Call, body: PoisonValues) -> Response:
+    """Move values that Java cannot read out of its way."""
+    return await _begun(call, "redisson.set_aside", body)
+
+
+@_acts("put-back", "Put back what was set aside")
+async def put_back(call: Call, body: ManyValues) -> Response:
+    """Put back values that were set aside."""
+    return await _begun(call, "redisson.put_back", body)
+
+
+@_acts("clear", "Let nothing wait any more")
+async def clear(call: Call, body: QueueReason) -> Response:
+    """Remove all that waits in the queue."""
+    return await _begun(call, "redisson.clear", body)
+
+
+@_acts("repair", "Make list and set agree again")
+async def repair(call: Call, body: QueueReason) -> Response:
+    """Make the list and the set of the queue agree again."""
+    return await _begun(call, "redisson.repair", body)
+
+
+@_acts("make-reliable", "Send due values to a topic", InBody())
+async def make_reliable(call: Call, body: QueueTopic) -> Response:
+    """Send what becomes due to a topic, which the token has to allow as well."""
+    call.require(body.topic)
+    return await _begun(call, "redisson.make_reliable", body)
+
+
+@_acts("import", "Move all values into timers of a topic", InBody())
+async def import_values(call: Call, body: QueueTopic) -> Response:
+    """Move all values into timers of a topic, which the token has to allow as well."""
+    call.require(body.topic)
+    return await _begun(call, "redisson.import", body)
+
+
+@_acts("make-plain", "Send due values to the plain list again")
+async def make_plain(call: Call, body: QueueReason) -> Response:
+    """Send what becomes due to the plain list again."""
+    return await _begun(call, "redisson.make_plain", body)
+
+
+@route(
+    "GET",
+    _QUEUE,
+    "Look at a delayed queue",
+    action=READ,
+    on=Queue(),
+    answers=((200, "The queue.", DelayedQueueRow),),
+)
+async def queue(call: Call) -> Response:
+    """Answer the figures of one queue, and where its due values go."""
+    name = call.named["queue"]
+    data = await _in_thread(lambda: delayed_queue(name))
+    _there(data.evidence)
+    assert data.row is not None
+    shown = _row(data.row, call.grant)
+    if data.handing is not None:
+        to = data.handing
+        shown.mode, shown.topic = to.kind if to.is_on else "plain", _topic(to.topic, call.grant)
+        shown.sent, shown.sending, shown.refused, shown.taken_over = to.sent, to.sending, to.refused, to.taken_over
+    return json_answer(shown)
+
+
+async def _begun(call: Call, kind: str, wanted: ManyValues | QueueReason) -> Response:
+    parameters = {"queue": call.named["queue"], **_parameters(wanted)}
+    actor = token_actor(call.grant, frozenset((STEER_DELAYED_QUEUES,)))
+    return await begun(kind, parameters, wanted.reason, actor)
+
+
+def _parameters(wanted: ManyValues | QueueReason) -> dict[str, Any]:
     """What the kind of operation takes, of what the request gives."""
     found: dict[str, Any] = {
         name: getattr(wanted, name) for name in ("to", "topic", "packing") if hasattr(wanted, name)
@@ -351,62 +457,3 @@ def _asked(work: Callable[[], Result]) -> Result:
         raise OperationRefused(str(error)) from None
     except (RedisError, OSError) as error:
         raise RedisUnavailable(str(error)) from None
-
-
-_QUEUE = "/redisson/queues/{queue}"
-_BEGUN = ((202, "It runs, or has run already if it is small; Location says where to look.", OperationShown),)
-#: address, summary, kind of operation, what it takes
-_ACTIONS: tuple[tuple[str, str, str, type[msgspec.Struct]], ...] = (
-    ("remove", "Remove waiting values", "redisson.remove", ManyValues),
-    ("deliver-now", "Put values into the plain list now", "redisson.deliver_now", ManyValues),
-    ("reschedule", "Move values to another moment", "redisson.reschedule", LaterValues),
-    ("move", "Move values to another queue", "redisson.move", MovedValues),
-    ("set-aside", "Move poison out of Java's way; all of it without handles", "redisson.set_aside", PoisonValues),
-    ("put-back", "Put back what was set aside", "redisson.put_back", ManyValues),
-    ("clear", "Let nothing wait any more", "redisson.clear", QueueReason),
-    ("repair", "Make list and set agree again", "redisson.repair", QueueReason),
-    ("make-reliable", "Send due values to a topic", "redisson.make_reliable", QueueTopic),
-    ("import", "Move all values into timers of a topic", "redisson.import", QueueTopic),
-    ("make-plain", "Send due values to the plain list again", "redisson.make_plain", QueueReason),
-)
-
-
-def _all() -> Iterator[Operation]:
-    yield Operation(
-        "GET", "/redisson/queues", "List Redisson's delayed queues", READ, queues, None,
-        ((200, "A page of them.", DelayedQueueList),), (("search", "Part of a name."), ("offset", "How many to skip.")),
-        "rows",
-    )  # fmt: skip
-    yield Operation(
-        "GET", _QUEUE + "/values", "List waiting values by due time", READ, values, None,
-        ((200, "A page of them.", DelayedValues),),
-        (
-            ("from", "RFC 3339 with a zone, or ms since 1970; from this moment on."),
-            ("to", "RFC 3339 with a zone, or ms since 1970; up to this moment."),
-            ("cursor", "From the page before."), ("aside", "true: what was set aside instead."),
-        ),
-    )  # fmt: skip
-    yield Operation(
-        "POST",
-        _QUEUE + "/values",
-        "Offer a value",
-        PUBLISH,
-        offer,
-        NewValue,
-        ((201, "It waits.", Offered),),
-    )
-    for name, summary, kind, takes in _ACTIONS:
-        narrows: Narrowing | None = "body" if takes in (MovedValues, QueueTopic) else None
-        yield Operation("POST", f"{_QUEUE}:{name}", summary, PUBLISH, operation(kind), takes, _BEGUN, (), narrows)
-    yield Operation(
-        "GET",
-        _QUEUE,
-        "Look at a delayed queue",
-        READ,
-        queue,
-        None,
-        ((200, "The queue.", DelayedQueueRow),),
-    )
-
-
-OPERATIONS = tuple(_all())

@@ -1,18 +1,20 @@
-"""Reads one lane: its pending messages in due order, page by page, from the broker."""
+"""Read one lane: its pending messages in due order, page by page, from the broker."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from broker.client import Admin, Message
-from broker.client.types import QueueEntries, QueueEntry
+from broker.client.admin import QueueEntries, QueueEntry
 from broker.rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule.read import lane_of, levels
 from console.features.schedule.shapes import MAX_PAGE_COUNT, PAGE_COUNT, LanePage, ParkedMessage
+from console.security.masking import masks
+from console.security.topic_scope import Eyes, authorised
 from console.site.broker import ask
 from console.site.mirrored import mirrored
 from console.site.queue_contents import pull_all
@@ -28,8 +30,16 @@ Page = tuple[int, QueueEntries, list[Message]]
 Keep = Callable[[ParkedMessage], bool]
 
 
-def lane(level: int, offset: int | None = None, count: int = PAGE_COUNT, keep: Keep | None = None) -> LanePage:
-    """A page of one lane; offset None begins at the first pending message. With `keep`, of those that it takes."""
+@authorised
+def lane(scope: Eyes, level: int, offset: int | None = None, count: int = PAGE_COUNT) -> LanePage:
+    """Return a page of one lane; offset None begins at the first pending message."""
+    hide = masks()
+    found = _lane(level, offset, count, None if scope.see_all else lambda row: scope.topic(row.real_topic))
+    return replace(found, messages=tuple(hide.row(row, row.real_topic) for row in found.messages))
+
+
+def _lane(level: int, offset: int | None, count: int, keep: Keep | None) -> LanePage:
+    """Return a page of one lane; with `keep`, of those that it takes."""
     here = mirrored()
     row = next((row for row in levels(here) if row.level == level), None)
     count = min(max(count, 1), MAX_PAGE_COUNT)

@@ -4,38 +4,46 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.schedule import lane as lane_read
+from console.features.schedule import read
 from console.features.schedule.shapes import MAX_PAGE_COUNT
 from console.ui.export import Answer, page_or_file
 from console.ui.live import number
 from console.ui.snapshots.as_of import asked_of, past_of, status_of
+from console.ui.snapshots.read import lanes_at
+from console.ui.table import Table, file_columns
+
+LANE = Table(
+    "lane",
+    file_columns(
+        "offset position due_ms released real_topic real_queue_id keys tag unique_key offset_message_id size_bytes"
+        " store_ms"
+    ),
+)
 
 
 @require_safe
-@login_required
 def schedule(request: HttpRequest) -> HttpResponse:
     """Every delay level with what waits on it."""
     asked = asked_of(request)
     if not asked.text:
         around = {"past": past_of(request, asked, None), "live": "schedule"}
-        return render(request, "schedule/page.html", {"data": queries.lanes(), "here": "schedule", **around})
-    moment, data = queries.lanes_at(asked.at_ms) if asked.at_ms is not None else (None, None)
+        return render(request, "schedule/page.html", {"data": read.lanes(), "here": "schedule", **around})
+    moment, data = lanes_at(asked.at_ms) if asked.at_ms is not None else (None, None)
     context = {"data": data, "here": "schedule", "past": past_of(request, asked, moment)}
     return render(request, "schedule/page.html", context, status=status_of(asked))
 
 
 @require_safe
-@login_required
 def lane(request: HttpRequest, level: int) -> Answer:
     """The pending messages of a level in due order, paged by offset."""
     offset = number(request.GET.get("offset"))
-    data = queries.lane(level, offset)
+    data = lane_read.lane(level, offset)
     if data.lane is None:
         raise Http404(_("There is no such delay level."))
     context = {
@@ -43,9 +51,9 @@ def lane(request: HttpRequest, level: int) -> Answer:
         "here": "schedule",
         "live": f"lane/{level}" if offset is None else f"lane/{level}?offset={offset}",
         "previous_level": level - 1 or None,
-        "next_level": level + 1 if level < queries.highest_level() else None,
+        "next_level": level + 1 if level < read.highest_level() else None,
     }
     return page_or_file(
-        request, "schedule/lane.html", context, "lane", lambda place: queries.lane(level, place, MAX_PAGE_COUNT),
+        request, "schedule/lane.html", context, LANE, lambda place: lane_read.lane(level, place, MAX_PAGE_COUNT),
         rows=attrgetter("messages"), following=attrgetter("next_offset"),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reads the lanes: everything from the mirror, no request to the broker."""
+"""Read the lanes: everything from the mirror, no request to the broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNSAVED_LIMIT_MS = 30_000
 
 
 def lanes() -> Lanes:
-    """All lanes of the broker."""
+    """Return all lanes of the broker: counts and moments, no names."""
     here = mirrored()
     rows = levels(here)
     exact = here.evidence(polled_by=LANE_REQUESTS)
@@ -36,7 +36,7 @@ def lanes() -> Lanes:
 
 
 def highest_level() -> int:
-    """The number of the last level, 0 while none is known."""
+    """Return the number of the last level, 0 while none is known."""
     here = mirrored()
     return ScheduleLevel.objects.filter(broker=here.name).count()
 

@@ -14,42 +14,164 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
 from django.conf import settings
+from django.http import QueryDict
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, NotSupported, Producer
 from broker.client.timers import Action, Steered
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.groups.catch_up import Behind, behind_after
+from console.features.timers import taken_back
 from console.features.timers.apache_records import handle_of, matches, read_newest, row_of_record
 from console.features.timers.release_load import Load, at_once, busiest, capacity_of
 from console.features.timers.rows import all_timers, one_timer, target_of
 from console.features.timers.shapes import TimerFilter, TimerRow
-from console.operations.actor import STEER_TIMERS
+from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS
 from console.operations.errors import InvalidParameter
-from console.operations.found_rows import EXAMPLES, PREVIEW_PATIENCE_S, count_of, there_before, topics_of
-from console.operations.kind import LIMIT, ItemResult, Kind, Target
-from console.operations.preview import Preview
+from console.operations.kind import (
+    LIMIT,
+    REASON,
+    Call,
+    ItemNow,
+    ItemResult,
+    Kind,
+    Outcome,
+    Target,
+    Undo,
+    renamed,
+)
+from console.operations.models import Operation, OperationItem
+from console.operations.preview import LagPreview
+from console.operations.registry import register
+from console.operations.scope import Scope
+from console.operations.selection import (
+    EXAMPLES,
+    MOST_TARGETS,
+    PREVIEW_PATIENCE_S,
+    TOPICS,
+    chosen_body,
+    chosen_scope,
+    count_of,
+    there_before,
+    topics_of,
+)
 from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 from console.site.kept_clients import KeptClients
+from console.ui.live import number
+
+#: names of a filter's fields here and in REST
+_FILTER = {"topic": "topic", "key": "key", "from_ms": "due_from", "to_ms": "due_before"}
+_MOVED = {"due_ms": "deliver_at", "shift_ms": "shift_ms"}
+#: outcomes of timers that wait no more
+OVER: Mapping[str, Outcome] = {
+    "already_cancelled": Outcome(_("already cancelled"), "idle"),
+    "already_delivered": Outcome(_("already delivered"), "idle"),
+}
 
 
-class SteerTimers(Kind):
-    """What the three have in common."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimersPreview(LagPreview):
+    """What timers would be touched, and how busy the broker would be with releasing them."""
+
+    first_due_ms: int | None = None
+    last_due_ms: int | None = None
+    #: measured release rate; None: not known
+    capacity_per_s: float | None = None
+    #: of what is moved: due already in the busiest second; of what fires at once: overdue besides
+    met_count: int | None = None
+    #: of what fires at once: due besides, until all of it is out
+    also_due: int | None = None
+    #: the end of the busiest second that there would be, and how many would be due in it
+    busiest_ms: int | None = None
+    busiest_count: int | None = None
+    #: how late the last one would be
+    last_late_ms: int | None = None
+
+
+OfTimers = TypeVar("OfTimers", bound=TimersPreview)
+
+
+class TimerKind(Kind[OfTimers]):
+    """An operation on timers: where it stands, and which template shows its preview."""
+
+    page, list_page = "timers", "timer_list"
+    names_messages = True
+    preview_type = TimersPreview
+    preview_template = "timers/operation_preview.html"
+    #: it fires at once, so groups get it at once
+    is_at_once: ClassVar[bool] = False
+
+    def preview_of_one(self, at_ms: int, label: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the row of a preview of one timer, with its moment."""
+        due_ms = label.get("due_ms")
+        return super().preview_of_one(at_ms, label) | {"first_due_ms": due_ms, "last_due_ms": due_ms}
+
+
+class SteerTimers(TimerKind[TimersPreview]):
+    """Cancelling, moving and delivering timers: one action of the broker on each that is chosen."""
 
     permission = STEER_TIMERS
     action: ClassVar[Action]
+    #: field of an item's result with its moment before
+    former: ClassVar[str] = "due_ms"
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The selection alone."""
+        """Return the selection alone."""
         return checked_selection(parameters)
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """Count, examples, topics, and what the broker will have to release at once."""
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the rows that were selected, or the filter that they were found by."""
+        if given.get("scope") == "matching":
+            bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+            wanted = {"topic": given.get("topic", ""), "key": given.get("key", ""), **bounds}
+            return {"filter": wanted, "is_all": given.get("is_all") == "1"}
+        positions = [number(text) for text in given.getlist("position")]
+        return {"targets": [{"position": position} for position in positions if position is not None]}
+
+    def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
+        """Return the topics of the chosen timers, or the topic of the filter."""
+        return chosen_scope(parameters, preview)
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return how many were chosen, or by which filter."""
+        if "targets" in parameters:
+            count = len(parameters["targets"])
+            return ngettext("%(count)s chosen timer", "%(count)s chosen timers", count) % {"count": f"{count:,}"}
+        wanted: dict[str, Any] = parameters["filter"]
+        if not any(wanted.values()):
+            return gettext("every timer that waits")
+        parts = [f"{name} {wanted[name]}" for name in ("topic", "key") if wanted.get(name)]
+        said = ", ".join(parts) or gettext("a range of time")
+        return gettext("all that match: %(filter)s") % {"filter": said}
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call of the action on many timers."""
+        body = chosen_body("timers", parameters, _FILTER)
+        path = f"timers:{self.action.replace('_', '-')}"
+        return "POST", path, {**body, **renamed(parameters, _MOVED), **REASON}
+
+    def undo_of(self, row: Operation) -> Undo | None:
+        """Return how many can be taken back while their moments are ahead."""
+        return taken_back.undo_of(row, self.undone_outcomes, self.former) if self.undone_by else None
+
+    def undo_parameters(self, row: Operation, given: QueryDict) -> dict[str, Any]:
+        """Return all of it, or the one item that the form names."""
+        item = number(given.get("item"))
+        return {"operation": str(row.pk), **({} if item is None else {"items": [item]})}
+
+    def taken_back(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, OperationItem]:
+        """Return what took back each item."""
+        return taken_back.taken_back(row, items) if self.undone_by else {}
+
+    def preview(self, parameters: Mapping[str, Any]) -> TimersPreview:
+        """Count them, with examples, topics, and what the broker will have to release at once."""
         admin = site_broker.admin()
         found = self._find(admin, parameters, PREVIEW_PATIENCE_S)
         rows, count = found.rows, count_of(parameters, found.rows)
@@ -57,11 +179,11 @@ class SteerTimers(Kind):
         load = self.load(admin, parameters, rows, capacity)
         behind = self.behind(admin, rows)
         gaps = {"capacity": capacity is None, "count": not found.is_whole, "polled": found.is_polled}
-        return Preview(
+        return TimersPreview(
             at_ms=found.now_ms,
             count=count,
             examples=[label_of(row) for row in rows[:EXAMPLES]],
-            topics=topics_of(rows),
+            topics=topics_of([row.topic for row in rows]),
             first_due_ms=min((row.due_ms for row in rows), default=None),
             last_due_ms=max((row.due_ms for row in rows), default=None),
             capacity_per_s=capacity,
@@ -74,8 +196,8 @@ class SteerTimers(Kind):
             **(behind.as_fields() if behind else {}),
         )
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """What matches now and was there when it was previewed; a named one stays, whatever became of it."""
+    def targets(self, parameters: Mapping[str, Any], preview: TimersPreview) -> Sequence[Target]:
+        """Return what matches now and was there when it was previewed; a named one stays, whatever became of it."""
         found = self._find(site_broker.admin(), parameters, None)
         if "filter" in parameters:
             rows = there_before(found.rows, preview)
@@ -86,7 +208,7 @@ class SteerTimers(Kind):
         ]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """One request to the broker; on an Apache RocketMQ broker a recall each."""
+        """Send one request to the broker; to an Apache RocketMQ broker a recall for each."""
         admin = site_broker.admin()
         try:
             answer = admin.steer_timers(self.action, [target_of(target) for target in targets], reason=reason)
@@ -99,15 +221,15 @@ class SteerTimers(Kind):
     def load(
         self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
     ) -> Load | None:
-        """The busiest second that there would be; None: it makes none busier, or that is not known."""
+        """Return the busiest second that there would be; None: it makes none busier, or that is not known."""
         return None
 
     def behind(self, admin: Admin, rows: Sequence[TimerRow]) -> Behind | None:
-        """How far consumer groups are behind now and at once afterwards; None: it changes nothing now."""
+        """Return how far consumer groups are behind now and at once afterwards; None: it changes nothing now."""
         return None
 
     def moved_to(self, row: TimerRow | None, parameters: Mapping[str, Any]) -> int | None:
-        """The new moment of a timer, None if it keeps its own."""
+        """Return the new moment of a timer; None: it keeps its own."""
         return None
 
     def _target(self, target: Mapping[str, Any], row: TimerRow | None, parameters: Mapping[str, Any]) -> Target:
@@ -121,62 +243,85 @@ class SteerTimers(Kind):
         return find_named(admin, parameters["targets"])
 
 
+@register
 class CancelTimers(SteerTimers):
-    """They are not delivered."""
+    """They are not delivered; while their moments are ahead they can be parked again."""
 
     name = "timers.cancel"
+    title, verb = _("Cancel timers"), _("Cancel them")
+    effect = _("They are not delivered. This can be taken back while their moments are still ahead.")
+    outcomes = {
+        **OVER,
+        "cancelled": Outcome(_("cancelled")),
+        "recall_noted": Outcome(_("recall noted")),
+    }
     action = "cancel"
     is_final = True
+    undone_by, undone_outcomes = taken_back.TAKE_BACK, ("cancelled", "recall_noted")
 
 
+@register
 class DeliverTimersNow(SteerTimers):
-    """They are released at once."""
+    """They are released at once, ahead of their moments."""
 
     name = "timers.deliver_now"
+    title, verb = _("Deliver timers now"), _("Deliver them now")
+    effect = _("They fire at once. This cannot be taken back.")
+    outcomes = {**OVER, "delivered_now": Outcome(_("delivered now"))}
     action = "deliver_now"
-    is_final = True
+    is_final = is_at_once = True
 
     def load(
         self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
     ) -> Load | None:
-        """All of them at once."""
+        """Return the load of all of them at once."""
         return at_once(admin, rows, capacity)
 
     def behind(self, admin: Admin, rows: Sequence[TimerRow]) -> Behind | None:
-        """Every group of their topics gets them at once."""
+        """Return how far every group of their topics would be behind."""
         return behind_after(admin, Counter(row.topic for row in rows))
 
 
+@register
 class RescheduleTimers(SteerTimers):
     """They are due at another moment: `due_ms` for all, or `shift_ms` later (earlier if negative) each."""
 
     name = "timers.reschedule"
+    title, verb = _("Move timers to another moment"), _("Move them")
+    effect = _("They stay the same messages and fire at another moment, and can be moved back.")
+    outcomes = {**OVER, "rescheduled": Outcome(_("moved"))}
     action = "reschedule"
     needs_moment = True
+    former = "previous_due_ms"
+    undone_by, undone_outcomes = taken_back.TAKE_BACK, ("rescheduled",)
+
+    def item_now(self, item: OperationItem) -> ItemNow | None:
+        """Return the moment that a timer was moved to."""
+        return ItemNow(item.result.get("due_ms")) if item.outcome == "rescheduled" else super().item_now(item)
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The selection and one of the two."""
+        """Return the selection, and a moment or a span."""
         checked = checked_selection(parameters)
         given = checked_move(parameters)
         own = all("dueMs" in target for target in checked.get("targets", [{}]))
         return {**checked, **given, **({"is_own": True} if own and not given else {})}
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """As long as the moment is not known, the number of them is not asked to be confirmed."""
+    def preview(self, parameters: Mapping[str, Any]) -> TimersPreview:
+        """Count them; as long as the moment is not known, there is no number to confirm."""
         shown = super().preview(parameters)
         if any(name in parameters for name in ("due_ms", "shift_ms", "is_own")):
             return shown
-        return Preview.of_row({**shown.as_row(), "count": None, "met_count": shown.count})
+        return replace(shown, count=None, met_count=shown.count)
 
     def load(
         self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
     ) -> Load | None:
-        """Of the seconds that they are moved to."""
+        """Return the load of the seconds that they are moved to."""
         moved = [self.moved_to(row, parameters) for row in rows]
         return busiest(admin, rows, [due_ms for due_ms in moved if due_ms is not None], capacity)
 
     def moved_to(self, row: TimerRow | None, parameters: Mapping[str, Any]) -> int | None:
-        """The moment of all, or its own moved by the span."""
+        """Return the moment of all, or its own moved by the span."""
         if "due_ms" in parameters:
             moment: int = parameters["due_ms"]
             return moment
@@ -185,13 +330,82 @@ class RescheduleTimers(SteerTimers):
         return max(1, row.due_ms + parameters["shift_ms"])
 
 
+class SwitchTimers(TimerKind[TimersPreview]):
+    """Pausing and resuming: one switch for all timers of the broker. What is sent while they are paused is taken."""
+
+    permission = PAUSE_TIMERS
+    preview_template = "timers/switch_preview.html"
+    is_paused_after: ClassVar[bool]
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return nothing: the switch has no parameters."""
+        return {}
+
+    def preview(self, parameters: Mapping[str, Any]) -> TimersPreview:
+        """Count what waits; for resuming, what is overdue and fires at once."""
+        status = site_broker.admin().timer_status()
+        capacity = status.capacity_per_s
+        topics = sorted(status.by_topic, key=lambda row: -row.pending)[:TOPICS]
+        load = None if self.is_paused_after else at_once(site_broker.admin(), (), capacity)
+        return TimersPreview(
+            at_ms=status.now_ms,
+            count=1,
+            topics=[[row.topic, row.pending] for row in topics],
+            first_due_ms=status.next_due_ms,
+            capacity_per_s=capacity,
+            met_count=status.pending if self.is_paused_after else status.backlog,
+            also_due=load.also_due if load else None,
+            last_late_ms=load.late_ms if load else None,
+        )
+
+    def targets(self, parameters: Mapping[str, Any], preview: TimersPreview) -> Sequence[Target]:
+        """Return the broker itself as the one target."""
+        return [Target({}, {})]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """Turn the switch with one request."""
+        answer = site_broker.admin().pause_timers(self.is_paused_after)
+        outcome = "paused" if answer.paused else "resumed"
+        return [ItemResult(outcome, {"pending": answer.pending, "backlog": answer.backlog})]
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return in words that all timers are meant."""
+        return gettext("all timers of the broker")
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call that turns the switch."""
+        return "POST", f"timers:{'pause' if self.is_paused_after else 'resume'}", dict(REASON)
+
+
+@register
+class PauseTimers(SwitchTimers):
+    """No timer fires any more until they are resumed."""
+
+    name = "timers.pause"
+    title, verb = _("Pause all timers"), _("Pause")
+    effect = _("New timers are taken; none fires until they are resumed.")
+    outcomes = {"paused": Outcome(_("paused"))}
+    is_paused_after = True
+
+
+@register
+class ResumeTimers(SwitchTimers):
+    """What is overdue fires, oldest first; then all goes on."""
+
+    name = "timers.resume"
+    title, verb = _("Resume all timers"), _("Resume")
+    effect = _("What is overdue fires at once, oldest first; then all goes on.")
+    outcomes = {"resumed": Outcome(_("resumed"))}
+    is_paused_after = False
+
+
 def label_of(row: TimerRow) -> dict[str, Any]:
-    """What people see of a timer."""
+    """Return what people see of a timer."""
     return {"topic": row.topic, "name": row.name[:200], "due_ms": row.due_ms, "position": row.position}
 
 
 def result_of(steered: Steered) -> ItemResult:
-    """The broker's answer to one target, without what it does not say."""
+    """Return the broker's answer to one target, without what it does not say."""
     fields = {
         "position": steered.position, "new_position": steered.new_position, "topic": steered.topic,
         "unique_key": steered.unique_key, "schedule_key": steered.schedule_key, "due_ms": steered.due_ms,
@@ -221,7 +435,7 @@ class Found:
 
 
 def find_timers(admin: Admin, wanted: TimerFilter, *, most: int, patience_s: float | None) -> Found:
-    """All that match, at most `most`; raises ClientError."""
+    """Return all that match, at most `most`; raises ClientError."""
     begun_ms = now_ms()
     try:
         rows, is_whole = all_timers(admin, wanted, most=most, patience_s=patience_s)
@@ -233,7 +447,7 @@ def find_timers(admin: Admin, wanted: TimerFilter, *, most: int, patience_s: flo
 
 
 def find_named(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> Found:
-    """Each of them, where it still waits; raises ClientError."""
+    """Return each of them that still waits; raises ClientError."""
     begun_ms = now_ms()
     named: list[TimerRow | None] = []
     is_polled = False
@@ -261,15 +475,13 @@ def _parked(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:
     return row if row is not None and row.due_ms > now_ms() else None
 
 
-#: named at once: the broker's own limit
-MOST_TARGETS = 1_000
 _TEXT_LENGTH = 1_024
 #: a target is named by one of these sets of fields
 _FORMS = ({"position"}, {"topic", "scheduleKey"}, {"topic", "uniqueKey"}, {"handle"}, {"messageId"})
 
 
 def checked_selection(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The selection in its one form; raises InvalidParameter."""
+    """Return the selection in its one form; raises InvalidParameter."""
     if "targets" in parameters:
         found = parameters["targets"]
         if not isinstance(found, list) or not found:
@@ -289,7 +501,7 @@ def checked_selection(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filter_of(given: Mapping[str, Any]) -> TimerFilter:
-    """The filter of the parameters; raises InvalidParameter."""
+    """Return the filter of the parameters; raises InvalidParameter."""
     texts = {name: given.get(name) or "" for name in ("topic", "key")}
     bounds = {name: given.get(name) for name in ("from_ms", "to_ms")}
     for name, text in texts.items():
@@ -331,7 +543,7 @@ def hang_up() -> None:
 
 
 def recall(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-    """One request a target; raises ClientError only when nothing was sent at all."""
+    """Send one recall for each target; raises ClientError only when nothing was sent at all."""
     producer = _producers.at(settings.ESCAPEMENT_NAMESRV)
     broker = next(iter(admin.brokers())).name
     return [_recalled(admin, producer, broker, target) for target in targets]

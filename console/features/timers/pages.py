@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
-from django.contrib.auth.decorators import login_required
 from django.db.models import BigIntegerField, Q
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
@@ -24,7 +23,8 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.timers import read
+from console.features.timers.columns import TIMERS
 from console.features.timers.shapes import LifeEvent, LifeKind, TimerFilter, TimerLife, TimerList
 from console.features.timers.zoom import DEFAULT, ZOOMS
 from console.operations.models import Operation, OperationItem
@@ -36,27 +36,27 @@ from console.ui.charts.life import FOLD_MS, Stop, life_svg
 from console.ui.export import Answer, page_or_file
 from console.ui.live import number
 from console.ui.snapshots.as_of import asked_of, past_of, status_of
+from console.ui.snapshots.read import timers_at
 from console.ui.snapshots.taker import KEPT_ZOOMS
 
 _LENGTHS = {"topic": 255, "key": 1_024, "from": 64, "to": 64, "cursor": 512}
 
 
 @require_safe
-@login_required
 def timers(request: HttpRequest) -> HttpResponse:
     """The wheel, unrolled at a zoom, the forecast, lateness."""
     zoom = request.GET.get("zoom", "")
     chosen = zoom if zoom in ZOOMS else DEFAULT
     asked = asked_of(request)
     if asked.text:
-        moment, data = queries.timers_at(asked.at_ms, chosen) if asked.at_ms is not None else (None, None)
+        moment, data = timers_at(asked.at_ms, chosen) if asked.at_ms is not None else (None, None)
         past = past_of(request, asked, moment, "zoom")
         around = {"data": data, "here": "timers", "past": past, "zooms": KEPT_ZOOMS}
         return render(request, "timers/past.html", around, status=status_of(asked))
     at_ms = number(request.GET.get("at"))
     query = f"zoom={chosen}" if at_ms is None else f"zoom={chosen}&at={at_ms}"
     context = {
-        "data": queries.timers(chosen, at_ms),
+        "data": read.timers(chosen, at_ms),
         "here": "timers",
         "live": f"timers?{query}",
         "number": uuid.uuid4(),
@@ -66,7 +66,6 @@ def timers(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@login_required
 def timer_list(request: HttpRequest) -> Answer:
     """Pending timers by topic, key and range, page by page; rows or all that match can be acted on."""
     given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
@@ -74,10 +73,10 @@ def timer_list(request: HttpRequest) -> Answer:
     bounds = {name: bound_ms(given[name], name, errors) for name in ("from", "to")}
     wanted = TimerFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
 
-    def read(place: str | None) -> TimerList:
-        return queries.timer_list(wanted, place)
+    def page(place: str | None) -> TimerList:
+        return read.timer_list(wanted, place)
 
-    data = read(given["cursor"] or None)
+    data = page(given["cursor"] or None)
     shown = {name: text for name, text in given.items() if text and name != "cursor"}
     context = {
         "data": data,
@@ -89,18 +88,17 @@ def timer_list(request: HttpRequest) -> Answer:
         "next_page": "?" + urlencode({**shown, "cursor": data.cursor}) if data.cursor else None,
     }
     return page_or_file(
-        request, "timers/list.html", context, "timers", read, following=attrgetter("cursor"),
+        request, "timers/list.html", context, TIMERS, page, following=attrgetter("cursor"),
         status=422 if errors else 200,
     )  # fmt: skip
 
 
 @require_safe
-@login_required
 def timer(request: HttpRequest, position: int) -> HttpResponse:
     """One timer by the position of its parked record."""
     if position >= 2**63:
         raise Http404(_("There is no such timer."))
-    data = queries.timer_life(position)
+    data = read.timer_life(position)
     if data.timer is None and not data.events and not data.evidence.stale:
         raise Http404(_("There is no such timer."))
     data = replace(data, events=with_reasons(data.events))

@@ -1,9 +1,12 @@
-"""Reads the Timers pages from the broker; on an Apache RocketMQ broker, what can be pulled there."""
+"""Read the Timers pages from the broker; on an Apache RocketMQ broker, what can be pulled there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+
+from django.http import Http404
+from django.utils.translation import gettext as _
 
 from broker.client import Admin
 from broker.client.timers import TimerStatus, TopicLateness
@@ -26,20 +29,51 @@ from console.features.timers.shapes import (
 )
 from console.features.timers.wheel import forecast_of, wheel_of, within
 from console.features.timers.zoom import Window, window_of
+from console.security.masking import masks
+from console.security.topic_scope import Eyes, authorised
 from console.site.broker import Answer, ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
+from console.site.reading_on import PATIENCE_S, fill
 
 LIST, WHEEL, STATUS, LIFE, FORECAST = 14_002, 14_003, 14_004, 14_007, 14_008
 TOPICS = 16
+#: for what fires next on the page, which is drawn again and again
+FIRST_S = 0.5
 #: requests for one page of a filtered list: a broker that is out of time gives what it has and a cursor
 MOST_ASKED = 3
 
 
-def timers(
-    zoom: str = "", at_ms: int | None = None, is_seen: Callable[[str], bool] = lambda topic: True
-) -> TimersPage:  # fmt: skip
-    """The page at a zoom (timer_zoom.ZOOMS) that begins at `at_ms`, None: now; of topics that are seen."""
+@authorised
+def timers(scope: Eyes, zoom: str = "", at_ms: int | None = None) -> TimersPage:
+    """Return the wheel and what stands around it, at a zoom (zoom.ZOOMS) that begins at `at_ms`, None: now."""
+    found = _page_at(zoom, at_ms, scope.topic)
+    if scope.see_all:
+        return replace(found, first=replace(found.first, rows=masks().rows(found.first.rows)))
+    first = _seen_list(scope, found.first.wanted, None, FIRST_COUNT, FIRST_S)
+    return without_names(replace(found, first=first), scope)
+
+
+def without_names(found: TimersPage, scope: Eyes) -> TimersPage:
+    """Return the page without topics that are not scope."""
+    forecast = found.forecast and replace(
+        found.forecast,
+        herds=tuple(
+            replace(herd, topics=tuple(pair for pair in herd.topics if scope.topic(pair[0])))
+            for herd in found.forecast.herds
+        ),
+    )
+    return replace(
+        found,
+        topics=scope.rows(found.topics, lambda row: row.topic),
+        # of a moment that is past: so many were not kept, his perhaps among them
+        topics_left=found.topics_left,
+        lateness=found.lateness and replace(found.lateness, topic=""),
+        forecast=forecast,
+    )
+
+
+def _page_at(zoom: str, at_ms: int | None, is_seen: Callable[[str], bool]) -> TimersPage:
     here = mirrored()
     window = window_of(zoom, at_ms, here.now_ms)
     status, evidence = _ask(lambda admin: admin.timer_status(), here, STATUS)
@@ -48,7 +82,7 @@ def timers(
     topics = [row for row in _topics(status) if is_seen(row.topic)]
     wheel, wheel_evidence = _ask(lambda admin: wheel_of(admin, window, here.now_ms), here, WHEEL, FORECAST)
     forecast, forecast_evidence = _ask(lambda admin: forecast_of(admin, window), here, FORECAST)
-    figures, first = timer_figures(status), timer_list(_first(window), count=FIRST_COUNT)
+    figures, first = timer_figures(status), _list(_first(window), None, FIRST_COUNT)
     if window.following and first.rows:
         # a broker that has not read the next second yet says its end; its list is exact
         figures = replace(figures, next_due_ms=first.rows[0].due_ms)
@@ -68,8 +102,13 @@ def timers(
     )
 
 
-def timer_sums() -> TimersPage:
-    """The page's figures and topics, without anything that stands in the wheel."""
+@authorised
+def timer_sums(scope: Eyes) -> TimersPage:
+    """Return the page's figures and topics, without anything that stands in the wheel."""
+    return without_names(_sums(), scope)
+
+
+def _sums() -> TimersPage:
     here = mirrored()
     status, evidence = _ask(lambda admin: admin.timer_status(), here, STATUS)
     if _lacks(evidence):
@@ -81,8 +120,33 @@ def timer_sums() -> TimersPage:
     )  # fmt: skip
 
 
-def timer_list(wanted: TimerFilter, cursor: str | None = None, count: int = PAGE_COUNT) -> TimerList:
-    """A page of pending timers, in the order in which they fire."""
+@authorised
+def timer_list(scope: Eyes, wanted: TimerFilter, cursor: str | None = None, count: int = PAGE_COUNT) -> TimerList:
+    """Return a page of pending timers, in the order in which they fire."""
+    if scope.see_all:
+        page = _list(wanted, cursor, count)
+        return replace(page, rows=masks().rows(page.rows))
+    return _seen_list(scope, wanted, cursor, count, PATIENCE_S)
+
+
+def _seen_list(scope: Eyes, wanted: TimerFilter, cursor: str | None, count: int, patience_s: float) -> TimerList:
+    """A page of those that are seen."""
+    if wanted.topic and not scope.topic(wanted.topic):
+        page = _list(wanted, cursor, 1)
+        return replace(page, rows=(), cursor=None, complete=True)
+    found = fill(
+        lambda place, step: _list(wanted, place, step),
+        lambda page: (page.rows, page.cursor),
+        lambda row: scope.topic(row.topic),
+        cursor,
+        count,
+        patience_s=patience_s,
+    )
+    rows, is_whole = masks().rows(found.rows), found.page.complete or bool(found.looked)
+    return replace(found.page, rows=rows, cursor=found.following, complete=is_whole, looked=found.looked)
+
+
+def _list(wanted: TimerFilter, cursor: str | None, count: int) -> TimerList:
     here = mirrored()
     found, evidence = _ask(lambda admin: _page(admin, wanted, cursor, count), here, LIST)
     if _lacks(evidence):
@@ -91,8 +155,19 @@ def timer_list(wanted: TimerFilter, cursor: str | None = None, count: int = PAGE
     return TimerList(evidence, here.now_ms, wanted, tuple(rows), following, complete)
 
 
-def timer_life(position: int) -> TimerLife:
-    """One timer by the position of its parked record."""
+@authorised
+def timer_life(scope: Eyes, position: int) -> TimerLife:
+    """Return one timer by the position of its parked record.
+
+    Raises Http404 for one that is not seen; of a timer that is gone it is not known whose it was.
+    """
+    found = _life(position)
+    if not scope.see_all and not found.evidence.stale and not (found.timer and scope.topic(found.timer.topic)):
+        raise Http404(_("There is no such timer."))
+    return replace(found, timer=found.timer and masks().row(found.timer, found.timer.topic))
+
+
+def _life(position: int) -> TimerLife:
     here = mirrored()
     found, evidence = _ask(lambda admin: one_timer(admin, {"position": position}), here, LIFE)
     if _lacks(evidence):
@@ -114,7 +189,7 @@ def _page(
     admin: Admin, wanted: TimerFilter, cursor: str | None, count: int
 ) -> tuple[list[TimerRow], str | None, bool]:  # fmt: skip
     rows, following, complete = timers_between(admin, wanted, limit=count, cursor=cursor)
-    for _ in range(MOST_ASKED - 1):
+    for _again in range(MOST_ASKED - 1):
         if len(rows) >= count or following is None:
             break
         more, following, complete = timers_between(admin, wanted, limit=count - len(rows), cursor=following)

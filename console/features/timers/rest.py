@@ -1,67 +1,192 @@
-"""GET: the timers that wait, the wheel, the forecast."""
+"""Timers by REST: which messages wait, the wheel, the forecast, totals, and the switch that pauses all of them."""
 
 from __future__ import annotations
 
-from starlette.requests import Request
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
 from broker.client.names import check_topic
 from broker.client.timers import Timer
-from console.security.tokens import READ, Grant
+from broker.rocketmq.properties import SCHEDULE_KEY, UNIQUE_KEY
+from console.operations.actor import PAUSE_TIMERS
+from console.rest.access import Everywhere, InRows, Overview
+from console.rest.errors import InvalidParameter
+from console.rest.filled_pages import fill
+from console.rest.identifiers import written
+from console.rest.masking import Masked
+from console.rest.operations_bridge import begun
+from console.rest.query import Moment
+from console.rest.recorder import token_actor
+from console.rest.responses import json_answer
+from console.rest.route import Call, route
+from console.rest.schemas import BEGUN, Reason
+from console.security.tokens import PUBLISH, READ
 from console.site.clock import now_ms
 
-from ...rest.errors import InvalidParameter
-from ...rest.filled_pages import fill
-from ...rest.grants import require
-from ...rest.identifiers import written
-from ...rest.moments import parameter_ms
-from ...rest.responses import json_answer
-from ...rest.state import Room
-from ..messages.rest import only_parameters
-from .rest_schemas import (
-    DueStep,
-    Forecast,
-    HerdTopic,
-    LateHerd,
-    RollStep,
-    TimerRow,
-    TimerRows,
-    TimerTotals,
-    Wheel,
-)
-
-MOST_ROWS = 1000
 MOST_STEPS = 2000
 _HOUR_MS = 3_600_000
 #: the end of time for a list
 _FOREVER_MS = 2**63 - 1
 
+From = Annotated[Moment, Meta(description="RFC 3339 with a zone, or ms since 1970; from this moment on.")]
+Until = Annotated[Moment, Meta(description="RFC 3339 with a zone, or ms since 1970; before this moment.")]
 
-async def timers(request: Request, grant: Grant, room: Room) -> Response:
-    """Waiting messages by due time; only those of topics that the token may read."""
-    only_parameters(request, "from", "to", "topic", "key", "limit", "cursor")
-    given = request.query_params
-    topic = given.get("topic")
-    if topic is not None:
-        check_topic(topic)
-        require(grant, READ, topic)
-    from_ms, to_ms = _moment(request, "from", 0), _moment(request, "to", _FOREVER_MS)
-    if to_ms <= from_ms:
+
+class TimersQuery(Struct, kw_only=True):
+    """Which waiting messages a list has."""
+
+    from_ms: From = field(name="from", default=0)
+    to_ms: Until = field(name="to", default=_FOREVER_MS)
+    topic: Annotated[str | None, Meta(description="Only of this topic.")] = None
+    key: Annotated[str, Meta(min_length=1, description="Only with this schedule key, key or message_id.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="1 to 1,000, 100 by default.")] = 100
+    cursor: Annotated[str | None, Meta(description="From the page before.")] = None
+
+
+class StepsQuery(Struct, kw_only=True):
+    """From when to when, and in steps of which length; by default the next hour in steps of a minute."""
+
+    from_ms: From | None = field(name="from", default=None)
+    to_ms: Until | None = field(name="to", default=None)
+    step_ms: (
+        Annotated[int, Meta(ge=1_000, le=2**53, description="Length of a step, 1,000 or more; at most 2,000 steps.")]
+        | None
+    ) = None
+
+
+class TimerRow(Struct, kw_only=True):
+    """One waiting message."""
+
+    id: str
+    message_id: str | None
+    topic: str
+    queue: int
+    due_ms: int
+    schedule_key: str | None
+    keys: list[str]
+    tag: str | None
+    size_bytes: int
+    stored_ms: int
+    roll_times: int
+    recall_handle: str | None
+
+
+class TimerRows(Struct, kw_only=True):
+    """Waiting messages by due time. While there is a `cursor`, there may be more: give it back for the next page."""
+
+    now_ms: int
+    timers: list[TimerRow]
+    cursor: str | None
+
+
+class DueStep(Struct, kw_only=True):
+    """How many are due from `start_ms` on, for one step."""
+
+    start_ms: int
+    count: int
+    size_bytes: int | None = None
+
+
+class RollStep(Struct, kw_only=True):
+    """How many far timers are placed anew at `roll_ms`."""
+
+    roll_ms: int
+    count: int
+
+
+class Wheel(Struct, kw_only=True):
+    """The wheel of timers from one moment to another; steps that hold nothing are left out."""
+
+    now_ms: int
+    read_ms: int
+    paused: bool
+    step_ms: int
+    buckets: list[DueStep]
+    rolls: list[RollStep]
+    pending: int
+    later: Annotated[int, Meta(description="How many are due after the last step.")]
+
+
+class HerdTopic(Struct, kw_only=True):
+    """How many of a herd belong to a topic."""
+
+    topic: str
+    count: int
+
+
+class LateHerd(Struct, kw_only=True):
+    """More due in one second than are released in one: the last one is `last_late_ms` late."""
+
+    due_ms: int
+    count: int
+    topics: list[HerdTopic]
+    last_late_ms: int
+
+
+class Forecast(Struct, kw_only=True):
+    """How many are due when, against the measured speed of releases (null until there were some)."""
+
+    now_ms: int
+    step_ms: int
+    capacity_per_s: float | None
+    buckets: list[DueStep]
+    herds: list[LateHerd]
+
+
+class TimerTotals(Struct, kw_only=True):
+    """The timers of the broker as a whole."""
+
+    now_ms: int
+    paused: bool
+    pending: int
+    backlog: Annotated[int, Meta(description="Overdue and not released yet.")]
+    next_due_ms: int | None
+    released_total: int
+    cancelled_total: int
+    rescheduled_total: int
+    rolled_total: int
+    early_total: Annotated[int, Meta(description="Released before their moment: must be 0.")]
+    released_per_s: float
+    capacity_per_s: float | None
+    max_delay_ms: int | None
+
+
+class SwitchReason(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why all timers are paused or resumed."""
+
+    reason: Reason
+
+
+@route(
+    "GET",
+    "/timers",
+    "List waiting messages by due time",
+    action=READ,
+    on=InRows(),
+    answers=((200, "A page of them.", TimerRows),),
+)
+async def timers(call: Call, query: TimersQuery) -> Response:
+    """List waiting messages by due time; only those of topics that the token may read."""
+    if query.topic is not None:
+        check_topic(query.topic)
+        call.require(query.topic)
+    if query.to_ms <= query.from_ms:
         raise InvalidParameter("to must be later than from.")
-    if given.get("key") == "":
-        raise InvalidParameter("key is empty: leave it out to see all.")
+    admin, is_visible = call.state.admin, call.row_check()
     page, found, cursor = await fill(
-        lambda place, step: room.admin.timers(
-            from_ms, to_ms, topic=topic, key=given.get("key"), limit=step, cursor=place
+        lambda place, step: admin.timers(
+            query.from_ms, query.to_ms, topic=query.topic, key=query.key, limit=step, cursor=place
         ),
         lambda page: (page.items, page.cursor),
-        lambda each: grant.allows(READ, each.topic),
-        given.get("cursor"),
-        _whole(request, "limit", 100, 1, MOST_ROWS),
+        lambda each: is_visible(each.topic),
+        query.cursor,
+        query.limit,
     )
-    broker = (await room.admin.brokers())[0].name
-    hiding = await room.grants.hiding(grant)
-    rows = [hiding.timer(_row(each, broker)) for each in found]
+    broker = (await admin.brokers())[0].name
+    hiding = await call.hiding()
+    rows = [_hide(_row(each, broker), hiding.of(each.topic)) for each in found]
     return json_answer(TimerRows(now_ms=page.now_ms, timers=rows, cursor=cursor))
 
 
@@ -82,9 +207,27 @@ def _row(each: Timer, broker: str) -> TimerRow:
     )
 
 
-async def wheel(request: Request, grant: Grant, room: Room) -> Response:
-    """The wheel from one moment to another."""
-    found = await room.admin.timer_wheel(*_range(request))
+def _hide(row: TimerRow, masked: Masked) -> TimerRow:
+    """The row without what rules of masks hide; changed in place. A recall handle holds the unique id."""
+    row.schedule_key = masked.text(SCHEDULE_KEY, row.schedule_key)
+    row.message_id = masked.text(UNIQUE_KEY, row.message_id)
+    row.id = masked.identifier(row.id)
+    if UNIQUE_KEY in masked.masks:
+        row.recall_handle = None
+    return masked.label(row)
+
+
+@route(
+    "GET",
+    "/timers/wheel",
+    "What is due when, and the next rolls",
+    action=READ,
+    on=Overview(),
+    answers=((200, "Steps that hold something.", Wheel),),
+)
+async def wheel(call: Call, query: StepsQuery) -> Response:
+    """Answer the wheel from one moment to another."""
+    found = await call.state.admin.timer_wheel(*_steps(query))
     return json_answer(
         Wheel(
             now_ms=found.now_ms,
@@ -99,14 +242,22 @@ async def wheel(request: Request, grant: Grant, room: Room) -> Response:
     )
 
 
-async def forecast(request: Request, grant: Grant, room: Room) -> Response:
-    """How many are due when; topics that the token may not read are not named."""
-    found = await room.admin.timer_forecast(*_range(request))
+@route(
+    "GET",
+    "/timers/forecast",
+    "How many timers are due when, and which will be late",
+    action=READ,
+    on=(Overview(), InRows()),
+    answers=((200, "Steps that hold something, and herds.", Forecast),),
+)
+async def forecast(call: Call, query: StepsQuery) -> Response:
+    """Answer how many are due when; topics that the token may not read are not named."""
+    found, is_visible = await call.state.admin.timer_forecast(*_steps(query)), call.row_check()
     herds = [
         LateHerd(
             due_ms=herd.due_ms,
             count=herd.count,
-            topics=[HerdTopic(topic=t.topic, count=t.count) for t in herd.topics if grant.allows(READ, t.topic)],
+            topics=[HerdTopic(topic=t.topic, count=t.count) for t in herd.topics if is_visible(t.topic)],
             last_late_ms=herd.last_late_ms,
         )
         for herd in found.herds
@@ -118,10 +269,17 @@ async def forecast(request: Request, grant: Grant, room: Room) -> Response:
     return json_answer(told)
 
 
-async def totals(request: Request, grant: Grant, room: Room) -> Response:
-    """The timers as a whole."""
-    only_parameters(request)
-    found = await room.admin.timer_status()
+@route(
+    "GET",
+    "/timers/status",
+    "All timers in figures",
+    action=READ,
+    on=Overview(),
+    answers=((200, "Figures.", TimerTotals),),
+)
+async def totals(call: Call) -> Response:
+    """Answer the figures of all timers."""
+    found = await call.state.admin.timer_status()
     return json_answer(
         TimerTotals(
             now_ms=found.now_ms,
@@ -141,26 +299,37 @@ async def totals(request: Request, grant: Grant, room: Room) -> Response:
     )
 
 
-def _moment(request: Request, name: str, default: int) -> int:
-    text = request.query_params.get(name)
-    return default if text is None else parameter_ms(text, name)
+@route(
+    "POST",
+    "/timers:pause",
+    "Release no timers any more",
+    action=PUBLISH,
+    on=Everywhere(),
+    answers=(BEGUN,),
+)
+async def pause(call: Call, body: SwitchReason) -> Response:
+    """Release no timers any more; needs a token for every topic."""
+    return await begun("timers.pause", {}, body.reason, token_actor(call.grant, frozenset((PAUSE_TIMERS,))))
 
 
-def _whole(request: Request, name: str, default: int, low: int, high: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 19 and low <= int(text) <= high):
-        raise InvalidParameter(f"{name} {text[:40]!r} is not valid: a whole number from {low:,} to {high:,}.")
-    return int(text)
+@route(
+    "POST",
+    "/timers:resume",
+    "Release timers again",
+    action=PUBLISH,
+    on=Everywhere(),
+    answers=(BEGUN,),
+)
+async def resume(call: Call, body: SwitchReason) -> Response:
+    """Release timers again; needs a token for every topic."""
+    return await begun("timers.resume", {}, body.reason, token_actor(call.grant, frozenset((PAUSE_TIMERS,))))
 
 
-def _range(request: Request) -> tuple[int, int, int]:
-    """From, to and step; by default the next hour in steps of a minute."""
-    only_parameters(request, "from", "to", "step_ms")
-    from_ms = _moment(request, "from", now_ms())
-    to_ms = _moment(request, "to", from_ms + _HOUR_MS)
-    step_ms = _whole(request, "step_ms", max(1000, -(-(to_ms - from_ms) // 60)), 1000, 2**53)
+def _steps(query: StepsQuery) -> tuple[int, int, int]:
+    """From, to and the length of a step in ms; raises InvalidParameter."""
+    from_ms = now_ms() if query.from_ms is None else query.from_ms
+    to_ms = from_ms + _HOUR_MS if query.to_ms is None else query.to_ms
+    step_ms = max(1000, -(-(to_ms - from_ms) // 60)) if query.step_ms is None else query.step_ms
     if to_ms <= from_ms:
         raise InvalidParameter("to must be later than from.")
     if (to_ms - from_ms) / step_ms > MOST_STEPS:

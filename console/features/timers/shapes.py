@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.features.timers.columns import NEXT_TIMERS, TIMERS
 from console.site.evidence import Evidence
+from console.ui.table import Table
 
 #: rows of the list on the first page, and on a page of the list itself
 FIRST_COUNT = 16
@@ -64,6 +67,10 @@ class TimerFilter:
 @dataclass(frozen=True, slots=True)
 class TimerList:
     """Pending timers in the order in which they fire."""
+
+    table: ClassVar[Table] = TIMERS
+    #: of those beside the wheel
+    next_table: ClassVar[Table] = NEXT_TIMERS
 
     evidence: Evidence
     now_ms: int

@@ -19,11 +19,16 @@ import hashlib
 import re
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
+from django.urls import reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from broker.client import (
     Admin,
@@ -32,11 +37,11 @@ from broker.client import (
     InvalidArgument,
     Message,
     NotSupported,
+    Outgoing,
     ScheduleKeyTaken,
     SendResult,
     TimerPast,
 )
-from broker.client.outgoing import Outgoing
 from broker.rocketmq.properties import (
     BUYER_ID,
     CORRELATION_ID,
@@ -57,28 +62,33 @@ from broker.rocketmq.properties import (
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.messages.copies import COPY_OF, NotReadable, plain_body, producer
 from console.features.timers.apache_records import row_of_record
-from console.features.timers.operations import label_of, result_of
+from console.features.timers.operations import (
+    OVER,
+    CancelTimers,
+    RescheduleTimers,
+    SteerTimers,
+    TimerKind,
+    TimersPreview,
+    label_of,
+    result_of,
+)
 from console.features.timers.release_load import busiest, capacity_of
 from console.features.timers.rows import one_timer, target_of
 from console.features.timers.shapes import TimerRow
+from console.features.timers.taken_back import OF, TAKE_BACK, former_ms
 from console.operations.actor import STEER_TIMERS
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.found_rows import EXAMPLES, PREVIEW_PATIENCE_S
-from console.operations.kind import LIMIT, ItemResult, Kind, Target
+from console.operations.kind import LIMIT, REASON, Call, ItemNow, ItemResult, Outcome, Target
 from console.operations.models import Operation, OperationItem
-from console.operations.preview import Preview
+from console.operations.registry import register, scope_of
+from console.operations.scope import UNBOUNDED, Scope
+from console.operations.selection import EXAMPLES, PREVIEW_PATIENCE_S, topics_of
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 
-#: kinds whose items can be taken back, and the outcomes of those that can
-TAKEN_BACK = {"timers.cancel": ("cancelled", "recall_noted"), "timers.reschedule": ("rescheduled",)}
-#: in a label: the number of the item that is taken back
-OF = "of_item"
-#: outcomes of what was taken back
-BACK = ("taken_back", "parked_again", "moved_back")
 _MOVED_BACK = {"rescheduled": "moved_back", "changed": "changed_since"}
 
-_OVER = {"released": "already_delivered", "cancelled": "already_cancelled", "unknown": "gone"}
+_ENDED = {"released": "already_delivered", "cancelled": "already_cancelled", "unknown": "gone"}
 
 #: what a sender may have set among the properties that mean something to clients; the rest is the broker's
 _SENDERS = frozenset(
@@ -89,19 +99,46 @@ _UNIQUE_ID = re.compile(r"[0-9A-F]{32}\Z")
 _OF_SENDER = 20
 
 
-class TakeBack(Kind):
-    """Each waits again as it did before the operation."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeBackPreview(TimersPreview):
+    """What can be taken back, and what cannot any more."""
 
-    name = "timers.take_back"
+    #: [why it cannot be (an outcome), how many]
+    kept_out: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def kept_out_count(self) -> int:
+        """How many cannot be taken back."""
+        return sum(count for _, count in self.kept_out)
+
+
+@register
+class TakeBack(TimerKind[TakeBackPreview]):
+    """Each timer waits again as it did before an operation cancelled or moved it."""
+
+    name = TAKE_BACK
     permission = STEER_TIMERS
+    title, verb = _("Take timers back"), _("Take them back")
+    effect = _("What was cancelled waits again with the same content; what was moved has its former moment again.")
+    outcomes = {
+        **OVER,
+        "taken_back": Outcome(_("waits again")),
+        "parked_again": Outcome(_("waits again, beside a recall that was only noted")),
+        "moved_back": Outcome(_("at its former moment again")),
+        "too_late": Outcome(_("its moment is past"), "look"),
+        "key_taken": Outcome(_("another message has its schedule key"), "look"),
+        "changed_since": Outcome(_("changed since"), "look"),
+        "already_taken_back": Outcome(_("taken back before"), "idle"),
+    }
+    preview_type = TakeBackPreview
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """An operation that is over, its kind, and which of its items; raises NotPossible while it runs."""
+        """Return an operation that is over, its kind, and which of its items; raises NotPossible while it runs."""
         try:
             number = uuid.UUID(str(parameters.get("operation")))
         except ValueError:
             raise InvalidParameter("operation", "operation is the id of an operation.") from None
-        row = Operation.objects.filter(pk=number, kind__in=TAKEN_BACK).first()
+        row = Operation.objects.filter(pk=number, kind__in=_WAYS).first()
         if row is None:
             raise InvalidParameter("operation", "There is no cancel or move of timers with this id.")
         if not row.is_over:
@@ -113,29 +150,52 @@ class TakeBack(Kind):
             raise InvalidParameter("items", f"items are 1 to {LIMIT:,} numbers of items.")
         return {"operation": str(row.pk), "of": row.kind, "items": sorted(set(items))}
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """How many still can be, why the others cannot; the broker is asked as long as patience lasts."""
-        admin, end_s = site_broker.admin(), time.monotonic() + PREVIEW_PATIENCE_S
+    def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
+        """Return what the operation touched whose effect is taken back."""
+        row = Operation.objects.filter(pk=str(parameters.get("operation"))).first()
+        return UNBOUNDED if row is None else scope_of(row)
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return the title of the operation whose effect is taken back."""
+        return gettext("what an operation did: %(title)s") % {"title": _WAYS[parameters["of"]].kind.title}
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call on the operation whose effect is taken back."""
+        items = {"items": parameters["items"]} if "items" in parameters else {}
+        return "POST", f"operations/{parameters['operation']}:take-back", {**items, **REASON}
+
+    def item_now(self, item: OperationItem) -> ItemNow | None:
+        """Return the moment at which it waits again, with its page if it was parked anew."""
+        due_ms, position = item.result.get("due_ms"), item.result.get("position")
+        if item.outcome == "moved_back":
+            return ItemNow(due_ms)
+        if item.outcome == "taken_back" and position:
+            return ItemNow(due_ms, address=reverse("timer", args=[position]))
+        return super().item_now(item)
+
+    def preview(self, parameters: Mapping[str, Any]) -> TakeBackPreview:
+        """Count how many still can be, and why the others cannot; the broker is asked as long as patience lasts."""
+        way, admin, end_s = _WAYS[parameters["of"]], site_broker.admin(), time.monotonic() + PREVIEW_PATIENCE_S
         at_ms, kept_out, missing = now_ms(), Counter[str](), list[str]()
         left: list[OperationItem] = []
-        for item in _items(parameters):
-            if former_ms(parameters["of"], item) <= at_ms:
+        for item in way.items(parameters):
+            if way.former_ms(item) <= at_ms:
                 kept_out["too_late"] += 1
             elif time.monotonic() > end_s:
                 missing = ["unchecked"]
                 left.append(item)
-            elif code := obstacle(admin, parameters["of"], _target(parameters, item)):
+            elif code := way.obstacle(admin, way.target(item)):
                 kept_out[code] += 1
             else:
                 left.append(item)
-        dues = [former_ms(parameters["of"], item) for item in left]
+        dues = [way.former_ms(item) for item in left]
         capacity = capacity_of(admin)
         load = busiest(admin, (), dues, capacity)
-        return Preview(
+        return TakeBackPreview(
             at_ms=at_ms,
             count=len(left),
             examples=[{**item.label, "due_ms": due} for item, due in zip(left[:EXAMPLES], dues, strict=False)],
-            topics=[[topic, count] for topic, count in Counter(item.topic for item in left).most_common(10)],
+            topics=topics_of([item.topic for item in left]),
             first_due_ms=min(dues, default=None),
             last_due_ms=max(dues, default=None),
             capacity_per_s=capacity,
@@ -147,86 +207,146 @@ class TakeBack(Kind):
             missing=missing,
         )
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """All of them: each says for itself whether it still can be."""
+    def targets(self, parameters: Mapping[str, Any], preview: TakeBackPreview) -> Sequence[Target]:
+        """Return all of them: each says for itself whether it still can be taken back."""
+        way = _WAYS[parameters["of"]]
         return [
-            Target(
-                _target(parameters, item), {**item.label, "due_ms": former_ms(parameters["of"], item), OF: item.number}
-            )
-            for item in _items(parameters)
+            Target(way.target(item), {**item.label, "due_ms": way.former_ms(item), OF: item.number})
+            for item in way.items(parameters)
         ]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Nobody else takes back the same operation meanwhile: its row is locked."""
-        admin, of = site_broker.admin(), parameters["of"]
+        """Take them back; nobody else takes back the same operation meanwhile, as its row is locked."""
+        way, admin = _WAYS[parameters["of"]], site_broker.admin()
         with transaction.atomic():
             Operation.objects.select_for_update().filter(pk=parameters["operation"]).first()
             at_ms = now_ms()
-            found = [
-                "too_late" if target["formerMs"] <= at_ms else obstacle(admin, of, target) for target in targets
-            ]  # fmt: skip
+            found = ["too_late" if each["formerMs"] <= at_ms else way.obstacle(admin, each) for each in targets]
             free = [target for target, code in zip(targets, found, strict=True) if not code]
-            done = iter((_parked if of == "timers.cancel" else _moved)(admin, free, reason) if free else ())
+            done = iter(way.take_back(admin, free, reason) if free else ())
             return [ItemResult(code) if code else next(done) for code in found]
 
 
-def _items(parameters: Mapping[str, Any]) -> list[OperationItem]:
-    """What the operation did, in its order."""
-    rows = OperationItem.objects.filter(operation=parameters["operation"], outcome__in=TAKEN_BACK[parameters["of"]])
-    return list(rows.filter(number__in=parameters["items"]) if "items" in parameters else rows)
+class _Way(ABC):
+    """How the effect of one kind of operation on timers is taken back."""
 
+    def __init__(self, kind: type[SteerTimers]) -> None:
+        self.kind = kind
 
-def _target(parameters: Mapping[str, Any], item: OperationItem) -> dict[str, Any]:
-    """What is needed to find it: its record, or where it was moved to, as it was then."""
-    told, was_moved = item.result, parameters["of"] == "timers.reschedule"
-    position = told.get("new_position") if was_moved else told.get("position", item.label.get("position"))
-    return {
-        "position": position,
-        "formerMs": former_ms(parameters["of"], item),
-        "movedMs": told.get("due_ms") if was_moved else None,
-        "topic": item.topic,
-        "uniqueKey": told.get("unique_key") or "",
-        "scheduleKey": told.get("schedule_key") or "",
-        "isNoted": item.outcome == "recall_noted",
-    }
+    def items(self, parameters: Mapping[str, Any]) -> list[OperationItem]:
+        """Return what the operation did, in its order."""
+        rows = OperationItem.objects.filter(
+            operation=parameters["operation"], outcome__in=self.kind.undone_outcomes
+        )  # fmt: skip
+        return list(rows.filter(number__in=parameters["items"]) if "items" in parameters else rows)
 
+    def former_ms(self, item: OperationItem) -> int:
+        """Return the moment at which it was due before; 0: not known."""
+        return former_ms(item, self.kind.former)
 
-def _moved(admin: Admin, targets: Sequence[Mapping[str, Any]], reason: str) -> list[ItemResult]:
-    """One request to the broker, which leaves alone what somebody moved since the look at it."""
-    wanted = [
-        target_of({"position": each["position"], "dueMs": each["formerMs"], "expectedDueMs": each["movedMs"]})
-        for each in targets
-    ]
-    results = [result_of(steered) for steered in admin.steer_timers("reschedule", wanted, reason=reason).results]
-    return [ItemResult(_MOVED_BACK.get(each.outcome, each.outcome), each.result) for each in results]
+    def target(self, item: OperationItem) -> dict[str, Any]:
+        """Return what is needed to find it: its record, or where it was moved to, as it was then."""
+        told = item.result
+        return {
+            "position": told.get("position", item.label.get("position")),
+            "formerMs": self.former_ms(item),
+            "movedMs": None,
+            "topic": item.topic,
+            "uniqueKey": told.get("unique_key") or "",
+            "scheduleKey": told.get("schedule_key") or "",
+            "isNoted": item.outcome == "recall_noted",
+        }
 
-
-def _parked(admin: Admin, targets: Sequence[Mapping[str, Any]], reason: str) -> list[ItemResult]:
-    """Read each record, then send all of one queue at once."""
-    results: list[ItemResult | None] = [None] * len(targets)
-    ready: dict[tuple[str, int | None], list[tuple[int, Outgoing]]] = defaultdict(list)
-    records: dict[int, Message] = {}
-    for nth, target in enumerate(targets):
+    def obstacle(self, admin: Admin, target: Mapping[str, Any]) -> str:
+        """Return why it cannot be taken back, as an outcome; "": it can. Raises ClientError without an answer."""
+        if target["position"] is None:
+            return "gone"
         try:
-            record = admin.message_at(target["position"], topic=TIMER_TOPIC)
-            row = row_of_record(record)
-            if row is None:
-                raise NotReadable("No timer is parked at this position.")
-            ready[row.topic, row.queue_id].append((nth, message_again(record, row.due_ms)))
-            records[nth] = record
-        except NotReadable as error:
-            results[nth] = ItemResult("refused", {"error": str(error)})
+            return self.asked(admin, target)
+        except NotSupported:
+            return _of_noted(admin, target)
         except (BrokerRefused, InvalidArgument):
-            results[nth] = ItemResult("gone")
-    for (topic, queue_id), chosen in ready.items():
-        answers = _sent(topic, queue_id, [message for _, message in chosen])
-        for (nth, _), answer in zip(chosen, answers, strict=True):
-            results[nth] = _result_of(answer, targets[nth], row_of_record(records[nth]))
-    return [each if each is not None else ItemResult("unknown") for each in results]
+            return "gone"
+
+    @abstractmethod
+    def asked(self, admin: Admin, target: Mapping[str, Any]) -> str:
+        """Return the same as `obstacle`, of a target with a position; raises ClientError."""
+
+    @abstractmethod
+    def take_back(self, admin: Admin, targets: Sequence[Mapping[str, Any]], reason: str) -> list[ItemResult]:
+        """Take back those that nothing keeps from it, in their order."""
+
+
+class _Moved(_Way):
+    """What was moved gets its former moment again."""
+
+    def target(self, item: OperationItem) -> dict[str, Any]:
+        """Return the record that the move wrote, and the moment it was moved to."""
+        told = item.result
+        return super().target(item) | {"position": told.get("new_position"), "movedMs": told.get("due_ms")}
+
+    def asked(self, admin: Admin, target: Mapping[str, Any]) -> str:
+        """Ask the broker whether it still waits where it was moved to."""
+        state, row, _ = one_timer(admin, {"position": target["position"]})
+        if state == "pending" and row is not None and row.unique_key == target["uniqueKey"]:
+            if row.due_ms == target["formerMs"]:
+                return "already_taken_back"
+            return "" if row.due_ms == target["movedMs"] else "changed_since"
+        return _ENDED.get(state, "changed_since")
+
+    def take_back(self, admin: Admin, targets: Sequence[Mapping[str, Any]], reason: str) -> list[ItemResult]:
+        """Send one request to the broker, which leaves alone what somebody moved since the look at it."""
+        wanted = [
+            target_of({"position": each["position"], "dueMs": each["formerMs"], "expectedDueMs": each["movedMs"]})
+            for each in targets
+        ]
+        results = [result_of(steered) for steered in admin.steer_timers("reschedule", wanted, reason=reason).results]
+        return [ItemResult(_MOVED_BACK.get(each.outcome, each.outcome), each.result) for each in results]
+
+
+class _Cancelled(_Way):
+    """What was cancelled is parked again as a new message, made from its old record."""
+
+    def asked(self, admin: Admin, target: Mapping[str, Any]) -> str:
+        """Ask the broker whether it was parked again already, or another message has its schedule key."""
+        row = _record(admin, target)
+        if row is None:
+            return "gone"
+        again = {"topic": row.topic, "uniqueKey": unique_id_again(row.position, row.unique_key)}
+        if one_timer(admin, again)[0] != "unknown":
+            return "already_taken_back"
+        if row.schedule_key:
+            state, holder, _ = one_timer(admin, {"topic": row.topic, "scheduleKey": row.schedule_key})
+            if state == "pending" and holder is not None:
+                return "key_taken"
+        return ""
+
+    def take_back(self, admin: Admin, targets: Sequence[Mapping[str, Any]], reason: str) -> list[ItemResult]:
+        """Read each record, then send all of one queue at once."""
+        results: list[ItemResult | None] = [None] * len(targets)
+        ready: dict[tuple[str, int | None], list[tuple[int, Outgoing]]] = defaultdict(list)
+        records: dict[int, Message] = {}
+        for nth, target in enumerate(targets):
+            try:
+                record = admin.message_at(target["position"], topic=TIMER_TOPIC)
+                row = row_of_record(record)
+                if row is None:
+                    raise NotReadable("No timer is parked at this position.")
+                ready[row.topic, row.queue_id].append((nth, message_again(record, row.due_ms)))
+                records[nth] = record
+            except NotReadable as error:
+                results[nth] = ItemResult("refused", {"error": str(error)})
+            except (BrokerRefused, InvalidArgument):
+                results[nth] = ItemResult("gone")
+        for (topic, queue_id), chosen in ready.items():
+            answers = _sent(topic, queue_id, [message for _nth, message in chosen])
+            for (nth, _message), answer in zip(chosen, answers, strict=True):
+                results[nth] = _result_of(answer, targets[nth], row_of_record(records[nth]))
+        return [each if each is not None else ItemResult("unknown") for each in results]
 
 
 def _sent(topic: str, queue_id: int | None, messages: Sequence[Outgoing]) -> Sequence[SendResult | ClientError]:
-    """Into the queue that each was meant for, while the topic has it."""
+    """Send to the queue that each was meant for, while the topic has it."""
     try:
         return producer().send_each(topic, messages, queue_id=queue_id)
     except InvalidArgument:
@@ -254,13 +374,13 @@ def _result_of(answer: SendResult | ClientError, target: Mapping[str, Any], row:
 
 
 def unique_id_again(position: int, unique_key: str) -> str:
-    """The unique id of what takes the place of a cancelled record: the time of its birth stays readable in it."""
+    """Return the unique id of what takes the place of a cancelled record; its time of birth stays readable."""
     made = hashlib.sha256(f"{position} {unique_key}".encode()).hexdigest().upper()
     return made[:_OF_SENDER] + (unique_key if _UNIQUE_ID.match(unique_key) else "0" * 32)[_OF_SENDER:]
 
 
 def message_again(record: Message, due_ms: int) -> Outgoing:
-    """The message to send; a moment that is past is refused by the broker. Raises NotReadable."""
+    """Return the message to send; a moment that is past is refused by the broker. Raises NotReadable."""
     kept = {
         name: text
         for name, text in record.properties.items()
@@ -277,49 +397,8 @@ def message_again(record: Message, due_ms: int) -> Outgoing:
     return Outgoing(plain_body(record), stored, unique_id)
 
 
-def former_ms(of: str, item: OperationItem) -> int:
-    """The moment at which it was due before the operation of kind `of` touched it; 0: not known."""
-    name = "previous_due_ms" if of == "timers.reschedule" else "due_ms"
-    return int(item.result.get(name) or item.label.get("due_ms") or 0)
-
-
-def obstacle(admin: Admin, of: str, target: Mapping[str, Any]) -> str:
-    """Why not, as an outcome; "": it can be. Raises ClientError when the broker does not answer."""
-    if target["position"] is None:
-        return "gone"
-    try:
-        return _of_moved(admin, target) if of == "timers.reschedule" else _of_cancelled(admin, target)
-    except NotSupported:
-        return _of_noted(admin, target)
-    except (BrokerRefused, InvalidArgument):
-        return "gone"
-
-
-def _of_moved(admin: Admin, target: Mapping[str, Any]) -> str:
-    state, row, _ = one_timer(admin, {"position": target["position"]})
-    if state == "pending" and row is not None and row.unique_key == target["uniqueKey"]:
-        if row.due_ms == target["formerMs"]:
-            return "already_taken_back"
-        return "" if row.due_ms == target["movedMs"] else "changed_since"
-    return _OVER.get(state, "changed_since")
-
-
-def _of_cancelled(admin: Admin, target: Mapping[str, Any]) -> str:
-    row = _record(admin, target)
-    if row is None:
-        return "gone"
-    again = {"topic": row.topic, "uniqueKey": unique_id_again(row.position, row.unique_key)}
-    if one_timer(admin, again)[0] != "unknown":
-        return "already_taken_back"
-    if row.schedule_key:
-        state, holder, _ = one_timer(admin, {"topic": row.topic, "scheduleKey": row.schedule_key})
-        if state == "pending" and holder is not None:
-            return "key_taken"
-    return ""
-
-
 def _of_noted(admin: Admin, target: Mapping[str, Any]) -> str:
-    """By Apache RocketMQ's own index of parked records."""
+    """Return why not, by Apache RocketMQ's own index of parked records."""
     row = _record(admin, target)
     if row is None:
         return "gone"
@@ -328,8 +407,15 @@ def _of_noted(admin: Admin, target: Mapping[str, Any]) -> str:
 
 
 def _record(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:
-    """The parked record, None if another one stands there."""
+    """Return the parked record; None: another one stands there."""
     row = row_of_record(admin.message_at(target["position"], topic=TIMER_TOPIC))
     if row is None or (target["topic"] and row.topic != target["topic"]):
         return None
     return row
+
+
+#: by the kind of operation whose effect is taken back
+_WAYS: Mapping[str, _Way] = {
+    CancelTimers.name: _Cancelled(CancelTimers),
+    RescheduleTimers.name: _Moved(RescheduleTimers),
+}

@@ -1,4 +1,4 @@
-"""Topics and groups made, changed and deleted.
+"""Topics and consumer groups created, changed and deleted.
 
     {"name": "orders", "settings": {"write_queues": 8}}                                     make or change
     {"name": "orders", "settings": {"write_queues": 4}, "expected": {"write_queues": 8}}    only if it is so now: undo
@@ -11,43 +11,85 @@ One item is the topic or group; it keeps what was before and what is after, so t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote
+
+from django.http import QueryDict
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from broker.client import BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_writable_topic
 from broker.mirror.models import ConsumerGroup, ConsumerOffset
 from broker.rocketmq.topics import DLQ_PREFIX
-from console.features.topics import setting_fields
+from console.features.topics import setting_fields, setting_forms
+from console.features.topics.losses import AT_LEAST, NOT_TOLD, counts, held, topics_of_tries, waiting_for
 from console.features.topics.setting_fields import GROUP, TOPIC, Fields, Setting
 from console.operations.actor import CHANGE_SETTINGS
 from console.operations.errors import InvalidParameter, NotPossible, OperationError, PendingUndecided
-from console.operations.kind import ItemResult, Kind, Target
-from console.operations.losses import AT_LEAST, NOT_TOLD, counts, held, topics_of_tries, waiting_for
-from console.operations.preview import Preview
+from console.operations.kind import REASON, Call, Form, ItemNow, ItemResult, Kind, Outcome, Target, Undo
+from console.operations.models import Operation, OperationItem
+from console.operations.preview import ChangesPreview, Preview
+from console.operations.registry import register
+from console.operations.scope import UNBOUNDED, Scope, named
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored
 
 #: what can become of that which waits for a topic
 PENDING = ("cancel", "keep")
+OfSettings = TypeVar("OfSettings", bound=Preview)
 
 
-class _Settings(Kind):
-    """What topics and groups have in common."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsPreview(ChangesPreview):
+    """Settings before and after."""
+
+    weights: ClassVar[tuple[str, ...]] = ("unread",)
+
+    #: messages in queues that nobody would read any more
+    unread: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionPreview(Preview):
+    """What is lost with a topic or a consumer group, and what waits for it."""
+
+    weights: ClassVar[tuple[str, ...]] = ("lost_messages", "waiting_count")
+
+    lost_messages: int | None = None
+    #: groups that read the topic, or topics that the group reads
+    lost_readers: int | None = None
+    #: what waits for a topic (timers, delayed, halves, parked_halves; None: not told); of a group which of its tries
+    #: wait: they are among the messages that are lost
+    waiting: dict[str, int | None] = field(default_factory=dict)
+    #: how much of that is known; None: nothing, and of a group
+    waiting_count: int | None = None
+    #: connected consumers of a group: their next heartbeat creates it again
+    members: int | None = None
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether something waits, as far as that is known."""
+        return any(self.waiting.values())
+
+
+class _Settings(Kind[OfSettings]):
+    """An operation on the settings of a topic or of a consumer group."""
 
     permission = CHANGE_SETTINGS
-    page = "settings"
     is_topic: ClassVar[bool]
     #: True: there must be none yet; False: there must be one
     is_new: ClassVar[bool] = False
 
     @property
     def known(self) -> tuple[Setting, ...]:
-        """The settings there are."""
+        """The settings that topics, or groups, have."""
         return TOPIC if self.is_topic else GROUP
 
     def name_of(self, parameters: Mapping[str, Any]) -> str:
-        """A name that the broker takes; raises InvalidParameter."""
+        """Return a name that the broker takes; raises InvalidParameter."""
         name = parameters.get("name")
         try:
             (check_writable_topic if self.is_topic else check_group)(name if isinstance(name, str) else "")
@@ -56,12 +98,12 @@ class _Settings(Kind):
         return str(name)
 
     def found(self, name: str) -> Fields | None:
-        """As the broker keeps it now."""
+        """Return it as the broker keeps it now; None: there is none."""
         admin = site_broker.admin()
         return admin.topic_settings(name) if self.is_topic else admin.group_settings(name)
 
     def existing(self, name: str) -> Fields:
-        """The same of one that has to be there, or must not; raises NotPossible."""
+        """Return it as `found` does, where it has to be there, or must not; raises NotPossible."""
         found = self.found(name)
         if self.is_new and found is not None:
             raise NotPossible(f"{name} is there already; change it on its page.")
@@ -69,12 +111,70 @@ class _Settings(Kind):
             raise NotPossible(f"The broker has no {name}.")
         return found or {}
 
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the name alone."""
+        return {"name": given.get("name", "").strip()}
 
-class _Change(_Settings):
-    """Make, or change, what is named; the rest stays as it is."""
+    def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
+        """Return the topic, or the group; nothing bounds a group that is not there yet."""
+        names = named(parameters.get("name"))
+        if self.is_topic:
+            return Scope(names)
+        return UNBOUNDED if self.is_new else Scope(groups=names)
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return the name alone."""
+        return str(parameters["name"])
+
+    @property
+    def path(self) -> str:
+        """Where topics, or groups, are in REST."""
+        return "topics" if self.is_topic else "groups"
+
+
+class _Change(_Settings[SettingsPreview]):
+    """Create, or change, what is named; the rest stays as it is."""
+
+    preview_type = SettingsPreview
+    preview_template = "settings/changes_preview.html"
+    has_figures = False
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the name, and the settings that differ from what the form was made of."""
+        settings = {
+            each.name: given[each.name]
+            for each in self.known
+            if each.name in given and given[each.name] != given.get(f"was_{each.name}")
+        }
+        return {**super().from_form(given), "settings": settings}
+
+    def form_again(self, given: QueryDict, faults: Mapping[str, str]) -> Form | None:
+        """Return the form for a new one, or of the one that is there."""
+        name, sent = given.get("name", "").strip(), {each: str(given[each]) for each in given}
+        if self.is_new:
+            empty = setting_forms.new_topic_form() if self.is_topic else setting_forms.new_group_form()
+            return Form("settings/create.html", {"form": setting_forms.as_sent(empty, sent, faults)})
+        there = setting_forms.topic_form(name) if self.is_topic else setting_forms.group_form(name)
+        context = {"form": setting_forms.as_sent(there, sent, faults), "data": {"now_ms": now_ms()}}
+        return Form("settings/change.html", context)
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call that creates or changes it."""
+        body = {part: parameters[part] for part in ("settings", "expected") if part in parameters}
+        if self.is_new:
+            return "POST", self.path, {"name": parameters["name"], **body, **REASON}
+        return "PATCH", f"{self.path}/{quote(parameters['name'], safe='')}/settings", {**body, **REASON}
+
+    def undo_of(self, row: Operation) -> Undo | None:
+        """Return that it can be put back, if it changed something."""
+        return Undo(bool(row.results.get("changed"))) if self.undone_by else None
+
+    def undo_parameters(self, row: Operation, given: QueryDict) -> dict[str, Any]:
+        """Return the settings of before, to be set if nobody changed them since; raises NotPossible."""
+        return undo_parameters(list(row.items.filter(outcome="changed").values_list("label", flat=True)))
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Name and settings."""
+        """Return name and settings, and what is expected to be there."""
         made: dict[str, Any] = {
             "name": self.name_of(parameters),
             "settings": setting_fields.checked(self.known, parameters.get("settings", {})),
@@ -83,8 +183,8 @@ class _Change(_Settings):
             made["expected"] = setting_fields.checked(self.known, parameters["expected"])
         return made
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """Each setting before and after, and what comes of it; raises NotPossible when it is not as expected."""
+    def preview(self, parameters: Mapping[str, Any]) -> SettingsPreview:
+        """Compare each setting before and after; raises NotPossible when it is not as expected."""
         name = parameters["name"]
         now = setting_fields.shown(self.known, self.existing(name))
         _expect(parameters, now)
@@ -95,10 +195,10 @@ class _Change(_Settings):
             if self.is_new or value != now[each]
         ]
         unread = _unread(name, wanted) if self.is_topic and not self.is_new else 0
-        return Preview(at_ms=now_ms(), count=1 if changes else 0, changes=changes, unread=unread)
+        return SettingsPreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes, unread=unread)
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """The topic or group, with what was before."""
+    def targets(self, parameters: Mapping[str, Any], preview: SettingsPreview) -> Sequence[Target]:
+        """Return the topic or group, with what was before."""
         now = setting_fields.shown(self.known, self.existing(parameters["name"]))
         after = {**now, **parameters["settings"]}
         before = {name: now[name] for name in parameters["settings"]} if not self.is_new else None
@@ -106,7 +206,7 @@ class _Change(_Settings):
         return [Target({"name": parameters["name"]}, {"name": parameters["name"], "before": before, "after": after})]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Look once more, then one request a broker."""
+        """Look once more, then send one request to each broker."""
         name, admin = parameters["name"], site_broker.admin()
 
         def change() -> None:
@@ -118,51 +218,72 @@ class _Change(_Settings):
         return _result_of(change, "made" if self.is_new else "changed")
 
 
-class _Delete(_Settings):
-    """Nothing of it stays."""
+class _Delete(_Settings[DeletionPreview]):
+    """Delete a topic or a consumer group; nothing of it stays."""
 
     is_final = True
+    preview_type = DeletionPreview
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call that deletes it."""
+        pending = f"&pending={parameters['pending']}" if parameters.get("pending") else ""
+        return "DELETE", f"{self.path}/{quote(parameters['name'], safe='')}?reason=...{pending}", None
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The name."""
+        """Return the name alone."""
         return {"name": self.name_of(parameters)}
 
     def typed_word(self, parameters: Mapping[str, Any]) -> str:
-        """Its name."""
+        """Return the name of what is deleted."""
         return str(parameters["name"])
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """The one."""
+    def targets(self, parameters: Mapping[str, Any], preview: DeletionPreview) -> Sequence[Target]:
+        """Return the one, with its settings."""
         found = self.existing(parameters["name"])
         before = setting_fields.shown(self.known, found)
         return [Target({"name": parameters["name"]}, {"name": parameters["name"], "before": before})]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """One request a broker."""
+        """Send one request to each broker."""
         admin = site_broker.admin()
         delete = admin.delete_topic if self.is_topic else admin.delete_group
         return _result_of(lambda: delete(parameters["name"]), "deleted")
 
 
+@register
 class ChangeTopic(_Change):
-    """Other queues, permission, type or order."""
+    """Give a topic other queues, another permission, type or order."""
 
-    name, is_topic = "topics.change", True
+    name, page, is_topic = "topics.change", "topics", True
+    title, verb = _("Change a topic"), _("Change it")
+    effect = _("Clients learn it within half a minute. It can be put back while nobody else changes it.")
+    outcomes = {"changed": Outcome(_("changed"))}
+    undone_by, undo_verb = name, _("Put it back as it was…")
 
 
+@register
 class CreateTopic(_Change):
-    """A new topic."""
+    """Create a topic that is not there yet."""
 
-    name, is_topic, is_new = "topics.create", True, True
+    name, page, is_topic, is_new = "topics.create", "topics", True, True
+    title, verb = _("Make a topic"), _("Make it")
+    effect = _("It is there for producers and consumers at once.")
+    outcomes = {"made": Outcome(_("made"))}
 
 
+@register
 class DeleteTopic(_Delete):
-    """Its messages go with it. What waits for it is cancelled, or kept: then it makes the topic anew when it comes."""
+    """Its messages go with it. What waits for it is cancelled, or kept: then it creates the topic anew."""
 
-    name, is_topic = "topics.delete", True
+    name, page, is_topic = "topics.delete", "topics", True
+    title, verb = _("Delete a topic"), _("Delete it")
+    effect = _("Its messages can be read no more. This cannot be taken back.")
+    outcomes = {"deleted": Outcome(_("deleted"))}
+    preview_template = "topics/deletion_preview.html"
+    choice_template, choices = "topics/deletion_choice.html", ("pending",)
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The name, and what is to become of that which waits, where that is said."""
+        """Return the name, and what is to become of that which waits, where that is said."""
         made, pending = super().checked(parameters), parameters.get("pending")
         if pending in (None, ""):
             return made
@@ -170,20 +291,20 @@ class DeleteTopic(_Delete):
             raise InvalidParameter("pending", f"pending is one of {', '.join(PENDING)}.")
         return {**made, "pending": pending}
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """What is lost, and what waits for it."""
+    def preview(self, parameters: Mapping[str, Any]) -> DeletionPreview:
+        """Count what is lost, and what waits for it."""
         name, broker = parameters["name"], mirrored().name
         self.existing(name)
         waiting, missing = waiting_for([name])
         known = [count for count in waiting.values() if count is not None]
         readers = ConsumerOffset.objects.filter(broker=broker, topic=name).values("group").distinct().count()
-        return Preview(
+        return DeletionPreview(
             at_ms=now_ms(), count=1, lost_messages=held(broker, [name]), lost_readers=readers, waiting=waiting,
             waiting_count=sum(known) if known else None, missing=missing,
         )  # fmt: skip
 
-    def undecided(self, parameters: Mapping[str, Any], preview: Preview) -> OperationError | None:
-        """PendingUndecided where something waits, InvalidParameter for what this broker cannot do."""
+    def undecided(self, parameters: Mapping[str, Any], preview: DeletionPreview) -> OperationError | None:
+        """Return PendingUndecided where something waits, InvalidParameter for what this broker cannot do."""
         pending = parameters.get("pending")
         if pending is None and (preview.waiting_count or AT_LEAST in preview.missing):
             return PendingUndecided(parameters["name"], preview.waiting, is_whole=not preview.missing)
@@ -195,7 +316,7 @@ class DeleteTopic(_Delete):
         return None
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """One request a broker; the result says what waited."""
+        """Send one request to each broker; the result says what waited."""
         told: dict[str, Any] = {}
 
         def delete() -> None:
@@ -206,26 +327,54 @@ class DeleteTopic(_Delete):
         (result,) = _result_of(delete, "deleted")
         return [ItemResult(result.outcome, {**told, **result.result})]
 
+    def told(self, row: Operation) -> dict[str, Any] | None:
+        """Return what waited for the topic, and what became of that."""
+        item = row.items.exclude(outcome="").first()
+        return dict(item.result) if item is not None and item.result else None
 
+    def item_now(self, item: OperationItem) -> ItemNow | None:
+        """Return what became of that which waited for the topic."""
+        if not item.result.get("pending"):
+            return super().item_now(item)
+        waiting = waiting_words(item.result) or gettext("nothing that was counted")
+        is_cancelled = item.result["pending"] == "cancel"
+        text = gettext("cancelled: %(waiting)s") if is_cancelled else gettext("kept: %(waiting)s")
+        return ItemNow(text=text % {"waiting": waiting})
+
+
+@register
 class ChangeGroup(_Change):
-    """Who may consume, and how often is tried."""
+    """Change whether a group may consume, and how often it gets a message again."""
 
-    name, is_topic = "groups.change", False
+    name, page, is_topic = "groups.change", "groups", False
+    title, verb = _("Change a group"), _("Change it")
+    effect = _("The broker does as it says at once. It can be put back while nobody else changes it.")
+    outcomes = {"changed": Outcome(_("changed"))}
+    undone_by, undo_verb = name, _("Put it back as it was…")
 
 
+@register
 class CreateGroup(_Change):
-    """A new group."""
+    """Create a consumer group that is not there yet."""
 
-    name, is_topic, is_new = "groups.create", False, True
+    name, page, is_topic, is_new = "groups.create", "groups", False, True
+    title, verb = _("Make a group"), _("Make it")
+    effect = _("Its consumers may come.")
+    outcomes = {"made": Outcome(_("made"))}
 
 
+@register
 class DeleteGroup(_Delete):
     """How far it has read goes with it; its tries and dead letters stay, and nobody reads them."""
 
-    name, is_topic = "groups.delete", False
+    name, page, is_topic = "groups.delete", "groups", False
+    title, verb = _("Delete a group"), _("Delete it")
+    effect = _("How far it has read is forgotten. This cannot be taken back.")
+    outcomes = {"deleted": Outcome(_("deleted"))}
+    preview_template = "groups/deletion_preview.html"
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """What is lost: dead letters, and tries, those that wait for their moment, too."""
+    def preview(self, parameters: Mapping[str, Any]) -> DeletionPreview:
+        """Count what is lost: dead letters and tries, with those that wait for their moment."""
         name, broker = parameters["name"], mirrored().name
         self.existing(name)
         tries = topics_of_tries(broker, name)
@@ -234,14 +383,14 @@ class DeleteGroup(_Delete):
         members = ConsumerGroup.objects.filter(broker=broker, name=name).values_list("members", flat=True).first()
         # no count of what waits: its moments come while a second person thinks about it, and no less is lost
         lost = held(broker, [*tries, DLQ_PREFIX + name]) + sum(count or 0 for count in waiting.values())
-        return Preview(
+        return DeletionPreview(
             at_ms=now_ms(), count=1, lost_messages=lost, lost_readers=topics, members=members, waiting=waiting,
             missing=missing,
         )  # fmt: skip
 
 
 def undo_parameters(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What takes a change back, if nobody changed it since; raises NotPossible."""
+    """Return what takes a change back, if nobody changed it since; raises NotPossible."""
     if len(labels) != 1 or not labels[0].get("before") or not labels[0].get("after"):
         raise NotPossible("It changed nothing that was there before.")
     label = labels[0]
@@ -249,7 +398,7 @@ def undo_parameters(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _result_of(change: Callable[[], object], done: str) -> list[ItemResult]:
-    """What became of the one item: `done`, refused, or unknown where no answer came."""
+    """Make the change and return what became of the one item: `done`, refused, or unknown where no answer came."""
     try:
         change()
     except (NotPossible, BrokerRefused, InvalidArgument) as error:
@@ -266,6 +415,20 @@ def _expect(parameters: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 
 def _unread(topic: str, wanted: Mapping[str, Any]) -> int:
-    """Messages in queues that nobody will be given any more."""
+    """Return how many messages stand in queues that nobody will be given any more."""
     queues = site_broker.admin().topic_stats(topic).queues
     return sum(each.max_offset - each.min_offset for each in queues if each.queue.queue_id >= wanted["read_queues"])
+
+
+def waiting_words(counts: Mapping[str, Any]) -> str:
+    """Return what waits for a topic, kind by kind; what is not told is not named, "" where that is nothing."""
+    said = []
+    if timers := counts.get("timers"):
+        said.append(ngettext("%(count)s timer", "%(count)s timers", timers) % {"count": f"{timers:,}"})
+    if delayed := counts.get("delayed"):
+        words = ngettext("%(count)s on a delay level", "%(count)s on delay levels", delayed)
+        said.append(words % {"count": f"{delayed:,}"})
+    if halves := (counts.get("halves") or 0) + (counts.get("parked_halves") or 0):
+        words = ngettext("%(count)s undecided half", "%(count)s undecided halves", halves)
+        said.append(words % {"count": f"{halves:,}"})
+    return ", ".join(said)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.topics import contents, read
+from console.features.topics.columns import QUEUE, TOPICS
 from console.features.topics.setting_forms import new_topic_form, topic_form
 from console.features.topics.shapes import QueueMessages, TopicKind, Topics
 from console.site.evidence import StaleReason
@@ -21,7 +21,6 @@ _ORDERS = ("name", "messages", "last", "rate")
 
 
 @require_safe
-@login_required
 def topics(request: HttpRequest) -> Answer:
     """The list, filtered by name and kind."""
     wanted = {name: request.GET.get(name, "")[:127] for name in ("search", "kind", "order")}
@@ -29,10 +28,10 @@ def topics(request: HttpRequest) -> Answer:
     kind = wanted["kind"] if wanted["kind"] in (*TopicKind.values, "all") else ""
     offset = number(request.GET.get("offset")) or 0
 
-    def read(place: int | None) -> Topics:
-        return queries.topics(search=wanted["search"], kind=kind, order=order, offset=place or 0)
+    def page(place: int | None) -> Topics:
+        return read.topics(search=wanted["search"], kind=kind, order=order, offset=place or 0)
 
-    data = read(offset)
+    data = page(offset)
     query = request.GET.urlencode()
     context = {
         "data": data,
@@ -44,14 +43,13 @@ def topics(request: HttpRequest) -> Answer:
         "previous": max(0, offset - data.count) if offset else None,
         "following": offset + data.count if offset + data.count < data.total else None,
     }
-    return page_or_file(request, "topics/page.html", context, "topics", read, following=next_offset)
+    return page_or_file(request, "topics/page.html", context, TOPICS, page, following=next_offset)
 
 
 @require_safe
-@login_required
 def topic(request: HttpRequest, name: str) -> HttpResponse:
     """One topic with its queues, readers and newest messages."""
-    data = queries.topic(name)
+    data = read.topic(name)
     if data.topic is None and not data.evidence.stale:
         raise Http404(_("There is no such topic."))
     context = {
@@ -62,28 +60,26 @@ def topic(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @require_safe
-@login_required
 def tail(request: HttpRequest, name: str) -> HttpResponse:
     """The newest messages, followed."""
-    data = queries.tail(name)
+    data = contents.tail(name)
     if data.evidence.stale_reason is StaleReason.NOT_THERE:
         raise Http404(_("There is no such topic."))
     return render(request, "topics/tail.html", {"data": data, "here": "topics", "live": f"tail/{name}"})
 
 
 @require_safe
-@login_required
 def queue(request: HttpRequest, name: str, queue_id: int) -> Answer:
     """The messages of one queue, a page of offsets, newest first."""
 
-    def read(place: tuple[int, int] | None) -> QueueMessages:
-        return queries.queue_messages(name, queue_id, *(place or (None,)))
+    def page(place: tuple[int, int] | None) -> QueueMessages:
+        return contents.queue_messages(name, queue_id, *(place or (None,)))
 
-    def before(page: QueueMessages) -> tuple[int, int] | None:
-        return None if (first := page.previous_offset) is None else (first, page.offset - first)
+    def before(shown: QueueMessages) -> tuple[int, int] | None:
+        return None if (first := shown.previous_offset) is None else (first, shown.offset - first)
 
-    data = queries.queue_messages(name, queue_id, number(request.GET.get("offset")))
+    data = contents.queue_messages(name, queue_id, number(request.GET.get("offset")))
     context = {"data": data, "here": "topics", "newest_first": data.messages[::-1]}
     return page_or_file(
-        request, "topics/queue.html", context, "queue", read, rows=lambda page: page.messages[::-1], following=before
+        request, "topics/queue.html", context, QUEUE, page, rows=lambda shown: shown.messages[::-1], following=before
     )

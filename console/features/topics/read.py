@@ -10,9 +10,9 @@ from django.db.models import Count, Max, Sum
 
 from broker.mirror.models import ConsumerOffset, Queue, Topic
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from console.features.groups.lags import lags_by_group
 from console.features.topics.shapes import QueueRow, TopicKind, TopicPage, TopicReader, TopicRow, Topics
-from console.security.topic_scope import Eyes
+from console.security.topic_scope import Eyes, authorised
+from console.site.group_lags import lags_by_group
 from console.site.history import History
 from console.site.mirrored import Mirrored, mirrored
 
@@ -57,22 +57,20 @@ class _Line(NamedTuple):
     permission: int
 
 
+@authorised
 def topics(
-    *,
-    search: str = "",
-    kind: str = "",
-    order: str = "name",
-    offset: int = 0,
-    count: int = 100,
-    eyes: Eyes | None = None,
+    scope: Eyes, *, search: str = "", kind: str = "", order: str = "name", offset: int = 0, count: int = 100
 ) -> Topics:
-    """Topics that `eyes` see and whose name contains `search`; kind "" is all but system topics, "all" is all, else a
-    TopicKind value; order: name, messages, rate or last, with "-" before it the other way round."""
-    here, eyes = mirrored(), eyes or Eyes()
+    """Return a page of the topics whose name contains `search`.
+
+    `kind` "" is all but system topics, "all" is all, else a TopicKind value; `order` is name, messages, rate or last,
+    with "-" before it the other way round.
+    """
+    here = mirrored()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
     lines = map(_Line._make, Topic.objects.filter(broker=here.name).values_list(*_Line._fields).order_by())
     wanted, by = search.lower(), order.lstrip("-")
-    found = [(row, kind_of(row)) for row in lines if wanted in row.name.lower() and eyes.topic(row.name)]
+    found = [(row, kind_of(row)) for row in lines if wanted in row.name.lower() and scope.topic(row.name)]
     counts = Counter(str(each) for _, each in found)
     chosen = [row for row, each in found if _wanted(each, kind)]
     ends = _ends(here) if by in _BY_QUEUES else {}
@@ -94,13 +92,17 @@ def topics(
     )
 
 
-def topic(name: str) -> TopicPage:
-    """One topic with its queues and readers."""
+@authorised
+def topic(scope: Eyes, name: str) -> TopicPage:
+    """Return one topic with its queues, and the groups that read it as far as they are seen."""
+    scope.require_topic(name)
     here = mirrored()
     row = Topic.objects.filter(broker=here.name, name=name).first()
     queues = Queue.objects.filter(broker=here.name, topic=name).order_by("queue_id")
     readers = tuple(
-        TopicReader(group=lag.group, lag=lag.lag, queues=lag.queues) for lag in lags_by_group(here.name, topic=name)
+        TopicReader(group=lag.group, lag=lag.lag, queues=lag.queues)
+        for lag in lags_by_group(here.name, topic=name)
+        if scope.group(lag.group)
     )
     return TopicPage(
         evidence=here.evidence(polled_by=TOPIC_REQUESTS),

@@ -1,4 +1,4 @@
-"""Settings of topics and consumer groups by REST: look at them, and make, change and delete topics and groups.
+"""Topics, and the settings of topics and consumer groups, by REST: look at them, make, change and delete them.
 
 Changes are the console's operations, and requests and answers have the fields of the console's forms. A change needs
 the token's `settings` prefixes, a deletion `delete`; both are of topics and of consumer groups.
@@ -7,34 +7,27 @@ the token's `settings` prefixes, a deletion `delete`; both are of topics and of 
 from __future__ import annotations
 
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
-from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.client.names import check_group, check_topic
-from console.features.messages.rest import only_parameters
-from console.features.timers.rest_bulk import MAX_BODY_BYTES, actor_of
-from console.features.timers.rest_bulk_schemas import BulkReason, OperationShown
 from console.features.topics import setting_fields
 from console.features.topics.operations import PENDING
 from console.operations.actor import CHANGE_SETTINGS
 from console.operations.models import OperationItem
-from console.operations.preview import Preview
 from console.operations.registry import kind_of
-from console.rest.errors import GroupUnknown, OperationRefused, TopicUnknown
-from console.rest.grants import require
+from console.rest.access import Group, InBody, InRows, Topic
+from console.rest.errors import GroupUnknown, OperationRefused, TopicHasWaiting, TopicUnknown
 from console.rest.operations_bridge import begun, in_thread
-from console.rest.request_body import decode, read_body
+from console.rest.recorder import token_actor
 from console.rest.responses import json_answer
-from console.rest.route import Operation
-from console.rest.schemas import Text
-from console.rest.state import Room
+from console.rest.route import Call, route
+from console.rest.schemas import BEGUN_OR_WAITS, Deletion, Reason, Text
+from console.rest.state import ApiState
 from console.security.tokens import DELETE, READ, SETTINGS, Grant
 
 Queues = Annotated[int, Meta(ge=1, le=1_024)]
@@ -82,7 +75,7 @@ class NewTopic(Struct, forbid_unknown_fields=True, kw_only=True):
 
     name: Text
     settings: TopicSettings = field(default_factory=TopicSettings)
-    reason: BulkReason
+    reason: Reason
     preview: OnlyLook = False
 
 
@@ -91,7 +84,7 @@ class TopicChange(Struct, forbid_unknown_fields=True, kw_only=True):
 
     settings: TopicSettings
     expected: Annotated[TopicSettings, Expected] | UnsetType = UNSET
-    reason: BulkReason
+    reason: Reason
     preview: OnlyLook = False
 
 
@@ -100,7 +93,7 @@ class NewGroup(Struct, forbid_unknown_fields=True, kw_only=True):
 
     name: Text
     settings: GroupSettings = field(default_factory=GroupSettings)
-    reason: BulkReason
+    reason: Reason
     preview: OnlyLook = False
 
 
@@ -109,7 +102,7 @@ class GroupChange(Struct, forbid_unknown_fields=True, kw_only=True):
 
     settings: GroupSettings
     expected: Annotated[GroupSettings, Expected] | UnsetType = UNSET
-    reason: BulkReason
+    reason: Reason
     preview: OnlyLook = False
 
 
@@ -157,167 +150,253 @@ class SettingsPreview(Struct, kw_only=True):
     ] = None
 
 
-New = TypeVar("New", NewTopic, NewGroup)
-Change = TypeVar("Change", TopicChange, GroupChange)
+class TopicRow(Struct, kw_only=True):
+    """One topic of one broker."""
+
+    name: str
+    broker: str
+    read_queues: int
+    write_queues: int
+    permission: Annotated[int, Meta(description="4 read, 2 write, 6 both.")]
 
 
-class _Settings(ABC, Generic[New, Change]):
-    """The handlers of topics, or of groups; `kind` is the word for one of them."""
+class TopicList(Struct, kw_only=True):
+    """The topics that the token may read."""
 
-    kind: ClassVar[str]
-
-    def __init__(self, new: type[New], change: type[Change]) -> None:
-        self._new: msgspec.json.Decoder[New] = msgspec.json.Decoder(new)
-        self._change: msgspec.json.Decoder[Change] = msgspec.json.Decoder(change)
-
-    async def look(self, request: Request, grant: Grant, room: Room) -> Response:
-        """As they are now."""
-        only_parameters(request)
-        name = self._named(request)
-        return json_answer(await self._shown(name, room))
-
-    async def make(self, request: Request, grant: Grant, room: Room) -> Response:
-        """One that is not there yet."""
-        only_parameters(request)
-        wanted = decode(await read_body(request, MAX_BODY_BYTES), self._new)
-        self._check(wanted.name)
-        require(grant, SETTINGS, wanted.name, self.kind)
-        parameters = {"name": wanted.name, "settings": msgspec.to_builtins(wanted.settings)}
-        return await self._done("create", parameters, grant, wanted.reason, is_look=wanted.preview)
-
-    async def change(self, request: Request, grant: Grant, room: Room) -> Response:
-        """What is named; 200 if all of it is so already."""
-        only_parameters(request)
-        name = self._named(request)
-        wanted = decode(await read_body(request, MAX_BODY_BYTES), self._change)
-        parameters = msgspec.to_builtins(wanted)
-        is_look, reason = parameters.pop("preview"), parameters.pop("reason")
-        now = await self._shown(name, room)
-        settings = msgspec.to_builtins(now.settings)
-        if not is_look and all(settings[each] == value for each, value in parameters["settings"].items()):
-            return json_answer(now)
-        return await self._done("change", {"name": name, **parameters}, grant, reason, is_look=is_look)
-
-    async def delete(self, request: Request, grant: Grant, room: Room) -> Response:
-        """Nothing of it stays."""
-        only_parameters(request, "reason", "preview", *(("pending",) if self.kind == "topic" else ()))
-        name, pending = self._named(request), request.query_params.get("pending")
-        if pending not in (None, *PENDING):
-            raise OperationRefused(f"pending is one of {', '.join(PENDING)}.", "pending")
-        reason, look = request.query_params.get("reason", ""), request.query_params.get("preview", "false")
-        if look not in ("true", "false"):
-            raise OperationRefused("preview is true or false.", "preview")
-        await self._shown(name, room)
-        parameters = {"name": name} if pending is None else {"name": name, "pending": pending}
-        return await self._done("delete", parameters, grant, reason, is_look=look == "true")
-
-    @abstractmethod
-    async def _shown(self, name: str, room: Room) -> SettingsOfTopic | SettingsOfGroup:
-        """As the broker keeps them; raises TopicUnknown, GroupUnknown."""
-
-    def _check(self, name: str) -> None:
-        (check_topic if self.kind == "topic" else check_group)(name)
-
-    def _named(self, request: Request) -> str:
-        name: str = request.path_params[self.kind]
-        self._check(name)
-        return name
-
-    async def _done(
-        self, verb: str, parameters: Mapping[str, Any], grant: Grant, reason: str, *, is_look: bool
-    ) -> Response:  # fmt: skip
-        kind = f"{self.kind}s.{verb}"
-        if is_look:
-            return json_answer(await in_thread(lambda: _preview(kind, parameters)))
-        actor = replace(actor_of(grant), permissions=frozenset((CHANGE_SETTINGS,)))
-        answer = await begun(kind, parameters, reason, actor)
-        number = uuid.UUID(answer.headers["location"].rpartition("/")[2])
-        refused = await in_thread(lambda: OperationItem.objects.filter(operation_id=number, outcome="refused").first())
-        if refused is not None:
-            raise OperationRefused(str(refused.result.get("error", "The broker refused it.")))
-        return answer
+    topics: list[TopicRow]
 
 
-class _Topics(_Settings[NewTopic, TopicChange]):
-    kind = "topic"
+class TopicDeletion(Deletion, kw_only=True):
+    """As Deletion, and what becomes of what waits for the topic."""
 
-    async def _shown(self, name: str, room: Room) -> SettingsOfTopic:
-        found = await room.admin.topic_settings(name)
-        if found is None:
-            raise TopicUnknown(f"The broker has no topic {name}.")
-        settings = msgspec.convert(setting_fields.shown(setting_fields.TOPIC, found), TopicSettings)
-        return SettingsOfTopic(name=name, settings=settings)
+    pending: Annotated[
+        str | None,
+        Meta(
+            description="What becomes of what waits for it, needed where something does: cancel, or keep (it makes it "
+            "anew)."
+        ),
+    ] = None
 
 
-class _Groups(_Settings[NewGroup, GroupChange]):
-    kind = "group"
+_PREVIEW = (200, "Asked for a preview: what would come of it.", SettingsPreview)
 
-    async def _shown(self, name: str, room: Room) -> SettingsOfGroup:
-        found = await room.admin.group_settings(name)
-        if found is None:
-            raise GroupUnknown(f"The broker has no consumer group {name}.")
-        settings = msgspec.convert(setting_fields.shown(setting_fields.GROUP, found), GroupSettings)
-        return SettingsOfGroup(name=name, settings=settings)
+
+@route(
+    "GET",
+    "/topics",
+    "List topics",
+    action=READ,
+    on=InRows(),
+    answers=((200, "Topics.", TopicList),),
+)
+async def topics(call: Call) -> Response:
+    """List the topics that the token may read."""
+    is_visible = call.row_check()
+    rows = [
+        TopicRow(
+            name=each.name,
+            broker=each.broker,
+            read_queues=each.read_queues,
+            write_queues=each.write_queues,
+            permission=each.permission,
+        )
+        for each in await call.state.admin.topics()
+        if is_visible(each.name)
+    ]
+    return json_answer(TopicList(topics=rows))
+
+
+@route(
+    "POST",
+    "/topics",
+    "Make a topic",
+    action=SETTINGS,
+    on=InBody(),
+    answers=(BEGUN_OR_WAITS, _PREVIEW),
+    errors=(OperationRefused,),
+)
+async def make_topic(call: Call, body: NewTopic) -> Response:
+    """Make a topic that is not there yet."""
+    check_topic(body.name)
+    call.require(body.name, "topic")
+    parameters = {"name": body.name, "settings": msgspec.to_builtins(body.settings)}
+    return await _done("topics.create", parameters, call.grant, body.reason, is_look=body.preview)
+
+
+@route(
+    "GET",
+    "/topics/{topic}/settings",
+    "Look at a topic's settings",
+    action=READ,
+    on=Topic(),
+    answers=((200, "As they are now.", SettingsOfTopic),),
+    errors=(TopicUnknown,),
+)
+async def topic_settings(call: Call) -> Response:
+    """Answer the settings as they are now."""
+    return json_answer(await _topic(call.named["topic"], call.state))
+
+
+@route(
+    "PATCH",
+    "/topics/{topic}/settings",
+    "Change a topic's settings",
+    action=SETTINGS,
+    on=Topic(),
+    answers=(
+        BEGUN_OR_WAITS,
+        (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfTopic),
+    ),
+    errors=(TopicUnknown, OperationRefused),
+)
+async def change_topic(call: Call, body: TopicChange) -> Response:
+    """Change the settings that are named; 200 if all of it is so already."""
+    now = await _topic(call.named["topic"], call.state)
+    return await _change(call, "topics.change", now, body)
+
+
+@route(
+    "DELETE",
+    "/topics/{topic}",
+    "Delete a topic with its messages",
+    action=DELETE,
+    on=Topic(),
+    answers=(BEGUN_OR_WAITS, _PREVIEW),
+    errors=(TopicUnknown, OperationRefused, TopicHasWaiting),
+)
+async def delete_topic(call: Call, query: TopicDeletion) -> Response:
+    """Delete the topic with its messages; what waits for it is cancelled or kept, as `pending` says."""
+    if query.pending not in (None, *PENDING):
+        raise OperationRefused(f"pending is one of {', '.join(PENDING)}.", "pending")
+    pending = {} if query.pending is None else {"pending": query.pending}
+    is_look, name = query.is_look(), (await _topic(call.named["topic"], call.state)).name
+    return await _done("topics.delete", {"name": name, **pending}, call.grant, query.reason, is_look=is_look)
+
+
+@route(
+    "POST",
+    "/groups",
+    "Make a consumer group",
+    action=SETTINGS,
+    on=InBody(),
+    answers=(BEGUN_OR_WAITS, _PREVIEW),
+    errors=(OperationRefused,),
+)
+async def make_group(call: Call, body: NewGroup) -> Response:
+    """Make a consumer group that is not there yet."""
+    check_group(body.name)
+    call.require(body.name, "group")
+    parameters = {"name": body.name, "settings": msgspec.to_builtins(body.settings)}
+    return await _done("groups.create", parameters, call.grant, body.reason, is_look=body.preview)
+
+
+@route(
+    "GET",
+    "/groups/{group}/settings",
+    "Look at a consumer group's settings",
+    action=READ,
+    on=Group(),
+    answers=((200, "As they are now.", SettingsOfGroup),),
+    errors=(GroupUnknown,),
+)
+async def group_settings(call: Call) -> Response:
+    """Answer the settings as they are now."""
+    return json_answer(await _group(call.named["group"], call.state))
+
+
+@route(
+    "PATCH",
+    "/groups/{group}/settings",
+    "Change a consumer group's settings",
+    action=SETTINGS,
+    on=Group(),
+    answers=(
+        BEGUN_OR_WAITS,
+        (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfGroup),
+    ),
+    errors=(GroupUnknown, OperationRefused),
+)
+async def change_group(call: Call, body: GroupChange) -> Response:
+    """Change the settings that are named; 200 if all of it is so already."""
+    now = await _group(call.named["group"], call.state)
+    return await _change(call, "groups.change", now, body)
+
+
+@route(
+    "DELETE",
+    "/groups/{group}",
+    "Delete a consumer group with how far it has read",
+    action=DELETE,
+    on=Group(),
+    answers=(BEGUN_OR_WAITS, _PREVIEW),
+    errors=(GroupUnknown, OperationRefused),
+)
+async def delete_group(call: Call, query: Deletion) -> Response:
+    """Delete the group with how far it has read."""
+    is_look, name = query.is_look(), (await _group(call.named["group"], call.state)).name
+    return await _done("groups.delete", {"name": name}, call.grant, query.reason, is_look=is_look)
+
+
+async def _topic(name: str, state: ApiState) -> SettingsOfTopic:
+    """A topic's settings as the broker keeps them; raises InvalidArgument, TopicUnknown."""
+    check_topic(name)
+    found = await state.admin.topic_settings(name)
+    if found is None:
+        raise TopicUnknown(f"The broker has no topic {name}.")
+    settings = msgspec.convert(setting_fields.shown(setting_fields.TOPIC, found), TopicSettings)
+    return SettingsOfTopic(name=name, settings=settings)
+
+
+async def _group(name: str, state: ApiState) -> SettingsOfGroup:
+    """A consumer group's settings as the broker keeps them; raises InvalidArgument, GroupUnknown."""
+    check_group(name)
+    found = await state.admin.group_settings(name)
+    if found is None:
+        raise GroupUnknown(f"The broker has no consumer group {name}.")
+    settings = msgspec.convert(setting_fields.shown(setting_fields.GROUP, found), GroupSettings)
+    return SettingsOfGroup(name=name, settings=settings)
+
+
+async def _change(
+    call: Call, kind: str, now: SettingsOfTopic | SettingsOfGroup, body: TopicChange | GroupChange
+) -> Response:
+    parameters = msgspec.to_builtins(body)
+    is_look, reason = parameters.pop("preview"), parameters.pop("reason")
+    settings = msgspec.to_builtins(now.settings)
+    if not is_look and all(settings[each] == value for each, value in parameters["settings"].items()):
+        return json_answer(now)
+    return await _done(kind, {"name": now.name, **parameters}, call.grant, reason, is_look=is_look)
+
+
+async def _done(kind: str, parameters: Mapping[str, Any], grant: Grant, reason: str, *, is_look: bool) -> Response:
+    """Begin the operation, or say what would come of it; raises OperationRefused where the broker refused it."""
+    if is_look:
+        return json_answer(await in_thread(lambda: _preview(kind, parameters)))
+    answer = await begun(kind, parameters, reason, token_actor(grant, frozenset((CHANGE_SETTINGS,))))
+    operation_id = uuid.UUID(answer.headers["location"].rpartition("/")[2])
+    items = OperationItem.objects.filter(operation_id=operation_id, outcome="refused")
+    refused = await in_thread(items.first)
+    if refused is not None:
+        raise OperationRefused(str(refused.result.get("error", "The broker refused it.")))
+    return answer
 
 
 def _preview(kind_name: str, parameters: Mapping[str, Any]) -> SettingsPreview:
     """As the console's operation counts it."""
     kind = kind_of(kind_name)
     checked = kind.checked(parameters)
-    found = kind.preview(checked)
+    found = kind.preview(checked).as_row()
     return SettingsPreview(
-        name=checked["name"], changes=[(name, before, after) for name, before, after in found.changes],
-        unread=found.unread, lost_messages=found.lost_messages, lost_readers=found.lost_readers,
-        members=found.members, waiting=_waiting(found),
-    )  # fmt: skip
+        name=checked["name"],
+        changes=[(name, before, after) for name, before, after in found.get("changes", ())],
+        unread=found.get("unread"),
+        lost_messages=found.get("lost_messages"),
+        lost_readers=found.get("lost_readers"),
+        members=found.get("members"),
+        waiting=_waiting(found),
+    )
 
 
-def _waiting(found: Preview) -> WaitingForTopic | None:
+def _waiting(found: Mapping[str, Any]) -> WaitingForTopic | None:
     """Of what is to be deleted."""
-    return WaitingForTopic(**found.waiting, complete=not found.missing) if found.waiting else None
-
-
-topics = _Topics(NewTopic, TopicChange)
-groups = _Groups(NewGroup, GroupChange)
-
-_TOPIC, _GROUP = "/topics/{topic}", "/groups/{group}"
-_DELETE = (("reason", "Kept in the audit."), ("preview", "true: say what would be lost, and delete nothing."))
-_PENDING = (
-    "pending", "What becomes of what waits for it, needed where something does: cancel, or keep (it makes it anew).",
-)  # fmt: skip
-_BEGUN = (202, "It is done, or waits for a second person; Location says where to look.", OperationShown)
-_PREVIEW = (200, "Asked for a preview: what would come of it.", SettingsPreview)
-
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        "POST", "/topics", "Make a topic", SETTINGS, topics.make, NewTopic, (_BEGUN, _PREVIEW), narrows="body"
-    ),
-    Operation(
-        "GET", f"{_TOPIC}/settings", "Look at a topic's settings", READ, topics.look, None,
-        ((200, "As they are now.", SettingsOfTopic),),
-    ),
-    Operation(
-        "PATCH", f"{_TOPIC}/settings", "Change a topic's settings", SETTINGS, topics.change, TopicChange,
-        (_BEGUN, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfTopic)),
-    ),
-    Operation(
-        "DELETE", _TOPIC, "Delete a topic with its messages", DELETE, topics.delete, None,
-        (_BEGUN, _PREVIEW), (*_DELETE, _PENDING),
-    ),
-    Operation(
-        "POST", "/groups", "Make a consumer group", SETTINGS, groups.make, NewGroup, (_BEGUN, _PREVIEW),
-        narrows="body",
-    ),
-    Operation(
-        "GET", f"{_GROUP}/settings", "Look at a consumer group's settings", READ, groups.look, None,
-        ((200, "As they are now.", SettingsOfGroup),),
-    ),
-    Operation(
-        "PATCH", f"{_GROUP}/settings", "Change a consumer group's settings", SETTINGS, groups.change,
-        GroupChange, (_BEGUN, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfGroup)),
-    ),
-    Operation(
-        "DELETE", _GROUP, "Delete a consumer group with how far it has read", DELETE, groups.delete, None,
-        (_BEGUN, _PREVIEW), _DELETE,
-    ),
-)  # fmt: skip
+    return WaitingForTopic(**found["waiting"], complete=not found["missing"]) if found.get("waiting") else None

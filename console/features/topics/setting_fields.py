@@ -48,16 +48,16 @@ class Setting:
 
     @property
     def is_text(self) -> bool:
-        """It is written."""
+        """Whether it is a text."""
         return self.form is not None
 
     @property
     def is_number(self) -> bool:
-        """It is counted."""
+        """Whether it is a whole number."""
         return self.low is not None
 
     def checked(self, given: Any) -> Value:
-        """The value in its one form, also of a form's text; raises InvalidParameter."""
+        """Return the value in its one form, also of a form's text; raises InvalidParameter."""
         value: Any = given
         if isinstance(given, str) and (self.is_number or isinstance(next(iter(self.choices), None), int)):
             value = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
@@ -78,19 +78,19 @@ class Setting:
 
 
 def checked_delay(name: str, given: Any) -> str:
-    """One delay in its one form."""
+    """Return one delay in its one form; raises InvalidParameter."""
     if not (delays := delays_of(name, given, most=1)):
         raise InvalidParameter(name, f"{name} is one of 500ms, 10s, 5m, 2h or 1d.")
     return text_of(delays[0])
 
 
 def checked_delays(name: str, given: Any) -> str:
-    """Several delays in their one form, or none."""
+    """Return several delays in their one form, or none; raises InvalidParameter."""
     return " ".join(map(text_of, delays_of(name, given)))
 
 
 def delays_of(name: str, text: Any, *, most: int = MOST_DELAYS) -> list[int]:
-    """The delays in a text, ms; raises InvalidParameter."""
+    """Return the delays in a text, ms; raises InvalidParameter."""
     words = text.split() if isinstance(text, str) else [""]
     found = [match and int(match[1]) * _UNITS[match[2]] for match in map(_DELAY.fullmatch, words)]
     delays = [delay_ms for delay_ms in found if delay_ms is not None and delay_ms <= LONGEST_MS]
@@ -100,14 +100,14 @@ def delays_of(name: str, text: Any, *, most: int = MOST_DELAYS) -> list[int]:
 
 
 def growth_of(found: Mapping[str, Any], part: str, usual: int) -> int:
-    """A part of an EXPONENTIAL policy."""
+    """Return a part of an EXPONENTIAL policy; `usual` where the group does not have it."""
     said = policy_of(found).get("exponentialRetryPolicy")
     value = said.get(part) if isinstance(said, Mapping) else None
     return value if isinstance(value, int) and value > 0 else usual
 
 
 def own_delays(found: Mapping[str, Any]) -> str:
-    """The delays of a CUSTOMIZED policy; empty: the broker's levels."""
+    """Return the delays of a CUSTOMIZED policy; "": the broker's levels."""
     said = policy_of(found).get("customizedRetryPolicy")
     delays = said.get("next") if isinstance(said, Mapping) else None
     if not isinstance(delays, list) or not all(isinstance(each, int) and each > 0 for each in delays):
@@ -116,19 +116,19 @@ def own_delays(found: Mapping[str, Any]) -> str:
 
 
 def policy_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The group's policy, empty if it has none."""
+    """Return the group's policy, empty if it has none."""
     policy = found.get(POLICY)
     return dict(policy) if isinstance(policy, Mapping) else {}
 
 
 def text_of(delay_ms: int) -> str:
-    """In the largest unit that has it whole."""
+    """Return a delay in the largest unit that has it whole."""
     unit = next(unit for unit, length_ms in _UNITS.items() if delay_ms % length_ms == 0)
     return f"{delay_ms // _UNITS[unit]}{unit}"
 
 
 def with_growth(found: Mapping[str, Any], part: str, value: int) -> dict[str, Any]:
-    """The field of a group with this part changed; the others are said, too."""
+    """Return the field of a group with this part changed; the other parts are said, too."""
     said = {name: growth_of(found, name, usual) for name, usual in USUAL_GROWTH.items()} | {part: value}
     policy = policy_of(found)
     if said != USUAL_GROWTH or policy.get("exponentialRetryPolicy"):
@@ -137,7 +137,7 @@ def with_growth(found: Mapping[str, Any], part: str, value: int) -> dict[str, An
 
 
 def with_own_delays(found: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """The field of a group that is to have these delays."""
+    """Return the field of a group that is to have these delays."""
     delays, policy = delays_of("retry_delays", text), policy_of(found)
     policy.pop("customizedRetryPolicy", None)
     if delays:
@@ -204,12 +204,12 @@ GROUP = (
 
 
 def shown(settings: tuple[Setting, ...], found: Fields) -> dict[str, Value]:
-    """Every setting by its name here."""
+    """Return every setting by its name here."""
     return {each.name: each.read(found) for each in settings}
 
 
 def checked(settings: tuple[Setting, ...], given: Any) -> dict[str, Value]:
-    """What was given, checked; raises InvalidParameter for what is wrong, or no setting."""
+    """Return what was given, checked; raises InvalidParameter for what is wrong, or no setting."""
     known = {each.name: each for each in settings}
     if not isinstance(given, Mapping):
         raise InvalidParameter("settings", "settings are names with values.")
@@ -222,7 +222,7 @@ def checked(settings: tuple[Setting, ...], given: Any) -> dict[str, Value]:
 
 
 def written(settings: tuple[Setting, ...], found: Fields, wanted: Mapping[str, Value]) -> dict[str, Any]:
-    """The fields that a broker is given for these settings."""
+    """Return the fields that a broker is given for these settings."""
     known = {each.name: each for each in settings}
     fields: dict[str, Any] = {}
     for name, value in wanted.items():

@@ -1,4 +1,4 @@
-"""The forms in which topics and groups are made, changed and deleted."""
+"""The forms in which topics and groups are created, changed and deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOPIC_REQUESTS, GROUP_REQUESTS = (351, 26), (352,)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One field with what it is now, as a form's text; `text` is what stands in the field, `fault` what is wrong."""
+    """One field: `was` is its value now as a form's text, `text` what stands in the field, `fault` what is wrong."""
 
     setting: Setting
     was: str
@@ -26,13 +26,13 @@ class Row:
 
     @property
     def choices(self) -> tuple[tuple[Value, str], ...]:
-        """What can be chosen, each with its text."""
+        """The values that can be chosen, each with its text."""
         return tuple((each, text_of(each)) for each in self.setting.choices)
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """`family` is "topics" or "groups"; `rows` None: the broker could not be asked."""
+    """The form of one; `family` is "topics" or "groups", `rows` None: the broker could not be asked."""
 
     family: str
     name: str
@@ -43,7 +43,7 @@ class Form:
 
 
 def topic_form(name: str) -> Form:
-    """A topic as it is."""
+    """Return the form of a topic as it is now."""
 
     def question(admin: Admin) -> tuple[setting_fields.Fields | None, str]:
         return admin.topic_settings(name), admin.broker_config().get("fileReservedTime", "")
@@ -54,7 +54,7 @@ def topic_form(name: str) -> Form:
 
 
 def group_form(name: str) -> Form:
-    """A group as it is."""
+    """Return the form of a group as it is now."""
     fields, evidence = ask(
         lambda admin: admin.group_settings(name), source=mirrored().name, requests=GROUP_REQUESTS
     )  # fmt: skip
@@ -62,12 +62,12 @@ def group_form(name: str) -> Form:
 
 
 def new_topic_form() -> Form:
-    """A topic that is not there yet."""
+    """Return the form of a topic that is not there yet."""
     return Form("topics", "", _rows(TOPIC, {}))
 
 
 def new_group_form() -> Form:
-    """A group that is not there yet."""
+    """Return the form of a group that is not there yet."""
     return Form("groups", "", _rows(GROUP, {}))
 
 
@@ -76,12 +76,12 @@ def _rows(settings: Sequence[Setting], fields: setting_fields.Fields) -> tuple[R
 
 
 def text_of(value: Value) -> str:
-    """As a form sends it."""
+    """Return a value as a form sends it."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def as_sent(form: Form, given: Mapping[str, str], faults: Mapping[str, str]) -> Form:
-    """The form with what was typed into it, and what is wrong with that."""
+    """Return the form with what was typed into it, and what is wrong with that."""
     rows = tuple(
         replace(
             row, was=given.get(f"was_{row.setting.name}", row.was), text=given.get(row.setting.name, row.text),

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from django.db.models import TextChoices
+from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
 
+from console.features.topics.columns import TOPICS
 from console.site.evidence import Evidence
 from console.site.history import History
+from console.ui.message_rows import MessageRow
+from console.ui.table import Table
 
 
 class TopicKind(TextChoices):
@@ -50,7 +55,9 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """A page of the list, filtered and ordered by the database."""
+    """A page of the list, filtered and ordered."""
+
+    table: ClassVar[Table] = TOPICS
 
     evidence: Evidence
     now_ms: int
@@ -63,6 +70,11 @@ class Topics:
     search: str
     kind: str
     order: str
+
+    @property
+    def sort_query(self) -> str:
+        """The rest of the list's address, beside the order."""
+        return "&" + urlencode({"kind": self.kind, "search": self.search})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +119,6 @@ class TopicPage:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageRow:
-    """A message in a queue's list."""
-
-    offset: int
-    position: int
-    size_bytes: int
-    store_ms: int
-    born_ms: int
-    tag: str | None
-    keys: tuple[str, ...]
-    unique_key: str | None
-    offset_message_id: str
-    reconsume_times: int
-    #: first characters of the body when it is text, else None
-    preview: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class QueueMessages:
     """A page of one queue, read from the broker."""
 
@@ -139,3 +133,16 @@ class QueueMessages:
     messages: tuple[MessageRow, ...]
     previous_offset: int | None
     next_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """`rows` are (queue, message), the newest first; `stored` is how many the topic ever held, None when unknown."""
+
+    evidence: Evidence
+    now_ms: int
+    name: str
+    rows: tuple[tuple[int, MessageRow], ...]
+    stored: int | None
+    #: rows at most
+    shown: int

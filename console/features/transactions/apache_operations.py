@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.client import Admin, BrokerRefused, ClientError, Decision
-from broker.client.admin_transactions import Action
+from broker.client.transactions import Action
 from broker.rocketmq.topics import PARKED_HALF_TOPIC
 from console.features.transactions.apache_records import copy_id, read_newest
 from console.features.transactions.shapes import TransactionRow
@@ -17,7 +17,7 @@ _DECISIONS: Mapping[str, Decision] = {"commit": Decision.COMMIT, "rollback": Dec
 
 
 def steer(admin: Admin, action: Action, done: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-    """Each in its turn; raises ClientError when the broker cannot be read."""
+    """Do it to each in its turn; raises ClientError when the broker cannot be read."""
     if action == "check":
         return [ItemResult("refused", {"error": "not-supported"}) for _ in targets]
     rows = {row.position: row for row in read_newest(admin).rows}

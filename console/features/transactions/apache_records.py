@@ -1,6 +1,6 @@
 """Transactions of an Apache RocketMQ broker: the newest records of its half, op and parked topics, by pulling.
 
-What they say, and what they do not, stands in broker.client.admin_transactions.
+What they say, and what they do not, stands in broker.client.transactions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from broker.client import Admin, BrokerRefused, Message
-from broker.client.admin_transactions import op_records, transactions_of
+from broker.client.transactions import op_records, transactions_of
 from broker.rocketmq.properties import CHECK_TIMES
 from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from console.features.checkback.read import address_rows

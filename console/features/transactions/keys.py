@@ -9,6 +9,8 @@ from broker.rocketmq.properties import REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions.find import find_named
 from console.features.transactions.shapes import TransactionRow
+from console.security.masking import masks
+from console.security.topic_scope import Eyes, authorised
 from console.site.broker import ask
 from console.site.mirrored import mirrored
 
@@ -18,11 +20,12 @@ KEY_REQUESTS = (12, 14_011)
 MOST, LOOKED = 64, 256
 
 
-def halves_named(key: str, is_seen: Callable[[str], bool] = lambda topic: True) -> tuple[TransactionRow, ...]:
-    """Those of topics that are seen with this key or unique id as they are now, the newest first; none if the broker
-    does not answer."""
-    found, _evidence = ask(lambda admin: _named(admin, key, is_seen), source=mirrored().name, requests=KEY_REQUESTS)
-    return tuple(found or ())
+@authorised
+def halves_named(scope: Eyes, key: str) -> tuple[TransactionRow, ...]:
+    """Return transactions with this key or unique id as they are now, the newest first; none if the broker does not
+    answer."""
+    found, _evidence = ask(lambda admin: _named(admin, key, scope.topic), source=mirrored().name, requests=KEY_REQUESTS)
+    return masks().rows(found or ())
 
 
 def _named(admin: Admin, key: str, is_seen: Callable[[str], bool]) -> list[TransactionRow]:

@@ -10,41 +10,111 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from django.http import QueryDict
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+
 from broker.client import NotSupported
-from broker.client.admin_transactions import Action, SteeredTransaction, TransactionTarget
+from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
 from console.features.groups.catch_up import Behind, behind_after
 from console.features.transactions import apache_operations
 from console.features.transactions.find import Found, find_matching, find_named
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS
 from console.operations.errors import InvalidParameter
-from console.operations.found_rows import EXAMPLES, PREVIEW_PATIENCE_S, count_of, there_before, topics_of
-from console.operations.kind import LIMIT, ItemResult, Kind, Target
-from console.operations.preview import Preview
+from console.operations.kind import LIMIT, REASON, Call, ItemResult, Kind, Outcome, Target
+from console.operations.preview import LagPreview
+from console.operations.registry import register
+from console.operations.scope import Scope
+from console.operations.selection import (
+    EXAMPLES,
+    MOST_TARGETS,
+    PREVIEW_PATIENCE_S,
+    chosen_body,
+    chosen_scope,
+    count_of,
+    there_before,
+    topics_of,
+)
 from console.site import broker as site_broker
+from console.ui.live import number
 
-#: named at once, as for timers
-MOST_TARGETS = 1_000
 _TEXT_LENGTH = 255
 _CONSOLE = "console"
+#: names of a filter's fields here and in REST
+_FILTER = {"state": "state", "topic": "topic", "group": "producer_group", "before_ms": "stored_before"}
+#: outcomes of those that were decided before
+_DECIDED: Mapping[str, Outcome] = {
+    "already_committed": Outcome(_("committed before"), "idle"),
+    "already_rolled_back": Outcome(_("rolled back before"), "idle"),
+    "already_decided": Outcome(_("decided before"), "idle"),
+}
 
 
-class SteerTransactions(Kind):
-    """What the four have in common."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionsPreview(LagPreview):
+    """What transactions would be touched."""
+
+    #: how many are undecided now, all of the broker's; of those to be checked, how many have nobody to be asked
+    met_count: int | None = None
+
+
+class SteerTransactions(Kind[TransactionsPreview]):
+    """Deciding transactions, and having their producers asked: one action of the broker on each that is chosen."""
 
     permission = STEER_TRANSACTIONS
-    page = "transactions"
+    page, list_page = "transactions", "transaction_list"
+    names_messages = True
+    preview_type = TransactionsPreview
+    preview_template = "transactions/operation_preview.html"
+    #: it gives messages to consumer groups
+    delivers: ClassVar[bool] = False
+    #: it asks producers, so those count that have none
+    asks: ClassVar[bool] = False
     action: ClassVar[Action]
-    #: what it is called when it was done, and when it was so before
+    #: its outcome when it was done, and when it was so before
     done: ClassVar[str]
     already: ClassVar[str]
     #: states that it may be done in
     states: ClassVar[tuple[str, ...]] = ("open", "parked")
 
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the rows that were selected, or the filter that they were found by; raises InvalidParameter."""
+        if given.get("scope") == "matching":
+            wanted = {name: given.get(name, "") for name in ("state", "group", "topic")}
+            before_ms = number(given.get("before_ms"))
+            return {"filter": {**wanted, "before_ms": before_ms}, "is_all": given.get("is_all") == "1"}
+        return {"targets": [_place(text) for text in given.getlist("half")]}
+
+    def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
+        """Return the topics of the chosen transactions, or the topic of the filter."""
+        return chosen_scope(parameters, preview)
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return how many were chosen, or by which filter."""
+        if "targets" in parameters:
+            count = len(parameters["targets"])
+            words = ngettext("%(count)s chosen transaction", "%(count)s chosen transactions", count)
+            return words % {"count": f"{count:,}"}
+        wanted: dict[str, Any] = parameters["filter"]
+        parts = [f"{name} {wanted[name]}" for name in ("group", "topic") if wanted[name]]
+        if wanted["before_ms"] is not None:
+            parts.append(gettext("a range of time"))
+        if parts:
+            return gettext("all that match: %(filter)s") % {"filter": ", ".join(parts)}
+        if wanted["state"] == "parked":
+            return gettext("every parked transaction")
+        return gettext("every undecided transaction")
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call of the action on many transactions."""
+        return "POST", f"transactions:{self.action}", {**chosen_body("transactions", parameters, _FILTER), **REASON}
+
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Which ones, in one form."""
+        """Return which ones, in one form."""
         if "targets" in parameters:
             return {"targets": _targets(parameters["targets"])}
         given = parameters.get("filter")
@@ -58,32 +128,32 @@ class SteerTransactions(Kind):
         fields = {name: getattr(wanted, name) for name in ("state", "group", "topic", "before_ms")}
         return {"filter": fields, "is_all": bool(parameters.get("is_all"))}
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """Count, examples, topics; how many are undecided now, and of those hit, how many have nobody to be asked."""
+    def preview(self, parameters: Mapping[str, Any]) -> TransactionsPreview:
+        """Count them, with examples and topics, and what `met` and `behind` say."""
         found = self._find(parameters, PREVIEW_PATIENCE_S)
         rows, count = found.rows, count_of(parameters, found.rows)
         missing = [] if found.is_whole else ["count"]
         behind = self.behind(rows)
-        return Preview(
+        return TransactionsPreview(
             at_ms=found.now_ms,
             count=count,
             examples=[label_of(row) for row in rows[:EXAMPLES]],
-            topics=topics_of(rows),
+            topics=topics_of([row.topic for row in rows]),
             met_count=self.met(rows, found),
             missing=[*missing, *(["transactions-polled"] if found.is_polled else [])],
             **(behind.as_fields() if behind else {}),
         )
 
     def met(self, rows: Sequence[TransactionRow], found: Found) -> int | None:
-        """How many are undecided now, all of the broker's."""
+        """Return how many are undecided now, all of the broker's."""
         return found.undecided
 
     def behind(self, rows: Sequence[TransactionRow]) -> Behind | None:
-        """How far consumer groups would be behind; None: it shows them nothing."""
+        """Return how far consumer groups would be behind; None: they get nothing."""
         return None
 
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        """What matches now and was there when it was previewed; a named one stays, whatever became of it."""
+    def targets(self, parameters: Mapping[str, Any], preview: TransactionsPreview) -> Sequence[Target]:
+        """Return what matches now and was there when it was previewed; a named one stays, whatever became of it."""
         found = self._find(parameters, None)
         if "filter" in parameters:
             rows = there_before(found.rows, preview)
@@ -94,13 +164,13 @@ class SteerTransactions(Kind):
         ]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """In the console's own name."""
+        """Act in the console's own name."""
         return self.act_as(_CONSOLE, parameters, reason, targets)
 
     def act_as(
         self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
     ) -> list[ItemResult]:
-        """One request to the broker, which keeps who and why; on an Apache RocketMQ broker one each."""
+        """Send one request to the broker, which keeps who and why; to an Apache RocketMQ broker one for each."""
         admin = site_broker.admin()
         named = [TransactionTarget(target["offset"], target["position"]) for target in targets]
         try:
@@ -122,51 +192,68 @@ class SteerTransactions(Kind):
         return find_named(admin, parameters["targets"])
 
 
+@register
 class CommitTransactions(SteerTransactions):
-    """Their messages are shown."""
+    """Consumers get their messages."""
 
     name = "transactions.commit"
+    title, verb = _("Commit transactions"), _("Commit them")
+    effect = _("Their messages go into their topics, whatever their databases say. This cannot be taken back.")
+    outcomes = {**_DECIDED, "committed": Outcome(_("committed"))}
     action = "commit"
     done, already = "committed", "already_committed"
-    is_final = True
+    is_final = delivers = True
 
     def behind(self, rows: Sequence[TransactionRow]) -> Behind | None:
-        """Every group of their topics gets them at once."""
+        """Return how far every group of their topics would be behind."""
         return behind_after(site_broker.admin(), Counter(row.topic for row in rows))
 
 
+@register
 class RollBackTransactions(SteerTransactions):
     """Their messages are dropped."""
 
     name = "transactions.rollback"
+    title, verb = _("Roll transactions back"), _("Roll them back")
+    effect = _("Nobody ever sees their messages. This cannot be taken back.")
+    outcomes = {**_DECIDED, "rolled_back": Outcome(_("rolled back"))}
     action = "rollback"
     done, already = "rolled_back", "already_rolled_back"
     is_final = True
 
 
+@register
 class CheckTransactions(SteerTransactions):
     """Their producers are asked at once."""
 
     name = "transactions.check"
+    title, verb = _("Have producers asked now"), _("Have them asked about")
+    effect = _("A connected producer of each group is asked at once; a check that is sent counts.")
+    outcomes = {**_DECIDED, "check_planned": Outcome(_("to be asked about"))}
     action = "check"
     done, already = "check_planned", "check_planned"
     states = ("open",)
+    asks = True
 
     def met(self, rows: Sequence[TransactionRow], found: Found) -> int | None:
-        """How many of them have nobody to be asked."""
+        """Return how many of them have nobody to be asked."""
         return sum(row.is_alone for row in rows)
 
 
+@register
 class ResumeTransactions(SteerTransactions):
     """Parked ones are asked about again."""
 
     name = "transactions.resume"
+    title, verb = _("Resume checking"), _("Resume checking")
+    effect = _("Parked ones are undecided again and asked about; the checks of open ones begin anew.")
+    outcomes = {**_DECIDED, "checks_resumed": Outcome(_("checks resumed"))}
     action = "resume"
     done, already = "checks_resumed", "checks_resumed"
 
 
 def filter_of(given: Mapping[str, Any]) -> TransactionFilter:
-    """The filter of the parameters; raises InvalidParameter."""
+    """Return the filter of the parameters; raises InvalidParameter."""
     texts = {name: given.get(name) or "" for name in ("state", "group", "topic")}
     for name, text in texts.items():
         if not isinstance(text, str) or len(text) > _TEXT_LENGTH:
@@ -180,7 +267,7 @@ def filter_of(given: Mapping[str, Any]) -> TransactionFilter:
 
 
 def label_of(row: TransactionRow) -> dict[str, Any]:
-    """What people see of a transaction."""
+    """Return what people see of a transaction."""
     return {
         "topic": row.topic, "name": row.name[:200], "position": row.position, "group": row.group,
         "store_ms": row.store_ms, "checks": row.checks, "is_alone": row.is_alone,
@@ -191,10 +278,21 @@ def _targets(given: Any) -> list[dict[str, int]]:
     if not isinstance(given, list) or not 0 < len(given) <= MOST_TARGETS:
         raise InvalidParameter("targets", f"Name 1 to {MOST_TARGETS:,} transactions; for more, use a filter.")
     for target in given:
-        if not isinstance(target, Mapping) or set(target) != {"offset", "position"} or not all(
-            isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63
-            for number in target.values()
-        ):  # fmt: skip
+        if (
+            not isinstance(target, Mapping)
+            or set(target) != {"offset", "position"}
+            or not all(
+                isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**63 for each in target.values()
+            )
+        ):
             raise InvalidParameter("targets", "A transaction is named by the offset and the position of its half.")
     unique = {target["position"]: dict(target) for target in given}
     return list(unique.values())
+
+
+def _place(text: str) -> dict[str, int]:
+    """Return the target that a row of the list names as `offset-position`; raises InvalidParameter."""
+    offset, position = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    if offset is None or position is None:
+        raise InvalidParameter("targets", gettext("This names no transaction; load the page again."))
+    return {"offset": offset, "position": position}

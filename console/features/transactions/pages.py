@@ -6,20 +6,17 @@ import uuid
 from operator import attrgetter
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.transactions import read
+from console.features.transactions.columns import TRANSACTIONS
 from console.features.transactions.shapes import TransactionFilter, TransactionList
-from console.operations.errors import InvalidParameter
-from console.operations.forms import draft_of_form
 from console.operations.typed_moments import bound_ms
 from console.ui.export import Answer, page_or_file
-from console.ui.form_addresses import form_of
 from console.ui.live import number
 
 FAMILY = "transactions"
@@ -28,15 +25,13 @@ _LENGTHS = {"state": 16, "group": 255, "topic": 255, "before": 64}
 
 
 @require_safe
-@login_required
 def transactions(request: HttpRequest) -> HttpResponse:
     """The board, and the first of each list."""
-    context = {"data": queries.transactions(), "here": FAMILY, "live": FAMILY, "number": uuid.uuid4()}
+    context = {"data": read.transactions(), "here": FAMILY, "live": FAMILY, "number": uuid.uuid4()}
     return render(request, "transactions/page.html", context)
 
 
 @require_safe
-@login_required
 def transaction_list(request: HttpRequest) -> Answer:
     """Transactions of one state, page by page; rows, or all that match, can be acted on."""
     given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
@@ -46,10 +41,10 @@ def transaction_list(request: HttpRequest) -> Answer:
     before_ms = bound_ms(given["before"], "before", errors)
     wanted = TransactionFilter(given["state"], given["group"], given["topic"], before_ms)
 
-    def read(place: int | None) -> TransactionList:
-        return queries.transaction_list(wanted, place)
+    def page(place: int | None) -> TransactionList:
+        return read.transaction_list(wanted, place)
 
-    data = read(number(request.GET.get("after")))
+    data = page(number(request.GET.get("after")))
     shown: dict[str, str] = {name: text for name, text in given.items() if text}
     context: dict[str, Any] = {
         "data": data,
@@ -62,42 +57,22 @@ def transaction_list(request: HttpRequest) -> Answer:
         "next_page": None if data.following is None else "?" + urlencode({**shown, "after": str(data.following)}),
     }
     return page_or_file(
-        request, "transactions/list.html", context, "transactions", read, following=attrgetter("following"),
+        request,
+        "transactions/list.html",
+        context,
+        TRANSACTIONS[given["state"]],
+        page,
+        following=attrgetter("following"),
         status=422 if errors else 200,
-    )  # fmt: skip
+    )
 
 
 @require_safe
-@login_required
 def transaction(request: HttpRequest, position: int) -> HttpResponse:
     """One transaction by the position of its half."""
     if position >= 2**63:
         raise Http404(_("There is no such transaction."))
-    data = queries.transaction_life(position)
+    data = read.transaction_life(position)
     if data.row is None and not data.evidence.stale:
         raise Http404(_("There is no such transaction."))
     return render(request, "transactions/transaction.html", {"data": data, "here": FAMILY, "number": uuid.uuid4()})
-
-
-@login_required
-@form_of("transaction_list")
-def draft(request: HttpRequest) -> HttpResponse:
-    """Preview; nothing is done yet."""
-    return draft_of_form(request, FAMILY, parameters_of)
-
-
-def parameters_of(given: QueryDict) -> dict[str, Any]:
-    """Rows that were selected, or the filter that they were found by; raises InvalidParameter."""
-    if given.get("scope") == "matching":
-        wanted = {name: given.get(name, "") for name in ("state", "group", "topic")}
-        return {
-            "filter": {**wanted, "before_ms": number(given.get("before_ms"))}, "is_all": given.get("is_all") == "1",
-        }  # fmt: skip
-    return {"targets": [_target(text) for text in given.getlist("half")]}
-
-
-def _target(text: str) -> dict[str, int]:
-    offset, position = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
-    if offset is None or position is None:
-        raise InvalidParameter("targets", _("This names no transaction; load the page again."))
-    return {"offset": offset, "position": position}

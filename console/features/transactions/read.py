@@ -1,12 +1,15 @@
-"""Reads the Transactions pages from the broker; on an Apache RocketMQ broker, what can be pulled there."""
+"""Read the Transactions pages from the broker; on an Apache RocketMQ broker, what can be pulled there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from django.http import Http404
+from django.utils.translation import gettext as _
+
 from broker.client import Admin, BrokerRefused
-from broker.client.admin_transactions import TransactionStatus
+from broker.client.transactions import TransactionStatus
 from console.features.checkback.read import address_rows
 from console.features.transactions import apache_records
 from console.features.transactions.board import BOARD_REQUESTS, Pulled, board_of, pulled
@@ -23,24 +26,37 @@ from console.features.transactions.shapes import (
     TransactionList,
     TransactionRow,
     TransactionsPage,
+    TransactionState,
 )
+from console.security.masking import Masks, masks
+from console.security.topic_scope import Eyes, authorised
 from console.site.broker import Answer, ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
+from console.site.reading_on import PATIENCE_S, fill
 
 LIST, LIFE, STATUS = 14_010, 14_012, 14_013
 #: groups in the table, those with most open halves first
 GROUPS = 16
 #: decisions that the time to decide is taken from
 DECISIONS = 100
+#: for each list of the first page, which is drawn again and again
+FIRST_S = 0.5
+#: undecided halves that the table of producer groups counts for somebody who sees some topics only
+MOST_COUNTED = 1_000
 #: requests for one page of a filtered list: the broker looks at so many halves for one answer
 MOST_ASKED = 3
 #: ResponseCode.QUERY_NOT_FOUND
 _NOT_FOUND = 22
 
 
-def transactions() -> TransactionsPage:
-    """The first page."""
+@authorised
+def transactions(scope: Eyes) -> TransactionsPage:
+    """Return the board, and the first of each list."""
+    return _seen_page(scope, _page_now())
+
+
+def _page_now() -> TransactionsPage:
     here = mirrored()
     status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
@@ -63,8 +79,72 @@ def transactions() -> TransactionsPage:
     )
 
 
-def transaction_sums() -> TransactionsPage:
-    """The first page's figures alone, without how long decisions took."""
+def _seen_page(scope: Eyes, found: TransactionsPage) -> TransactionsPage:
+    """The page as far as it is seen; groups and addresses name producers, whose topics nobody tells."""
+    hide = masks()
+    board = found.board and replace(found.board, halves=hide.rows(found.board.halves))
+    if scope.see_all:
+        every, parked, decided = (
+            replace(page, rows=hide.rows(page.rows)) for page in (found.open, found.parked, found.decided)
+        )
+        return replace(found, board=board, open=every, parked=parked, decided=decided)
+    undecided = _seen_list(scope, hide, found.open.wanted, None, MOST_COUNTED, FIRST_S)
+    parked = _seen_list(scope, hide, found.parked.wanted, None, FIRST_COUNT, FIRST_S)
+    decided = _seen_list(scope, hide, found.decided.wanted, None, FIRST_COUNT, FIRST_S)
+    if board is not None:
+        # op records point at halves: those that are not seen stay, without names
+        halves = (row if scope.topic(row.topic) else TransactionRow(row.offset, row.state) for row in board.halves)
+        board = replace(board, halves=tuple(halves))
+    return replace(
+        found,
+        groups=() if found.polled else _groups_of(undecided),
+        addresses=(),
+        open=_first(undecided, found.open),
+        parked=_first(parked, found.parked),
+        decided=_first(decided, found.decided),
+        board=board,
+    )
+
+
+def _seen_list(
+    scope: Eyes, hide: Masks, wanted: TransactionFilter, after: int | None, count: int, patience_s: float = PATIENCE_S
+) -> TransactionList:
+    """A page of those that are seen."""
+    if wanted.topic and not scope.topic(wanted.topic):
+        page = _listed(wanted, after, 1)
+        return replace(page, rows=(), following=None)
+    found = fill(
+        lambda place, step: _listed(wanted, place, step),
+        lambda page: (page.rows, page.following),
+        lambda row: scope.topic(row.topic),
+        after,
+        count,
+        patience_s=patience_s,
+    )
+    return replace(found.page, rows=hide.rows(found.rows), following=found.following, looked=found.looked)
+
+
+def _first(found: TransactionList, drawn: TransactionList) -> TransactionList:
+    """As many as the first page shows."""
+    return replace(found, rows=found.rows[:FIRST_COUNT], max_checks=drawn.max_checks)
+
+
+def _groups_of(undecided: TransactionList) -> tuple[GroupRow, ...]:
+    """Producer groups of halves that are seen, those with most of them first; others' halves do not count."""
+    halves: dict[str, list[TransactionRow]] = {}
+    for row in undecided.rows:
+        halves.setdefault(row.group, []).append(row)
+    rows = []
+    for group, mine in halves.items():
+        due = sum(row.state is TransactionState.DUE for row in mine)
+        producers = len({client for row in mine for client in row.producers or ()})
+        rows.append(GroupRow(group, len(mine), due, producers))
+    return tuple(sorted(rows, key=lambda row: (-row.open, row.group))[:GROUPS])
+
+
+@authorised
+def transaction_sums(_scope: Eyes) -> TransactionsPage:
+    """Return the first page's figures alone, without how long decisions took: they are everybody's."""
     here = mirrored()
     status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
@@ -76,20 +156,37 @@ def transaction_sums() -> TransactionsPage:
     )  # fmt: skip
 
 
+@authorised
 def transaction_list(
-    wanted: TransactionFilter, after: int | None = None, count: int = PAGE_COUNT
-) -> TransactionList:  # fmt: skip
-    """A page of open, parked (oldest half first) or decided ones (newest decision first)."""
+    scope: Eyes, wanted: TransactionFilter, after: int | None = None, count: int = PAGE_COUNT
+) -> TransactionList:
+    """Return a page of open, parked (oldest half first) or decided ones (newest decision first)."""
+    hide = masks()
+    if scope.see_all:
+        page = _listed(wanted, after, count)
+        return replace(page, rows=hide.rows(page.rows))
+    return _seen_list(scope, hide, wanted, after, count)
+
+
+def _listed(wanted: TransactionFilter, after: int | None, count: int) -> TransactionList:
     here = mirrored()
     found = _list(here, wanted, after, count, None)
     if found.evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return apache_records.transaction_list(here, wanted, after, count)
-    status, _ = _ask(lambda admin: admin.transaction_status(), here, STATUS)
+    status, _evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
     return replace(found, max_checks=status.max_checks if status else None)
 
 
-def transaction_life(position: int) -> TransactionLife:
-    """One transaction by the position of its half."""
+@authorised
+def transaction_life(scope: Eyes, position: int) -> TransactionLife:
+    """Return one transaction by the position of its half; raises Http404 for one that is not seen."""
+    found = _life_at(position)
+    if not scope.see_all and found.row is not None and not scope.topic(found.row.topic):
+        raise Http404(_("There is no such transaction."))
+    return replace(found, row=found.row and masks().row(found.row, found.row.topic))
+
+
+def _life_at(position: int) -> TransactionLife:
     here = mirrored()
     address = here.broker.address if here.broker else ""
     found, evidence = _ask(lambda admin: _life(admin, position, address), here, LIFE)
@@ -127,7 +224,7 @@ def _page(
     admin: Admin, wanted: TransactionFilter, now_ms: int, after: int | None, count: int
 ) -> tuple[list[TransactionRow], int | None]:  # fmt: skip
     rows, following = page_of(admin, wanted, now_ms=now_ms, after=after, count=count)
-    for _ in range(MOST_ASKED - 1):
+    for _again in range(MOST_ASKED - 1):
         if rows or following is None:
             break
         rows, following = page_of(admin, wanted, now_ms=now_ms, after=following, count=count)
@@ -146,7 +243,7 @@ def _board(here: Mirrored, decided: Sequence[TransactionRow]) -> Board | None:
             page_of(admin, TransactionFilter(state), now_ms=here.now_ms, after=before, count=count)
             for state in ("open", "parked")
         ]
-        return found, [row for rows, _ in pages for row in rows]
+        return found, [row for rows, _following in pages for row in rows]
 
     answer, evidence = ask(look, source=here.name, requests=(*BOARD_REQUESTS, LIST))
     return board_of(evidence, answer[0], [*decided, *answer[1]]) if answer is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from broker.client import Admin, Message
-from broker.client.admin_transactions import Transaction, ends_of, op_records
+from broker.client.transactions import Transaction, ends_of, op_records
 from broker.rocketmq.properties import CHECK_TIMES, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
 from console.features.transactions.shapes import (
     LifeEvent,

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.features.transactions.columns import TRANSACTIONS
 from console.site.evidence import Evidence
+from console.ui.table import Table
 
 #: rows of each table on the first page, and on a page of the list
 FIRST_COUNT = 12
@@ -222,6 +224,11 @@ class TransactionList:
     def polled(self) -> bool:
         """Made from what was pulled."""
         return self.read is not None
+
+    @property
+    def table(self) -> Table:
+        """The columns of its state."""
+        return TRANSACTIONS.get(self.wanted.state, TRANSACTIONS["open"])
 
 
 @dataclass(frozen=True, slots=True)

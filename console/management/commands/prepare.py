@@ -17,6 +17,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run it."""
-        call_command("migrate", interactive=False, verbosity=1, stdout=self.stdout)
+        # with its checks: a database that cannot be brought up to date is refused before anything is changed
+        call_command("migrate", interactive=False, verbosity=1, stdout=self.stdout, skip_checks=False)
         if ensure_first_login():
             self.stdout.write("created the first login")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
@@ -19,13 +18,11 @@ from console.ui.saved_views.models import NAME_LENGTH, SavedView
 
 
 @require_safe
-@login_required
 def saved_views(request: HttpRequest) -> HttpResponse:
     """All of them."""
     return _page(request)
 
 
-@login_required
 @form_of("saved_views")
 def keep(request: HttpRequest) -> HttpResponse:
     """Save the list whose address is given, and go back to it."""
@@ -43,7 +40,6 @@ def keep(request: HttpRequest) -> HttpResponse:
     return _see_other(address.text)
 
 
-@login_required
 @form_of("saved_views")
 def change(request: HttpRequest, view_id: int) -> HttpResponse:
     """Rename it, share it, let it open with its page."""
@@ -61,7 +57,6 @@ def change(request: HttpRequest, view_id: int) -> HttpResponse:
     return _see_other("saved_views")
 
 
-@login_required
 @form_of("saved_views")
 def delete(request: HttpRequest, view_id: int) -> HttpResponse:
     """Forget it."""

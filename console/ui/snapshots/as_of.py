@@ -12,10 +12,10 @@ from django.http import HttpRequest
 from django.utils.http import urlencode
 from django.utils.timezone import get_current_timezone
 
-from console import queries
 from console.operations.typed_moments import bound_ms
 from console.site.clock import now_ms
 from console.ui.snapshots.page_shapes import Moment, Sums
+from console.ui.snapshots.reader import sums
 
 FIELD = "as_of"
 TEXT_LENGTH = 64
@@ -97,9 +97,9 @@ def asked_of(request: HttpRequest, field: str = FIELD) -> Asked:
 
 def past_of(request: HttpRequest, asked: Asked, moment: Moment | None, *kept: str) -> Past:
     """What stands around a page; `kept` names parameters that go along."""
-    sums = queries.kept_sums() if asked.text else ()
+    kept_sums = sums() if asked.text else ()
     given = ((name, request.GET.get(name, "")[:255]) for name in kept)
-    return Past(asked, tuple((name, text) for name, text in given if text), moment, sums)
+    return Past(asked, tuple((name, text) for name, text in given if text), moment, kept_sums)
 
 
 def status_of(*asked: Asked) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from console.security.topic_scope import Eyes
+from console.security.topic_scope import Eyes, authorised
 from console.site.clock import now_ms
 from console.ui.snapshots.page_shapes import Comparison, Line, Measure, Moment, Pair, Part
 from console.ui.snapshots.read import seen_of
@@ -31,19 +31,19 @@ _FIGURES: tuple[tuple[Measure, Callable[[Taken], int | None], bool], ...] = (
 )
 
 
-def compared(before_ms: int | None, after_ms: int | None, eyes: Eyes | None = None) -> Comparison:
-    """Of two moments, None: the present; the earlier one comes first."""
-    seen = eyes or Eyes()
+@authorised
+def compared(scope: Eyes, before_ms: int | None, after_ms: int | None) -> Comparison:
+    """Compare two moments, None: the present; the earlier one comes first."""
     far = 2**62
     one, other = sorted((before_ms, after_ms), key=lambda ms: far if ms is None else ms)
-    (before, then), (after, now) = _taken(one, seen), _taken(other, seen)
+    (before, then), (after, now) = _taken(one, scope), _taken(other, scope)
     return Comparison(
         before,
         after,
         now_ms(),
         figures=_figures(then, now),
         lanes=_lanes(then, now),
-        topics=_topics(then, now, seen),
+        topics=_topics(then, now, scope),
         groups=_groups(then, now),
         readings=_readings(then, now),
     )

@@ -1,4 +1,4 @@
-"""Rows of snapshots: one a moment, each part packed by itself (packing.py), so that a page reads only its own part."""
+"""Rows of snapshots: one a moment, each part packed by itself (shapes.py), so that a page reads only its own part."""
 
 from __future__ import annotations
 

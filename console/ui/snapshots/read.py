@@ -7,9 +7,10 @@ from dataclasses import replace
 from django.utils.translation import gettext as _
 
 from console.features.schedule.shapes import Lanes
+from console.features.timers.read import without_names
 from console.features.timers.shapes import TimersPage
 from console.features.timers.zoom import DEFAULT
-from console.security.topic_scope import Eyes
+from console.security.topic_scope import Eyes, authorised
 from console.site.evidence import Evidence
 from console.ui.snapshots.page_shapes import Moment, PastGroups
 from console.ui.snapshots.reader import part_at
@@ -32,8 +33,9 @@ def lanes_at(asked_ms: int) -> tuple[Moment, Lanes | None]:
     return moment, replace(found, evidence=evidence, next_minute_evidence=evidence)
 
 
-def timers_at(asked_ms: int, zoom: str) -> tuple[Moment, TimersPage | None]:
-    """The Timers page at a moment, at one of the zooms that are kept, else at the default one."""
+@authorised
+def timers_at(scope: Eyes, asked_ms: int, zoom: str = "") -> tuple[Moment, TimersPage | None]:
+    """Return the Timers page at a moment, at one of the zooms that are kept, else at the default one."""
     moment, kept = part_at(asked_ms, "timers", TimersKept)
     if kept is None:
         return moment, None
@@ -47,7 +49,7 @@ def timers_at(asked_ms: int, zoom: str) -> tuple[Moment, TimersPage | None]:
         # what is due beyond the stretch was asked for at the default zoom alone
         beyond = wheel.beyond if chosen and chosen.zoom == DEFAULT else None
         wheel = replace(wheel, strip=strip, beyond=beyond, evidence=evidence) if strip else None
-    return moment, replace(
+    page = replace(
         kept.page,
         evidence=evidence,
         zoom=chosen.zoom if chosen else DEFAULT,
@@ -56,16 +58,18 @@ def timers_at(asked_ms: int, zoom: str) -> tuple[Moment, TimersPage | None]:
         forecast=forecast and replace(forecast, evidence=evidence),
         is_past=True,
     )
+    return moment, page if scope.see_all else without_names(page, scope)
 
 
+@authorised
 def groups_at(
-    asked_ms: int, *, search: str = "", offset: int = 0, count: int = 100, eyes: Eyes | None = None
+    scope: Eyes, asked_ms: int, search: str = "", offset: int = 0, count: int = 100
 ) -> tuple[Moment, PastGroups | None]:
-    """Consumer groups that `eyes` see now, and that read nothing then that is not seen."""
+    """Return consumer groups that are seen now, and that read nothing then that is not seen."""
     moment, kept = part_at(asked_ms, "groups", GroupsKept)
     if kept is None or moment.at_ms is None:
         return moment, None
-    found = seen_of(kept, eyes or Eyes())
+    found = seen_of(kept, scope)
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
     rows = [row for row in found.rows if search.lower() in row.name.lower()]
     page = rows[offset : offset + count]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 from console.features.schedule.shapes import Lanes
 from console.features.transactions.shapes import TransactionFigures
+from console.security.topic_scope import Eyes, authorised
 from console.site.evidence import StaleReason
 from console.site.mirrored import mirrored
 from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.packing import unpack
 from console.ui.snapshots.page_shapes import Moment, Sums
-from console.ui.snapshots.shapes import PARTS, GroupsKept, Taken, TimersKept
+from console.ui.snapshots.shapes import PARTS, GroupsKept, Shape, Taken, TimersKept, unpack
 
-Shape = TypeVar("Shape")
-_KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigures, "groups": GroupsKept}
+#: the shape of each part
+KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigures, "groups": GroupsKept}
 
 
 def moment_of(asked_ms: int) -> Moment:
@@ -56,7 +56,7 @@ def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
         return moment, None
     *packed, why = _row(moment.at_ms, *PARTS, "why")
     opened = {
-        part: None if held is None else _opened(_KINDS[part], bytes(held))
+        part: None if held is None else _opened(KINDS[part], bytes(held))
         for part, held in zip(PARTS, packed, strict=True)
     }  # fmt: skip
     known = any(held is not None for held in packed)
@@ -64,12 +64,15 @@ def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
     return replace(moment, is_known=known, why=None if known else _reason(why, "lanes")), taken
 
 
-def sums(most: int = 240) -> list[Sums]:
-    """Sums over all that is kept, at most so many moments evenly apart."""
+@authorised
+def sums(scope: Eyes, most: int = 240) -> tuple[Sums, ...]:
+    """Return sums over all that is kept, at most so many moments evenly apart; the lag of all groups is for those who
+    see all."""
     rows = Snapshot.objects.filter(broker=mirrored().name).order_by("at_ms")
     found = [Sums(*row) for row in rows.values_list("at_ms", "lanes_pending", "timers_pending", "lag")]
     step = max(1, -(-len(found) // most))
-    return found[::-step][::-1]
+    chosen = found[::-step][::-1]
+    return tuple(chosen if scope.see_all else (replace(row, lag=None) for row in chosen))
 
 
 @lru_cache(maxsize=16)

@@ -1,13 +1,23 @@
-"""What a snapshot holds besides the pages' own shapes."""
+"""What a snapshot holds besides the pages' own shapes, and how shapes are packed: as MessagePack, compressed.
+
+A field that is added to a shape later needs a default, which it has when an older snapshot is read; one that is gone is
+left out.
+"""
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
 
 from console.features.groups.shapes import GroupRow
 from console.features.schedule.shapes import Lanes
 from console.features.timers.shapes import Forecast, Stretch, TimersPage
 from console.features.transactions.shapes import TransactionFigures
+
+Shape = TypeVar("Shape")
 
 #: the parts of a snapshot, as its row has them
 PARTS = ("lanes", "timers", "transactions", "groups")
@@ -64,3 +74,13 @@ class Taken:
     transactions: TransactionFigures | None
     groups: GroupsKept | None
     why: dict[str, str]
+
+
+def pack(shape: Any) -> bytes:
+    """Pack a shape of dataclasses, tuples, texts and numbers."""
+    return zlib.compress(msgspec.msgpack.encode(shape))
+
+
+def unpack(kind: type[Shape], data: bytes) -> Shape:
+    """Make the shape again. Raises msgspec.ValidationError for bytes that hold another one."""
+    return msgspec.msgpack.decode(zlib.decompress(data), type=kind)

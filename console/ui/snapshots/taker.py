@@ -22,14 +22,14 @@ from console.features.timers.wheel import forecast_of, stretch_of_rows
 from console.features.timers.zoom import DEFAULT, ZOOMS, Window, window_of
 from console.features.transactions import read as transactions_read
 from console.features.transactions.shapes import TransactionFigures
+from console.security.topic_scope import EVERYTHING
 from console.site.broker import ask
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
 from console.site.history import History
 from console.site.mirrored import Mirrored, mirrored
 from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.packing import pack
-from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken, TimersKept, Zoomed
+from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken, TimersKept, Zoomed, pack
 
 #: zooms that are kept: below a second the timers themselves would have to be
 KEPT_ZOOMS = tuple(name for name in ZOOMS if name != "1s")
@@ -150,7 +150,7 @@ def _lanes() -> Lanes:
 
 
 def _timers(here: Mirrored, zooms: tuple[str, ...], why: dict[str, str]) -> TimersKept | None:
-    page = of_timers.timers(DEFAULT) if zooms else of_timers.timer_sums()
+    page = of_timers.timers.within(EVERYTHING, DEFAULT) if zooms else of_timers.timer_sums.within(EVERYTHING)
     if page.evidence.stale_reason is not None:
         why["timers"] = page.evidence.stale_reason.value
         return None
@@ -196,7 +196,7 @@ def _pulled(here: Mirrored, page: TimersPage, zooms: tuple[str, ...]) -> tuple[Z
 
 
 def _transactions(why: dict[str, str], *, sums_only: bool) -> TransactionFigures | None:
-    page = transactions_read.transaction_sums() if sums_only else transactions_read.transactions()
+    page = (transactions_read.transaction_sums if sums_only else transactions_read.transactions).within(EVERYTHING)
     evidence: Evidence = page.evidence
     if evidence.stale_reason is not None:
         why["transactions"] = evidence.stale_reason.value
@@ -205,7 +205,7 @@ def _transactions(why: dict[str, str], *, sums_only: bool) -> TransactionFigures
 
 
 def _groups(here: Mirrored, *, sums_only: bool) -> GroupsKept:
-    found = group_rows(here, watched=unwatched if sums_only else None)
+    found = group_rows.within(EVERYTHING, here, watched=unwatched if sums_only else None)
     rows = sorted(found, key=lambda row: (-(row.lag or 0), row.name))
     kept = rows[:MOST_GROUPS]
     names = [row.name for row in kept]

@@ -10,9 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import autodiscover_modules
 
-from ....client import ClientError
-from ....client.consumer_async import DRAIN_S
-from ....client.stop_signals import StopSignals
+from ....client import DRAIN_S, ClientError, StopSignals
 from ....log_lines import escaped
 from ...consumers import consumers, stop_all
 from ...registry import Handling, HandlingError, registered

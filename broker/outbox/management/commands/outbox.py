@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections
 
-from ....client.stop_signals import StopSignals
+from ....client import StopSignals
 from ....log_lines import escaped
 from ...configuration import producer_group
 from ...errors import NotConfigured

@@ -1,0 +1,240 @@
+"""The asynchronous consumer: the one implementation of consuming in a group. It belongs to one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Literal, Self, Unpack
+
+from ..rocketmq.topics import RETRY_PREFIX
+from . import names
+from ._client_info import SelfTelling
+from ._event_loop import AsyncClosing
+from ._handler_calls import Flow, Handlers, UnorderedFlow
+from ._handler_calls import Handler as Handler
+from ._membership import Membership
+from ._offsets import Beginnings
+from ._orderly import SUSPEND_MS, OrderlyFlow
+from ._producer import trace_writer
+from ._reader import QueueReader
+from ._running_info import Consuming, Properties
+from ._session import Session
+from ._subscription import ALL, Subscription, subscription
+from ._trace_events import HandlingTelling
+from ._types import MessageQueue
+from .credentials import Access
+from .errors import ClientClosed, ClientError, InvalidArgument
+
+logger = logging.getLogger(__name__)
+
+COMMIT_S = 5.0
+DEFAULT_HANDLERS = 8
+#: Less than the 30 s after which Kubernetes kills what it has asked to end.
+DRAIN_S = 25.0
+LONGEST_DRAIN_S = 86_400
+MAX_RECONSUME_TIMES = 16
+SUSPEND_BOUNDS_MS = 10, 30_000
+"""As the official client has them."""
+
+
+class AsyncConsumer(AsyncClosing):
+    """A member of a consumer group: its share of the queues, each message acknowledged by returning.
+
+    >>> consumer = AsyncConsumer("billing", "127.0.0.1:9876", from_where="first")
+    >>> consumer.subscribe("order", "created || paid", lambda message: print(message.body))
+    >>> async with consumer:
+    ...     await done.wait()
+
+    Returning acknowledges the message; an exception has it delivered again later, after `max_reconsume_times` (16, if
+    none are given) it is a dead letter. A handler runs in a thread, `handlers` of them at once; a coroutine function
+    runs in the event loop.
+
+    `orderly`: messages of a queue are handled one after the other, and nobody else handles that queue. After an
+    exception the queue rests for `suspend_ms` and the same message comes again, until it was handled again
+    `max_reconsume_times` (none: without end); then it is a dead letter, and the queue goes on.
+
+    `from_where` counts for a topic that is new to the group: "first" begins with the first message that is there,
+    "last" with the first one that comes after the group's first start; _offsets.py says what that means in detail.
+
+    `trace`: tell of every message in RocketMQ's trace topic (True), or in another one. `drain_timeout_s`: how long
+    `stop` waits for handlers that have begun; what they have done by then does not come again.
+
+    A consumer starts once. It belongs to one process; the synchronous one is a member of its own in a forked child,
+    not started, with the same handlers.
+    """
+
+    group: str
+    """The consumer group."""
+
+    def __init__(
+        self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
+        handlers: int = DEFAULT_HANDLERS, orderly: bool = False, max_reconsume_times: int | None = None,
+        suspend_ms: int = SUSPEND_MS, trace: bool | str = False, drain_timeout_s: float = DRAIN_S,
+        **access: Unpack[Access],
+    ) -> None:  # fmt: skip
+        names.check_group(group)
+        if from_where not in ("first", "last"):
+            raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
+        _check("max_reconsume_times", max_reconsume_times or 0, 0, 2**31 - 1)
+        _check("suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
+        check_drain_timeout(drain_timeout_s)
+        self.group = group
+        self._session = Session(namesrv, **access)
+        self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
+        self._membership = Membership(self._session, group, self._take_share, self._beginnings)
+        self._traces = trace_writer(trace, group, namesrv, access)
+        telling = HandlingTelling(self._traces, group) if self._traces is not None else None
+        self._handlers = Handlers(group, self.client_id, handlers, telling)
+        self._flow: Flow
+        if orderly:
+            self._flow = OrderlyFlow(
+                self._session, group, self.client_id, self._handlers, most_reconsume_times=max_reconsume_times,
+                suspend_ms=suspend_ms, lose=self._lose,
+            )  # fmt: skip
+        else:
+            most = MAX_RECONSUME_TIMES if max_reconsume_times is None else max_reconsume_times
+            self._flow = UnorderedFlow(self._handlers, most)
+        self._properties = Properties(
+            group, self.client_id, self._session.namesrv, from_where, threads=handlers, is_orderly=orderly
+        )
+        SelfTelling(self._session, group, self._now, attempt=self._handlers.attempt, is_orderly=orderly)
+        self._readers: dict[MessageQueue, QueueReader] = {}
+        self._committing: asyncio.Task[None] | None = None
+        self._drain_timeout_s = drain_timeout_s
+        self._has_started = False
+        self._stopping: asyncio.Task[None] | None = None
+
+    @property
+    def client_id(self) -> str:
+        """This member's name in its group."""
+        return self._membership.client_id
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues this member reads now."""
+        return tuple(self._readers)
+
+    @property
+    def at_work(self) -> int:
+        """How many threads are in a handler; after `stop` those that did not end in time."""
+        return self._handlers.at_work
+
+    def _now(self) -> Consuming:
+        held = tuple(reader.held(self._flow.locked_ms(queue)) for queue, reader in self._readers.items())
+        return Consuming(self._properties, self._membership.subscriptions, held, self._handlers.activity)
+
+    def subscribe(self, topic: str, expression: str, handler: Handler) -> None:
+        """Have `handler` called for the messages of `topic` with one of the tags; before start, and once a topic."""
+        if self._stopping is not None:
+            raise ClientClosed
+        if self._has_started:
+            raise InvalidArgument(
+                f"This consumer has started; subscribe {topic} before that, or with another consumer.", field="topic"
+            )
+        if any(each.topic == topic for each in self._handlers.subscriptions):
+            raise InvalidArgument(
+                f"Topic {topic} is subscribed already: a message of a group goes to one handler.", field="topic"
+            )
+        self._handlers.add(subscription(topic, expression), handler)
+
+    async def start(self) -> None:
+        """Join the group and begin; returns after the first share of queues is known, if brokers can be reached.
+
+        Nothing if it has started. Raises ClientClosed after `stop`, UsedAfterFork, InvalidArgument without handlers.
+        """
+        if self._stopping is not None:
+            raise ClientClosed
+        self._session.check_open()
+        if self._has_started:
+            return
+        wanted = self._handlers.subscriptions
+        if not wanted:
+            raise InvalidArgument("Nothing is subscribed; call subscribe before start.", field="topic")
+        self._has_started = True
+        self._handlers.start()
+        self._membership.subscribe([*wanted, subscription(f"{RETRY_PREFIX}{self.group}", ALL)])
+        self._flow.start()
+        await self._membership.join()
+        if self._stopping is not None:
+            raise ClientClosed
+        self._committing = asyncio.get_running_loop().create_task(self._commit_all())
+
+    async def _take_share(self, wanted: Subscription, share: set[MessageQueue]) -> bool:
+        held = {queue for queue in self._readers if queue.topic == wanted.topic}
+        for queue in held - share:
+            await self._flow.let_go(self._readers.pop(queue))
+        new = share - held
+        granted = await self._flow.acquire(new) if new else new
+        for queue in sorted(granted, key=lambda queue: (queue.broker, queue.queue_id)):
+            reader = QueueReader(self._session, self.group, queue, wanted, self._flow.deliver, self._beginnings)
+            self._readers[queue] = reader
+            reader.start()
+        return granted == new
+
+    def check_locks(self) -> None:
+        """Renew the locks of an orderly consumer now instead of within 20 s."""
+        if isinstance(self._flow, OrderlyFlow):
+            self._flow.check_locks()
+
+    def _lose(self, queue: MessageQueue) -> QueueReader | None:
+        self._membership.nudge()
+        return self._readers.pop(queue, None)
+
+    async def _commit_all(self) -> None:
+        while self._stopping is None:
+            await asyncio.sleep(COMMIT_S)
+            await self._commit(confirmed=False)
+
+    async def _commit(self, *, confirmed: bool) -> None:
+        for reader in [each for each in self._readers.values() if self._flow.may_commit(each.queue)]:
+            try:
+                await reader.commit(confirmed=confirmed)
+            except ClientError as error:
+                logger.info("offset of %s for %s not committed: %s", reader.queue, self.group, error)
+
+    async def stop(self, drain_timeout_s: float | None = None) -> None:
+        """Pull no more, let handlers that have begun finish, commit, leave the group; who calls again waits as well.
+
+        `drain_timeout_s`: how long handlers are waited for, if not as long as the consumer says.
+        """
+        if self._stopping is None:
+            drain_s = self._drain_timeout_s if drain_timeout_s is None else check_drain_timeout(drain_timeout_s)
+            self._stopping = asyncio.get_running_loop().create_task(self._stop(drain_s))
+        await asyncio.shield(self._stopping)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def close(self) -> None:
+        """Stop, as `stop` without a time does."""
+        await self.stop()
+
+    async def _stop(self, drain_timeout_s: float) -> None:
+        await self._membership.rest()
+        if self._committing is not None:
+            self._committing.cancel()
+            await asyncio.gather(self._committing, return_exceptions=True)
+        await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
+        await self._flow.drain(drain_timeout_s)
+        await self._commit(confirmed=True)
+        if self._traces is not None:
+            await self._traces.close()
+        await self._flow.close()
+        await self._membership.leave()
+        await self._session.close()
+        self._handlers.close()
+
+
+def check_drain_timeout(seconds: float) -> float:
+    """How long handlers may be waited for; raises InvalidArgument."""
+    if not 0 <= seconds <= LONGEST_DRAIN_S:
+        raise InvalidArgument(
+            f"drain_timeout_s is {seconds}; allowed are 0 to {LONGEST_DRAIN_S:,}.", field="drain_timeout_s"
+        )
+    return seconds
+
+
+def _check(field: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidArgument(f"{field} is {value}; allowed are {low} to {high}.", field=field)

@@ -1,0 +1,310 @@
+"""Being a member of a consumer group: heartbeats, and the member's share of the queues whenever it changes.
+
+`Heartbeat` tells brokers who is there (request 34), as the official client does: every 30 s and when something changed.
+
+`allocate` is RocketMQ's AllocateMessageQueueAveragely: which queues a member consumes. Every member computes it for
+itself from the same two sorted lists, so they need not talk to each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Literal
+
+import msgspec
+
+from ..rocketmq.codes import Request
+from ..rocketmq.frame import Command
+from ._answers import read_object, words
+from ._offsets import Beginnings
+from ._session import Session
+from ._subscription import Subscription
+from ._types import MessageQueue, Route
+from .errors import ClientError, RouteNotFound
+
+logger = logging.getLogger(__name__)
+
+REBALANCE_S = 20.0
+#: While a topic, a broker or a queue's lock is not there yet.
+REBALANCE_SOON_S = 1.0
+
+TakeShare = Callable[[Subscription, set[MessageQueue]], Awaitable[bool]]
+"""Take exactly these queues of a topic; False if not all can be had now, then it is called again soon."""
+
+
+class Membership:
+    """One member of a group. Shares are computed at once when members change, else every 20 s."""
+
+    def __init__(
+        self, session: Session, group: str, take_share: TakeShare, beginnings: Beginnings, *,
+        consume_type: ConsumeType = "CONSUME_PASSIVELY",
+    ) -> None:  # fmt: skip
+        where = "CONSUME_FROM_FIRST_OFFSET" if beginnings.from_first else "CONSUME_FROM_LAST_OFFSET"
+        self._heartbeat = Heartbeat(session, consumer_group=group, from_where=where, consume_type=consume_type)
+        self._session = session
+        self._group = group
+        self._take_share = take_share
+        self._beginnings = beginnings
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._task: asyncio.Task[None] | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._incomplete = False
+        self._rests = False
+
+    @property
+    def client_id(self) -> str:
+        """This member's name in its group."""
+        return self._heartbeat.client_id
+
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """What this member wants."""
+        return self._subscriptions
+
+    def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
+        """What this member wants, from the next heartbeat and rebalance on."""
+        self._subscriptions = tuple(subscriptions)
+        self._heartbeat.subscribe(self._subscriptions)
+
+    async def join(self) -> None:
+        """Take a share of the queues, and keep it up to date from now on; again after the subscriptions changed."""
+        await self._rebalance()
+        if self._task is None and not self._rests:
+            self._session.register(Request.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
+            self._session.on_lost(lambda address: self.nudge())
+            self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    async def introduce(self) -> None:
+        """Be known to the brokers of what is subscribed, and begin there, without taking a share."""
+        routes = await self._find_routes()
+        await self._beat(routes)
+        await self._beginnings.settle_all(routes)
+
+    def nudge(self) -> None:
+        """Something changed: compute the share anew."""
+        self._changed.set()
+
+    def _members_changed(self, address: str, request: Command) -> None:
+        if request.ext.get("consumerGroup") == self._group:
+            self.nudge()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(REBALANCE_SOON_S if self._incomplete else REBALANCE_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            await self._rebalance()
+
+    async def _rebalance(self) -> None:
+        async with self._one_at_a_time:
+            self._incomplete = False
+            routes = await self._find_routes()
+            await self._beat(routes)
+            await self._beginnings.settle_all(routes)  # a first start begins now, whoever gets the queues
+            for wanted in self._subscriptions:
+                route = routes.get(wanted.topic)
+                if route is None:
+                    continue
+                try:
+                    share = set(allocate(self.client_id, await self._members(route), route.readable()))
+                except ClientError as error:
+                    self._incomplete = True
+                    logger.warning("group %s keeps its queues of %s: %s", self._group, wanted.topic, error)
+                    continue
+                if not await self._take_share(wanted, share):
+                    self._incomplete = True
+
+    async def _beat(self, routes: dict[str, Route]) -> None:
+        self._heartbeat.reach(address for route in routes.values() for address in route.addresses.values())
+        await self._heartbeat.send_once()
+
+    async def _find_routes(self) -> dict[str, Route]:
+        """Routes of what is subscribed; a topic that is not there yet is looked for again soon."""
+        routes = {}
+        for wanted in self._subscriptions:
+            try:
+                routes[wanted.topic] = await self._session.route(wanted.topic)
+            except ClientError as error:
+                self._incomplete = True
+                if isinstance(error, RouteNotFound):
+                    self._beginnings.missed(wanted.topic)
+                logger.info("group %s waits for topic %s: %s", self._group, wanted.topic, error)
+        return routes
+
+    async def _members(self, route: Route) -> tuple[str, ...]:
+        """The members of the group, as one of the topic's brokers knows them."""
+        failure: ClientError | None = None
+        ext = {"consumerGroup": self._group}
+        for address in sorted(route.addresses.values()):
+            try:
+                answer = await self._session.ask(address, Request.GET_CONSUMER_LIST_BY_GROUP, ext)
+                return words(read_object(answer.body).get("consumerIdList"))
+            except ClientError as error:
+                failure = error
+        raise failure or RouteNotFound(route.topic)
+
+    async def rest(self) -> None:
+        """Follow no more changes; idempotent."""
+        self._rests = True
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def leave(self) -> None:
+        """Sign off, so that others of the group take over at once."""
+        await self.rest()
+        await self._heartbeat.stop()
+
+
+# Heartbeats.
+
+INTERVAL_S = 30.0
+#: After a beat that did not reach every broker.
+RETRY_S = 3.0
+GOODBYE_TIMEOUT_MS = 1000
+#: How the tasks that beat are named; the group and the client follow.
+TASK_NAME = "heartbeat of "
+#: PASSIVELY is called with messages, ACTIVELY fetches them.
+ConsumeType = Literal["CONSUME_PASSIVELY", "CONSUME_ACTIVELY"]
+
+
+def new_client_id() -> str:
+    """Host, process and a random part: no two clients share it. Groups order their members by it."""
+    return f"{socket.gethostname()[:60]}@{os.getpid()}#{secrets.token_hex(4)}"
+
+
+async def introduce_once(session: Session, group: str, addresses: Iterable[str]) -> None:
+    """Have these brokers know a consumer group, and leave it again. Raises ClientError."""
+    member = Heartbeat(session, consumer_group=group)
+    for address in addresses:
+        await member.beat(address)
+        await member.sign_off(address)
+
+
+class Heartbeat:
+    """The heartbeats of one client, to every broker it uses."""
+
+    def __init__(
+        self, session: Session, *, producer_group: str | None = None, consumer_group: str | None = None,
+        from_where: str = "CONSUME_FROM_LAST_OFFSET", consume_type: ConsumeType = "CONSUME_PASSIVELY",
+    ) -> None:  # fmt: skip
+        self.client_id = new_client_id()
+        self._session = session
+        self._producer_group = producer_group
+        self._consumer_group = consumer_group
+        self._from_where = from_where
+        self._consume_type = consume_type
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._addresses: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._nudge = asyncio.Event()
+
+    def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
+        """What to say the consumer wants."""
+        self._subscriptions = tuple(subscriptions)
+
+    def reach(self, addresses: Iterable[str]) -> None:
+        """Beat to these brokers too, from now on."""
+        new = set(addresses) - self._addresses
+        if new:
+            self._addresses |= new
+            self.nudge()
+
+    def nudge(self) -> None:
+        """Beat now: a subscription changed, or a broker came back."""
+        self._nudge.set()
+        if self._task is None:
+            name = f"{TASK_NAME}{self._producer_group or self._consumer_group} {self.client_id}"
+            self._task = asyncio.get_running_loop().create_task(self._beat(), name=name)
+
+    async def _beat(self) -> None:
+        while self._task is not None:
+            self._nudge.clear()
+            reached = await self.send_once()
+            try:
+                async with asyncio.timeout(INTERVAL_S if reached else RETRY_S):
+                    await self._nudge.wait()
+            except TimeoutError:
+                continue
+
+    async def send_once(self) -> bool:
+        """One heartbeat to each broker; True if it reached all, one that it did not is tried again at the next beat."""
+        body = msgspec.json.encode(self._about())
+        reached = True
+        for address in sorted(self._addresses):
+            try:
+                await self._session.ask(address, Request.HEART_BEAT, body=body)
+            except ClientError as error:
+                logger.info("heartbeat to %s failed: %s", address, error)
+                reached = False
+        return reached
+
+    async def beat(self, address: str) -> None:
+        """Beat to one broker now. Raises BrokerUnreachable, Timeout, BrokerRefused."""
+        await self._session.ask(address, Request.HEART_BEAT, body=msgspec.json.encode(self._about()))
+
+    def _about(self) -> dict[str, object]:
+        consumers = []
+        if self._consumer_group is not None:
+            consumers.append(
+                {
+                    "groupName": self._consumer_group,
+                    "consumeType": self._consume_type,
+                    "messageModel": "CLUSTERING",
+                    "consumeFromWhere": self._from_where,
+                    "subscriptionDataSet": [each.about() for each in self._subscriptions],
+                    "unitMode": False,
+                }
+            )
+        producers = [{"groupName": self._producer_group}] if self._producer_group is not None else []
+        return {
+            "clientID": self.client_id,
+            "consumerDataSet": consumers,
+            "producerDataSet": producers,
+            "heartbeatFingerprint": 0,
+            "withoutSub": False,
+        }
+
+    async def stop(self) -> None:
+        """End the beat and sign off (request 35), so that others of the group take over at once."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        for address in sorted(self._addresses):
+            try:
+                await self.sign_off(address)
+            except ClientError as error:
+                logger.info("sign-off from %s failed: %s", address, error)
+
+    async def sign_off(self, address: str) -> None:
+        """Tell one broker that this client is gone. Raises BrokerUnreachable, Timeout, BrokerRefused."""
+        ext = {"clientID": self.client_id}
+        if self._producer_group is not None:
+            ext["producerGroup"] = self._producer_group
+        if self._consumer_group is not None:
+            ext["consumerGroup"] = self._consumer_group
+        await self._session.ask(address, Request.UNREGISTER_CLIENT, ext, timeout_ms=GOODBYE_TIMEOUT_MS)
+
+
+def allocate(client_id: str, clients: Collection[str], queues: Collection[MessageQueue]) -> tuple[MessageQueue, ...]:
+    """The share of `client_id`: a run of neighbouring queues; the first members get one more if need be."""
+    members = sorted(clients)
+    if client_id not in members or not queues:
+        return ()
+    ordered = sorted(queues, key=lambda queue: (queue.topic, queue.broker, queue.queue_id))
+    index = members.index(client_id)
+    share, left_over = divmod(len(ordered), len(members))
+    start = index * share + min(index, left_over)
+    return tuple(ordered[start : start + share + (1 if index < left_over else 0)])

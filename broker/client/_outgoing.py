@@ -1,0 +1,264 @@
+"""A message on its way out: checked, with its unique id, its properties in the form in which they are stored.
+
+`timing_properties` checks when it is to be delivered, as a sender says it, and makes the properties that brokers read:
+
+| option          | property         |                                                               |
+|-----------------|------------------|---------------------------------------------------------------|
+| `deliver_at_ms` | TIMER_DELIVER_MS | epoch ms                                                      |
+| `delay_ms`      | TIMER_DELAY_MS   | from the moment at which the broker takes it, by its clock    |
+| `schedule_key`  | ESC_SCHEDULE_KEY | business key, unique in its topic while the message waits     |
+| `on_conflict`   | ESC_ON_CONFLICT  | what to do if a message with that key waits: error (default), |
+|                 |                  | replace it, or keep it and drop this one                      |
+| `reject_past`   | ESC_REJECT_PAST  | refuse a moment that is past instead of delivering at once    |
+
+A half becomes a timer when its transaction commits, and nobody can be told then that its key is taken: there
+`on_conflict` must be replace. Apache RocketMQ knows the first two and keeps the others unread.
+
+`unique_ids` makes the ids of all messages of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypedDict, Unpack
+
+import msgspec
+
+from ..rocketmq.properties import (
+    DELAY,
+    KEYS,
+    ON_CONFLICT,
+    REJECT_PAST,
+    SCHEDULE_KEY,
+    SHARDING_KEY,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
+    UNIQUE_KEY,
+    WAIT,
+)
+from ..rocketmq.unique_ids import UniqueIds
+from . import names
+from .errors import InvalidArgument
+from .timers import OnConflict
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """One message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
+
+    `group`: the producer group it is sent for, if that is another than the producer's own. It goes to the queue
+    `queue_id`, or the one that its `sharding_key` leads to; with neither to any.
+    """
+
+    body: bytes
+    properties: str
+    unique_id: str
+    group: str | None = None
+    queue_id: int | None = None
+    sharding_key: str | None = None
+
+    @classmethod
+    def of_stored(
+        cls, body: bytes, properties: str, unique_id: str, group: str | None = None, queue_id: int | None = None
+    ) -> Outgoing:
+        """A message that was kept in its stored form; its sharding key is among its properties."""
+        return cls(body, properties, unique_id, group, queue_id, value_in(properties, SHARDING_KEY))
+
+
+def prepare(
+    body: bytes | str,
+    *,
+    tag: str | None = None,
+    keys: Iterable[str] = (),
+    properties: Mapping[str, str] | None = None,
+    delay_level: int = 0,
+    wait_for_disk: bool = True,
+    group: str | None = None,
+    queue_id: int | None = None,
+    sharding_key: str | None = None,
+    **timing: Unpack[Timing],
+) -> Outgoing:
+    """Check everything a caller gives and make the message; `timing` is explained above. Raises InvalidArgument.
+
+    Messages with one `sharding_key` go to one queue, as long as the topic has as many: the one that RocketMQ's
+    SelectMessageQueueByHash takes for it. Consumers see the key as the property __SHARDINGKEY.
+    """
+    raw = _body(body)
+    unique_id = unique_ids.next_id()
+    parts = [f"{UNIQUE_KEY}\x01{unique_id}\x02{WAIT}\x01{'true' if wait_for_disk else 'false'}\x02"]
+    if tag is not None:
+        names.check_tag(tag)
+        parts.append(f"{TAGS}\x01{tag}\x02")
+    if keys and (joined := names.joined_keys(keys)):
+        parts.append(f"{KEYS}\x01{joined}\x02")
+    if delay_level:
+        names.check_delay_level(delay_level)
+        parts.append(f"{DELAY}\x01{delay_level}\x02")
+    if queue_id is not None:
+        names.check_queue_id(queue_id)
+    if sharding_key is not None:
+        names.check_sharding_key(sharding_key, queue_id)
+        parts.append(f"{SHARDING_KEY}\x01{sharding_key}\x02")
+    if timing:
+        parts.append(timing_properties(timing, delay_level))
+    if properties:
+        names.check_properties(properties)
+        parts.extend([f"{name}\x01{text}\x02" for name, text in properties.items()])
+    stored = "".join(parts)
+    _check_size(stored)
+    if group is not None:
+        names.check_group(group)
+    return Outgoing(raw, stored, unique_id, group, queue_id, sharding_key)
+
+
+def ready_message(body: Outgoing | bytes | str, options: MessageOptions) -> Outgoing:
+    """The message that `prepare` makes of this, or the one that it has made already: that takes a `queue_id` only.
+
+    Raises InvalidArgument.
+    """
+    if not isinstance(body, Outgoing):
+        return prepare(body, **options)
+    if rest := sorted(options.keys() - {"queue_id"}):
+        raise InvalidArgument(f"Give {rest[0]} to `prepare`: this message is made already.", field=rest[0])
+    queue_id = options.get("queue_id")
+    if queue_id is None:
+        return body
+    names.check_queue_id(queue_id)
+    return msgspec.structs.replace(body, queue_id=queue_id)
+
+
+def value_in(stored: str, name: str) -> str | None:
+    """The value of one property in the stored form; None if there is none."""
+    framed, mark = "\x02" + stored, f"\x02{name}\x01"
+    begin = framed.find(mark)
+    if begin < 0:
+        return None
+    begin += len(mark)
+    return framed[begin : framed.find("\x02", begin)]
+
+
+def _body(body: bytes | str) -> bytes:
+    if isinstance(body, str):
+        try:
+            raw = body.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgument("The body holds half of a character (a lone surrogate).", field="body") from None
+    elif isinstance(body, bytes | bytearray | memoryview):
+        raw = bytes(body)
+    else:
+        raise InvalidArgument(f"body must be bytes or text, not {type(body).__name__}.", field="body")
+    names.check_body(raw)
+    return raw
+
+
+def _check_size(stored: str) -> None:
+    if stored.isascii() and len(stored) <= names.MAX_PROPERTIES_BYTES:
+        return
+    try:
+        size = len(stored.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgument("A property holds half of a character (a lone surrogate).", field="properties") from None
+    if size > names.MAX_PROPERTIES_BYTES:
+        raise InvalidArgument(
+            f"Tag, keys and properties take {size:,} bytes, the limit is {names.MAX_PROPERTIES_BYTES:,}; "
+            "move data to the body.",
+            field="properties",
+        )
+
+
+# When a message is to be delivered.
+
+#: RocketMQ reads moments as a signed 64-bit number.
+_LATEST_MS = 2**63 - 1
+_CONFLICTS = ("error", "replace", "keep")
+#: How much of what is not valid is shown.
+_SHOWN_BITS, _SHOWN_CHARACTERS = 1_000, 100
+
+
+class Timing(TypedDict, total=False):
+    """The options of a send that say when it is delivered."""
+
+    deliver_at_ms: int | None
+    delay_ms: int | None
+    schedule_key: str | None
+    on_conflict: OnConflict | None
+    reject_past: bool
+
+
+class MessageOptions(Timing, total=False):
+    """The options of `prepare`: what the message carries, which queue it goes to, when it is delivered."""
+
+    tag: str | None
+    keys: Iterable[str]
+    properties: Mapping[str, str] | None
+    delay_level: int
+    wait_for_disk: bool
+    queue_id: int | None
+    sharding_key: str | None
+
+
+_OPTIONS = tuple(Timing.__annotations__)
+
+
+def timing_properties(timing: Timing, delay_level: int) -> str:
+    """The properties in stored form, "" for none; raises InvalidArgument, TypeError for an option that there is not."""
+    for name in timing:
+        if name not in _OPTIONS:
+            raise TypeError(f"{name!r} is no option of a send; those that say when are {', '.join(_OPTIONS)}.")
+    deliver_at_ms, delay_ms = timing.get("deliver_at_ms"), timing.get("delay_ms")
+    given = [
+        name
+        for name, value in (
+            ("delay_level", delay_level or None),
+            ("deliver_at_ms", deliver_at_ms),
+            ("delay_ms", delay_ms),
+        )
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise InvalidArgument(f"Give one of {' and '.join(given)}, not both.", field=given[-1])
+    is_timer = deliver_at_ms is not None or delay_ms is not None
+    parts: list[str] = []
+    if deliver_at_ms is not None:
+        parts.append(f"{TIMER_DELIVER_MS}\x01{check_moment(deliver_at_ms, 'deliver_at_ms')}\x02")
+    if delay_ms is not None:
+        parts.append(f"{TIMER_DELAY_MS}\x01{check_moment(delay_ms, 'delay_ms')}\x02")
+    schedule_key, on_conflict = timing.get("schedule_key"), timing.get("on_conflict")
+    if schedule_key is not None:
+        names.check_schedule_key(schedule_key)
+        if not is_timer:
+            raise InvalidArgument("A schedule_key needs deliver_at_ms or delay_ms.", field="schedule_key")
+        parts.append(f"{SCHEDULE_KEY}\x01{schedule_key}\x02")
+    if on_conflict is not None:
+        if on_conflict not in _CONFLICTS:
+            raise InvalidArgument(
+                f"on_conflict {on_conflict!r} is not one of {', '.join(_CONFLICTS)}.", field="on_conflict"
+            )
+        if schedule_key is None:
+            raise InvalidArgument("on_conflict needs a schedule_key to be in conflict with.", field="on_conflict")
+        parts.append(f"{ON_CONFLICT}\x01{on_conflict}\x02")
+    reject_past = timing.get("reject_past")
+    if not isinstance(reject_past, bool | None):
+        raise InvalidArgument(f"reject_past {_shown(reject_past)} is neither True nor False.", field="reject_past")
+    if reject_past:
+        if not is_timer:
+            raise InvalidArgument("reject_past needs deliver_at_ms or delay_ms.", field="reject_past")
+        parts.append(f"{REJECT_PAST}\x01true\x02")
+    return "".join(parts)
+
+
+def check_moment(value: int, field: str) -> int:
+    """A whole number of ms that brokers can read; raises InvalidArgument."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LATEST_MS:
+        raise InvalidArgument(f"{field} {_shown(value)} is not valid: a whole number of ms from 0 up.", field=field)
+    return value
+
+
+def _shown(value: object) -> str:
+    """As it was given, if that is short; Python writes no number of thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return "with so many digits"
+    return repr(value)[:_SHOWN_CHARACTERS]
+
+
+unique_ids = UniqueIds()

@@ -1,0 +1,266 @@
+"""One connection to a broker on which many sends are under way at once, and what the answers mean.
+
+The general RemotingClient serves every kind of request; a Line serves the one that must be quick. A caller hands over
+the header's fields ready encoded, all requests of one turn of the event loop leave in one write, and answers are
+matched by opaque. Nothing is awaited per message but the answer itself. Headers are RocketMQ's binary ones.
+
+Answers are read a short way, too. Escapement answers a binary send with a binary header whose fields have one order:
+
+    1 serialisation 1 | 3 header length | 2 code 0 | 1 language | 2 version | 4 opaque | 4 flag | 4 remark length 0 |
+    4 fields length | msgId | queueId | queueOffset | transactionId | ...
+
+What waits has escDueMs behind them, a timer also recallHandle. Anything else (a refusal, a schedule key that was
+taken, Apache RocketMQ's JSON) is decoded as any frame is (broker/rocketmq/frame.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from itertools import count
+from struct import Struct
+from typing import Literal, NamedTuple, cast
+
+from ..rocketmq.codes import ONEWAY_FLAG, PROTOCOL_VERSION, Answer
+from ..rocketmq.errors import BadFrame
+from ..rocketmq.frame import BINARY, LANGUAGES, FrameBuffer, decode
+from ._destinations import Destination
+from ._outgoing import Outgoing
+from ._session import refusal
+from ._types import SendResult
+from .credentials import Security, Signer
+from .errors import BrokerUnreachable, ClientError, Timeout
+from .remoting import MAX_ANSWER_BYTES, Connection, Connections, Response
+
+CONNECT_TIMEOUT_S = 3.0
+#: Written ahead of a broker that reads slowly; asyncio's 64 KiB would make large batches take turns.
+WRITE_AHEAD_BYTES = 4 << 20
+#: How often requests without an answer are looked through: a timeout is at most this late.
+SWEEP_S = 0.25
+
+#: frame length, serialisation and header length, code, language, version, opaque, flag, remark length, fields length
+_START = Struct(">IIhbhiiii").pack
+_HEADER_OWN_BYTES = 21
+_LANGUAGE = LANGUAGES.index("PYTHON")
+
+
+class Stored(NamedTuple):
+    """A message is stored: its offset message id, its queue, its offset there; of what waits also until when, and the
+    name to take it back by."""
+
+    offset_message_id: str
+    queue_id: int
+    queue_offset: int
+    due_ms: int | None = None
+    recall_handle: str | None = None
+
+
+#: The answer, or why there is none.
+Outcome = Stored | Response | ClientError
+Answered = Callable[[Outcome], None]
+
+
+class Line(Connection):
+    """One connection; made by Lines."""
+
+    def __init__(self, address: str, lost: Callable[[Line], object], signer: Signer | None = None) -> None:
+        super().__init__(address)
+        self._lost = lost
+        self._signer = signer
+        self._loop = asyncio.get_running_loop()
+        self._frames = FrameBuffer(MAX_ANSWER_BYTES)
+        self._opaques = count(1)
+        self._waiting: dict[int, tuple[float, int, Answered]] = {}
+        self._outgoing: list[bytes] = []
+        self._flush_planned = False
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def ask(self, code: int, fields: bytes, body: bytes, timeout_ms: int, answered: Answered) -> None:
+        """Send a request with these encoded header fields; `answered` is called exactly once."""
+        if not self.is_open:
+            answered(BrokerUnreachable(self.address, "the connection is closed"))
+            return
+        opaque = next(self._opaques) & 0x7FFFFFFF
+        self._waiting[opaque] = (self._loop.time() + timeout_ms / 1000, timeout_ms, answered)
+        self._write(code, 0, opaque, fields, body)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def tell(self, code: int, fields: bytes, body: bytes) -> None:
+        """Send a request that is not answered."""
+        if not self.is_open:
+            raise BrokerUnreachable(self.address, "the connection is closed")
+        self._write(code, ONEWAY_FLAG, next(self._opaques) & 0x7FFFFFFF, fields, body)
+
+    def _write(self, code: int, flag: int, opaque: int, fields: bytes, body: bytes) -> None:
+        if self._signer is not None:
+            fields = self._signer.sign_encoded(fields, body)
+        header = _HEADER_OWN_BYTES + len(fields)
+        start = _START(
+            4 + header + len(body),
+            header | BINARY << 24,
+            code,
+            _LANGUAGE,
+            PROTOCOL_VERSION,
+            opaque,
+            flag,
+            0,
+            len(fields),
+        )
+        self._outgoing += (start, fields, body)
+        if not self._flush_planned:
+            self._flush_planned = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what was handed over now, instead of at the end of this turn of the loop."""
+        self._flush_planned = False
+        outgoing, self._outgoing = self._outgoing, []
+        if self._transport is not None and outgoing:
+            self._transport.write(b"".join(outgoing))
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        late = [opaque for opaque, (deadline, _, _) in self._waiting.items() if deadline <= now]
+        for opaque in late:
+            _, timeout_ms, answered = self._waiting.pop(opaque)
+            answered(Timeout(self.address, timeout_ms))
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep) if self._waiting else None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the connection is there."""
+        super().connection_made(transport)
+        cast(asyncio.Transport, transport).set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes came; every whole answer goes to who waits for it."""
+        try:
+            for frame in self._frames.feed(data):
+                stored = read_stored(frame)
+                if stored is None:
+                    self._answered(decode(frame))
+                else:
+                    waiting = self._waiting.pop(stored[0], None)
+                    if waiting is not None:
+                        waiting[2](stored[1])
+        except BadFrame:
+            self.close()
+
+    def _answered(self, command: Response) -> None:
+        waiting = self._waiting.pop(command.opaque, None) if command.is_response else None
+        if waiting is not None:
+            waiting[2](command)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the connection ended; who waits is told."""
+        super().connection_lost(exc)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for _, _, answered in waiting.values():
+            answered(BrokerUnreachable(self.address, "the connection ended before the answer came"))
+        self._lost(self)
+
+    def close(self) -> None:
+        """End the connection after what was handed over is written."""
+        self.flush()
+        super().close()
+
+
+class Lines(Connections[Line]):
+    """The lines of one producer; whoever waits for one meets BrokerUnreachable."""
+
+    def __init__(self, security: Security | None = None) -> None:
+        security = security or Security()
+        super().__init__(
+            lambda address: Line(address, self.forget, security.signer),
+            secure=security.of_host,
+            timeout_s=CONNECT_TIMEOUT_S,
+            failed=BrokerUnreachable,
+            closed=lambda address: BrokerUnreachable(address, "the client was closed"),
+        )
+
+
+# The answer to a send, read the short way.
+
+_SHORT = re.compile(
+    rb"\x01...\0\0...(....)....\0\0\0\0....\0\x05msgId\0\0\0.([0-9A-F]+)\0\x07queueId\0\0\0.(\d+)"
+    rb"\0\x0bqueueOffset\0\0\0.(\d+)\0\x0dtransactionId\0",
+    re.DOTALL,
+).match
+#: how such an answer ends, but for what waits
+_END = b"\0\x08TRACE_ON\0\0\0\x04true"
+_WAITING = re.compile(
+    re.escape(_END) + rb"\0\x08escDueMs\0\0\0.(\d+)(?:\0\x0crecallHandle\0\0..([A-Za-z0-9_=-]+))?\Z", re.DOTALL
+).search
+
+
+def read_stored(frame: bytes) -> tuple[int, Stored] | None:
+    """Opaque and place if this is such an answer, else None."""
+    waiting = None
+    if not frame.endswith(_END):
+        waiting = _WAITING(frame)
+        if waiting is None:
+            return None
+    match = _SHORT(frame)
+    if match is None:
+        return None
+    opaque, offset_message_id, queue_id, queue_offset = match.groups()
+    stored = Stored(offset_message_id.decode(), int(queue_id), int(queue_offset))
+    if waiting is not None:
+        due, handle = waiting.groups()
+        stored = stored._replace(due_ms=int(due), recall_handle=handle.decode() if handle else None)
+    return int.from_bytes(opaque, "big"), stored
+
+
+# What an answer means.
+
+#: Stored, with less safety than was asked for (ResponseCode of 5.5.0).
+STORED = {
+    int(Answer.SUCCESS): "SEND_OK",
+    10: "FLUSH_DISK_TIMEOUT",
+    11: "SLAVE_NOT_AVAILABLE",
+    12: "FLUSH_SLAVE_TIMEOUT",
+}
+
+
+def result_of(destination: Destination, message: Outgoing, outcome: Outcome) -> SendResult | ClientError:
+    """What a broker's answer to a send means."""
+    if type(outcome) is Stored:
+        queue = destination.queue
+        return SendResult(
+            message.unique_id,
+            outcome.offset_message_id,
+            queue.topic,
+            queue.broker,
+            outcome.queue_id,
+            outcome.queue_offset,
+            due_ms=outcome.due_ms,
+            recall_handle=outcome.recall_handle,
+        )
+    if isinstance(outcome, ClientError):
+        return outcome
+    return _full_result(destination, message, cast(Response, outcome))
+
+
+def _full_result(destination: Destination, message: Outgoing, outcome: Response) -> SendResult | ClientError:
+    status = STORED.get(outcome.code)
+    if status is None:
+        return refusal(outcome)
+    ext = outcome.ext
+    queue = destination.queue
+    due = ext.get("escDueMs")
+    conflict = ext.get("escConflict")
+    return SendResult(
+        ext.get("transactionId", "") if conflict == "kept" else message.unique_id,
+        ext.get("msgId", ""),
+        queue.topic,
+        queue.broker,
+        int(ext.get("queueId", queue.queue_id)),
+        int(ext.get("queueOffset", -1)),
+        status,
+        int(due) if due is not None else None,
+        ext.get("recallHandle"),
+        cast(Literal["replaced", "kept"], conflict) if conflict in ("replaced", "kept") else None,
+    )

@@ -1,0 +1,259 @@
+"""Asking brokers and name servers: routes, remoting's errors as the client's own, and the time that a call may take.
+
+One Session belongs to one event loop. It keeps one connection per address and a cache of routes.
+
+A Deadline is the time of a whole call, whatever that waits for: names, routes, connections, answers, other calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar, Unpack
+
+from ..rocketmq.codes import Answer, Request
+from ..rocketmq.errors import ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
+from . import _answers as answers
+from ._answers import read_object
+from ._types import Broker, Route
+from .credentials import Access, security_of
+from .errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientClosed,
+    InvalidArgument,
+    NotSupported,
+    RouteNotFound,
+    ScheduleKeyTaken,
+    Timeout,
+    TimerLimit,
+    TimerPast,
+    TimerTooFar,
+    UsedAfterFork,
+)
+from .remoting import Handler, RemotingClient, Response, forks
+
+#: How long a route is believed (the official client asks anew every 30 s).
+ROUTE_AGE_S = 30.0
+MASTERS_AGE_S = 5.0
+DEFAULT_TIMEOUT_MS = 3000
+#: How long a name server is waited for while there is another one to ask.
+OTHERS_TIMEOUT_MS = 1000
+#: What Escapement gives as `escError` beside RocketMQ's code, which is the same for many reasons.
+_REASONS: Mapping[str, type[BrokerRefused]] = {
+    "schedule_key_taken": ScheduleKeyTaken,
+    "timer_too_far": TimerTooFar,
+    "timer_past": TimerPast,
+    "timer_limit": TimerLimit,
+}
+
+
+def addresses_of(namesrv: str) -> tuple[str, ...]:
+    """``host:port;host:port`` as a tuple; raises InvalidArgument."""
+    addresses = tuple(part.strip() for part in namesrv.replace(",", ";").split(";") if part.strip())
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise InvalidArgument(f"name server address {address!r} is not host:port.", field="namesrv")
+    if not addresses:
+        raise InvalidArgument("a name server address (host:port) is needed.", field="namesrv")
+    return addresses
+
+
+class Session:
+    """Connections and routes of one client."""
+
+    def __init__(self, namesrv: str, **access: Unpack[Access]) -> None:
+        self._namesrv = addresses_of(namesrv)
+        self.security = security_of(namesrv, access)
+        signer = self.security.signer
+        sign = signer.sign if signer is not None else None
+        self._remoting = RemotingClient(sign=sign, secure=self.security.of_host)
+        self._routes: dict[str, tuple[float, Route]] = {}
+        self._asking: dict[str, asyncio.Task[Route]] = {}
+        self._masters: tuple[float, tuple[Broker, ...]] = (float("-inf"), ())
+        self._closed = False
+        self._generation = forks.generation
+        #: the name server that answered last
+        self._asked_first = 0
+
+    @property
+    def namesrv(self) -> tuple[str, ...]:
+        """The addresses of the name servers."""
+        return self._namesrv
+
+    def check_open(self) -> None:
+        """Raise ClientClosed, or UsedAfterFork in the child of a process that made this."""
+        if self._closed:
+            raise ClientClosed
+        if self._generation != forks.generation:
+            raise UsedAfterFork
+
+    def register(self, code: int, handler: Handler) -> None:
+        """Call `handler` for requests with this code that a broker pushes."""
+        self._remoting.register(code, handler)
+
+    def on_lost(self, callback: Callable[[str], None]) -> None:
+        """Call back with the address whenever a connection is lost."""
+        self._remoting.on_lost(callback)
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        accept: Collection[int] = (Answer.SUCCESS,),
+    ) -> Response:
+        """The answer, if its code is one of `accept`; raises BrokerRefused and its kin otherwise."""
+        self.check_open()
+        try:
+            answer = await self._remoting.invoke(address, code, dict(ext or {}), body, timeout_ms)
+        except RequestTimedOut:
+            raise Timeout(address, timeout_ms) from None
+        except RemotingError as error:
+            raise _unreachable(address, error) from error
+        if answer.code not in accept:
+            raise refusal(answer)
+        return answer
+
+    async def tell(
+        self, address: str, code: int, ext: Mapping[str, str], body: bytes = b"", *,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> None:  # fmt: skip
+        """Send a request that is not answered; raises Timeout where it cannot even be written."""
+        self.check_open()
+        told = self._remoting.oneway(address, code, dict(ext), body)
+        try:
+            await Deadline(timeout_ms).of(told, f"{address} to read what was sent before")
+        except RemotingError as error:
+            raise _unreachable(address, error) from error
+
+    async def ask_name_server(
+        self, code: int, ext: Mapping[str, str] | None = None, *, accept: Collection[int] = (Answer.SUCCESS,)
+    ) -> Response:
+        """As ask, of the first name server that can be reached, beginning with the one that answered last."""
+        failure: BrokerUnreachable | Timeout | None = None
+        count, first = len(self._namesrv), self._asked_first
+        for nth in range(count):
+            number = (first + nth) % count
+            timeout_ms = DEFAULT_TIMEOUT_MS if nth == count - 1 else OTHERS_TIMEOUT_MS
+            try:
+                answer = await self.ask(self._namesrv[number], code, ext, accept=accept, timeout_ms=timeout_ms)
+            except (BrokerUnreachable, Timeout) as error:
+                failure = error
+            else:
+                self._asked_first = number
+                return answer
+        assert failure is not None, "addresses_of gives at least one address"
+        raise failure
+
+    async def route(self, topic: str, *, max_age_s: float = ROUTE_AGE_S) -> Route:
+        """Where `topic` lives; raises RouteNotFound. Callers of one moment share one request."""
+        self.check_open()
+        known = self._routes.get(topic)
+        if known is not None and time.monotonic() - known[0] < max_age_s:
+            return known[1]
+        task = self._asking.get(topic)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
+            self._asking[topic] = task
+            task.add_done_callback(lambda done: self._asked(topic, done))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if self._closed and task.cancelled() and not (this is not None and this.cancelling()):
+                raise ClientClosed from None  # it was not the caller who was cancelled
+            raise
+
+    def _asked(self, topic: str, task: asyncio.Task[Route]) -> None:
+        self._asking.pop(topic, None)
+        if not task.cancelled():
+            task.exception()
+
+    def forget_route(self, topic: str) -> None:
+        """Ask the name server again next time."""
+        self._routes.pop(topic, None)
+
+    async def _fetch_route(self, topic: str) -> Route:
+        ext = {"topic": topic}
+        answer = await self.ask_name_server(
+            Request.GET_ROUTEINFO_BY_TOPIC, ext, accept=(Answer.SUCCESS, Answer.TOPIC_NOT_EXIST)
+        )
+        if answer.code == Answer.TOPIC_NOT_EXIST:
+            self._routes.pop(topic, None)
+            raise RouteNotFound(topic)
+        route = answers.route(topic, read_object(answer.body))
+        self._routes[topic] = (time.monotonic(), route)
+        return route
+
+    async def masters(self) -> tuple[Broker, ...]:
+        """The brokers the name server knows (their masters), by name."""
+        self.check_open()
+        if time.monotonic() - self._masters[0] < MASTERS_AGE_S:
+            return self._masters[1]
+        answer = await self.ask_name_server(Request.GET_BROKER_CLUSTER_INFO)
+        found = answers.brokers(read_object(answer.body))
+        if found:
+            self._masters = (time.monotonic(), found)
+        return found
+
+    async def close(self) -> None:
+        """End all connections; idempotent."""
+        self._closed = True
+        for task in list(self._asking.values()):
+            task.cancel()
+        await self._remoting.close()
+
+
+def refusal(answer: Response) -> BrokerRefused:
+    """The error that says what the broker's answer says."""
+    if answer.code == Answer.REQUEST_CODE_NOT_SUPPORTED:
+        return NotSupported(answer.code, answer.remark)
+    refused = _REASONS.get(answer.ext.get("escError", ""), BrokerRefused)(answer.code, answer.remark)
+    due = answer.ext.get("escDueMs", "")
+    if isinstance(refused, ScheduleKeyTaken) and due.isdigit():
+        refused.due_ms = int(due)
+    return refused
+
+
+def _unreachable(address: str, error: RemotingError) -> BrokerUnreachable:
+    if isinstance(error, ConnectFailed | ConnectionLost):
+        return BrokerUnreachable(address, str(error.__cause__ or error))
+    return BrokerUnreachable(address, str(error))
+
+
+# The time of a whole call.
+
+Result = TypeVar("Result")
+
+
+class Deadline:
+    """`timeout_ms` from now, by the running loop's clock."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._at_s = self._loop.time() + timeout_ms / 1000
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then; negative when it is over."""
+        return self._at_s - self._loop.time()
+
+    @property
+    def left_ms(self) -> int:
+        """Milliseconds until then, for a request that has to be given some: at least 1."""
+        return max(1, int(self.left_s * 1000))
+
+    async def of(self, work: Awaitable[Result], waited_for: str) -> Result:
+        """What `work` gives; raises Timeout, which names `waited_for`, when the time is over first."""
+        try:
+            async with asyncio.timeout_at(self._at_s):
+                return await work
+        except TimeoutError:
+            raise Timeout("", self.timeout_ms, waited_for) from None

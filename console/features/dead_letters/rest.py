@@ -1,0 +1,206 @@
+"""Dead letters of consumer groups by REST: list them, give them back to their group, or send them as new messages.
+
+Who may is said by the token's `consume` prefixes, as for receiving as the group; what becomes a new message needs
+`publish` on its topic, too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+from starlette.responses import Response
+
+from broker.client import BrokerUnreachable
+from broker.client.names import check_group
+from console.features.dead_letters.read import read_dead_letters as letters_of
+from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter, DeadLetterPage
+from console.operations.actor import RESEND_DEAD_LETTERS
+from console.rest.access import Group, InBody, InRows
+from console.rest.errors import InvalidParameter, SchemaViolated, TooManyMatch
+from console.rest.moments import moment_ms
+from console.rest.operations_bridge import begun, in_thread
+from console.rest.query import Moment as QueryMoment
+from console.rest.recorder import token_actor
+from console.rest.responses import json_answer
+from console.rest.route import Call, route
+from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Moment, Place, Reason, Text
+from console.security.tokens import CONSUME, PUBLISH, READ
+from console.site.evidence import StaleReason
+
+_CURSOR = re.compile(r"(\d{1,9})-(\d{1,18})", re.ASCII)
+_LETTERS = "/groups/{group}/dead-letters"
+
+
+class DeadLettersQuery(Struct, kw_only=True):
+    """Which dead letters a list has."""
+
+    topic: Annotated[str, Meta(description="Only of this topic.")] = ""
+    key: Annotated[str, Meta(description="Only with this key, tag or message_id.")] = ""
+    from_ms: (
+        Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; died from this moment on.")]
+        | None
+    ) = field(name="from", default=None)
+    to_ms: (
+        Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; died before this moment.")]
+        | None
+    ) = field(name="to", default=None)
+    cursor: Annotated[str | None, Meta(description="From the page before.")] = None
+
+
+class ChosenLetter(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One dead letter of the group: its queue and its offset there."""
+
+    queue: Place
+    offset: Place
+
+
+class DeadLetterConditions(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which dead letters: all conditions that are given hold at once. `topic`: in which the group got it."""
+
+    topic: Text | None = None
+    key: Annotated[str, Meta(max_length=255, description="A key, a tag or a message_id.")] | None = None
+    died_from: Moment | None = None
+    died_before: Moment | None = None
+
+
+class ManyLetters(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Up to 1,000 dead letters that are chosen, or up to 10,000 that match and were not sent again before.
+
+    `all: true` is needed for a filter without any condition.
+    """
+
+    letters: Annotated[list[ChosenLetter], Meta(min_length=1, max_length=1_000)] | None = None
+    filter: DeadLetterConditions | None = None
+    all: bool = False
+    reason: Reason
+    preview: Look = False
+
+
+class DeadLetterShown(Struct, kw_only=True):
+    """One message that the group gave up. `sent_again`: what was done with it by an operation since, if anything."""
+
+    queue: int
+    offset: int
+    topic: str
+    message_id: str | None
+    offset_message_id: str
+    keys: list[str]
+    tag: str | None
+    born_ms: int
+    died_ms: int
+    attempts: int
+    size_bytes: int
+    sent_again: str | None
+
+
+class DeadLetterRows(Struct, kw_only=True):
+    """Dead letters, the newest first. While there is a `cursor`, there may be more, also behind a short page."""
+
+    letters: list[DeadLetterShown]
+    cursor: str | None
+
+
+@route(
+    "GET",
+    _LETTERS,
+    "List the dead letters of a group",
+    action=READ,
+    on=(Group(), InRows()),
+    answers=((200, "A page of them.", DeadLetterRows),),
+)
+async def dead_letters(call: Call, query: DeadLettersQuery) -> Response:
+    """List a page of them, the newest first; only those of topics that the token may read."""
+    group = _group(call)
+    wanted = DeadLetterFilter(query.topic[:255], query.key[:255], query.from_ms, query.to_ms)
+    after, is_visible = _after(query.cursor), call.row_check()
+    found: DeadLetterPage = await in_thread(lambda: letters_of(group, wanted, after, is_visible))
+    if found.evidence.stale_reason not in (None, StaleReason.NOT_THERE):
+        raise BrokerUnreachable(found.evidence.source, found.evidence.detail)
+    hiding = await call.hiding()
+    rows = [_letter(hiding.row(row, row.topic)) for row in found.rows]
+    cursor = None if found.following is None else "{}-{}".format(*found.following)
+    return json_answer(DeadLetterRows(letters=rows, cursor=cursor))
+
+
+@route(
+    "POST",
+    f"{_LETTERS}:send-back",
+    "Give dead letters to their group once more",
+    action=CONSUME,
+    on=(Group(), InBody()),
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+    errors=(TooManyMatch,),
+    example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
+)
+async def send_back(call: Call, body: ManyLetters) -> Response:
+    """Give dead letters to their group for one more attempt."""
+    return await _begin(call, "dead_letters.send_back", body, CONSUME)
+
+
+@route(
+    "POST",
+    f"{_LETTERS}:send-as-new",
+    "Send dead letters as new messages, for every group",
+    action=CONSUME,
+    on=(Group(), InBody(), InBody(PUBLISH)),
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+    errors=(TooManyMatch,),
+    example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
+)
+async def send_as_new(call: Call, body: ManyLetters) -> Response:
+    """Send dead letters as new messages of their topics, which every group gets."""
+    return await _begin(call, "dead_letters.send_as_new", body, CONSUME, PUBLISH)
+
+
+async def _begin(call: Call, kind: str, wanted: ManyLetters, *actions: str) -> Response:
+    """Begin the operation, if the token allows these actions on the topics of the letters."""
+    if (wanted.filter is None) == (wanted.letters is None):
+        raise SchemaViolated("Give filter or letters, and not both.")
+    parameters: dict[str, Any] = {"group": _group(call)}
+    if wanted.letters is not None:
+        parameters["targets"] = [{"queueId": each.queue, "offset": each.offset} for each in wanted.letters]
+    else:
+        parameters |= {"filter": _filter(wanted.filter), "is_all": wanted.all}
+    actor, allow = token_actor(call.grant, frozenset((RESEND_DEAD_LETTERS,))), call.preview_check(*actions)
+    return await begun(kind, parameters, wanted.reason, actor, allow=allow, is_look=wanted.preview)
+
+
+def _group(call: Call) -> str:
+    group = call.named["group"]
+    check_group(group)
+    return group
+
+
+def _filter(chosen: DeadLetterConditions | None) -> dict[str, Any]:
+    chosen = chosen or DeadLetterConditions()
+    bounds = {"from_ms": ("died_from", chosen.died_from), "to_ms": ("died_before", chosen.died_before)}
+    moments = {name: None if given is None else moment_ms(given, field) for name, (field, given) in bounds.items()}
+    return {"topic": chosen.topic or "", "key": chosen.key or "", **moments}
+
+
+def _after(cursor: str | None) -> tuple[int, int] | None:
+    if cursor is None:
+        return None
+    place = _CURSOR.fullmatch(cursor)
+    if place is None:
+        raise InvalidParameter(f"The cursor {cursor[:40]!r} is none of this list's; begin without one.")
+    return int(place[1]), int(place[2])
+
+
+def _letter(row: DeadLetter) -> DeadLetterShown:
+    return DeadLetterShown(
+        queue=row.queue_id,
+        offset=row.offset,
+        topic=row.topic,
+        message_id=row.unique_key or None,
+        offset_message_id=row.offset_message_id,
+        keys=list(row.keys),
+        tag=row.tag or None,
+        born_ms=row.born_ms,
+        died_ms=row.died_ms,
+        attempts=row.attempts,
+        size_bytes=row.size_bytes,
+        sent_again=row.sent_again or None,
+    )

@@ -1,0 +1,490 @@
+"""Changing timers by REST: cancel, move or deliver one waiting message, or many as an operation with its audit.
+
+One is named by any of its ids or by its schedule key. Many are chosen by a filter or one by one: a filter needs a token
+for its topic, or for all topics; of timers that are chosen one by one, each must be of a topic that the token may
+publish to, and where the request does not say the topic, the preview of the operation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, cast
+
+from msgspec import Meta, Struct, to_builtins
+from starlette.responses import Response
+
+from broker.client import BrokerRefused
+from broker.client.names import check_schedule_key, check_topic
+from broker.client.timers import Action, BadHandle, Steered, TimerTarget, read_handle
+from broker.rocketmq.topics import TIMER_TOPIC
+from console.features.timers.operations import result_of
+from console.operations import second_person
+from console.operations.actor import STEER_TIMERS, Actor
+from console.operations.kind import Target
+from console.operations.single_calls import ONE
+from console.rest.access import InBody, InRecord, Topic
+from console.rest.errors import (
+    AlreadyCancelled,
+    AlreadyDelivered,
+    InvalidIdentifier,
+    InvalidMoment,
+    MessageNotFound,
+    MomentPast,
+    SchemaViolated,
+    TimerRefused,
+    TimerUnknown,
+    TooManyMatch,
+)
+from console.rest.identifiers import MessageIdentifier, parse, written
+from console.rest.moments import moment_ms, written_moment
+from console.rest.operations_bridge import Allow, begun
+from console.rest.recorder import token_actor
+from console.rest.records import by_offset_id, is_offset_id, real_topic
+from console.rest.responses import json_answer
+from console.rest.route import Call, route
+from console.rest.schemas import (
+    BEGUN,
+    PREVIEWED,
+    WAITS,
+    DelayMs,
+    DeliverAt,
+    Look,
+    Moment,
+    Name,
+    Place,
+    Reason,
+    ShiftMs,
+    Text,
+    TopicOfUniqueId,
+)
+from console.rest.state import ApiState
+from console.security.tokens import PUBLISH, Grant
+from console.site.clock import now_ms
+
+LogReason = Annotated[str, Meta(max_length=500, description="Kept with the message in the broker's log.")]
+Outcome = Literal["cancelled", "rescheduled", "delivered_now", "already_cancelled"]
+_MOST_CHANGE_BYTES = 64 * 1024
+
+
+class KeyedQuery(Struct, kw_only=True):
+    """Why a message that its schedule key names is changed."""
+
+    reason: LogReason = ""
+
+
+class NamedQuery(TopicOfUniqueId, kw_only=True):
+    """The topic of a unique id, and why the message is changed."""
+
+    reason: LogReason = ""
+
+
+class NewMoment(Struct, forbid_unknown_fields=True, kw_only=True):
+    """When a waiting message is to be delivered instead: `deliver_at`, or `delay_ms` from now."""
+
+    deliver_at: DeliverAt | None = None
+    delay_ms: DelayMs | None = None
+    reject_past: Annotated[bool, Meta(description="Refuse a moment that is past instead of delivering at once.")] = (
+        False
+    )
+    reason: LogReason = ""
+
+
+class ScheduleChange(Struct, kw_only=True):
+    """What was done to a waiting message. `id` is that of its newest record; `previous_due_ms` when it was due;
+    `operation` the address of what is kept of it: null where nothing was changed."""
+
+    outcome: Outcome
+    id: str | None
+    message_id: str | None
+    topic: str | None
+    schedule_key: str | None
+    due_ms: int | None
+    previous_due_ms: int | None
+    operation: str | None
+
+
+class ChosenTimer(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One waiting message: by `id` (ours, a recall handle or an offset id), by `topic` and `schedule_key`, by `topic`
+    and `message_id`, or by the `position` of its record. `deliver_at`: its own new moment."""
+
+    id: Name | None = None
+    topic: Text | None = None
+    schedule_key: Name | None = None
+    message_id: Name | None = None
+    position: Place | None = None
+    deliver_at: DeliverAt | None = None
+
+
+class TimerFilter(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which waiting messages: all conditions that are given hold at once."""
+
+    topic: Text | None = None
+    key: (
+        Annotated[str, Meta(min_length=1, max_length=1024, description="A schedule key, a key or a message_id.")] | None
+    ) = None
+    due_from: Moment | None = None
+    due_before: Moment | None = None
+
+
+class ManyTimers(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Up to 1,000 waiting messages that are chosen (`timers`), or up to 10,000 that match (`filter`), and why.
+
+    `all: true` is needed for a filter without any condition.
+    """
+
+    filter: TimerFilter | None = None
+    timers: Annotated[list[ChosenTimer], Meta(min_length=1, max_length=1_000)] | None = None
+    reason: Reason
+    all: bool = False
+    preview: Look = False
+
+
+class ManyMoved(ManyTimers, forbid_unknown_fields=True, kw_only=True):
+    """As ManyTimers, and where to: `deliver_at` for all, or `shift_ms` later (earlier if negative) each; chosen ones
+    may each have their own `deliver_at` instead."""
+
+    deliver_at: DeliverAt | None = None
+    shift_ms: ShiftMs | None = None
+
+
+_ONE = "/messages/{id}/schedule"
+_KEYED = "/topics/{topic}/schedule/{schedule_key}"
+_CANCELLED = (200, "It is cancelled; also if it was before.", ScheduleChange)
+_MOVED = (200, "It is due at another moment now.", ScheduleChange)
+_DELIVERED = (200, "It is on its way to its consumers.", ScheduleChange)
+_ERRORS = (TimerUnknown, AlreadyDelivered, AlreadyCancelled, TimerRefused)
+
+
+@route(
+    "DELETE",
+    _ONE,
+    "Cancel a waiting message",
+    action=PUBLISH,
+    on=InRecord(),
+    answers=(_CANCELLED, WAITS),
+    errors=_ERRORS,
+)
+async def cancel(call: Call, query: NamedQuery) -> Response:
+    """Cancel; a message that was cancelled before is answered so, as the wish is fulfilled."""
+    return await _steer(call, "cancel", *await _named(call, query.topic), query.reason)
+
+
+@route(
+    "PATCH",
+    _ONE,
+    "Move a waiting message to another time",
+    action=PUBLISH,
+    on=InRecord(),
+    answers=(_MOVED, WAITS),
+    errors=(*_ERRORS, MomentPast),
+    most_body_bytes=_MOST_CHANGE_BYTES,
+    example={"delay_ms": 3_600_000, "reason": "the flight is late"},
+)
+async def reschedule(call: Call, query: TopicOfUniqueId, body: NewMoment) -> Response:
+    """Move a waiting message to another moment."""
+    target, address = await _named(call, query.topic)
+    return await _steer(call, "reschedule", target, address, body.reason, _due_ms(body, now_ms()))
+
+
+@route(
+    "POST",
+    "/messages/{id}:deliver-now",
+    "Deliver a waiting message now",
+    action=PUBLISH,
+    on=InRecord(),
+    answers=(_DELIVERED, WAITS),
+    errors=_ERRORS,
+)
+async def deliver_now(call: Call, query: NamedQuery) -> Response:
+    """Deliver a waiting message at once."""
+    return await _steer(call, "deliver_now", *await _named(call, query.topic), query.reason)
+
+
+@route(
+    "DELETE", _KEYED, "Cancel by schedule key", action=PUBLISH, on=Topic(), answers=(_CANCELLED, WAITS), errors=_ERRORS
+)
+async def cancel_keyed(call: Call, query: KeyedQuery) -> Response:
+    """Cancel the message that waits with this schedule key."""
+    return await _steer(call, "cancel", _keyed(call), None, query.reason)
+
+
+@route(
+    "PATCH",
+    _KEYED,
+    "Reschedule by schedule key",
+    action=PUBLISH,
+    on=Topic(),
+    answers=(_MOVED, WAITS),
+    errors=(*_ERRORS, MomentPast),
+    most_body_bytes=_MOST_CHANGE_BYTES,
+    example={"delay_ms": 3_600_000, "reason": "the flight is late"},
+)
+async def reschedule_keyed(call: Call, body: NewMoment) -> Response:
+    """Move the message that waits with this schedule key to another moment."""
+    return await _steer(call, "reschedule", _keyed(call), None, body.reason, _due_ms(body, now_ms()))
+
+
+@route(
+    "POST",
+    "/timers:cancel",
+    "Cancel chosen waiting messages, or all that match",
+    action=PUBLISH,
+    on=InBody(),
+    answers=(BEGUN, PREVIEWED),
+    errors=(TooManyMatch,),
+    example={"filter": {"topic": "orders"}, "reason": "the flight is late", "preview": True},
+)
+async def cancel_many(call: Call, body: ManyTimers) -> Response:
+    """Cancel all that are chosen or match."""
+    return await _begin(call, "timers.cancel", body)
+
+
+@route(
+    "POST",
+    "/timers:deliver-now",
+    "Deliver chosen waiting messages now, or all that match",
+    action=PUBLISH,
+    on=InBody(),
+    answers=(BEGUN, PREVIEWED),
+    errors=(TooManyMatch,),
+    example={"filter": {"topic": "orders"}, "reason": "the flight is late", "preview": True},
+)
+async def deliver_many(call: Call, body: ManyTimers) -> Response:
+    """Deliver all that are chosen or match at once."""
+    return await _begin(call, "timers.deliver_now", body)
+
+
+@route(
+    "POST",
+    "/timers:reschedule",
+    "Move chosen waiting messages, or all that match",
+    action=PUBLISH,
+    on=InBody(),
+    answers=(BEGUN, PREVIEWED),
+    errors=(TooManyMatch,),
+    example={"filter": {"topic": "orders"}, "shift_ms": 3_600_000, "reason": "the flight is late", "preview": True},
+)
+async def reschedule_many(call: Call, body: ManyMoved) -> Response:
+    """Move all that are chosen or match."""
+    own = [each.deliver_at is not None for each in body.timers or ()]
+    is_own = any(own)
+    if (body.deliver_at is not None) + (body.shift_ms is not None) + is_own != 1 or is_own != all(own or [False]):
+        raise InvalidMoment("Give deliver_at or shift_ms, or deliver_at for each timer, and one of them.", "deliver_at")
+    if is_own:
+        where: dict[str, Any] = {}
+    elif body.deliver_at is not None:
+        where = {"due_ms": moment_ms(body.deliver_at, "deliver_at")}
+    else:
+        where = {"shift_ms": body.shift_ms}
+    return await _begin(call, "timers.reschedule", body, where)
+
+
+def _due_ms(wanted: NewMoment, now_ms: int) -> int:
+    """The moment that is asked for; raises InvalidMoment, ZoneMissing, MomentPast."""
+    if (wanted.deliver_at is None) == (wanted.delay_ms is None):
+        raise InvalidMoment("Give deliver_at or delay_ms, and not both.", "deliver_at")
+    if wanted.deliver_at is not None:
+        due_ms = moment_ms(wanted.deliver_at, "deliver_at")
+    else:
+        due_ms = min(now_ms + (wanted.delay_ms or 0), 2**63 - 1)
+    if wanted.reject_past and due_ms < now_ms:
+        raise MomentPast(f"{written_moment(due_ms)} is past; it is {written_moment(now_ms)}.", "deliver_at")
+    return due_ms
+
+
+def _keyed(call: Call) -> TimerTarget:
+    """The timer that topic and schedule key of the address name; raises InvalidArgument."""
+    topic, key = call.named["topic"], call.named["schedule_key"]
+    check_topic(topic)
+    check_schedule_key(key)
+    return TimerTarget(topic=topic, schedule_key=key)
+
+
+async def _named(call: Call, topic: str | None) -> tuple[TimerTarget, str | None]:
+    """The timer that an id of the address names, and the broker to ask; raises unless the token may publish to its
+    topic."""
+    text, state = call.named["id"], call.state
+    if topic is not None:
+        check_topic(topic)
+        call.require(topic)
+        return TimerTarget(topic=topic, unique_key=text), None
+    if text.startswith("m1"):
+        wanted = parse(text)
+        call.require(wanted.topic)
+        address = await state.admin.address_of(wanted.broker)
+        if not wanted.unique_key:
+            await _check_topic_at(wanted, address, state)
+        return _target(wanted.topic, wanted.unique_key, wanted.position), address
+    if is_offset_id(text):
+        found = await by_offset_id(text.upper(), state)
+        if not call.allows(real_topic(found)):
+            # whose it is must not be told, nor that it is there
+            raise MessageNotFound
+        return _target(real_topic(found), found.unique_key, found.position), "{}:{}".format(*found.store_host)
+    try:
+        handle = read_handle(text)
+    except BadHandle:
+        raise InvalidIdentifier("This is no id, offset id or recall handle; a unique id needs its ?topic=.") from None
+    call.require(handle.topic)
+    return TimerTarget(handle=text), await state.admin.address_of(handle.broker)
+
+
+async def _check_topic_at(wanted: MessageIdentifier, address: str, state: ApiState) -> None:
+    """Raise TimerUnknown unless the record is of the topic that the id says: anybody can write an id."""
+    try:
+        found = await state.admin.message_at(wanted.position, topic=TIMER_TOPIC, address=address)
+    except BrokerRefused:
+        raise TimerUnknown("No waiting message with this id is known.") from None
+    if real_topic(found) != wanted.topic:
+        raise TimerUnknown("No waiting message with this id is known.")
+
+
+def _target(topic: str, unique_key: str | None, position: int) -> TimerTarget:
+    """By its unique key, which it keeps when it is rescheduled; by its position if it has none."""
+    return TimerTarget(topic=topic, unique_key=unique_key) if unique_key else TimerTarget(position=position)
+
+
+async def _steer(
+    call: Call, action: Action, target: TimerTarget, address: str | None, reason: str, due_ms: int | None = None
+) -> Response:
+    kind, state = f"timers.{action}", call.state
+    moment = {"due_ms": due_ms} if due_ms is not None else {}
+    if second_person.is_needed(kind, ONE):
+        return await begun(kind, {"targets": [to_builtins(target)], **moment}, reason, _actor(call.grant))
+    answer = await state.admin.steer_timers(
+        action, [target], reason=reason, due_ms=due_ms, reference=f"token {call.grant.name}", address=address
+    )
+    steered = answer.results[0]
+    if steered.outcome != "already_cancelled" or action != "cancel":
+        raise_for(steered)
+    operation = None
+    if steered.outcome != "already_cancelled":
+        item = Target({"position": steered.position}, _label(steered))
+        parameters = {"targets": [item.target], **moment}
+        operation = await state.recorder.keep(kind, parameters, item, result_of(steered), call.grant, reason)
+    return json_answer(await _told(steered, address, state, operation))
+
+
+def _label(steered: Steered) -> dict[str, Any]:
+    """What people see of it, as it was before."""
+    was_ms = steered.previous_due_ms if steered.previous_due_ms is not None else steered.due_ms
+    name = steered.schedule_key or steered.unique_key or f"{steered.position}"
+    return {"topic": steered.topic or "", "name": name[:200], "due_ms": was_ms, "position": steered.position}
+
+
+def raise_for(steered: Steered) -> None:
+    """Raise unless what was asked for was done."""
+    name = f"schedule key {steered.schedule_key!r}" if steered.schedule_key else "this name"
+    if steered.outcome == "unknown":
+        raise TimerUnknown(f"No waiting message with {name} is known.")
+    if steered.outcome == "already_delivered":
+        when = "" if steered.delivered_ms is None else f" at {written_moment(steered.delivered_ms)}"
+        raise AlreadyDelivered(f"The message was delivered{when}.", delivered_ms=steered.delivered_ms)
+    if steered.outcome == "already_cancelled":
+        raise AlreadyCancelled("The message was cancelled before.", due_ms=steered.due_ms)
+    if steered.outcome == "refused":
+        raise TimerRefused(steered.error or "The broker refused this.", due_ms=steered.due_ms)
+
+
+async def _told(steered: Steered, address: str | None, state: ApiState, operation: str | None) -> ScheduleChange:
+    position = steered.new_position if steered.new_position is not None else steered.position
+    identifier = None
+    if steered.topic is not None and position is not None:
+        identifier = written(await _broker_at(address, state), steered.topic, position, steered.unique_key or "")
+    return ScheduleChange(
+        outcome=cast(Outcome, steered.outcome),  # raise_for has raised for the others
+        id=identifier,
+        message_id=steered.unique_key,
+        topic=steered.topic,
+        schedule_key=steered.schedule_key,
+        due_ms=steered.due_ms,
+        previous_due_ms=steered.previous_due_ms,
+        operation=operation,
+    )
+
+
+async def _broker_at(address: str | None, state: ApiState) -> str:
+    brokers = await state.admin.brokers()
+    return next((each.name for each in brokers if each.address == address), brokers[0].name)
+
+
+async def _begin(call: Call, kind: str, wanted: ManyTimers, more: Mapping[str, Any] | None = None) -> Response:
+    if (wanted.filter is None) == (wanted.timers is None):
+        raise SchemaViolated("Give filter or timers, and not both.")
+    allow: Allow | None = None
+    if wanted.timers is not None:
+        targets, is_bound = _chosen(call, wanted.timers, may_move=kind == "timers.reschedule")
+        parameters: dict[str, Any] = {"targets": targets}
+        allow = None if is_bound else call.preview_check()
+    else:
+        parameters = {"filter": _filter(call, wanted.filter), "is_all": wanted.all}
+    parameters |= more or {}
+    return await begun(kind, parameters, wanted.reason, _actor(call.grant), allow=allow, is_look=wanted.preview)
+
+
+def _actor(grant: Grant) -> Actor:
+    """The token as the audit knows it; what it may do was checked here, by topic."""
+    return token_actor(grant, frozenset((STEER_TIMERS,)))
+
+
+def _filter(call: Call, chosen: TimerFilter | None) -> dict[str, Any]:
+    """As operations have it; the token has to allow its topic, or all of them."""
+    chosen = chosen or TimerFilter()
+    call.require_where(chosen.topic)
+    bounds = {"from_ms": ("due_from", chosen.due_from), "to_ms": ("due_before", chosen.due_before)}
+    moments = {name: None if given is None else moment_ms(given, field) for name, (field, given) in bounds.items()}
+    begin_ms, end_ms = moments["from_ms"], moments["to_ms"]
+    if begin_ms is not None and end_ms is not None and end_ms <= begin_ms:
+        raise InvalidMoment("due_before must be later than due_from.", "due_before")
+    return {"topic": chosen.topic or "", "key": chosen.key or "", **moments}
+
+
+def _chosen(call: Call, chosen: Sequence[ChosenTimer], *, may_move: bool) -> tuple[list[dict[str, Any]], bool]:
+    """Targets of an operation, and whether each can only be of a topic that the token allows to publish to.
+
+    Where that is not so, the preview says which topics they are of. Raises ScopeMissing, PolicyDenies, SchemaViolated.
+    """
+    targets = [_target_of(call, each) for each in chosen]
+    for each, target in zip(chosen, targets, strict=True):
+        if each.deliver_at is None:
+            continue
+        if not may_move:
+            raise InvalidMoment("A moment is given to timers that are moved.", "deliver_at")
+        target["dueMs"] = moment_ms(each.deliver_at, "deliver_at")
+    return targets, all("topic" in target or "handle" in target for target in targets)
+
+
+def _target_of(call: Call, each: ChosenTimer) -> dict[str, Any]:
+    names = [each.id, each.schedule_key, each.message_id, each.position]
+    has_key = each.schedule_key is not None or each.message_id is not None
+    if sum(name is not None for name in names) != 1 or has_key != (each.topic is not None):
+        raise SchemaViolated("A timer is named by id, by topic and schedule_key or message_id, or by position.")
+    if each.position is not None:
+        return {"position": each.position}
+    if each.id is not None:
+        return _by_id(call, each.id)
+    topic = each.topic or ""
+    check_topic(topic)
+    call.require(topic)
+    if each.schedule_key is None:
+        return {"topic": topic, "uniqueKey": each.message_id}
+    check_schedule_key(each.schedule_key)
+    return {"topic": topic, "scheduleKey": each.schedule_key}
+
+
+def _by_id(call: Call, text: str) -> dict[str, Any]:
+    """By what a message keeps when it is moved, where it has it."""
+    if text.startswith("m1"):
+        wanted = parse(text)
+        call.require(wanted.topic)
+        if wanted.unique_key:
+            return {"topic": wanted.topic, "uniqueKey": wanted.unique_key}
+        return {"position": wanted.position}
+    if is_offset_id(text):
+        return {"messageId": text.upper()}
+    try:
+        handle = read_handle(text)
+    except BadHandle:
+        raise InvalidIdentifier(f"{text[:60]!r} is no id, offset id or recall handle.") from None
+    call.require(handle.topic)
+    return {"handle": text}

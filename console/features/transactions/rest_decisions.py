@@ -1,0 +1,521 @@
+"""Deciding transactions by REST: send a half, then commit it, roll it back, or have its producers asked.
+
+One is named by our id of its half or by RocketMQ's transaction id; many are an operation with its audit, chosen by a
+filter or one by one. Whoever may publish to the topic of a half may decide it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from broker.client import BrokerRefused, ClientError, Decision, HalfNotSafe, InvalidArgument, NotSupported
+from broker.client.transactions import Action, Transaction, TransactionTarget
+from broker.client.errors import Answer
+from broker.client.names import check_group
+from broker.client import as_half
+from broker.rocketmq.properties import PRODUCER_GROUP, REAL_TOPIC
+from broker.rocketmq.topics import HALF_TOPIC
+from console.features.transactions import apache_operations
+from console.features.transactions.apache_records import read_newest
+from console.operations import second_person
+from console.operations.actor import STEER_TRANSACTIONS, Actor
+from console.operations.kind import ItemResult, Target
+from console.operations.single_calls import ONE
+from console.rest.access import InBody, InRecord
+from console.rest.errors import MessageNotFound, SchemaViolated, TooManyMatch
+from console.rest.identifiers import parse, written
+from console.rest.moments import moment_ms
+from console.rest.operations_bridge import Allow, begun, in_thread
+from console.rest.outgoing import NewMessage, check_topic_to_send_to, outgoing
+from console.rest.recorder import token_actor
+from console.rest.records import position_in
+from console.rest.request_body import MAX_SINGLE_BYTES
+from console.rest.responses import json_answer
+from console.rest.route import Call, route
+from console.rest.schemas import (
+    BEGUN,
+    PREVIEWED,
+    WAITS,
+    Look,
+    Moment,
+    Name,
+    Place,
+    ProducerGroupName,
+    Reason,
+    Text,
+)
+from console.rest.state import ApiState
+from console.security.tokens import PUBLISH, Grant
+from console.site import broker as site_broker
+from console.site.clock import now_ms
+
+Outcome = Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
+TransactionState = Literal["open", "parked"]
+
+_MOST_REASON_BYTES = 4 * 1024
+_OUTCOMES: Mapping[Action, Outcome] = {
+    "commit": "committed",
+    "rollback": "rolled_back",
+    "check": "check_planned",
+    "resume": "checks_resumed",
+}
+_DECISIONS = {"commit": Decision.COMMIT, "rollback": Decision.ROLLBACK}
+#: halves that are asked for at a time
+_AT_ONCE = 32
+
+
+class NewHalf(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A message that nobody sees until it is committed. A delay in `message` counts from the commit."""
+
+    topic: Text
+    message: NewMessage
+    producer_group: ProducerGroupName
+
+
+class HalfTaken(Struct, kw_only=True):
+    """A half that the broker has accepted, which is not delivered. `flushed`: it is on disk."""
+
+    id: Annotated[str, Meta(description="Opaque; decide with POST /api/v1/transactions/{id}:commit or :rollback.")]
+    transaction_id: Annotated[str, Meta(description="RocketMQ's; the message's unique id, too.")]
+    topic: str
+    producer_group: str
+    broker: str
+    flushed: bool
+
+
+class ChosenTransaction(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One transaction: by `id` (ours, or RocketMQ's transaction id), or by `offset` and `position` of its half."""
+
+    id: Name | None = None
+    offset: Place | None = None
+    position: Place | None = None
+
+
+class TransactionFilter(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which transactions: all conditions that are given hold at once."""
+
+    state: Annotated[TransactionState, Meta(description="open ones, or parked ones.")] = "open"
+    topic: Text | None = None
+    producer_group: ProducerGroupName | None = None
+    older_than_ms: Annotated[int, Meta(ge=0, le=2**53 - 1, description="Least age of the half.")] | None = None
+    stored_before: Moment | None = None
+
+
+class ManyTransactions(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Up to 1,000 that are chosen (`transactions`), or up to 10,000 that match (`filter`), and why.
+
+    `all: true` is needed for a filter without any condition but a state.
+    """
+
+    filter: TransactionFilter | None = None
+    transactions: Annotated[list[ChosenTransaction], Meta(min_length=1, max_length=1_000)] | None = None
+    reason: Reason
+    all: bool = False
+    preview: Look = False
+
+
+class DecisionReason(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why; kept with the decision in the broker's log. `producer_group`, if given, must be the half's."""
+
+    reason: Annotated[str, Meta(max_length=200)] = ""
+    producer_group: ProducerGroupName | None = None
+
+
+class Decided(Struct, kw_only=True):
+    """What was done. `outcome`: committed, rolled_back, check_planned, checks_resumed; `repeated`: it was so before.
+
+    committed means that the message is in its topic (or waits for its moment), not that a consumer has it. `operation`
+    is the address of what is kept of it: null where nothing was changed.
+    """
+
+    id: str
+    transaction_id: str | None
+    topic: str
+    outcome: Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
+    repeated: bool
+    operation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A half that a request names."""
+
+    broker: str
+    address: str | None
+    topic: str
+    group: str
+    offset: int
+    position: int
+    transaction_id: str | None
+    store_ms: int | None = None
+    checks: int | None = None
+
+    @property
+    def place(self) -> dict[str, int]:
+        """By what operations name it."""
+        return {"offset": self.offset, "position": self.position}
+
+    @property
+    def label(self) -> dict[str, Any]:
+        """What people see of it."""
+        name = self.transaction_id or f"{self.offset:,}"
+        return {
+            "topic": self.topic, "name": name[:200], "position": self.position, "group": self.group,
+            "store_ms": self.store_ms, "checks": self.checks,
+        }  # fmt: skip
+
+
+@route(
+    "POST",
+    "/transactions",
+    "Begin a transaction (send a half message)",
+    action=PUBLISH,
+    on=InBody(),
+    answers=(
+        (201, "It is on disk, and seen by nobody.", HalfTaken),
+        (202, "Taken, not known to be on disk.", HalfTaken),
+    ),
+    errors=(HalfNotSafe,),
+    most_body_bytes=MAX_SINGLE_BYTES,
+    example={"topic": "orders", "producer_group": "shop", "message": {"body": "hello"}},
+)
+async def begin(call: Call, body: NewHalf) -> Response:
+    """Send a half; 201 when it is on disk, 202 when it is not known to be. It is never tried twice."""
+    state = call.state
+    with state.under_way(1, call.body_bytes):
+        check_topic_to_send_to(body.topic)
+        call.require(body.topic)
+        check_group(body.producer_group)
+        await _check_message(body.message, state)
+        half = as_half(outgoing(body.message), body.producer_group)
+        (sent,) = await state.producer.send_each(body.topic, [half])
+    if isinstance(sent, ClientError):
+        raise sent
+    position = position_in(sent.offset_message_id)
+    if sent.status != "SEND_OK":
+        # as the official client: what is less safe than asked for is not executed
+        with suppress(ClientError):
+            await state.admin.end_transaction(
+                Decision.ROLLBACK,
+                group=body.producer_group,
+                offset=sent.queue_offset,
+                position=position,
+                transaction_id=sent.message_id,
+                address=await state.admin.address_of(sent.broker),
+            )
+        raise HalfNotSafe(sent.status)
+    is_flushed = await state.flushes_first(sent.broker) and body.message.durability == "sync"
+    taken = HalfTaken(
+        id=written(sent.broker, body.topic, position, sent.message_id),
+        transaction_id=sent.message_id,
+        topic=body.topic,
+        producer_group=body.producer_group,
+        broker=sent.broker,
+        flushed=is_flushed,
+    )
+    return json_answer(taken, 201 if is_flushed else 202)
+
+
+@route(
+    "POST",
+    "/transactions/{id}:commit",
+    "Commit a half message",
+    action=PUBLISH,
+    on=InRecord(),
+    answers=((200, "The message is in its topic, or waits for its moment.", Decided), WAITS),
+    errors=(MessageNotFound,),
+    most_body_bytes=_MOST_REASON_BYTES,
+)
+async def commit(call: Call, body: DecisionReason | None) -> Response:
+    """Commit a half; the same again succeeds, a rollback of it is refused from then on."""
+    return await _decide(call, "commit", body or DecisionReason())
+
+
+@route(
+    "POST",
+    "/transactions/{id}:rollback",
+    "Roll a half message back",
+    action=PUBLISH,
+    on=InRecord(),
+    answers=((200, "Nobody ever sees it.", Decided), WAITS),
+    errors=(MessageNotFound,),
+    most_body_bytes=_MOST_REASON_BYTES,
+)
+async def roll_back(call: Call, body: DecisionReason | None) -> Response:
+    """Roll a half back; the same again succeeds, a commit of it is refused from then on."""
+    return await _decide(call, "rollback", body or DecisionReason())
+
+
+@route(
+    "POST",
+    "/transactions/{id}:check",
+    "Have its producer asked",
+    action=PUBLISH,
+    on=InRecord(),
+    answers=((200, "Asked at once, or as soon as a producer of its group is there.", Decided), WAITS),
+    errors=(MessageNotFound,),
+    most_body_bytes=_MOST_REASON_BYTES,
+)
+async def check(call: Call, body: DecisionReason | None) -> Response:
+    """Have the producers of the half's group asked."""
+    return await _decide(call, "check", body or DecisionReason())
+
+
+@route(
+    "POST",
+    "/transactions/{id}:resume",
+    "Ask about a parked half message again",
+    action=PUBLISH,
+    on=InRecord(),
+    answers=((200, "Checks begin anew.", Decided), WAITS),
+    errors=(MessageNotFound,),
+    most_body_bytes=_MOST_REASON_BYTES,
+)
+async def resume(call: Call, body: DecisionReason | None) -> Response:
+    """Begin the checks of a parked half anew."""
+    return await _decide(call, "resume", body or DecisionReason())
+
+
+@route(
+    "POST",
+    "/transactions:commit",
+    "Commit chosen half messages, or all that match",
+    action=PUBLISH,
+    on=InBody(),
+    answers=(BEGUN, PREVIEWED),
+    errors=(TooManyMatch,),
+    example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
+)
+async def commit_many(call: Call, body: ManyTransactions) -> Response:
+    """Commit all that are chosen or match."""
+    return await _begin_many(call, "commit", body)
+
+
+@route(
+    "POST",
+    "/transactions:rollback",
+    "Roll chosen half messages back, or all that match",
+    action=PUBLISH,
+    on=InBody(),
+    answers=(BEGUN, PREVIEWED),
+    errors=(TooManyMatch,),
+    example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
+)
+async def roll_back_many(call: Call, body: ManyTransactions) -> Response:
+    """Roll all back that are chosen or match."""
+    return await _begin_many(call, "rollback", body)
+
+
+@route(
+    "POST",
+    "/transactions:check",
+    "Have the producers of chosen ones, or of all that match, asked",
+    action=PUBLISH,
+    on=InBody(),
+    answers=(BEGUN, PREVIEWED),
+    errors=(TooManyMatch,),
+    example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
+)
+async def check_many(call: Call, body: ManyTransactions) -> Response:
+    """Have the producers of all that are chosen or match asked."""
+    return await _begin_many(call, "check", body)
+
+
+@route(
+    "POST",
+    "/transactions:resume",
+    "Ask about chosen parked half messages again, or all that match",
+    action=PUBLISH,
+    on=InBody(),
+    answers=(BEGUN, PREVIEWED),
+    errors=(TooManyMatch,),
+    example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
+)
+async def resume_many(call: Call, body: ManyTransactions) -> Response:
+    """Begin the checks of all that are chosen or match anew."""
+    return await _begin_many(call, "resume", body)
+
+
+async def _decide(call: Call, action: Action, why: DecisionReason) -> Response:
+    half = await _named(call, call.named["id"])
+    if why.producer_group not in (None, half.group):
+        raise BrokerRefused(
+            Answer.INVALID_PARAMETER, f"The half belongs to another producer group than {why.producer_group}."
+        )
+    kind, parameters = f"transactions.{action}", {"targets": [half.place]}
+    if second_person.is_needed(kind, ONE):
+        return await begun(kind, parameters, why.reason, _actor(call.grant))
+    repeated, operation = await _steer(call, action, half, why.reason), None
+    if not repeated:
+        item, result = Target(half.place, half.label), ItemResult(_OUTCOMES[action], half.place)
+        operation = await call.state.recorder.keep(kind, parameters, item, result, call.grant, why.reason)
+    decided = Decided(
+        id=written(half.broker, half.topic, half.position, half.transaction_id or ""),
+        transaction_id=half.transaction_id,
+        topic=half.topic,
+        outcome=_OUTCOMES[action],
+        repeated=repeated,
+        operation=operation,
+    )
+    return json_answer(decided)
+
+
+async def _begin_many(call: Call, action: Action, wanted: ManyTransactions) -> Response:
+    if (wanted.filter is None) == (wanted.transactions is None):
+        raise SchemaViolated("Give filter or transactions, and not both.")
+    allow: Allow | None = None
+    if wanted.transactions is not None:
+        parameters: dict[str, Any] = {"targets": await _targets(call, wanted.transactions)}
+        allow = None if all(each.id is not None for each in wanted.transactions) else call.preview_check()
+    else:
+        parameters = {"filter": _filter(call, wanted.filter), "is_all": wanted.all}
+    kind, actor = f"transactions.{action}", _actor(call.grant)
+    return await begun(kind, parameters, wanted.reason, actor, allow=allow, is_look=wanted.preview)
+
+
+def _actor(grant: Grant) -> Actor:
+    """The token as the audit knows it; what it may do was checked here, by topic."""
+    return token_actor(grant, frozenset((STEER_TRANSACTIONS,)))
+
+
+async def _check_message(message: NewMessage, state: ApiState) -> None:
+    if message.schedule_key is not None:
+        raise InvalidArgument("A half has no schedule_key: it waits for its decision.", field="schedule_key")
+    if message.group is not None:
+        raise InvalidArgument("The group of a half is producer_group.", field="group")
+    if message.delay_level or message.deliver_at is not None or message.delay_ms is not None:
+        # an Apache RocketMQ broker would lose it, and says here that it does not know the question
+        await state.admin.transaction_status()
+
+
+async def _named(call: Call, text: str) -> Half:
+    """The half that the id names; raises MessageNotFound, also for one of a topic that the token must not touch."""
+    state = call.state
+    if not text.startswith("m1"):
+        half = _half_of(await _found(state, transaction_id=text), (await state.admin.brokers())[0].name, None)
+        if not call.allows(half.topic):
+            raise MessageNotFound
+        return half
+    wanted = parse(text)
+    call.require(wanted.topic)
+    address = await state.admin.address_of(wanted.broker)
+    try:
+        half = _half_of(await _found(state, position=wanted.position, address=address), wanted.broker, address)
+    except NotSupported:
+        half = await _pulled(wanted.position, wanted.broker, address, state)
+    if half.topic != wanted.topic or wanted.unique_key not in ("", half.transaction_id):
+        raise MessageNotFound
+    return half
+
+
+async def _found(
+    state: ApiState, *, transaction_id: str = "", position: int | None = None, address: str | None = None
+) -> Transaction:  # fmt: skip
+    return await state.admin.transaction(transaction_id, position=position, address=address)
+
+
+def _half_of(found: Transaction, broker: str, address: str | None) -> Half:
+    if found.position is None:
+        raise MessageNotFound
+    return Half(
+        broker, address, found.topic, found.group, found.offset, found.position, found.transaction_id, found.store_ms,
+        found.checks,
+    )  # fmt: skip
+
+
+async def _pulled(position: int, broker: str, address: str, state: ApiState) -> Half:
+    """The half's own record, on an Apache RocketMQ broker."""
+    try:
+        record = await state.admin.message_at(position, topic=HALF_TOPIC, address=address)
+    except BrokerRefused:
+        raise MessageNotFound from None
+    if record.topic != HALF_TOPIC:
+        raise MessageNotFound
+    named = record.properties
+    return Half(
+        broker, address, named.get(REAL_TOPIC, ""), named.get(PRODUCER_GROUP, ""), record.queue_offset, position,
+        record.unique_key,
+    )  # fmt: skip
+
+
+async def _steer(call: Call, action: Action, half: Half, reason: str) -> bool:
+    """Do it; True if it was so before. Raises BrokerRefused (604: the opposite was decided, by whom and when)."""
+    admin, target = call.state.admin, TransactionTarget(half.offset, half.position)
+    try:
+        answer = await admin.steer_transactions(
+            action, [target], who=f"token {call.grant.name}", reason=reason, address=half.address
+        )
+    except NotSupported:
+        if action == "resume":
+            return await _resume(half)
+        if action not in _DECISIONS:
+            raise
+        await admin.end_transaction(
+            _DECISIONS[action], group=half.group, offset=half.offset, position=half.position,
+            transaction_id=half.transaction_id or "", topic=half.topic, address=half.address,
+        )  # fmt: skip
+        return False
+    (result,) = answer.results
+    if result.outcome == "refused":
+        # the half was found a moment ago: what is missing is a parked or open one, so it was decided
+        raise BrokerRefused(
+            Answer.ILLEGAL_OPERATION if result.code == Answer.QUERY_NOT_FOUND else result.code, result.error
+        )
+    return result.outcome == "already"
+
+
+async def _resume(half: Half) -> bool:
+    """On an Apache RocketMQ broker, by its request 323 for the parked copy; the half may be one of several copies."""
+
+    def work() -> ItemResult:
+        admin = site_broker.admin()
+        rows = read_newest(admin).rows
+        newest = next((row.position for row in rows if row.transaction_id == half.transaction_id), half.position)
+        return apache_operations.steer(admin, "resume", "done", [{"offset": half.offset, "position": newest}])[0]
+
+    result = await in_thread(work)
+    if result.outcome != "done":
+        error = result.result.get("error", "It is not among the newest records of this broker that are parked.")
+        raise BrokerRefused(result.result.get("code", Answer.ILLEGAL_OPERATION), str(error))
+    return False
+
+
+async def _targets(call: Call, chosen: Sequence[ChosenTransaction]) -> list[dict[str, int]]:
+    """Where their halves are: asked of the broker for those that are named by an id, a few at a time."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def target(each: ChosenTransaction) -> dict[str, int]:
+        if each.id is not None and each.offset is None and each.position is None:
+            async with gate:
+                return (await _named(call, each.id)).place
+        if each.id is not None or each.offset is None or each.position is None:
+            raise SchemaViolated("A transaction is named by id, or by offset and position.")
+        return {"offset": each.offset, "position": each.position}
+
+    return await asyncio.gather(*map(target, chosen))
+
+
+def _filter(call: Call, chosen: TransactionFilter | None) -> dict[str, Any]:
+    """As operations have it; the token has to allow its topic, or all of them."""
+    chosen = chosen or TransactionFilter()
+    call.require_where(chosen.topic)
+    return {
+        "state": chosen.state, "topic": chosen.topic or "", "group": chosen.producer_group or "",
+        "before_ms": _before_ms(chosen),
+    }  # fmt: skip
+
+
+def _before_ms(chosen: TransactionFilter) -> int | None:
+    """By the broker's clock where a moment is given; an age counts from the pages' now."""
+    if chosen.stored_before is not None:
+        return moment_ms(chosen.stored_before, "stored_before")
+    if chosen.older_than_ms is not None:
+        return max(0, now_ms() - chosen.older_than_ms)
+    return None

@@ -1,0 +1,98 @@
+"""What kinds have in common that touch rows, chosen one by one (`targets`) or by a filter.
+
+How many there are, which topics they are of, which ones are left when it runs, and how REST names the same ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from console.operations.errors import TooMany
+from console.operations.kind import LIMIT, renamed
+from console.operations.preview import Preview
+from console.operations.scope import UNBOUNDED, Scope, named
+
+#: rows and topics that a preview names
+EXAMPLES = 5
+TOPICS = 10
+#: a preview counts for so long at most; the run counts to the end
+PREVIEW_PATIENCE_S = 3.0
+#: rows that are named at once: the broker's own limit
+MOST_TARGETS = 1_000
+#: names of a target's fields here and in REST
+_TARGETS = {
+    "position": "position",
+    "offset": "offset",
+    "queueId": "queue",
+    "topic": "topic",
+    "scheduleKey": "schedule_key",
+    "uniqueKey": "message_id",
+    "handle": "id",
+    "messageId": "id",
+    "dueMs": "deliver_at",
+}
+
+
+class Hit(Protocol):
+    """A row that would be touched."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic, as consumers know it."""
+
+    @property
+    def store_ms(self) -> int | None:
+        """When it was stored; None: not known."""
+
+
+Row = TypeVar("Row", bound=Hit)
+
+
+def count_of(parameters: Mapping[str, Any], rows: Sequence[object]) -> int:
+    """Return how many are touched: what a filter found, or each that was named; raises TooMany."""
+    count = len(rows) if "filter" in parameters else len(parameters["targets"])
+    if count > LIMIT:
+        raise TooMany(LIMIT)
+    return count
+
+
+def topics_of(topics: Sequence[str]) -> list[list[Any]]:
+    """Return each topic with its count, the most first, for a preview."""
+    return [[topic, number] for topic, number in Counter(topics).most_common(TOPICS)]
+
+
+def there_before(rows: Sequence[Row], preview: Preview) -> list[Row]:
+    """Return those that were there when it was previewed; raises TooMany."""
+    found = [row for row in rows if row.store_ms is None or row.store_ms <= preview.at_ms]
+    if len(found) > LIMIT:
+        raise TooMany(LIMIT)
+    return found
+
+
+def chosen_scope(parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
+    """Return the topics of what is chosen. What matches a filter is decided again when it runs: only its topic bounds
+    that; of named rows those do that the preview counted, if it knows the topic of each."""
+    if "filter" in parameters:
+        return Scope(named(parameters["filter"].get("topic")))
+    if "targets" not in parameters or preview is None:
+        return UNBOUNDED
+    counted = preview.get("topics", ())
+    if sum(count for _topic, count in counted) != len(parameters["targets"]):
+        return UNBOUNDED
+    return Scope(frozenset(str(topic) for topic, _count in counted))
+
+
+def chosen_body(field: str, parameters: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return what REST is given: the filter with its fields as `names` say, or the rows that were chosen as `field`."""
+    if "targets" in parameters:
+        return {field: [renamed(target, _TARGETS) for target in parameters["targets"]]}
+    if "filter" in parameters:
+        return {"filter": renamed(parameters["filter"], names), **all_of(parameters)}
+    return {}
+
+
+def all_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the field by which REST is told that an empty filter is meant."""
+    return {"all": True} if parameters.get("is_all") else {}

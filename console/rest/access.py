@@ -1,0 +1,220 @@
+"""What a token has to allow, as a route declares it, and the checks that hold a request to that.
+
+A route names an action and what it is on. Places that the address names are checked before the handler runs; for what
+is known only after reading (a message by its id, names in a body, rows of a list) the handler has to ask, and
+`console.rest.route` lets no answer leave before it did.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from broker.client.names import check_topic
+from console.rest.errors import PolicyDenies, ScopeMissing
+from console.security.tokens import PUBLISH, READ, Grant
+from console.security.topic_scope import ALL, Eyes, VisibleTopics
+
+#: stands for the question whether the token itself began an operation
+OWNER = "owner"
+
+
+@dataclass(frozen=True, slots=True)
+class Place(ABC):
+    """What an action is on. `action`: another one than the route's, for a route that needs several."""
+
+    action: str | None = None
+
+    @abstractmethod
+    def check(self, grant: Grant, action: str, named: Mapping[str, str]) -> None:
+        """Raise ScopeMissing or PolicyDenies unless the action is allowed; `named` has the names of the address."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The end of the sentence "The token needs `action` ..."."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Place):
+    """A name that stands in the address, as its parameter of the same word."""
+
+    parameter: ClassVar[str]
+    kind: ClassVar[str]
+
+    def check(self, grant: Grant, action: str, named: Mapping[str, str]) -> None:
+        """Raise ScopeMissing or PolicyDenies unless the action is allowed on the name."""
+        require(grant, action, named[self.parameter], self.kind)
+
+    @property
+    def words(self) -> str:
+        """Of what kind the name is, and which parameter."""
+        return f"on the {self.kind} `{self.parameter}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic(Named):
+    """The topic that the address names."""
+
+    parameter: ClassVar[str] = "topic"
+    kind: ClassVar[str] = "topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue(Named):
+    """The delayed queue that the address names: its name is compared as if it were a topic's."""
+
+    parameter: ClassVar[str] = "queue"
+    kind: ClassVar[str] = "topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Named):
+    """The consumer group that the address names."""
+
+    parameter: ClassVar[str] = "group"
+    kind: ClassVar[str] = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerGroup(Named):
+    """The producer group that the address names."""
+
+    parameter: ClassVar[str] = "group"
+    kind: ClassVar[str] = "producer group"
+
+
+@dataclass(frozen=True, slots=True)
+class Everywhere(Place):
+    """Every name there is, or will be."""
+
+    def check(self, grant: Grant, action: str, named: Mapping[str, str]) -> None:
+        """Raise ScopeMissing or PolicyDenies unless the action is allowed on every topic."""
+        require_everywhere(grant, action)
+
+    @property
+    def words(self) -> str:
+        """The whole of it."""
+        return "on every name"
+
+
+@dataclass(frozen=True, slots=True)
+class Overview(Place):
+    """Figures of the whole cluster, which name no topic."""
+
+    def check(self, grant: Grant, action: str, named: Mapping[str, str]) -> None:
+        """Raise ScopeMissing unless the action is allowed on some topic, PolicyDenies unless policies allow figures."""
+        require_somewhere(grant, action)
+        if grant.policies is not None and not grant.policies.allows_overview():
+            raise PolicyDenies(grant.policies.refusal("figures of the whole cluster (Get on it)"))
+
+    @property
+    def words(self) -> str:
+        """The token's part and the policies' part."""
+        return "on some topic, and policies Get on the cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class AfterReading(Place):
+    """What is known only after reading: the handler has to ask before it answers (`Call.require` and its kind).
+
+    Before it runs, the token has to allow the action on some name.
+    """
+
+    def check(self, grant: Grant, action: str, named: Mapping[str, str]) -> None:
+        """Raise ScopeMissing unless the action is allowed on some name."""
+        require_somewhere(grant, action)
+
+
+@dataclass(frozen=True, slots=True)
+class InRecord(AfterReading):
+    """The topic of the message or transaction that the address names by an id."""
+
+    @property
+    def words(self) -> str:
+        """Where the topic stands."""
+        return "on the topic of what is named"
+
+
+@dataclass(frozen=True, slots=True)
+class InBody(AfterReading):
+    """All topics, groups or queues that the body names or chooses."""
+
+    @property
+    def words(self) -> str:
+        """Where the names stand."""
+        return "on all that the body names"
+
+
+@dataclass(frozen=True, slots=True)
+class InRows(AfterReading):
+    """The name of each row of the answer: rows that the token does not allow are left out."""
+
+    @property
+    def words(self) -> str:
+        """What becomes of other rows."""
+        return "on some name; rows that it does not allow are left out"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnOperation(AfterReading):
+    """The operation that the address names: it has to have been begun with the same token."""
+
+    @property
+    def words(self) -> str:
+        """Whose it has to be."""
+        return "on some name, and has to have begun it"
+
+
+def require(grant: Grant, action: str, name: str, kind: str = "topic") -> None:
+    """Raise ScopeMissing or PolicyDenies unless the action is allowed on the topic (or what else `kind` says)."""
+    if not grant.scopes_allow(action, name):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on {kind} {name!r}.")
+    if not grant.allows(action, name, kind) and grant.policies is not None:
+        raise PolicyDenies(grant.policies.refusal(f"{action!r} on {kind} {name!r}"))
+
+
+def require_somewhere(grant: Grant, action: str) -> None:
+    """Raise ScopeMissing unless the action is allowed on some topic; for lists of which each row is asked for."""
+    if not grant.scopes_allow_somewhere(action):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on any topic.")
+
+
+def require_everywhere(grant: Grant, action: str = PUBLISH) -> None:
+    """Raise ScopeMissing or PolicyDenies unless the token allows the action on every topic."""
+    if not grant.scopes_allow(action, ""):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on every topic.")
+    if grant.policies is not None and not grant.policies.allows_everything():
+        raise PolicyDenies(grant.policies.refusal("what concerns every topic (Update on the cluster)"))
+
+
+def require_where(grant: Grant, action: str, topic: str | None) -> None:
+    """Raise ScopeMissing or PolicyDenies unless the token may act on this topic, on every one if none is named; raises
+    InvalidArgument for what is no topic's name."""
+    if topic is None:
+        require_everywhere(grant, action)
+    else:
+        check_topic(topic)
+        require(grant, action, topic)
+
+
+def visible_to(grant: Grant, action: str = READ) -> Eyes:
+    """What the token's own prefixes see, by the rule of the console's pages; with none of its own policies decide."""
+    if not grant.scopes and grant.policies is not None:
+        return Eyes(ALL)
+    prefixes = tuple(sorted({scope.prefix for scope in grant.scopes if action in scope.actions}))
+    return Eyes(ALL if "" in prefixes else VisibleTopics(prefixes))
+
+
+def visible_groups(grant: Grant, names: Iterable[str]) -> frozenset[str]:
+    """Of these groups those that the token may read: by their own names, or because they read such topics and no
+    others, and by its policies; asks the database."""
+    visible = visible_to(grant)
+    return frozenset(
+        name
+        for name in names
+        if (grant.scopes_allow(READ, name) or visible.group(name))
+        and (grant.policies is None or grant.policies.allows(READ, name, "group"))
+    )

@@ -1,0 +1,127 @@
+"""Parameters in the address of a request, read strictly into the Struct that a route declares for them.
+
+A field is a text, a whole number with its bounds, a choice of words or a moment (`Moment`); its name in the Struct's
+`rename` or `name` is the one in the address. `Meta` has its description and bounds, from which OpenAPI is made, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.requests import Request
+
+from console.rest.errors import InvalidParameter
+from console.rest.moments import parameter_ms
+from console.site.numbers import MOST, whole_number
+
+_MOMENT = object()
+#: epoch ms; in the address RFC 3339 with a zone, or ms since 1970
+Moment = Annotated[int, _MOMENT]
+
+Query = TypeVar("Query", bound=Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: its name in the address, its field, how its text is read, and what OpenAPI says of it."""
+
+    name: str
+    field: str
+    read: Callable[[str], Any]
+    schema: dict[str, Any]
+    description: str
+
+
+def parameters_of(kind: type[Struct]) -> tuple[Parameter, ...]:
+    """The parameters that a Struct's fields are; raises TypeError for a field of another type than the module says."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(_parameter(each.name, each.encode_name, hints[each.name]) for each in msgspec.structs.fields(kind))
+
+
+def read_query(request: Request, kind: type[Query], parameters: tuple[Parameter, ...]) -> Query:
+    """The parameters that the address has; raises InvalidParameter, InvalidMoment or ZoneMissing."""
+    if not request.scope["query_string"]:
+        return kind()
+    check_names(request, *(each.name for each in parameters))
+    given = request.query_params
+    return kind(**{each.field: each.read(given[each.name]) for each in parameters if each.name in given})
+
+
+def check_names(request: Request, *names: str) -> None:
+    """Raise InvalidParameter for any other parameter in the address, and for one that stands there twice."""
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        if name not in names:
+            raise InvalidParameter(f"There is no parameter {name[:100]!r} here.")
+        if given.count(name) > 1:
+            raise InvalidParameter(f"The parameter {name} is given {given.count(name):,} times; give it once.")
+
+
+def _parameter(field: str, name: str, hint: Any) -> Parameter:
+    kind, metas = _unpacked(hint)
+    told = next((meta for meta in metas if isinstance(meta, Meta)), Meta())
+    schema: dict[str, Any] = {"type": "string"}
+    if _MOMENT in metas:
+        read: Callable[[str], Any] = _moment_reader(name)
+    elif get_origin(kind) is Literal:
+        schema["enum"] = list(get_args(kind))
+        read = _choice_reader(name, get_args(kind))
+    elif kind is int:
+        low, high = int(told.ge or 0), int(MOST if told.le is None else told.le)
+        schema = {"type": "integer", "minimum": low, "maximum": high}
+        read = _number_reader(name, low, high)
+    elif kind is str:
+        read = _text_reader(name, told.min_length or 0, told.max_length)
+    else:
+        raise TypeError(f"A parameter of the type {kind!r} is not read from addresses: {name}.")
+    return Parameter(name, field, read, schema, told.description or "")
+
+
+def _unpacked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The type of a field without None, and what is annotated to it or to the whole."""
+    if get_origin(hint) is Annotated:
+        kind, metas = _unpacked(hint.__origin__)
+        return kind, (*metas, *hint.__metadata__)
+    if NoneType in get_args(hint):
+        (kind,) = (each for each in get_args(hint) if each is not NoneType)
+        return _unpacked(kind)
+    return hint, ()
+
+
+def _moment_reader(name: str) -> Callable[[str], int]:
+    return lambda text: parameter_ms(text, name)
+
+
+def _choice_reader(name: str, words: tuple[str, ...]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise InvalidParameter(f"{name} is one of {', '.join(words)}.")
+        return text
+
+    return read
+
+
+def _number_reader(name: str, low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = whole_number(text, low, high)
+        if number is None:
+            raise InvalidParameter(f"{name} {text[:40]!r} is not valid: a whole number from {low:,} to {high:,}.")
+        return number
+
+    return read
+
+
+def _text_reader(name: str, least: int, most: int | None) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if len(text) < least:
+            raise InvalidParameter(f"{name} is empty: leave it out, or say something.")
+        if most is not None and len(text) > most:
+            raise InvalidParameter(f"{name} has {len(text):,} characters, at most {most:,} are taken.")
+        return text
+
+    return read

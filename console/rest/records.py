@@ -1,0 +1,147 @@
+"""Finding a stored message by any of its ids, and what became of one that waited for a moment."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from broker.client import BrokerRefused, Message, NotSupported, RouteNotFound
+from broker.client.errors import Answer
+from broker.client.timers import TimerTarget
+from broker.rocketmq.properties import DUE_MS, REAL_TOPIC, TIMER_DELETE, TIMER_DELIVER_MS, TIMER_OUT_MS
+from broker.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from console.rest.errors import MessageNotFound
+from console.rest.identifiers import MessageIdentifier
+from console.rest.state import ApiState
+from console.site.numbers import whole_number
+
+State = Literal["stored", "waiting", "delivered", "cancelled"]
+
+#: topics where messages of other topics wait
+_PARKING = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
+_OFFSET_ID = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})\Z")
+#: codes with which brokers say that nothing begins at a position (ours; Apache RocketMQ answers SYSTEM_ERROR)
+_NOT_THERE = (Answer.QUERY_NOT_FOUND, Answer.SYSTEM_ERROR)
+#: `rescheduled` is said of a message whose place another one with its schedule key took: where it only moved, it waits
+_STATES: dict[str, State] = {
+    "pending": "waiting",
+    "rescheduled": "cancelled",
+    "released": "delivered",
+    "cancelled": "cancelled",
+    "unknown": "stored",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TimerHistory:
+    """State and due time now, and the records of the message that the broker has."""
+
+    state: State
+    due_ms: int | None
+    records: list[Message]
+
+
+def real_topic(found: Message) -> str:
+    """The topic that a message was sent to, also while it waits elsewhere."""
+    return found.properties.get(REAL_TOPIC, found.topic) if found.topic in _PARKING else found.topic
+
+
+def is_offset_id(text: str) -> bool:
+    """Whether this has the form of an offset id."""
+    return _OFFSET_ID.match(text) is not None
+
+
+def position_in(offset_id: str) -> int:
+    """The position that an offset id ends with, in 16 hex digits."""
+    return int(offset_id[-16:], 16)
+
+
+def is_timer(message: Message) -> bool:
+    """Whether the message waits for a moment, or did."""
+    return message.topic == TIMER_TOPIC or TIMER_OUT_MS in message.properties
+
+
+async def by_identifier(
+    wanted: MessageIdentifier, state: ApiState, *, is_half_wanted: bool = False
+) -> tuple[str, Message]:  # fmt: skip
+    """Broker and record of one of our ids, of a half only where that is wanted; raises MessageNotFound."""
+    address = await state.admin.address_of(wanted.broker)
+    try:
+        found = await state.admin.message_at(wanted.position, topic=wanted.topic, address=address)
+    except BrokerRefused as error:
+        if error.code in _NOT_THERE:
+            raise MessageNotFound from None
+        raise
+    is_half = is_half_wanted and found.topic == HALF_TOPIC and found.properties.get(REAL_TOPIC) == wanted.topic
+    if wanted.unique_key not in ("", found.unique_key) or not (is_half or real_topic(found) == wanted.topic):
+        raise MessageNotFound
+    return wanted.broker, found
+
+
+async def by_unique_id(topic: str, unique_id: str, state: ApiState) -> Message:
+    """The message of this topic, in it or where it waits; raises MessageNotFound."""
+    found = await state.admin.message_by_unique_id(topic, unique_id)
+    if found is None:
+        found = await state.admin.message_by_unique_id(SCHEDULE_TOPIC, unique_id)
+    if found is None:
+        timers = await state.admin.records_by_unique_id(TIMER_TOPIC, unique_id)
+        found = next((each for each in timers if not _is_delete(each) and real_topic(each) == topic), None)
+    if found is None or real_topic(found) != topic:
+        raise MessageNotFound
+    return found
+
+
+async def by_offset_id(offset_id: str, state: ApiState) -> Message:
+    """The message with this offset id; raises MessageNotFound."""
+    try:
+        return await state.admin.message_by_offset_id(offset_id)
+    except BrokerRefused as error:
+        if error.code in _NOT_THERE:
+            raise MessageNotFound from None
+        raise
+
+
+async def all_records(topic: str, unique_key: str, state: ApiState) -> list[Message]:
+    """The records of a topic with this unique id; none of a topic that no broker has."""
+    try:
+        return await state.admin.records_by_unique_id(topic, unique_key)
+    except RouteNotFound:
+        return []
+
+
+async def timer_history(message: Message, topic: str, address: str, state: ApiState) -> TimerHistory:
+    """What became of a timer of this real topic; of an Apache RocketMQ broker, as far as its records tell."""
+    unique_key = message.unique_key
+    records = [message]
+    if unique_key is not None:
+        parked = await state.admin.records_by_unique_id(TIMER_TOPIC, unique_key)
+        found = [
+            *[each for each in parked if each.properties.get(REAL_TOPIC) == topic],
+            *await all_records(topic, unique_key, state),
+        ]
+        records += [each for each in found if each.position != message.position and not _is_delete(each)]
+    target = TimerTarget(topic=topic, unique_key=unique_key) if unique_key else TimerTarget(position=message.position)
+    try:
+        life = await state.admin.timer(target, address=address)
+    except NotSupported:
+        delivered = any(each.topic != TIMER_TOPIC for each in records)
+        return TimerHistory("delivered" if delivered else "waiting", _due_ms(message), records)
+    newest = max(records, key=lambda each: each.position)
+    due_ms = life.timer.due_ms if life.timer is not None else _due_ms(newest)
+    return TimerHistory(_STATES[life.state], due_ms, records)
+
+
+def _is_delete(message: Message) -> bool:
+    """Whether the record only takes another one back."""
+    return TIMER_DELETE in message.properties
+
+
+def _due_ms(message: Message) -> int | None:
+    """When the record says that it is due: exactly, or to the second that its slot stands for."""
+    for name in (DUE_MS, TIMER_DELIVER_MS):
+        exact = whole_number(message.properties.get(name))
+        if exact is not None:
+            return exact
+    slot = whole_number(message.properties.get(TIMER_OUT_MS))
+    return None if slot is None else slot + 1

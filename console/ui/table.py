@@ -1,0 +1,168 @@
+"""Columns of the lists, each declared once: its head and its cells on a page, and its place in a file of the rows.
+
+A feature declares its tables in its `columns.py`; the shape of the list names the table, the tag `table` draws it on a
+page and in a live part, and `page_or_file` writes it as CSV or JSON. A new column is one more `Column` there. How a
+cell looks is a template below `templates/ui/cells/`, or one of the feature's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+from django.urls import get_script_prefix, reverse
+from django.utils.functional import Promise
+from django.utils.http import RFC3986_SUBDELIMS
+
+from console.templatetags.escapement import age, due, figure, length, moment, rate, size
+from console.templatetags.visible import truncatechars
+from console.ui.names import Name
+
+#: what stands for a name or a number while the rest of an address is looked up
+_SAMPLE = 7_777_777_777
+#: what `reverse` leaves as it is
+_PLAIN = RFC3986_SUBDELIMS + "/~:@"
+
+
+#: stands for the column's own field
+VALUE = ""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a cell stands: its column and row, and what is the same in the whole list."""
+
+    column: Column
+    row: Any
+    #: the page of the list
+    data: Any
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A kind of cell: the template of its `<td>`, and how often it is rendered, as a page has thousands of cells.
+
+    With `text`, the template is given `text` and `address` (where the cell leads, empty: nowhere). It is rendered once
+    for all rows that have both, and so on: it may ask whether there is one, never what it is. Without, it is given
+    `row`, `value`, `address`, `column`, `data` and `now_ms`, and is rendered once for all rows with the same values in
+    the fields that `by` names (VALUE: that of the column); for each row if it names none.
+    """
+
+    template: str
+    #: figures are aligned at their end
+    is_figure: bool = False
+    text: Callable[[Any, Place], str] | None = None
+    by: tuple[str, ...] = ()
+
+
+def _short(value: str, place: Place) -> str:
+    return truncatechars(value, place.column.length)
+
+
+TEXT = Cell("ui/cells/text.html", text=_short)
+#: the name of what the row is about, which leads to its page
+NAME = Cell("ui/cells/name.html", text=lambda value, _: value)
+#: a key or an id, which leads to a page
+KEY = Cell("ui/cells/key.html", text=_short)
+CHIP = Cell("ui/cells/chip.html", text=_short)
+#: a choice of the model, by its label
+LABEL = Cell("ui/cells/label.html", by=(VALUE,))
+FIGURE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: figure(value))
+RATE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: rate(value))
+SIZE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: size(value))
+#: a span of time
+SPAN = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: length(value))
+#: how long ago a moment was, and how far ahead it is: both counted on by the browser
+AGE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: age(value, place.now_ms))
+LEFT = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: due(value, place.now_ms))
+#: a moment with its day, and without
+MOMENT = Cell("ui/cells/moment.html", text=lambda value, _: moment(value))
+TIME = Cell("ui/cells/moment.html", text=lambda value, _: moment(value, "time"))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. Without a label it is in the file only, with `in_file` False on the page only."""
+
+    #: the field of a row, which may lead into a part of it with a dot; also what the column is called in the file
+    name: str
+    label: str | Promise = ""
+    cell: Cell = TEXT
+    #: the field that the cell shows, where that is another than the name says
+    field: str = ""
+    in_file: bool = True
+    #: written small behind the label, such as "/s"
+    unit: str = ""
+    #: what `order` is in the address of the list sorted by it; empty: the list cannot be
+    sort: str = ""
+    #: the page that the cell leads to, and the field whose value stands in its address
+    page: str = ""
+    page_field: str = ""
+    #: characters of a text at most
+    length: int = 40
+
+    @property
+    def own_field(self) -> str:
+        """The field of a row that the cell shows."""
+        return self.field or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A box before each row, for forms: the name that it is sent under, and the fields with its value and its label."""
+
+    name: str
+    field: str
+    label: str = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The columns of a list. `name` is that of its file."""
+
+    name: str
+    columns: tuple[Column, ...]
+    choice: Choice | None = None
+    #: the id of a row is this, and the value of the field after it; without a field the row's number in the table
+    row_id: str = ""
+    row_id_field: str = ""
+    #: the file's columns, separated by blanks, where their order is not that of the page: programs may count on it.
+    #: Those that are not named here stand behind these.
+    file_order: str = ""
+
+    @property
+    def on_page(self) -> tuple[Column, ...]:
+        """The columns of the page, in order."""
+        return tuple(column for column in self.columns if column.label)
+
+    @property
+    def in_file(self) -> tuple[str, ...]:
+        """The names of the file's columns, in order."""
+        declared = [column.name for column in self.columns if column.in_file]
+        return tuple(dict.fromkeys([*self.file_order.split(), *declared]))
+
+
+def file_columns(names: str) -> tuple[Column, ...]:
+    """Columns that are in the file only; their names are separated by blanks."""
+    return tuple(map(Column, names.split()))
+
+
+def addresses(page: str) -> Callable[[object], str]:
+    """Return a function that gives the address of a page with one name or number in it, as `reverse` does.
+
+    `reverse` for each row costs more than the rest of the row, so what stands around the name is looked up once.
+    """
+    before, after = _around(page, get_script_prefix())
+    hidden = Name().to_url
+    return lambda name: f"{before}{quote(hidden(str(name)), safe=_PLAIN)}{after}"
+
+
+@cache
+def _around(page: str, prefix: str) -> tuple[str, str]:
+    """What stands before and after the name; `prefix` is what all addresses begin with, part of what is kept."""
+    before, _, after = reverse(page, args=[_SAMPLE]).partition(str(_SAMPLE))
+    return before, after

@@ -1,0 +1,103 @@
+"""What of the client is public: the names of its package, and of the modules without a leading underscore."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+import pytest
+
+import broker.client
+from tests.house.sources import ROOT, own_python, place, tree
+
+PACKAGE = """
+    ALL Access Admin AsyncAdmin AsyncConsumer AsyncLitePullConsumer AsyncProducer AsyncSimpleConsumer
+    AsyncTransactionProducer BrokerRefused BrokerUnreachable ClientClosed ClientError Consumer DEFAULT_HANDLERS DRAIN_S
+    Decision Half HalfNotSafe Handler InvalidArgument LitePullConsumer Message MessageOptions MessageQueue NoBroker
+    NoSuchQueue NotHeld NotSupported NotWritable Outgoing Producer Receipt Received RouteNotFound SUSPEND_BOUNDS_MS
+    SUSPEND_MS ScheduleKeyTaken SendResult SimpleConsumer SimpleConsumers Sql StopSignals Timeout TimerLimit TimerPast
+    TimerTarget TimerTooFar Timing Tls Trace TransactionListener TransactionProducer TransactionResult UsedAfterFork
+    as_half plain_sends prepare read_receipt remember subscription trace_topic with_trace
+"""
+MODULES = {
+    "admin": """
+        Broker ConnectedClient Connection ConsumeStats GroupConfig GroupConnections HeldQueue Pending QueueEntries
+        QueueEntry QueueProgress QueueStats Route RouteQueues RunningInfo TopicConfig TopicStats TopicWaiting TopicWork
+        UserAccess
+    """,
+    "credentials": "Access Security Signer Tls remember",
+    "errors": """
+        Answer BadAnswer BrokerRefused BrokerUnreachable ClientClosed ClientError HalfNotSafe InvalidArgument NoBroker
+        NoSuchQueue NotHeld NotSupported NotWritable PlainSendRefused RouteNotFound ScheduleKeyTaken Timeout TimerLimit
+        TimerPast TimerTooFar UsedAfterFork
+    """,
+    "names": """
+        BROKER_TOPICS MAX_BODY_BYTES MAX_DELAY_LEVEL MAX_GROUP_CHARACTERS MAX_PROPERTIES_BYTES
+        MAX_SCHEDULE_KEY_CHARACTERS MAX_TOPIC_CHARACTERS check_body check_delay_level check_group check_properties
+        check_queue_id check_schedule_key check_sharding_key check_tag check_topic check_user check_writable_topic
+        joined_keys
+    """,
+    "remoting": "Handler MAX_ANSWER_BYTES RemotingClient RemotingError Response Secure Sign",
+    "timers": """
+        Action BadHandle DueBucket Herd LatenessBucket MOST_TARGETS OnConflict Outcome RecallHandle Steered SteeredAll
+        Timer TimerCheckpoint TimerEvent TimerForecast TimerLife TimerLimits TimerMetric TimerPage TimerStatus
+        TimerTarget TimerWheel TimersPaused TopicCount TopicLateness TopicTimers WheelBucket WheelRoll read_handle
+    """,
+    "transactions": """
+        Action GroupTransactions LifeEvent MOST_ROWS MOST_TARGETS OpRecord State SteeredTransaction SteeredTransactions
+        Transaction TransactionLife TransactionPage TransactionStatus TransactionTarget ends_of newest op_records
+        transactions_of
+    """,
+}
+#: Who looks at the inside of the client, and at which module of it; nobody is to be added.
+INSIDERS = {
+    ("bench/many_consumers.py", "_membership"),
+    ("tests/console/test_clients.py", "_event_loop"),
+}
+
+
+def test_the_package_has_these_names() -> None:
+    assert sorted(broker.client.__all__) == sorted(PACKAGE.split())
+    assert all(hasattr(broker.client, name) for name in broker.client.__all__)
+
+
+def test_these_modules_are_public() -> None:
+    found = {name for _, name, _ in pkgutil.iter_modules(broker.client.__path__) if not name.startswith("_")}
+    assert found == set(MODULES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_public_module_has_these_names(name: str) -> None:
+    module = importlib.import_module(f"broker.client.{name}")
+    assert sorted(module.__all__) == sorted(MODULES[name].split())
+    assert all(hasattr(module, each) for each in module.__all__)
+
+
+def test_a_public_module_is_named_where_programmers_look() -> None:
+    document = (ROOT / "docs" / "CLIENT.md").read_text()
+    unnamed = [name for name in MODULES if f"`broker.client.{name}`" not in document]
+    assert unnamed == []
+    assert [name for name in MODULES if f"`{name}`" not in (broker.client.__doc__ or "")] == []
+
+
+def inside_imports() -> Iterator[tuple[str, str]]:
+    """Each file outside of the client that imports one of its private modules, and that module."""
+    for path in own_python():
+        where = place(path)
+        if where.startswith(("broker/client/", "tests/client/")):
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ImportFrom):
+                home = (node.module or "").split(".")
+                said = [*home, *(alias.name for alias in node.names)] if home[-1] == "client" else home
+                if "client" in home:
+                    yield from ((where, part) for part in said if part.startswith("_"))
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield from ((where, part) for part in alias.name.split(".") if ".client._" in alias.name)
+
+
+def test_private_modules_are_imported_by_the_client_alone() -> None:
+    assert set(inside_imports()) == INSIDERS

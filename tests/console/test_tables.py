@@ -1,0 +1,112 @@
+"""Tables are drawn from their columns: heads, cells, addresses, and what goes into a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from django.template import Context, Template
+from django.urls import reverse
+from django.utils.html import escape
+from django.utils.translation import override
+
+from console.ui.table import CHIP, FIGURE, KEY, NAME, RATE, Choice, Column, Table, addresses, file_columns
+from tests.console.stage import HOSTILE
+
+NAMES = (
+    *HOSTILE,
+    "",
+    ".",
+    "..",
+    "a/b",
+    "~",
+    "%RETRY%billing",
+    "Zoë & Söhne",
+    "e\u0301" * 70,
+    "x" * 60,
+    "x" * 61,
+    "词" * 80,
+)
+THINGS = Table(
+    "things",
+    (
+        Column("name", "Name", NAME, page="topic", sort="name"),
+        Column("key", "Key", KEY, in_file=False, page="timer", page_field="position", length=60),
+        Column("position"),
+        Column("rate", "Stored", RATE, unit="/s"),
+        *file_columns("size words"),
+        Column("tag", "Tag", CHIP),
+        Column("count", "Count", FIGURE, field="size"),
+    ),
+    choice=Choice("thing", "position", "key"),
+    row_id="thing",
+    file_order="position name",
+)
+
+
+@dataclass
+class Thing:
+    name: str
+    key: str = "k"
+    position: int | None = 7
+    rate: float | None = 1.5
+    size: int = 1_234
+    words: str = ""
+    tag: str = ""
+
+
+@dataclass
+class Things:
+    rows: list[Thing]
+    now_ms: int = 0
+
+
+def drawn(*rows: Thing, table: Table = THINGS) -> str:
+    """The table without the blanks between its elements."""
+    source = Template('{% load tables %}{% table table data "Things" table_id="all" sort_query=query %}')
+    html = source.render(Context({"table": table, "data": Things(list(rows)), "query": "&a=b"}))
+    return ">".join(part.strip() for part in "<".join(part.strip() for part in html.split("<")).split(">"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_address_is_that_of_the_page(name: str) -> None:
+    assert addresses("topic")(name) == reverse("topic", args=[name])
+
+
+def test_an_address_with_a_number_is_that_of_the_page() -> None:
+    assert addresses("timer")(2**62) == reverse("timer", args=[2**62])
+
+
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
+@pytest.mark.parametrize("name", NAMES)
+def test_names_and_keys_are_escaped_and_cut_as_everywhere(name: str, language: str) -> None:
+    with override(language):
+        html = drawn(Thing(name, key=name))
+        assert f'<a href="{escape(reverse("topic", args=[name]))}"><b>{escape(name).strip()}</b></a>' in html
+        short = Template("{{ name|truncatechars:60 }}").render(Context({"name": name}))
+        assert f'<a class="link m" href="/timers/7/">{short.strip()}</a>' in html
+
+
+def test_the_head_has_the_columns_of_the_page_in_order_and_leads_to_the_list_sorted() -> None:
+    head = drawn(Thing("a")).partition("<thead>")[2].partition("</thead>")[0]
+    assert "".join(part.partition(">")[2] for part in head.split("<")) == "NameKeyStored/sTagCount"
+    assert 'href="?order=name&amp;a=b">Name</a>' in head
+    assert '<th scope="col" class="n">Stored<span class="u">/s</span></th>' in head
+
+
+def test_a_cell_shows_what_its_kind_says() -> None:
+    html = drawn(Thing("a", tag="t"), Thing("b", position=None, rate=None))
+    assert '<tr id="thing-1">' in html and '<tr id="thing-2">' in html
+    assert '<td class="n">1.5</td><td><span class="chip">t</span></td><td class="n">1,234</td>' in html
+    assert '<span class="m">k</span>' in html, "a key that leads nowhere is no link"
+    assert html.count('<input type="checkbox" name="thing" value="7" aria-label="k">') == 1
+
+
+def test_a_table_without_a_choice_and_without_rows_is_its_head() -> None:
+    html = drawn(table=Table("none", (Column("name", "Name"),)))
+    assert "checkbox" not in html
+    assert html.endswith("<tbody></tbody></table>")
+
+
+def test_a_file_has_the_columns_that_are_named_first_and_then_the_others() -> None:
+    assert THINGS.in_file == ("position", "name", "rate", "size", "words", "tag", "count")
