@@ -13,9 +13,7 @@ from tests.house.sources import ROOT, own_python, place, tracked, tree
 COLUMNS = 120
 #: what is drawn point by point, and filters that write one figure or moment, hundreds of times a page
 MARKUP_IN_PYTHON = {
-    "console/rest/documentation.py",
     "console/templatetags/escapement.py",
-    "console/templatetags/rows.py",
     "console/templatetags/snapshots.py",
     "console/templatetags/timers.py",
     "console/templatetags/transactions.py",
