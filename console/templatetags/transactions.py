@@ -93,7 +93,7 @@ def checks_words(row: TransactionRow, most: int | None) -> str:
 def asked_words(row: TransactionRow) -> str:
     """Who would be asked next."""
     if row.producers is None:
-        return _("not told by this broker")
+        return _("not reported by this broker")
     if not row.producers:
         return _("nobody: no producer of %(group)s is connected") % {"group": row.group or "\u2013"}
     first = row.producers[0]

@@ -54,7 +54,7 @@ def test_from_a_group_to_what_one_of_its_clients_does(
         if shots:
             page.screenshot(path=shots / "clients.png", full_page=True)
         page.get_by_role("link", name="java@1").click()
-        expect(page.get_by_role("heading", name="What it says it does for billing")).to_be_visible()
+        expect(page.get_by_role("heading", name="What it reports for billing")).to_be_visible()
         page.get_by_role("link", name="Ask for the stack").click()
         expect(page.locator("pre")).to_contain_text("TID: 1 main")
         if shots:

@@ -132,5 +132,5 @@ def test_why_a_message_waits_is_told_to_who_sees_the_group(shop: Stage, operator
     shop.mirror.run_once()
     page = operator.get(opened(operator, "order-2")).content.decode()
     assert "Who has had it" in page
-    assert "nobody of the group is connected" in page
+    assert "no member of the group is connected" in page
     assert "had it</span>" in operator.get(opened(operator, "order-1")).content.decode()

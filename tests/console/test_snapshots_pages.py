@@ -80,7 +80,7 @@ def test_a_broker_that_tells_no_forecast_is_kept_as_its_page_is(filled: Stage, o
     data = answer.context["data"]
     assert (data.polled, data.figures.pending) == (True, 2)
     assert (data.wheel.strip.total, data.zoom, data.forecast) == (2, "1d", None)
-    assert "Not told by this broker" in answer.content.decode()
+    assert "Not reported by this broker" in answer.content.decode()
 
 
 def groups_at(browser: Client, row: Snapshot) -> Any:

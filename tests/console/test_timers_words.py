@@ -127,9 +127,9 @@ def test_what_is_not_told_is_not_zero() -> None:
     shown = parts(
         replace(PAGE, figures=TimerFigures(), wheel=None, forecast=None, lateness=None, topics=(), polled=True)
     )
-    assert "not told by this broker" in shown["#figures"]
+    assert "not reported by this broker" in shown["#figures"]
     assert " 0 " not in shown["#figures"]
-    assert "Not told by this broker" in shown["#forecast"]
+    assert "Not reported by this broker" in shown["#forecast"]
     assert "An Apache RocketMQ broker" in shown["#paused"]
 
 
