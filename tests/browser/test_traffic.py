@@ -32,7 +32,7 @@ def test_why_a_message_was_given_up_is_told_by_its_life(
     expect(steps).to_have_count(4)
     expect(steps.nth(0)).to_contain_text(HOSTILE[0])
     expect(steps.filter(has_text="failed")).to_contain_text("billing")
-    expect(page.locator("#trace")).to_contain_text("told by clients")
+    expect(page.locator("#trace")).to_contain_text("reported by clients")
     if shots:
         page.screenshot(path=shots / "life.png", full_page=True)
     here = page.url
