@@ -24,7 +24,7 @@ _NOTE_MARKS = {"": "look", "brass": "look", "ruby": "broken", "plain": "idle"}
 @register.simple_tag
 def address(name: str, *args: object, **query: object) -> str:
     """The address of a page with its query; parameters that are None or empty are left out."""
-    asked = urlencode({key: value for key, value in query.items() if value not in (None, "")})
+    asked = urlencode({key: str(value) for key, value in query.items() if value not in (None, "")})
     return reverse(name, args=args) + (f"?{asked}" if asked else "")
 
 
@@ -108,5 +108,6 @@ def _at(asked: QueryDict, offset: int | None) -> str:
 
 def _part(context: Context, part: str, /, **values: object) -> SafeString:
     """A template of `templates/ui/` with these values and nothing else of the page."""
+    assert context.template is not None, "a part is drawn while its page is"
     made = context.template.engine.get_template(part)
     return made.render(context.new(values))
