@@ -70,8 +70,8 @@ def state_mark(state: str) -> str:
 def cross_mark() -> SafeString:
     """The shape of a rollback."""
     return mark_safe(
-        '<svg class="i" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">'
-        '<path class="lq" d="M2.5 2.5l7 7M9.5 2.5l-7 7"/></svg>'
+        '<svg class="mark" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">'
+        '<path class="line-faint" d="M2.5 2.5l7 7M9.5 2.5l-7 7"/></svg>'
     )
 
 

@@ -73,7 +73,7 @@ def test_the_name_of_a_bar_may_be_empty_or_hostile(operator: Client, db: None) -
     for bar, position in zip(bars, (5, 6), strict=True):
         behind = operator.get("/dashboards/keys/" + bar.partition("#")[0])
         assert "<script>alert" not in behind.content.decode()
-        assert f'<span class="m">{position}</span>' in behind.content.decode().partition('id="behind"')[2]
+        assert f'<span class="mono">{position}</span>' in behind.content.decode().partition('id="behind"')[2]
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,6 @@ def test_a_moment_is_chosen_from_all_that_is_kept(filled: Stage, operator: Clien
 def test_what_is_unknown_breaks_a_line() -> None:
     columns = [Column(waiting, 0, "", "") for waiting in (4, 8, None, 2, None, 1, 1)]
     drawn = kept_svg(columns, chosen=1, label="", ticks=())
-    assert drawn.count('<polyline class="ls"') == 2
-    assert drawn.count('<circle class="ls"') == 1
-    assert drawn.count('<polyline class="lb"') == 1
+    assert drawn.count('<polyline class="line-steel"') == 2
+    assert drawn.count('<circle class="line-steel"') == 1
+    assert drawn.count('<polyline class="line-brass"') == 1
