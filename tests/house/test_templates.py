@@ -72,6 +72,16 @@ def test_stylesheets_are_in_their_form() -> None:
     assert [place(path) for path, text in sheets.items() if max(map(len, text.splitlines())) > COLUMNS] == []
 
 
+def test_an_id_is_given_once_in_a_template() -> None:
+    """A part that holds another one of its name cannot be replaced by it while the page is open."""
+    found = []
+    for path in own(".html"):
+        ids = re.findall(r'(?<![\w-])id="([\w-]+)"|{% sheet (?:_\("[^"]*"\)|\S+) "([\w-]+)"', path.read_text())
+        given = [one or other for one, other in ids]
+        found += [f"{place(path)}: {name}" for name in set(given) if given.count(name) > 1]
+    assert found == []
+
+
 def classes() -> set[str]:
     """Classes that the console's stylesheets name; those of the plots begin with "u-"."""
     texts = [_NO_SELECTOR.sub("", path.read_text()) for path in own(".css") if path.parent.name == "css"]
