@@ -169,8 +169,13 @@ TEMPLATES: list[dict[str, Any]] = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [ROOT / "templates"],
-        "APP_DIRS": True,
         "OPTIONS": {
+            "loaders": [
+                (
+                    "django.template.loaders.cached.Loader",
+                    ["console.ui.template_files.Loader", "django.template.loaders.app_directories.Loader"],
+                )
+            ],
             "builtins": ["console.templatetags.visible"],
             "context_processors": [
                 "django.template.context_processors.request",

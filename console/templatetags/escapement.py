@@ -19,7 +19,7 @@ from console.templatetags.spans import delay_name, span
 
 register = template.Library()
 
-UNKNOWN = mark_safe('<span class="q">&ndash;</span>')
+UNKNOWN = mark_safe('<span class="faint">&ndash;</span>')
 #: what a filter is given: a template resolves a field of a row that is not there to an empty text
 Figure = float | Literal[""] | None
 
@@ -109,7 +109,7 @@ def due(due_ms: int | Literal[""] | None, now_ms: int) -> SafeString:
     left = due_ms - now_ms
     text = span(left) if left >= 0 else escape(_("%(span)s late") % {"span": span(-left)})
     full = _full(due_ms, _moment(due_ms))
-    return mark_safe(f'<time class="m" data-due-ms="{due_ms}" title="{full}">{text}</time>')  # noqa: S308 - digits and escaped words
+    return mark_safe(f'<time class="mono" data-due-ms="{due_ms}" title="{full}">{text}</time>')  # noqa: S308 - digits and escaped words
 
 
 @register.simple_tag
@@ -119,7 +119,7 @@ def age(since_ms: int | Literal[""] | None, now_ms: int) -> SafeString:
         return UNKNOWN
     full = _full(since_ms, _moment(since_ms))
     text = span(max(0, now_ms - since_ms))
-    return mark_safe(f'<time class="m" data-since-ms="{since_ms}" title="{full}">{text}</time>')  # noqa: S308 - digits and escaped words
+    return mark_safe(f'<time class="mono" data-since-ms="{since_ms}" title="{full}">{text}</time>')  # noqa: S308 - digits and escaped words
 
 
 @register.simple_tag
@@ -144,16 +144,15 @@ def evidence(found: Evidence, now_ms: int) -> SafeString:
     elif found.as_of_ms is not None:
         parts.append(_("exact") if found.exact else _("estimated"))
     line = format_html_join(mark_safe(" · "), "{}", ((part,) for part in parts))
-    return format_html('<p class="ev" title="{}">{}</p>', found.detail, line)
+    return format_html('<p class="evidence" title="{}">{}</p>', found.detail, line)
 
 
 _MARKS = {
-    "ok": '<circle class="fv" cx="6" cy="6" r="4"/>',
-    "look": '<path class="fb" d="M6 .8 11.4 10.6H.6Z"/>',
-    "broken": '<path class="fr" d="M6 .5 11.5 6 6 11.5.5 6Z"/>',
-    "idle": '<circle class="lq" cx="6" cy="6" r="3.6"/>',
-    "wait": '<circle class="ls" cx="6" cy="6" r="4"/><path class="ls" d="M6 3.6V6l1.7 1"/>',
-    "cross": '<path class="lq" d="M2.5 2.5l7 7M9.5 2.5l-7 7"/>',
+    "ok": '<circle class="fill-verd" cx="6" cy="6" r="4"/>',
+    "look": '<path class="fill-brass" d="M6 .8 11.4 10.6H.6Z"/>',
+    "broken": '<path class="fill-ruby" d="M6 .5 11.5 6 6 11.5.5 6Z"/>',
+    "idle": '<circle class="line-faint" cx="6" cy="6" r="3.6"/>',
+    "wait": '<circle class="line-steel" cx="6" cy="6" r="4"/><path class="line-steel" d="M6 3.6V6l1.7 1"/>',
 }
 
 
@@ -161,7 +160,7 @@ _MARKS = {
 def mark(kind: str) -> SafeString:
     """A shape that says a state beside its word: ok, look, broken, idle, wait, cross."""
     shape = _MARKS[kind]
-    return mark_safe(f'<svg class="i" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">{shape}</svg>')  # noqa: S308 - the shape is ours
+    return mark_safe(f'<svg class="mark" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">{shape}</svg>')  # noqa: S308 - the shape is ours
 
 
 @register.simple_tag

@@ -38,10 +38,10 @@ def pair_width(measure: Measure) -> int:
 def pair_rows(lines: Sequence[Line], most: int) -> SafeString:
     """The first lines of a table, each with its cells."""
     new, gone = text(_("not there before")), text(_("not there after"))
-    new, gone = f' <span class="q">{new}</span>', f' <span class="q">{gone}</span>'
+    new, gone = f' <span class="faint">{new}</span>', f' <span class="faint">{gone}</span>'
     beside = {(True, True): "", (False, True): new, (False, False): new, (True, False): gone}
     rows = (
-        f'<tr><td class="w">{_named(line)}{beside[line.is_before, line.is_after]}</td>'
+        f'<tr><td class="stretch">{_named(line)}{beside[line.is_before, line.is_after]}</td>'
         f"{_topic(line)}{''.join([_cells(measure, pair) for measure, pair in line.pairs])}</tr>"
         for line in lines[:most]
     )
@@ -50,7 +50,7 @@ def pair_rows(lines: Sequence[Line], most: int) -> SafeString:
 
 def _named(line: Line) -> str:
     if line.delay_ms:
-        return f'<span class="q m">{text(line.name)}</span>&ensp;<b>{delay_name(line.delay_ms)}</b>'
+        return f'<span class="faint mono">{text(line.name)}</span>&ensp;<b>{delay_name(line.delay_ms)}</b>'
     return text(str(line.pairs[0][0].label)) if line.part is Part.FIGURE else text(line.name)
 
 
@@ -58,17 +58,19 @@ def _topic(line: Line) -> str:
     if line.part is not Part.READING:
         return ""
     name = text(line.topic)
-    return f'<td class="by" title="{name}">{name}</td>'
+    return f'<td class="narrow" title="{name}">{name}</td>'
 
 
 def _cells(measure: Measure, pair: Pair) -> str:
     """The cells of one figure."""
     if measure is Measure.NEXT_DUE_MS:
-        return f'<td class="n">{moment(pair.before, "time")}</td><td class="n">{moment(pair.after, "time")}</td>'
-    moved = f'<td class="n">{difference(pair.difference)}</td>'
+        return (
+            f'<td class="number">{moment(pair.before, "time")}</td><td class="number">{moment(pair.after, "time")}</td>'
+        )
+    moved = f'<td class="number">{difference(pair.difference)}</td>'
     if measure in _STEPS:
         return moved
-    return f'<td class="n">{figure(pair.before)}</td><td class="n">{figure(pair.after)}</td>{moved}'
+    return f'<td class="number">{figure(pair.before)}</td><td class="number">{figure(pair.after)}</td>{moved}'
 
 
 @register.simple_tag
@@ -103,7 +105,7 @@ def _figures(row: Sums) -> dict[str, str]:
     }
 
 
-_STILL = mark_safe('<span class="q">0</span>')
+_STILL = mark_safe('<span class="faint">0</span>')
 
 
 @register.filter

@@ -7,6 +7,7 @@ in the tag, or a variable where `blocktranslate … asvar` made one.
 from __future__ import annotations
 
 from django import template
+from django.http import QueryDict
 from django.template.context import Context
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -23,7 +24,7 @@ _NOTE_MARKS = {"": "look", "brass": "look", "ruby": "broken", "plain": "idle"}
 @register.simple_tag
 def address(name: str, *args: object, **query: object) -> str:
     """The address of a page with its query; parameters that are None or empty are left out."""
-    asked = urlencode({key: value for key, value in query.items() if value not in (None, "")})
+    asked = urlencode({key: str(value) for key, value in query.items() if value not in (None, "")})
     return reverse(name, args=args) + (f"?{asked}" if asked else "")
 
 
@@ -91,10 +92,22 @@ def empty_state(title: str, text: str = "") -> dict[str, object]:
 @register.inclusion_tag("ui/pager.html", takes_context=True)
 def pager(context: Context, previous: int | None, following: int | None) -> dict[str, object]:
     """The way to the stretches of a list before and after this one, by their offsets; the rest of the query stays."""
-    return {"previous": previous, "following": following, "request": context.get("request")}
+    request = context.get("request")
+    asked = request.GET if request is not None else QueryDict()
+    return {"before": _at(asked, previous), "after": _at(asked, following)}
+
+
+def _at(asked: QueryDict, offset: int | None) -> str:
+    """The query of another stretch; empty where there is none."""
+    if offset is None:
+        return ""
+    query = asked.copy()
+    query["offset"] = str(offset)
+    return f"?{query.urlencode()}"
 
 
 def _part(context: Context, part: str, /, **values: object) -> SafeString:
     """A template of `templates/ui/` with these values and nothing else of the page."""
+    assert context.template is not None, "a part is drawn while its page is"
     made = context.template.engine.get_template(part)
     return made.render(context.new(values))

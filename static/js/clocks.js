@@ -45,7 +45,7 @@ function tick() {
   for (const element of still ? [] : document.querySelectorAll("time[data-since-ms]")) {
     write(element, span(now - Number(element.dataset.sinceMs)));
   }
-  for (const clock of document.querySelectorAll("[data-clock] .m")) {
+  for (const clock of document.querySelectorAll("[data-clock] .mono")) {
     write(clock, new Date(shown).toISOString().slice(0, 19).replace("T", " "));
   }
 }

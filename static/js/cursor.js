@@ -61,7 +61,7 @@ function written(ms, slot) {
 
 function labelled(group, x, y, text, isLeft) {
   const quiet = text === "0" || text === "–" ? "nil" : "";
-  const made = element("text", { x: x + (isLeft ? -6 : 6), y, class: `${isLeft ? "te" : ""} ${quiet}` }, group);
+  const made = element("text", { x: x + (isLeft ? -6 : 6), y, class: `${isLeft ? "text-end" : ""} ${quiet}` }, group);
   made.textContent = text;
 }
 
@@ -137,7 +137,7 @@ function parts(svg) {
 const drawings = (within) => [...within.querySelectorAll("svg[data-time]")].filter((svg) => !svg.closest("[hidden]"));
 
 const titleOf = (host) =>
-  (host.closest("tr, .figs > div, section")?.querySelector("th, td, dt, h2")?.textContent ?? "").trim().replace(/\s+/g, " ");
+  (host.closest("tr, .figures > div, section")?.querySelector("th, td, dt, h2")?.textContent ?? "").trim().replace(/\s+/g, " ");
 
 // The line of one part; what it says is returned.
 function show(part) {
@@ -145,7 +145,7 @@ function show(part) {
   const slot = part.scale.slot ?? part.scale.width / part.count;
   const value = part.values.length ? part.values[Math.min(part.values.length - 1, Math.floor(share * part.values.length))] || "–" : "";
   const text = part.isNamed ? [written(moment, slot), value].filter(Boolean).join(" · ") : value;
-  const group = element("g", { class: "cur", "aria-hidden": "true" }, part.svg);
+  const group = element("g", { class: "cursor", "aria-hidden": "true" }, part.svg);
   return part.draw(group, share, text) ?? value;
 }
 
@@ -154,7 +154,7 @@ const watcher = new MutationObserver(() => later());
 function paint() {
   due = 0;
   watcher.disconnect();
-  for (const old of document.querySelectorAll("svg .cur")) old.remove();
+  for (const old of document.querySelectorAll("svg .cursor")) old.remove();
   const said = [];
   if (moment !== null) {
     for (const svg of drawings(document)) {
@@ -226,7 +226,7 @@ function stepped(part, key, isFar) {
 }
 
 function keepInView(host) {
-  const line = host.querySelector(".cur")?.getBoundingClientRect(), room = host.getBoundingClientRect();
+  const line = host.querySelector(".cursor")?.getBoundingClientRect(), room = host.getBoundingClientRect();
   if (!line) return;
   if (line.left < room.left + 8) host.scrollLeft -= room.left + 8 - line.left;
   else if (line.right > room.right - 8) host.scrollLeft += line.right - room.right + 8;

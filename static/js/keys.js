@@ -3,7 +3,7 @@
 
 import { openPalette } from "./palette.js";
 
-const rows = () => [...document.querySelectorAll("main .t tbody tr")].filter((row) => row.querySelector("a"));
+const rows = () => [...document.querySelectorAll("main .table tbody tr")].filter((row) => row.querySelector("a"));
 
 function isTyping(target) {
   return target.closest("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]") !== null;

@@ -1,8 +1,8 @@
 // The pill in the bar: is what one sees the present? Live while the socket is open, else stale since when.
 
 const SHAPES = {
-  live: '<circle class="fv" cx="6" cy="6" r="4"/>',
-  stale: '<path class="fb" d="M6 .8 11.4 10.6H.6Z"/>',
+  live: '<circle class="fill-verd" cx="6" cy="6" r="4"/>',
+  stale: '<path class="fill-brass" d="M6 .8 11.4 10.6H.6Z"/>',
 };
 
 function show(pill, state, text) {

@@ -19,7 +19,7 @@ DESK: ViewportSize = {"width": 1440, "height": 1000}
 COLOURS = ("color-contrast", "link-in-text-block")
 #: elements beyond the right edge that do not scroll in a box of their own
 TOO_WIDE = """() => [...document.querySelectorAll("body *")]
-  .filter((e) => e.getBoundingClientRect().right > 321 && !e.closest(".x, .rail, .seg, pre, .sr"))
+  .filter((e) => e.getBoundingClientRect().right > 321 && !e.closest(".scroll, .rail, .segments, pre, .sr"))
   .map((e) => `${e.tagName}.${e.className} ${Math.round(e.getBoundingClientRect().right)}`)"""
 #: axe's verdict by the rules named, or by all. Nothing is loaded again for it: that is for films and sounds.
 #: Where colours are asked for, of all elements with names, classes and colours alike up to the root one is judged;

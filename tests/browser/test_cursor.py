@@ -22,12 +22,12 @@ TAKES_ROOM = """() => {
     return [box.left, box.top, box.width, box.height, each.scrollWidth];
   }));
   const before = places();
-  for (const line of document.querySelectorAll(".cur")) line.remove();
+  for (const line of document.querySelectorAll(".cursor")) line.remove();
   return before !== places();
 }"""
 #: where the line of a drawing is, as a moment of its own axis
 AT = """(svg) => {
-  const [left, right] = svg.dataset.box.split(" ").map(Number), line = svg.querySelector(".cur path");
+  const [left, right] = svg.dataset.box.split(" ").map(Number), line = svg.querySelector(".cursor path");
   const share = (Number(line.getAttribute("d").slice(1).split("V")[0].split(" ")[0]) - left) / (right - left);
   return Number(svg.dataset.start) + share * (Number(svg.dataset.end) - Number(svg.dataset.start));
 }"""
@@ -62,24 +62,24 @@ def test_a_moment_is_the_same_in_every_chart(
     expect(page.locator("#strip svg")).to_have_attribute("data-values", re.compile(r"\b5\b"))
     point(page, "#forecast svg", due_ms)
     # other charts, other ranges: the strip holds an hour, the wheel's rings a minute, an hour and a day
-    expect(page.locator("#strip .cur text")).to_have_text(re.compile("· 5$"))
-    expect(page.locator("#wheel .cur text")).to_have_text(["5", "5"])
+    expect(page.locator("#strip .cursor text")).to_have_text(re.compile("· 5$"))
+    expect(page.locator("#wheel .cursor text")).to_have_text(["5", "5"])
     moments = [page.locator(f"{chart} svg").evaluate(AT) for chart in ("#forecast", "#strip")]
     assert all(abs(at - due_ms) < 10_000 for at in moments), (due_ms, moments)
     # a live frame brings another drawing: the line is in it, with its figure
     stage.producer.send("orders", "x", deliver_at_ms=due_ms)
     stage.mirror.run_once()
-    expect(page.locator("#strip .cur text")).to_have_text(re.compile("· 6$"))
-    expect(page.locator("#strip .cur")).to_have_count(1)
+    expect(page.locator("#strip .cursor text")).to_have_text(re.compile("· 6$"))
+    expect(page.locator("#strip .cursor")).to_have_count(1)
     if shots:
         page.screenshot(path=shots / "cursor-timers.png")
     assert page.evaluate(TAKES_ROOM) is False
     point(page, "#forecast svg", due_ms + 60_000)
     page.emulate_media(media="print")
-    expect(page.locator("#strip .cur")).to_be_hidden()
+    expect(page.locator("#strip .cursor")).to_be_hidden()
     page.emulate_media(media="screen")
     page.mouse.move(2, 2)
-    expect(page.locator(".cur")).to_have_count(0)
+    expect(page.locator(".cursor")).to_have_count(0)
     assert complaints == []
 
 
@@ -92,9 +92,9 @@ def test_a_moment_is_chosen_by_keys_and_said(
     chart.focus()
     page.keyboard.press("End")
     page.keyboard.press("ArrowLeft")
-    expect(page.locator("#minute .cur text")).to_have_count(1)
+    expect(page.locator("#minute .cursor text")).to_have_count(1)
     # lanes reach further: what is 58 seconds ahead is at seven tenths of their two hours' logarithm
-    expect(page.locator("#lane-16 .lane .cur")).to_have_count(1)
+    expect(page.locator("#lane-16 .lane .cursor")).to_have_count(1)
     expect(page.locator("#moment")).to_have_text(
         re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d; Next 60 seconds, all lanes \d")
     )
@@ -102,7 +102,7 @@ def test_a_moment_is_chosen_by_keys_and_said(
     if shots:
         page.screenshot(path=shots / "cursor-lanes.png")
     page.keyboard.press("Escape")
-    expect(page.locator(".cur")).to_have_count(0)
+    expect(page.locator(".cursor")).to_have_count(0)
     assert complaints == []
 
 

@@ -114,5 +114,5 @@ def test_without_a_script_the_drawing_stays(web: Web, context: BrowserContext) -
     page, _ = opened(context, f"{web.address}/topics/")
     page.route("**/*.js", lambda route: route.abort())
     page.goto(f"{web.address}/dashboards/flow/")
-    expect(page.locator("svg.c a rect").first).to_be_visible()
+    expect(page.locator("svg.chart a rect").first).to_be_visible()
     assert page.locator("[data-plot]:not([hidden])").count() == 0

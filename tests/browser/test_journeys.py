@@ -127,7 +127,7 @@ def test_why_a_message_is_late_is_seen(stage: Stage, web: Web, context: BrowserC
     row = hands.page.locator("#readers tbody tr")
     expect(row).to_contain_text("billing")
     expect(row).to_contain_text("not yet")
-    expect(row).to_contain_text("nobody of the group is connected")
+    expect(row).to_contain_text("no member of the group is connected")
     expect(row.locator("td").nth(2)).to_have_text("4")
     assert hands.steps == 3
     nothing_broke(hands, complaints)

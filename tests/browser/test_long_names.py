@@ -26,10 +26,10 @@ WIDEST = "w" * 255
 KEY = "k" * 255
 #: elements beyond the right edge that do not scroll in a box of their own
 BEYOND = """(width) => [...document.querySelectorAll("body *")]
-  .filter((e) => e.getBoundingClientRect().right > width + 1 && !e.closest(".x, .rail, .seg, pre, .sr"))
+  .filter((e) => e.getBoundingClientRect().right > width + 1 && !e.closest(".scroll, .rail, .segments, pre, .sr"))
   .map((e) => `${e.tagName}.${e.className} ${Math.round(e.getBoundingClientRect().right)}`)"""
 #: buttons that are cut off by the cell they stand in
-CUT = """() => [...document.querySelectorAll("main td.w .btn")]
+CUT = """() => [...document.querySelectorAll("main td.stretch .btn")]
   .filter((e) => e.getBoundingClientRect().right > e.closest("td").getBoundingClientRect().right)
   .map((e) => e.innerText.slice(0, 20))"""
 #: text that has less room than a word

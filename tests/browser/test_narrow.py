@@ -141,6 +141,6 @@ def test_a_row_of_figures_that_is_not_full_has_no_block_of_another_colour(visit:
     page = visit("/transactions/", width)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        shown = page.locator("main .figs").evaluate("e => getComputedStyle(e).backgroundColor")
+        shown = page.locator("main .figures").evaluate("e => getComputedStyle(e).backgroundColor")
         sheet = page.locator("main .sheet").first.evaluate("e => getComputedStyle(e).backgroundColor")
         assert shown == sheet

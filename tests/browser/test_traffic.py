@@ -32,7 +32,7 @@ def test_why_a_message_was_given_up_is_told_by_its_life(
     expect(steps).to_have_count(4)
     expect(steps.nth(0)).to_contain_text(HOSTILE[0])
     expect(steps.filter(has_text="failed")).to_contain_text("billing")
-    expect(page.locator("#trace")).to_contain_text("told by clients")
+    expect(page.locator("#trace")).to_contain_text("reported by clients")
     if shots:
         page.screenshot(path=shots / "life.png", full_page=True)
     here = page.url
@@ -54,7 +54,7 @@ def test_from_a_group_to_what_one_of_its_clients_does(
         if shots:
             page.screenshot(path=shots / "clients.png", full_page=True)
         page.get_by_role("link", name="java@1").click()
-        expect(page.get_by_role("heading", name="What it says it does for billing")).to_be_visible()
+        expect(page.get_by_role("heading", name="What it reports for billing")).to_be_visible()
         page.get_by_role("link", name="Ask for the stack").click()
         expect(page.locator("pre")).to_contain_text("TID: 1 main")
         if shots:

@@ -93,13 +93,13 @@ def test_halves_and_decisions_come_by_themselves_joined_by_lines(
         halves = [payers.send_half("orders", prepare("x", keys=[f"order-{number}"])) for number in range(3)]
         stage.mirror.run_once()
         expect(page.locator("#board svg text", has_text="order-")).to_have_count(3)
-        expect(page.locator("#board path.lv")).to_have_count(0)
+        expect(page.locator("#board path.line-verd")).to_have_count(0)
         payers.commit(halves[0])
         payers.rollback(halves[1])
         stage.wait_for(lambda: len(stage.admin.transactions("decided").items) == 2)
         stage.mirror.run_once()
-        expect(page.locator("#board path.lv")).to_have_count(1)
-        expect(page.locator("#board svg text.b")).to_have_text(["commit", "rollback"])
+        expect(page.locator("#board path.line-verd")).to_have_count(1)
+        expect(page.locator("#board svg text.text-strong")).to_have_text(["commit", "rollback"])
         expect(page.locator("#decided tbody tr")).to_have_count(2)
         expect(page.locator("#open tbody tr")).to_have_count(1)
     assert page.evaluate("violations") == []

@@ -115,7 +115,7 @@ def test_every_decision_on_the_board_is_a_line_and_no_card_covers_another(count:
     parts = [decided[number::cards] for number in range(cards) if decided[number::cards]]
     ops = [OpMark("7", "1", "commit", "1 s", [(row, "committed") for row in part]) for part in parts]
     root = parsed(board_svg([half_mark() for _ in range(count)], ops, label="x", heads=["h"] * 8))
-    lines = [path for path in root.iter("path") if path.attrib["class"] == "lv"]
+    lines = [path for path in root.iter("path") if path.attrib["class"] == "line-verd"]
     assert len(lines) == len(decided)
     tops = [float(rect.attrib["y"]) for rect in root.iter("rect")]
     assert all(below - above >= 28 for above, below in itertools.pairwise(tops))
@@ -125,4 +125,4 @@ def test_every_decision_on_the_board_is_a_line_and_no_card_covers_another(count:
 @pytest.mark.parametrize("kind", ["committed", "rolled", "decided", "undecided", "alone", "parked", "fresh", "unknown"])
 def test_every_state_of_a_half_has_a_shape(kind: str) -> None:
     root = parsed(board_svg([half_mark(kind)], [], label="x", heads=["h"] * 8))
-    assert len([each for each in root.iter() if each.tag in ("circle", "path") and each.attrib["class"] != "ax"]) == 1
+    assert len([each for each in root.iter() if each.tag in ("circle", "path") and each.attrib["class"] != "axis"]) == 1

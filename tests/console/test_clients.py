@@ -99,7 +99,7 @@ def test_the_list_has_pages(stage: Stage) -> None:
 def test_one_client_says_what_it_holds_and_shows_its_threads_when_asked(stage: Stage, operator: Client) -> None:
     with connected(stage, "java@1", answers=True, stack='TID: 1 "main" <script>alert(1)</script>'):
         page = words(operator.get("/clients/one/?id=java@1"))
-        assert "What it says it does for billing" in page
+        assert "What it reports for billing" in page
         assert "PROP_CLIENT_VERSION" in page
         assert "Its threads" not in page
         html = operator.get("/clients/one/?id=java@1&stack=1").content.decode()
@@ -130,7 +130,7 @@ def test_a_python_consumer_shows_its_queues(stage: Stage, operator: Client) -> N
         [row] = rows(role="consumer")
         page = words(operator.get("/clients/one/", {"id": row.client_id}))
         held = clients_read.running("billing", row.client_id).info
-    assert "What it says it does for billing" in page
+    assert "What it reports for billing" in page
     assert held is not None
     assert [each.queue.queue_id for each in held.queues if each.queue.topic == "orders"] == [0, 1]
 

@@ -12,6 +12,7 @@ from django.test import Client
 
 from broker.mirror.models import Broker
 from console.features.dashboards.models import DashboardRun
+from tests.console.markup import tight
 from tests.console.test_dashboards import HOSTILE, NOON_MS, computed, reader
 from tests.console.test_pages import tags_of, words
 
@@ -60,7 +61,7 @@ def test_a_bar_by_name_leads_to_its_messages_and_away_again(operator: Client, db
     behind = operator.get("/dashboards/transactions/" + bars[0].partition("#")[0])
     shown = words(behind)
     assert "committed · 5" in shown
-    sheet = behind.content.decode().partition('<p class="in behind">')[2].partition("</p>")[0]
+    sheet = tight(behind.content.decode()).partition('id="behind"')[2].partition("</section>")[0]
     assert [number for number in ("10", "20", "30", "40") if f">{number}<" in sheet] == ["10", "20", "30"]
     assert "?" in links(behind.content)
 
@@ -72,7 +73,7 @@ def test_the_name_of_a_bar_may_be_empty_or_hostile(operator: Client, db: None) -
     for bar, position in zip(bars, (5, 6), strict=True):
         behind = operator.get("/dashboards/keys/" + bar.partition("#")[0])
         assert "<script>alert" not in behind.content.decode()
-        assert f'<span class="m">{position}</span>' in behind.content.decode().partition('id="behind"')[2]
+        assert f'<span class="mono">{position}</span>' in behind.content.decode().partition('id="behind"')[2]
 
 
 @pytest.mark.parametrize(

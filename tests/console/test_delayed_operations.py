@@ -25,7 +25,7 @@ from tests.console.delayed_stage import (
     handles,
     words,
 )
-from tests.console.test_pages import tags_of
+from tests.console.markup import tight
 
 
 def test_chosen_values_are_removed_and_the_audit_says_who(orders: DelayedQueue, actor: Actor) -> None:
@@ -94,7 +94,7 @@ def test_values_in_the_other_packing_are_poison_for_java_and_are_set_aside(
 
 
 def test_chosen_values_are_set_aside(orders: DelayedQueue, operator: Client) -> None:
-    html = body_of(operator, "/redisson/queue/?name=orders")
+    html = tight(body_of(operator, "/redisson/queue/?name=orders"))
     number = re.search(r'name="operation" value="([^"]+)"', html)
     assert number is not None
     assert "redisson.set_aside" in [at.get("value") for tag, at in tags_of(html) if tag == "button"]

@@ -48,7 +48,7 @@ def test_a_queue_that_nobody_moves_is_stuck_and_says_since_when(server: redis.Re
     assert row.is_stuck and row.needs_look and row.survey is not None
     assert 88_000 < row.survey.stuck_ms < 95_000
     assert "stuck for" in words(body_of(operator, "/redisson/"))
-    assert "none of ours; only Java moves what is due" in words(body_of(operator, "/redisson/"))
+    assert "none of ours; only Java clients move what is due" in words(body_of(operator, "/redisson/"))
 
 
 def test_a_key_of_the_wrong_type_spoils_its_own_row_only(orders: DelayedQueue, server: redis.Redis) -> None:

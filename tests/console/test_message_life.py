@@ -131,7 +131,7 @@ def test_without_a_trace_the_page_says_so_and_still_shows_the_log(stage: Stage, 
     tell(stage, record, sent_event(record, at_ms=record.store_ms))
     page = words(operator.get(f"/messages/{record.offset_message_id}/"))
     assert NO_TRACE not in page
-    assert "told by clients, by their own clocks" in page
+    assert "reported by clients, by their own clocks" in page
 
 
 def test_every_step_that_has_a_record_leads_to_it(stage: Stage, operator: Client) -> None:
@@ -175,7 +175,7 @@ def test_what_is_told_is_counted_and_only_the_first_of_it_is_shown(stage: Stage,
     page = messages_read.message(record.offset_message_id)
     assert page.told == TOLD_LIMIT + 50
     assert sum(step.is_told for step in page.steps) == TOLD_LIMIT
-    assert f"Of {page.told} things told the first {TOLD_LIMIT} are shown." in words(
+    assert f"The first {TOLD_LIMIT} of {page.told} reported steps are shown." in words(
         operator.get(f"/messages/{record.offset_message_id}/")
     )
 

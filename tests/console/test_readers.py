@@ -195,4 +195,4 @@ def test_what_a_client_told_counts_where_offsets_do_not(stage: Stage, operator: 
     stage.producer.send(TRACE_TOPIC, told, keys=[record.unique_key])
     found = reader(stage, record)
     assert (found.state, found.is_told) == (ReaderState.HAD, True)
-    assert "a client told so in its trace" in said(operator, record)
+    assert "a client reported it in its trace" in said(operator, record)

@@ -13,6 +13,7 @@ from console.site.broker import hang_up
 from console.ui.saved_views import store as saved_views_store
 from console.ui.saved_views.addresses import ADDRESS_LENGTH, address_of
 from console.ui.saved_views.models import SavedView
+from tests.console.markup import tight
 from tests.console.people import browser_of, person
 from tests.console.test_hostile import TEXTS, Skeleton
 from tests.console.test_limited import limited_person
@@ -58,7 +59,7 @@ def test_a_view_is_saved_shown_beside_its_list_and_in_the_palette(db: None) -> N
     anna = browser_of(person("anna"))
     answer = save(anna, "/groups/?search=pay&offset=50", "  Payments  of mine ")
     assert (answer.status_code, answer.headers["Location"]) == (303, "/groups/?search=pay")
-    page = anna.get("/groups/?search=pay").content.decode()
+    page = tight(anna.get("/groups/?search=pay").content.decode())
     assert '<a class="pill" href="/groups/?search=pay" title="Payments of mine" aria-current="true">' in page
     assert "Payments of mine" not in anna.get("/topics/").content.decode()
     assert next(jump.address for jump in anna.get("/find/?q=payments").context["jumps"]) == "/groups/?search=pay"
@@ -84,7 +85,7 @@ def test_a_view_is_renamed_and_deleted_by_its_owner_alone(db: None) -> None:
         assert browser.post(reverse("saved_view", args=[row.pk]), {"name": "two"}).status_code == status
     row.refresh_from_db()
     assert (row.name, row.is_default) == ("two", False)
-    assert '<input id="name-' in anna.get("/views/").content.decode()
+    assert '<input id="name-' in tight(anna.get("/views/").content.decode())
     for browser, status in ((ben, 404), (anna, 303)):
         assert browser.post(reverse("saved_view_delete", args=[row.pk])).status_code == status
     assert SavedView.objects.count() == 0
@@ -117,7 +118,7 @@ def test_what_is_wrong_with_a_name_is_said_and_nothing_is_lost(db: None) -> None
     ):  # fmt: skip
         answer = save(anna, "/groups/?search=ship", name, is_default="1")
         assert answer.status_code == 422
-        page = answer.content.decode()
+        page = tight(answer.content.decode())
         assert said in page
         assert 'name="address" value="/groups/?search=ship"' in page
     assert save(anna, "/topics/?search=a", "taken").status_code == 303

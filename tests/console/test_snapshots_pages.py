@@ -80,7 +80,7 @@ def test_a_broker_that_tells_no_forecast_is_kept_as_its_page_is(filled: Stage, o
     data = answer.context["data"]
     assert (data.polled, data.figures.pending) == (True, 2)
     assert (data.wheel.strip.total, data.zoom, data.forecast) == (2, "1d", None)
-    assert "Not told by this broker" in answer.content.decode()
+    assert "Not reported by this broker" in answer.content.decode()
 
 
 def groups_at(browser: Client, row: Snapshot) -> Any:
@@ -197,6 +197,6 @@ def test_a_moment_is_chosen_from_all_that_is_kept(filled: Stage, operator: Clien
 def test_what_is_unknown_breaks_a_line() -> None:
     columns = [Column(waiting, 0, "", "") for waiting in (4, 8, None, 2, None, 1, 1)]
     drawn = kept_svg(columns, chosen=1, label="", ticks=())
-    assert drawn.count('<polyline class="ls"') == 2
-    assert drawn.count('<circle class="ls"') == 1
-    assert drawn.count('<polyline class="lb"') == 1
+    assert drawn.count('<polyline class="line-steel"') == 2
+    assert drawn.count('<circle class="line-steel"') == 1
+    assert drawn.count('<polyline class="line-brass"') == 1

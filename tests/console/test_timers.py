@@ -110,7 +110,7 @@ def test_a_slot_opens_into_the_next_and_at_last_into_its_messages(
     address, opened = "/timers/?zoom=10y", []
     while "list" not in address:
         page = operator.get(address).content.decode()
-        strip = page[page.index('class="c strip"') :]
+        strip = page[page.index('class="chart strip"') :]
         link = unescape(re.findall(r'<a href="([^"]+)"><title>', strip)[0])
         address = link if link.startswith("/") else "/timers/" + link
         opened.append(address.split("&")[0])

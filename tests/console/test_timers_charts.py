@@ -58,7 +58,7 @@ def test_a_ring_draws_what_is_due_and_links_it() -> None:
     assert [link.attrib["href"] for link in links] == ["/timers/?zoom=1s&at=1"]
     assert links[0].attrib["tabindex"] == "-1"
     assert links[0].findtext("title") == "14:32:07 <b>"
-    assert len([path for path in root.iter("path") if path.attrib["class"] == "sel"]) == 1
+    assert len([path for path in root.iter("path") if path.attrib["class"] == "outlined"]) == 1
     assert [text.attrib["data-due-ms"] for text in root.iter("text") if "data-due-ms" in text.attrib] == [
         str(HUB.due_ms)
     ]

@@ -123,8 +123,8 @@ def test_the_board_joins_each_decision_to_its_halves(
     assert states == {offset: joined.get(offset, "open") for offset in range(6, 20)}
     page = operator.get("/transactions/").content.decode()
     drawing = page[page.index('aria-label="Half queue') :].split("</svg>")[0]
-    assert drawing.count('class="lv"') == 3
-    assert len(re.findall(r'class="lq" d="M571', drawing)) == 1
+    assert drawing.count('class="line-verd"') == 3
+    assert len(re.findall(r'class="line-faint" d="M571', drawing)) == 1
     assert drawing.count("<a ") == 14
 
 

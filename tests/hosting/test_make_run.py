@@ -121,7 +121,7 @@ def test_the_first_login_opens_the_console(home: Home) -> None:
     assert any(re.search(rf"log in +{user} / {password} +\(said this once, kept in ", line) for line in home.lines)
     page = log_in(home)
     assert (page.status_code, page.url.path) == (200, "/")
-    shown = re.findall(r'<th scope="row" class="m">([a-z-]+)</th>', page.text)
+    shown = re.findall(r'<th scope="row" class="mono">([a-z-]+)</th>', page.text)
     assert shown == STOP_ORDER[::-1]
 
 

@@ -30,6 +30,12 @@ MARKUP_IN_PYTHON = {
     "console/ui/charts/wheel.py",
     "console/ui/live.py",
 }
+#: for screen readers; to do it; heat, made of its number
+SHORT = {"sr", "go", "h0", "h1", "h2", "h3", "h4", "h5"}
+_CLASS = re.compile(r"\.([a-z][\w-]*)")
+_NAME = re.compile(r"(?<![\w-])[a-z][\w-]*")
+#: comments and addresses
+_NO_SELECTOR = re.compile(r'/\*.*?\*/|"[^"]*"', re.DOTALL)
 _MARKUP = re.compile(r"(?<!P)<[a-z][a-z0-9-]*(?:[\s>]|/>)|</[a-z]|&[a-z]+;")
 _NO_SEMICOLON = re.compile(r"[^;{}\s/]\s*\}")
 _VALUE_OVER_LINES = re.compile(r'\bvalue="[^"]*\n')
@@ -63,6 +69,32 @@ def test_stylesheets_are_in_their_form() -> None:
     assert [place(path) for path, text in sheets.items() if cssbeautifier.beautify(text, options) != text] == []
     assert [place(path) for path, text in sheets.items() if _NO_SEMICOLON.search(text)] == []
     assert [place(path) for path, text in sheets.items() if max(map(len, text.splitlines())) > COLUMNS] == []
+
+
+def test_an_id_is_given_once_in_a_template() -> None:
+    """A part that holds another one of its name cannot be replaced by it while the page is open."""
+    found = []
+    for path in own(".html"):
+        ids = re.findall(r'(?<![\w-])id="([\w-]+)"|{% sheet (?:_\("[^"]*"\)|\S+) "([\w-]+)"', path.read_text())
+        given = [one or other for one, other in ids]
+        found += [f"{place(path)}: {name}" for name in set(given) if given.count(name) > 1]
+    assert found == []
+
+
+def classes() -> set[str]:
+    """Classes that the console's stylesheets name; those of the plots begin with "u-"."""
+    texts = [_NO_SELECTOR.sub("", path.read_text()) for path in own(".css") if path.parent.name == "css"]
+    return {name for text in texts for name in _CLASS.findall(text) if not name.startswith("u-")}
+
+
+def test_names_of_classes_can_be_read() -> None:
+    assert {name for name in classes() if len(name) < 3} - SHORT == set()
+
+
+def test_every_class_of_a_stylesheet_is_used() -> None:
+    where = [*own(".html"), *own(".js"), *(path for path in own_python() if path.is_relative_to(ROOT / "console"))]
+    used = set(_NAME.findall("\n".join(path.read_text() for path in where)))
+    assert classes() - used - SHORT == set()
 
 
 def test_what_a_form_sends_holds_no_line_break_of_the_template() -> None:

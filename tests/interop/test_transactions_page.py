@@ -147,7 +147,7 @@ def test_the_page_says_what_is_there_and_what_is_not(admin: Admin, shop: Transac
     text = words(operator.get("/transactions/").content)
     for said in (
         "An Apache RocketMQ broker",
-        "not told by this broker",
+        "not reported by this broker",
         "requests 202, 11",
         "waiting",
         "of the newest",

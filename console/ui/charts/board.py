@@ -47,28 +47,28 @@ class OpMark:
 
 
 _DOTS: Mapping[str, str] = {
-    "committed": '<circle class="fv" cx="566" cy="{y}" r="4"/>',
-    "rolled": '<path class="lq" d="M562 {up}l8 8M570 {up}l-8 8"/>',
-    "decided": '<circle class="fq" cx="566" cy="{y}" r="4"/>',
-    "undecided": '<path class="fb" d="M566 {high}l5.5 9.5h-11Z"/>',
-    "alone": '<path class="fb" d="M566 {high}l5.5 9.5h-11Z"/>',
-    "parked": '<path class="fr" d="M566 {high}l5.5 5.5-5.5 5.5-5.5-5.5Z"/>',
-    "fresh": '<circle class="lq" cx="566" cy="{y}" r="4"/>',
-    "unknown": '<circle class="lq dash" cx="566" cy="{y}" r="4"/>',
+    "committed": '<circle class="fill-verd" cx="566" cy="{y}" r="4"/>',
+    "rolled": '<path class="line-faint" d="M562 {up}l8 8M570 {up}l-8 8"/>',
+    "decided": '<circle class="fill-faint" cx="566" cy="{y}" r="4"/>',
+    "undecided": '<path class="fill-brass" d="M566 {high}l5.5 9.5h-11Z"/>',
+    "alone": '<path class="fill-brass" d="M566 {high}l5.5 9.5h-11Z"/>',
+    "parked": '<path class="fill-ruby" d="M566 {high}l5.5 5.5-5.5 5.5-5.5-5.5Z"/>',
+    "fresh": '<circle class="line-faint" cx="566" cy="{y}" r="4"/>',
+    "unknown": '<circle class="line-faint dash" cx="566" cy="{y}" r="4"/>',
 }
-_WORDS = {"undecided": "tb", "alone": "tb", "parked": "tr"}
+_WORDS = {"undecided": "text-brass", "alone": "text-brass", "parked": "text-ruby"}
 
 
 def board_svg(halves: Sequence[HalfMark], ops: Sequence[OpMark], *, label: str, heads: Sequence[str]) -> str:
     """`heads`: the eight words above the columns, five at the left and three at the right (op, decides, decision)."""
     places = _places(len(halves), ops)
     end = max([_TOP + _ROW * len(halves), *(y + _CARD / 2 + 6 for y in places)])
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {place(end)}" role="group" aria-label="{label}">']
+    parts = [f'<svg class="chart min-wide" viewBox="0 0 {WIDTH} {place(end)}" role="group" aria-label="{label}">']
     for (x, style), head in zip(_HEADS, heads, strict=True):
         parts.append(f'<text class="{style}" x="{x}" y="16">{head}</text>')
     for op, y in zip(ops, places, strict=True):
         for row, kind in op.halves:
-            style = {"committed": "lv", "rolled": "lq"}.get(kind, "lq dash")
+            style = {"committed": "line-verd", "rolled": "line-faint"}.get(kind, "line-faint dash")
             start = place(_middle(row))
             parts.append(f'<path class="{style}" d="M{_FROM} {start}C680 {start} 680 {place(y)} {_TO} {place(y)}"/>')
     parts += [_half(half, _middle(row)) for row, half in enumerate(halves)]
@@ -78,7 +78,7 @@ def board_svg(halves: Sequence[HalfMark], ops: Sequence[OpMark], *, label: str, 
 
 
 _HEADS = (
-    ("0", ""), ("92", ""), ("262", ""), ("400", ""), ("552", "te"),
+    ("0", ""), ("92", ""), ("262", ""), ("400", ""), ("552", "text-end"),
     ("812", ""), ("884", ""), ("1062", ""),
 )  # fmt: skip
 
@@ -106,24 +106,26 @@ def _places(count: int, ops: Sequence[OpMark]) -> list[float]:
 def _half(half: HalfMark, y: float) -> str:
     base, accent = place(y + _BASE), _WORDS.get(half.kind, "")
     dot = _DOTS[half.kind].format(y=place(y), up=place(y - 4), high=place(y - 5.5))
-    name = f'<text class="m i2" x="92" y="{base}">{half.name}</text>'
+    name = f'<text class="mono text-muted" x="92" y="{base}">{half.name}</text>'
     if half.href:
         name = f'<a class="link" href="{half.href}">{name}</a>'
     note = f'<text class="halo {accent}" x="582" y="{base}">{half.note}</text>' if half.note else ""
     return (
-        f'<path class="ax" d="M0 {place(y + _ROW / 2)}H{_LEFT_END}"/>'
-        f'<text class="m" x="0" y="{base}">{half.offset}</text>{name}'
-        f'<text class="i2" x="262" y="{base}">{half.topic}</text>'
-        f'<text class="i2" x="400" y="{base}">{half.group}</text>'
-        f'<text class="te {accent or "i2"}" x="552" y="{base}">{half.age}</text>{dot}{note}'
+        f'<path class="axis" d="M0 {place(y + _ROW / 2)}H{_LEFT_END}"/>'
+        f'<text class="mono" x="0" y="{base}">{half.offset}</text>{name}'
+        f'<text class="text-muted" x="262" y="{base}">{half.topic}</text>'
+        f'<text class="text-muted" x="400" y="{base}">{half.group}</text>'
+        f'<text class="text-end {accent or "text-muted"}" x="552" y="{base}">{half.age}</text>{dot}{note}'
     )
 
 
 def _op(op: OpMark, y: float) -> str:
     base = place(y + _BASE)
     return (
-        f'<rect class="fl soft" x="{_TO}" y="{place(y - _CARD / 2)}" width="{WIDTH - _TO}" height="{_CARD}" rx="4"/>'
-        f'<text class="m" x="812" y="{base}">{op.offset}</text>'
-        f'<text class="m i2" x="884" y="{base}">{op.decides}</text>'
-        f'<text class="b" x="1062" y="{base}">{op.word}</text><text class="te i2" x="1150" y="{base}">{op.age}</text>'
+        f'<rect class="fill-line soft" x="{_TO}" y="{place(y - _CARD / 2)}" '
+        f'width="{WIDTH - _TO}" height="{_CARD}" rx="4"/>'
+        f'<text class="mono" x="812" y="{base}">{op.offset}</text>'
+        f'<text class="mono text-muted" x="884" y="{base}">{op.decides}</text>'
+        f'<text class="text-strong" x="1062" y="{base}">{op.word}</text>'
+        f'<text class="text-end text-muted" x="1150" y="{base}">{op.age}</text>'
     )

@@ -35,14 +35,14 @@ def time_svg(
     count = (last_ms - start) // step_ms + 1
     wide = min(SCALE / max(1, count), 40.0)
     told = _told(moments, start, count, step_ms, wide, figure) if 0 < count <= _MOST_TOLD else ""
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}"{told}>']
+    parts = [f'<svg class="chart min-wide" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}"{told}>']
     if not moments:
         return "".join([*parts, "</svg>"])
     peak = max(value for _, value in moments)
     top = nice_ceiling(peak)
     for share in (0, 0.5, 1):
         y = FOOT - 72 * share
-        parts.append(f'<path class="ax" d="M0 {place(y)}H{SCALE}"/>')
+        parts.append(f'<path class="axis" d="M0 {place(y)}H{SCALE}"/>')
         if share:
             parts.append(f'<text x="{SCALE + 8}" y="{place(y + 4)}">{figure(top * share)}</text>')
     for at_ms, value in moments:
@@ -61,7 +61,7 @@ def time_svg(
         first, last = f"{first} \u2013 {last}", ""
     parts.append(f'<text x="0" y="{HEIGHT - 2}">{first}</text>')
     if count > 1 and last:
-        parts.append(f'<text x="{place(count * wide)}" y="{HEIGHT - 2}" class="te">{last}</text>')
+        parts.append(f'<text x="{place(count * wide)}" y="{HEIGHT - 2}" class="text-end">{last}</text>')
     parts.append("</svg>")
     return "".join(parts)
 
@@ -82,12 +82,12 @@ def bars_svg(bars: Sequence[tuple[str, float, str]], *, label: str, figure: Call
     high = max(1, len(bars)) * LINE
     peak = max((value for _, value, _ in bars), default=0) or 1
     room = SCALE - NAMED
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {high}" role="group" aria-label="{label}">']
+    parts = [f'<svg class="chart min-wide" viewBox="0 0 {WIDTH} {high}" role="group" aria-label="{label}">']
     for number, (name, value, address) in enumerate(bars):
         y = number * LINE
         long = max(1.5, room * value / peak) if value > 0 else 0
         drawn = (
-            f'<text x="{NAMED - 10}" y="{y + 15}" class="te">{name or none}</text>'
+            f'<text x="{NAMED - 10}" y="{y + 15}" class="text-end">{name or none}</text>'
             f'<rect class="h{heat(int(value), int(peak))}" x="{NAMED}" y="{y + 4}" width="{place(long)}" '
             f'height="{LINE - 8}" rx="1.5"/><text x="{place(NAMED + long + 8)}" y="{y + 15}">{figure(value)}</text>'
         )
@@ -117,7 +117,9 @@ def heat_svg(
     wide, row = (SCALE - 110) / 24, 20
     peak = max(cells.values(), default=0)
     high = len(days) * row + 20
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {high}" role="group" aria-label="{label}" data-time="cells">']
+    parts = [
+        f'<svg class="chart min-wide" viewBox="0 0 {WIDTH} {high}" role="group" aria-label="{label}" data-time="cells">'
+    ]
     parts += [f'<text x="{place(110 + hour * wide)}" y="12">{hour:02d}</text>' for hour in range(0, 24, 3)]
     for number, day in enumerate(days):
         y = 18 + number * row

@@ -37,12 +37,13 @@ def forecast_svg(
     step = SCALE / max(1, len(per_s))
     times = span_ms and Times(*span_ms, [f"{rate_text(value)}/s" for value in per_s])
     told = even(times or None, Box(0, SCALE, 6, FOOT))
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"{told}>']
+    parts = [f'<svg class="chart min-wide" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"{told}>']
     for share in (0, 1 / 3, 2 / 3, 1):
         y = place(FOOT - _HIGH * share)
-        parts.append(f'<path class="ax" d="M0 {y}H{SCALE}"/>')
+        parts.append(f'<path class="axis" d="M0 {y}H{SCALE}"/>')
         parts.append(
-            f'<text class="te" x="{WIDTH}" y="{place(FOOT - _HIGH * share + 4)}">{rate_text(top * share)}/s</text>'
+            f'<text class="text-end" x="{WIDTH}" y="{place(FOOT - _HIGH * share + 4)}">'
+            f"{rate_text(top * share)}/s</text>"
         )
     by_heat: dict[int, list[str]] = {}
     for index, value in enumerate(per_s):
@@ -54,12 +55,13 @@ def forecast_svg(
     if shown and capacity is not None:
         y = place(FOOT - _HIGH * capacity / top)
         parts.append(
-            f'<path class="cap" d="M0 {y}H{SCALE}"/><text class="tr" x="6" y="{_above(y)}">{capacity_text}</text>'
+            f'<path class="cap" d="M0 {y}H{SCALE}"/>'
+            f'<text class="text-ruby" x="6" y="{_above(y)}">{capacity_text}</text>'
         )
     for index, warning in enumerate(warnings[:HERDS]):
         parts += _annotated(warning, 24 + 34 * index)
     for tick in ticks:
-        parts.append(f'<text class="tm" x="{place(tick.share * SCALE)}" y="{FOOT + 18}">{tick.text}</text>')
+        parts.append(f'<text class="text-middle" x="{place(tick.share * SCALE)}" y="{FOOT + 18}">{tick.text}</text>')
     if is_now:
         parts.append(f'<path class="now" d="M.75 6V{FOOT}"/>')
     parts.append("</svg>")
@@ -69,11 +71,11 @@ def forecast_svg(
 def _annotated(warning: HerdMark, y: int) -> list[str]:
     x = warning.share * SCALE
     left = x > SCALE * 0.6
-    anchor, at = (" te", x - 8) if left else ("", x + 10)
+    anchor, at = (" text-end", x - 8) if left else ("", x + 10)
     return [
-        f'<path class="lb" d="M{place(x)} {y - 14}V{FOOT}"/>',
-        f'<text class="tb{anchor}" x="{place(at)}" y="{y}">{warning.first}</text>',
-        f'<text class="i2{anchor}" x="{place(at)}" y="{y + 15}">{warning.second}</text>',
+        f'<path class="line-brass" d="M{place(x)} {y - 14}V{FOOT}"/>',
+        f'<text class="text-brass{anchor}" x="{place(at)}" y="{y}">{warning.first}</text>',
+        f'<text class="text-muted{anchor}" x="{place(at)}" y="{y + 15}">{warning.second}</text>',
     ]
 
 

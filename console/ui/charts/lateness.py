@@ -14,20 +14,23 @@ LATE_MS = 50.0
 
 def lateness_svg(buckets: Sequence[tuple[float | None, int]], *, label: str) -> str:
     """`buckets`: upper edge in ms (None: none) and count, ascending."""
-    parts = [f'<svg class="c" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">']
+    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">']
     step = WIDTH / max(1, len(buckets))
     peak = max((count for _, count in buckets), default=0)
     lower = 0.0
     for index, (edge, count) in enumerate(buckets):
         high = 106 * math.log1p(count) / math.log1p(peak) if count else 1
-        style = "h0" if not count else "fb" if lower >= LATE_MS else "h4"
+        style = "h0" if not count else "fill-brass" if lower >= LATE_MS else "h4"
         x, middle = index * step + 4, index * step + step / 2
         parts.append(
             f'<rect class="{style}" x="{place(x)}" y="{place(FOOT - high)}" width="{place(step - 8)}" '
             f'height="{place(high)}" rx="2"/>'
         )
-        parts.append(f'<text class="tm" x="{place(middle)}" y="{FOOT + 16}">{_words(lower, edge)}</text>')
-        parts.append(f'<text class="tm i2" x="{place(middle)}" y="{place(FOOT - high - 5)}">{short(count)}</text>')
+        parts.append(f'<text class="text-middle" x="{place(middle)}" y="{FOOT + 16}">{_words(lower, edge)}</text>')
+        parts.append(
+            f'<text class="text-middle text-muted" x="{place(middle)}" y="{place(FOOT - high - 5)}">'
+            f"{short(count)}</text>"
+        )
         lower = edge if edge is not None else lower
     parts.append("</svg>")
     return "".join(parts)
@@ -42,13 +45,13 @@ def small_svg(buckets: Sequence[tuple[float | None, int]], *, label: str, width:
     for index, (edge, count) in enumerate(buckets):
         if count:
             high = max(1.5, (height - 2) * math.log1p(count) / math.log1p(peak))
-            style = "fb" if lower >= LATE_MS else "h4"
+            style = "fill-brass" if lower >= LATE_MS else "h4"
             parts.append(
                 f'<rect class="{style}" x="{place(index * step)}" y="{place(height - 1 - high)}" '
                 f'width="{place(step - 1)}" height="{place(high)}"/>'
             )
         lower = edge if edge is not None else lower
-    parts.append(f'<path class="ax" d="M0 {height - 0.5}h{width}"/></svg>')
+    parts.append(f'<path class="axis" d="M0 {height - 0.5}h{width}"/></svg>')
     return "".join(parts)
 
 

@@ -27,7 +27,7 @@ class Stop:
     is_told: bool = False
 
 
-_MARKS = {"done": "fv", "moved": "fb", "failed": "fr", "ahead": "fs"}
+_MARKS = {"done": "fill-verd", "moved": "fill-brass", "failed": "fill-ruby", "ahead": "fill-sheet"}
 
 
 def life_svg(stops: Sequence[Stop], *, label: str, width: int = 960) -> str:
@@ -35,7 +35,7 @@ def life_svg(stops: Sequence[Stop], *, label: str, width: int = 960) -> str:
     step = (width - 2 * _EDGE) / max(1, len(stops) - 1)
     plot = Box(_EDGE - step / 2, width - _EDGE + step / 2, LINE - 14, LINE + 14)
     told = slots([stop.ms for stop in stops], (), plot)
-    parts = [f'<svg class="c mw" viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{label}"{told}>']
+    parts = [f'<svg class="chart min-wide" viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{label}"{told}>']
     for index, stop in enumerate(stops[1:], 1):
         start, end = _EDGE + (index - 1) * step, _EDGE + index * step
         parts.append(_stretch(start, end, stop, dashed=stop.kind == "ahead"))
@@ -43,20 +43,20 @@ def life_svg(stops: Sequence[Stop], *, label: str, width: int = 960) -> str:
         x = _EDGE + index * step if len(stops) > 1 else width / 2
         up = index % 2 == 0
         y = LINE - 26 if up else LINE + 24
-        ring = ' class="fs sel"' if stop.kind == "ahead" else f' class="{_MARKS[stop.kind]}"'
-        parts.append(f'<path class="ax" d="M{place(x)} {LINE}V{LINE - 14 if up else LINE + 12}"/>')
+        ring = ' class="fill-sheet outlined"' if stop.kind == "ahead" else f' class="{_MARKS[stop.kind]}"'
+        parts.append(f'<path class="axis" d="M{place(x)} {LINE}V{LINE - 14 if up else LINE + 12}"/>')
         if stop.is_told:
             parts.append(f'<rect{ring} x="{place(x - 4.5)}" y="{LINE - 4.5}" width="9" height="9" rx="1"/>')
         else:
             parts.append(f'<circle{ring} cx="{place(x)}" cy="{LINE}" r="5"/>')
-        parts.append(f'<text x="{place(x)}" y="{y}" class="b tm">{stop.title}</text>')
-        parts.append(f'<text x="{place(x)}" y="{y + 12}" class="tm">{stop.when}</text>')
+        parts.append(f'<text x="{place(x)}" y="{y}" class="text-strong text-middle">{stop.title}</text>')
+        parts.append(f'<text x="{place(x)}" y="{y + 12}" class="text-middle">{stop.when}</text>')
     parts.append("</svg>")
     return "".join(parts)
 
 
 def _stretch(start: float, end: float, stop: Stop, *, dashed: bool) -> str:
-    line = "lq dash" if dashed else "lq"
+    line = "line-faint dash" if dashed else "line-faint"
     if not stop.gap:
         return f'<path class="{line}" d="M{place(start)} {LINE}H{place(end)}"/>'
     middle = (start + end) / 2
@@ -64,5 +64,5 @@ def _stretch(start: float, end: float, stop: Stop, *, dashed: bool) -> str:
     left, right = place(middle - half), place(middle + half)
     return (
         f'<path class="{line}" d="M{place(start)} {LINE}H{left}M{right} {LINE}H{place(end)}"/>'
-        f'<text x="{place(middle)}" y="{LINE + 4}" class="tm">{stop.gap}</text>'
+        f'<text x="{place(middle)}" y="{LINE + 4}" class="text-middle">{stop.gap}</text>'
     )

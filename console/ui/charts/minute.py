@@ -18,10 +18,10 @@ def minute_svg(counts: Sequence[int], *, start_s: int, label: str, now: str, pea
     top = nice_ceiling(peak)
     times = Times(start_s * 1000, (start_s + len(counts)) * 1000, [f"{count:,}" for count in counts])
     told = even(times, Box(0, len(counts) * _BAR, 8, FOOT))
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"{told}>']
+    parts = [f'<svg class="chart min-wide" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"{told}>']
     for share in (0, 0.5, 1):
         y = FOOT - 72 * share
-        parts.append(f'<path class="ax" d="M0 {place(y)}H{_SCALE}"/>')
+        parts.append(f'<path class="axis" d="M0 {place(y)}H{_SCALE}"/>')
         if share:
             parts.append(f'<text x="{_SCALE + 8}" y="{place(y + 4)}">{_count(top * share)}/s</text>')
     for index, count in enumerate(counts):
@@ -34,13 +34,13 @@ def minute_svg(counts: Sequence[int], *, start_s: int, label: str, now: str, pea
             )
     if peak:
         at = list(counts).index(peak) * _BAR + _BAR / 2
-        anchor = "te" if at > _SCALE * 0.75 else "" if at < _SCALE * 0.2 else "tm"
-        parts.append(f'<text x="{place(at)}" y="11" class="b {anchor}">{peak_text}</text>')
-    parts.append(f'<text x="0" y="{HEIGHT + 2}" class="b">{now}</text>')
+        anchor = "text-end" if at > _SCALE * 0.75 else "" if at < _SCALE * 0.2 else "text-middle"
+        parts.append(f'<text x="{place(at)}" y="11" class="text-strong {anchor}">{peak_text}</text>')
+    parts.append(f'<text x="0" y="{HEIGHT + 2}" class="text-strong">{now}</text>')
     for index in range(1, len(counts)):
         second = (start_s + index) % 60
         if second % 10 == 0 and index > 2:
-            parts.append(f'<text x="{index * _BAR}" y="{HEIGHT + 2}" class="tm">:{second:02d}</text>')
+            parts.append(f'<text x="{index * _BAR}" y="{HEIGHT + 2}" class="text-middle">:{second:02d}</text>')
     parts.append(f'<path class="now" d="M.75 8V{FOOT}"/></svg>')
     return "".join(parts)
 

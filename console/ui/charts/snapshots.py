@@ -30,14 +30,14 @@ def kept_svg(columns: Sequence[Column], *, chosen: int | None, label: str, ticks
     step = WIDTH / max(1, len(columns))
     moments, figures = [column.at_ms for column in columns], [column.figures for column in columns]
     told = slots(moments, figures, Box(0, WIDTH, _TOP - 8, _FOOT + 4))
-    parts = [f'<svg class="c kept" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}"{told}>']
-    parts.append(f'<path class="ax2" d="M0 {_FOOT}H{WIDTH}"/>')
-    parts += _lines(columns, step, lambda column: column.waiting, "ls")
-    parts += _lines(columns, step, lambda column: column.lag, "lb")
+    parts = [f'<svg class="chart kept" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}"{told}>']
+    parts.append(f'<path class="axis-2" d="M0 {_FOOT}H{WIDTH}"/>')
+    parts += _lines(columns, step, lambda column: column.waiting, "line-steel")
+    parts += _lines(columns, step, lambda column: column.lag, "line-brass")
     for index, text in ticks:
         x = (index + 0.5) * step
-        style = ' class="te"' if x > WIDTH * 0.9 else ""
-        parts.append(f'<path class="ax2" d="M{place(x)} {_FOOT}v5"/>')
+        style = ' class="text-end"' if x > WIDTH * 0.9 else ""
+        parts.append(f'<path class="axis-2" d="M{place(x)} {_FOOT}v5"/>')
         parts.append(f'<text{style} x="{place(x)}" y="{HEIGHT - 4}">{text}</text>')
     if chosen is not None:
         parts.append(f'<path class="now" d="M{place((chosen + 0.5) * step)} {_TOP - 8}V{_FOOT + 4}"/>')

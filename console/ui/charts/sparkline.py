@@ -17,7 +17,7 @@ def spark_svg(
     if peak <= 0:
         return (
             f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">'
-            f'<path class="lq dash" d="M0 {height - 1.5}h{width}"/></svg>'
+            f'<path class="line-faint dash" d="M0 {height - 1.5}h{width}"/></svg>'
         )
     step = width / max(1, len(values) - 1)
     # most slots of most lines say the same, nothing: each height is written once, and each place once for all lines
@@ -38,7 +38,7 @@ def spark_svg(
         if len(run) == 1:
             parts.append(f'<circle class="h4" cx="{run[0][0]}" cy="{run[0][1]}" r="1"/>')
         else:
-            parts.append(f'<polyline class="ls" points="{line}"/>')
+            parts.append(f'<polyline class="line-steel" points="{line}"/>')
     parts.append("</svg>")
     return "".join(parts)
 

@@ -22,9 +22,9 @@ def spread_svg(
     # an empty lane says so once, and of one that was never used nothing is known
     values = [f"{count:,}" for count in counts] if any(counts) else ["0" if is_known else "\u2013"]
     told = ahead(start_ms, end_ms, values, Box(0, WIDTH, 0, HEIGHT))
-    parts = [f'<svg class="c" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"{told}>']
+    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"{told}>']
     parts += [
-        f'<path class="ax" d="M{place(log_place(tick, start_ms, end_ms, WIDTH))} 0V{HEIGHT}"/>' for tick in _TICKS_MS
+        f'<path class="axis" d="M{place(log_place(tick, start_ms, end_ms, WIDTH))} 0V{HEIGHT}"/>' for tick in _TICKS_MS
     ]
     parts.append(f'<rect class="h0" x="0" y="10" width="{place(max(reach, 1))}" height="2" rx="1"/>')
     for index, count in enumerate(counts):
@@ -35,7 +35,7 @@ def spread_svg(
             parts.append(
                 f'<rect class="h{level}" x="{x}" y="{y}" width="{place(step - 1)}" height="{place(high)}" rx="1"/>'
             )
-    parts.append(f'<path class="ax2" d="M{place(reach)} 6v10"/><path class="now" d="M.75 0V{HEIGHT}"/></svg>')
+    parts.append(f'<path class="axis-2" d="M{place(reach)} 6v10"/><path class="now" d="M.75 0V{HEIGHT}"/></svg>')
     return "".join(parts)
 
 
@@ -43,9 +43,9 @@ def axis_svg(now: str) -> str:
     """The words above the lanes' stretches; they take no part in the text alternative."""
     words = [("10 s", 10_000), ("1 min", 60_000), ("10 min", 600_000)]
     told = ahead(500, 7_200_000, (), Box(0, WIDTH, 0, 14))
-    parts = [f'<svg class="c" viewBox="0 0 {WIDTH} 14" aria-hidden="true"{told}><text x="0" y="11">{now}</text>']
+    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} 14" aria-hidden="true"{told}><text x="0" y="11">{now}</text>']
     for text, ms in words:
         x = place(log_place(ms, 500, 7_200_000, WIDTH))
-        parts.append(f'<text x="{x}" y="11" class="tm">{text}</text>')
-    parts.append(f'<text x="{WIDTH}" y="11" class="te">2 h</text></svg>')
+        parts.append(f'<text x="{x}" y="11" class="text-middle">{text}</text>')
+    parts.append(f'<text x="{WIDTH}" y="11" class="text-end">2 h</text></svg>')
     return "".join(parts)

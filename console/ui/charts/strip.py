@@ -47,7 +47,7 @@ def strip_svg(
     counts = {cell.index: cell.count for cell in cells}
     times = span_ms and Times(*span_ms, [f"{counts.get(index, 0):,}" for index in range(length)])
     told = even(times or None, Box(0, WIDTH, _TOP - 8, _TOP + _HIGH + 4))
-    parts = [f'<svg class="c strip" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}"{told}>']
+    parts = [f'<svg class="chart strip" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}"{told}>']
     parts.append(f'<rect class="h0" x="0" y="{_TOP}" width="{WIDTH}" height="{_HIGH}" rx="2"/>')
     wide = place(max(step - 0.6, 1))
     for cell in cells:
@@ -59,17 +59,17 @@ def strip_svg(
             parts.append(drawing.replace("/>", f"><title>{cell.title}</title></path>"))
     for tick in ticks:
         left = place(tick.share * WIDTH)
-        parts.append(f'<path class="ax2" d="M{left} {_TOP - 3}V{_TOP + _HIGH + 4}"/>')
+        parts.append(f'<path class="axis-2" d="M{left} {_TOP - 3}V{_TOP + _HIGH + 4}"/>')
         parts.append(f'<text x="{place(tick.share * WIDTH + 4)}" y="{_TOP + _HIGH + 18}">{tick.text}</text>')
     for index, roll in enumerate(rolls):
         x = roll.share * WIDTH
-        parts.append(f'<path class="lb" d="M{place(x)} {_TOP - 6}V{_TOP + _HIGH + 4}"/>')
+        parts.append(f'<path class="line-brass" d="M{place(x)} {_TOP - 6}V{_TOP + _HIGH + 4}"/>')
         if index == 0:
-            parts.append(_word(x, roll.text, "tb"))
+            parts.append(_word(x, roll.text, "text-brass"))
     if pointer is not None:
         x = max(0.75, pointer.share * WIDTH)
         parts.append(f'<path class="now" d="M{place(x)} {_TOP - 8}V{_TOP + _HIGH + 4}"/>')
-        parts.append(_word(x, pointer.text, "b"))
+        parts.append(_word(x, pointer.text, "text-strong"))
     parts.append("</svg>")
     return "".join(parts)
 
@@ -77,5 +77,5 @@ def strip_svg(
 def _word(x: float, text: str, style: str) -> str:
     """Above the band, on the side where there is room."""
     if x > WIDTH * 0.7:
-        return f'<text class="{style} te" x="{place(x - 6)}" y="12">{text}</text>'
+        return f'<text class="{style} text-end" x="{place(x - 6)}" y="12">{text}</text>'
     return f'<text class="{style}" x="{place(x + 6 if x > 2 else 0)}" y="12">{text}</text>'

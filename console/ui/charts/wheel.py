@@ -49,10 +49,10 @@ def wheel_svg(
 ) -> str:
     """Height and depth of blue are the count. `marks`: at the quarters of the outer ring; `times`: of the rings."""
     told = turns(times, CENTRE, RADII)
-    parts = [f'<svg class="c wheel" viewBox="-46 -22 552 504" role="group" aria-label="{label}"{told}>']
+    parts = [f'<svg class="chart wheel" viewBox="-46 -22 552 504" role="group" aria-label="{label}"{told}>']
     for inner, outer in RADII:
-        parts.append(f'<circle class="ax" cx="{CENTRE}" cy="{CENTRE}" r="{outer + 2}"/>')
-        parts.append(f'<circle class="ax" cx="{CENTRE}" cy="{CENTRE}" r="{inner - 2}"/>')
+        parts.append(f'<circle class="axis" cx="{CENTRE}" cy="{CENTRE}" r="{outer + 2}"/>')
+        parts.append(f'<circle class="axis" cx="{CENTRE}" cy="{CENTRE}" r="{inner - 2}"/>')
     outlines: list[str] = []
     for slots, (inner, outer) in zip(rings, RADII, strict=True):
         peak = max((slot.count for slot in slots), default=0)
@@ -63,13 +63,13 @@ def wheel_svg(
                 parts.append(_linked(slot, f'<path class="h{heat(slot.count, peak)}" d="{path}"/>'))
                 if slot.is_herd:
                     whole = sector(index / len(slots), (index + 1) / len(slots), inner - 1, outer + 1)
-                    outlines.append(f'<path class="sel" d="{whole}"/>')
-    parts += [f'<path class="ax2" d="{_tick(turn / 12)}"/>' for turn in range(12)]
-    places = ((473, CENTRE + 4, ""), (CENTRE, 477, "tm"), (-13, CENTRE + 4, "te"))
+                    outlines.append(f'<path class="outlined" d="{whole}"/>')
+    parts += [f'<path class="axis-2" d="{_tick(turn / 12)}"/>' for turn in range(12)]
+    places = ((473, CENTRE + 4, ""), (CENTRE, 477, "text-middle"), (-13, CENTRE + 4, "text-end"))
     for word, (x, y, anchor) in zip(marks, places, strict=True):
-        parts.append(f'<text class="{anchor}" x="{x if anchor != "te" else -8}" y="{y}">{word}</text>')
+        parts.append(f'<text class="{anchor}" x="{x if anchor != "text-end" else -8}" y="{y}">{word}</text>')
     parts.append(f'<path class="now" d="M{CENTRE} {CENTRE - RADII[2][0] + 8}V-6"/>')
-    parts.append(f'<text class="tm b" x="{CENTRE}" y="-8">{now}</text>')
+    parts.append(f'<text class="text-middle text-strong" x="{CENTRE}" y="-8">{now}</text>')
     return "".join([*parts, *outlines, _hub(hub), "</svg>"])
 
 
@@ -114,8 +114,8 @@ def _linked(slot: Slot, drawing: str) -> str:
 def _hub(hub: Hub) -> str:
     counted = f' data-due-ms="{hub.due_ms}"' if hub.due_ms is not None else ""
     return (
-        f'<text class="tm" x="{CENTRE}" y="204">{hub.above}</text>'
-        f'<text class="tm big" x="{CENTRE}" y="{place(238)}"{counted}>{hub.figure}</text>'
-        f'<text class="tm i2" x="{CENTRE}" y="258">{hub.below}</text>'
-        f'<text class="tm fine" x="{CENTRE}" y="276">{hub.last}</text>'
+        f'<text class="text-middle" x="{CENTRE}" y="204">{hub.above}</text>'
+        f'<text class="text-middle big" x="{CENTRE}" y="{place(238)}"{counted}>{hub.figure}</text>'
+        f'<text class="text-middle text-muted" x="{CENTRE}" y="258">{hub.below}</text>'
+        f'<text class="text-middle fine" x="{CENTRE}" y="276">{hub.last}</text>'
     )

@@ -1,0 +1,70 @@
+"""The parts that pages are made of: what they enclose, and that names in them stay text."""
+
+from __future__ import annotations
+
+import pytest
+from django.http import HttpRequest, QueryDict
+from django.template import Context, Template
+from django.test import RequestFactory
+
+from console.site.evidence import Evidence
+from tests.console.markup import tight
+from tests.console.stage import HOSTILE
+
+NOW_MS = 1_795_000_000_000
+
+
+def drawn(source: str, **values: object) -> str:
+    return tight(Template("{% load ui %}" + source).render(Context(values)))
+
+
+def test_a_sheet_has_a_title_a_sentence_and_who_said_it() -> None:
+    html = drawn(
+        '{% sheet title "progress" lead=lead evidence=evidence now_ms=now_ms %}<p>rows</p>{% endsheet %}',
+        title=HOSTILE[1], lead="How far", evidence=Evidence("broker-a", NOW_MS - 2_000, True), now_ms=NOW_MS,
+    )  # fmt: skip
+    assert html.startswith('<section class="sheet" id="progress" aria-labelledby="progress-title"><header><h2 id="prog')
+    assert HOSTILE[1] not in html
+    assert "<p>How far</p>" in html
+    assert "broker-a" in html
+    assert html.endswith("</header><p>rows</p></section>")
+
+
+def test_a_part_sees_nothing_of_its_page() -> None:
+    assert "leak" not in drawn('{% sheet "Title" "one" %}{% endsheet %}', lead="leak", evidence="leak")
+
+
+def test_the_head_of_a_page_has_acts_only_where_there_are_some() -> None:
+    assert drawn('{% page_head "Topics" %}{% if no %}<a>1</a>{% endif %}{% endpage_head %}').count("<div") == 2
+    assert '<div class="acts"><a>1</a></div>' in drawn('{% page_head "Topics" %}<a>1</a>{% endpage_head %}')
+
+
+@pytest.mark.parametrize(("tone", "role"), [("", "note"), ("ruby", "alert"), ("plain", "note")])
+def test_a_note_is_an_alert_where_something_failed(tone: str, role: str) -> None:
+    assert f'role="{role}"' in drawn("{% note tone %}text{% endnote %}", tone=tone)
+
+
+def test_words_of_a_state_and_of_an_empty_list_stay_text() -> None:
+    html = drawn('{% state "look" words "brass" %}{% empty_state words words %}', words=HOSTILE[1])
+    assert HOSTILE[1] not in html
+    assert html.count("<svg") == 1
+
+
+@pytest.mark.parametrize(
+    ("previous", "following", "addresses"),
+    [
+        (None, None, []),
+        (0, None, ["?search=a&amp;offset=0"]),
+        (0, 80, ["?search=a&amp;offset=0", "?search=a&amp;offset=80"]),
+    ],
+)
+def test_a_pager_keeps_the_rest_of_the_query(previous: int | None, following: int | None, addresses: list[str]) -> None:
+    request: HttpRequest = RequestFactory().get("/topics/?search=a&offset=40")
+    html = drawn("{% pager previous following %}", request=request, previous=previous, following=following)
+    assert [part.partition('"')[0] for part in html.split('href="')[1:]] == addresses
+
+
+def test_an_address_leaves_out_what_is_empty_and_escapes_the_rest() -> None:
+    source = "{% address 'timer_list' topic=topic from=1 to=None key='' %}"
+    assert drawn(source, topic='a&"b') == "/timers/list/?topic=a%26%22b&amp;from=1"
+    assert QueryDict("topic=a%26%22b&from=1")["topic"] == 'a&"b'
