@@ -15,7 +15,6 @@ from tests.console.people import browser_of, person
 from tests.console.stage import HOSTILE, Stage
 from tests.console.test_dead_letters import bury
 from tests.console.test_limited import limited_person
-from tests.console.test_pages import tags_of
 
 HOUR_MS = 3_600_000
 
