@@ -14,7 +14,7 @@ from broker.rocketmq.properties import OWN_PREFIX, SHARDING_KEY, SYSTEM_PROPERTI
 from broker.rocketmq.topics import RETRY_PREFIX
 from console.operations.kind import ItemResult
 from console.operations.preview import LagPreview
-from console.site.kept_clients import KeptClients
+from console.site.broker import KeptClients
 from console.site.mirrored import mirrored
 
 #: a property of the copy: offset message id of the record that was copied

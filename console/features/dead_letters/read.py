@@ -26,7 +26,7 @@ from console.features.dead_letters.shapes import (
 from console.operations.models import OperationItem
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask
+from console.site.broker import ask, pull_all
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored
 from console.ui.message_rows import row_of

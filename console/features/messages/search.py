@@ -13,7 +13,7 @@ from broker.rocketmq.properties import TAGS
 from console.features.messages.shapes import Found, MessageFilter, MessageSearch
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask
+from console.site.broker import ask, pull_all
 from console.site.mirrored import mirrored
 
 #: topic stats, offset by time, pull

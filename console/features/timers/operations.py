@@ -66,7 +66,6 @@ from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
 from console.site.broker import KeptClients
 from console.site.clock import now_ms
-from console.site.kept_clients import KeptClients
 from console.site.numbers import whole_number
 
 #: names of a filter's fields here and in REST
