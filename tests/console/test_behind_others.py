@@ -93,8 +93,8 @@ ACTS = {
 }  # fmt: skip
 #: sentences that say that there is nothing of anybody
 _NOTHING = re.compile(
-    r'(?:{% translate |_\()"((?:Nothing|No|Nobody|There is no|This group has no) [^"]*)"'
-    r"|{% blocktranslate trimmed[a-z ]* %}\s*((?:Nothing|No|Nobody|There is no|This group has no) [^{}]*?)\s*{%"
+    r'(?:"|{% blocktranslate trimmed %}\s*)((?:Nothing|No|Nobody|There is no|This group has no) [^"{%]*?)'
+    r'(?:"|\s*{% endblocktranslate)'
 )
 #: true here: of transfer services, rules and saved views there is none, and this is not about what waits
 TRUE = {
@@ -106,8 +106,13 @@ TRUE = {
 def sentences() -> set[str]:
     """What templates say where there is nothing."""
     files = Path(__file__).parents[2].joinpath("templates").rglob("*.html")
-    found = [texts for file in files for texts in _NOTHING.findall(file.read_text())]
-    return {text for texts in found for text in texts if text} - TRUE
+    return {" ".join(text.split()) for file in files for text in _NOTHING.findall(file.read_text())} - TRUE
+
+
+def said(html: str) -> list[str]:
+    """Those of the sentences that are the whole text of an element."""
+    texts = {" ".join(text.split()) for text in re.findall(">([^<>]*)<", html)}
+    return sorted(texts & sentences())
 
 
 def test_every_address_says_whether_it_is_a_list() -> None:

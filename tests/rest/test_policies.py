@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 from starlette.applications import Starlette
-from tests.access.clients import ACCESS, ROOT, People, policy
 
 from broker.client import AsyncAdmin, BrokerRefused, TimerTarget
 from broker.client import credentials as client_credentials
@@ -24,6 +23,7 @@ from broker.testing import small_store
 from console.rest.app import create_application
 from console.security import tokens as security_tokens
 from console.security.policies import PoliciesOfUser
+from tests.server.access.clients import ACCESS, ROOT, People, policy
 from tests.server.peer import Peer
 
 MESSAGES = "/api/v1/topics/orders/messages"

@@ -15,7 +15,7 @@ from console.features.schedule.read import lane_of, levels
 from console.features.schedule.shapes import MAX_PAGE_COUNT, PAGE_COUNT, LanePage, ParkedMessage
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask
+from console.site.broker import ask, pull_all
 from console.site.mirrored import mirrored
 from console.site.reading_on import fill
 

@@ -11,7 +11,7 @@ from broker.mirror.models import Queue
 from console.features.topics.shapes import QueueMessages, Tail
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask
+from console.site.broker import ask, pull_all
 from console.site.mirrored import mirrored
 from console.ui.message_rows import MessageRow, row_of
 
