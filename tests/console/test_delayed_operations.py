@@ -23,6 +23,7 @@ from tests.console.delayed_stage import (
     body_of,
     done,
     handles,
+    tags_of,
     words,
 )
 from tests.console.markup import tight
