@@ -153,6 +153,7 @@ _MARKS = {
     "broken": '<path class="fill-ruby" d="M6 .5 11.5 6 6 11.5.5 6Z"/>',
     "idle": '<circle class="line-faint" cx="6" cy="6" r="3.6"/>',
     "wait": '<circle class="line-steel" cx="6" cy="6" r="4"/><path class="line-steel" d="M6 3.6V6l1.7 1"/>',
+    "cross": '<path class="line-faint" d="M2.5 2.5l7 7M9.5 2.5l-7 7"/>',
 }
 
 

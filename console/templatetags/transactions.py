@@ -68,15 +68,6 @@ def state_mark(state: str) -> str:
 
 
 @register.simple_tag
-def cross_mark() -> SafeString:
-    """The shape of a rollback."""
-    return mark_safe(
-        '<svg class="mark" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">'
-        '<path class="line-faint" d="M2.5 2.5l7 7M9.5 2.5l-7 7"/></svg>'
-    )
-
-
-@register.simple_tag
 def delay_words(ms: int | None) -> str:
     """A setting's span of time."""
     return "\u2013" if ms is None else delay_name(ms)

@@ -23,10 +23,10 @@ from tests.console.delayed_stage import (
     body_of,
     done,
     handles,
-    tags_of,
     words,
 )
 from tests.console.markup import tight
+from tests.console.test_pages import tags_of
 
 
 def test_chosen_values_are_removed_and_the_audit_says_who(orders: DelayedQueue, actor: Actor) -> None:
