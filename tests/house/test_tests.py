@@ -41,3 +41,18 @@ def test_names_of_tests_are_the_same_whenever_they_are_collected() -> None:
                 if called & changing:
                     found.append(place(path, node.lineno))
     assert found == []
+
+
+def test_waiting_is_done_in_one_place() -> None:
+    """By `tests.waiting`, which asks again until something holds; elsewhere an event that nobody sets is a sleep."""
+    found = []
+    for path in TESTS:
+        if path.name == "waiting.py" or path.is_relative_to(ROOT / "tests" / "interop" / "python"):
+            continue  # programs of other environments cannot import it
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "wait":
+                waited = node.func.value
+                made_here = isinstance(waited, ast.Call) and getattr(waited.func, "attr", "") == "Event"
+                if made_here and (node.args or node.keywords):
+                    found.append(place(path, node.lineno))
+    assert found == []
