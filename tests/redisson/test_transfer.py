@@ -278,4 +278,4 @@ def test_a_queue_that_was_made_while_nobody_listened_is_found_at_once(client: re
         client.zadd(quiet.keys.timeout, {member: 1})
         client.rpush(quiet.keys.waiting, member)
         client.client_kill_filter(_type="pubsub")
-        until(lambda: drained(client, "quiet") == [b"late"], seconds=10)
+        until(lambda: drained(client, "quiet") == [b"late"], timeout_s=10)
