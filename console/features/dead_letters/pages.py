@@ -10,8 +10,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from console.features.dead_letters import read
-from console.features.dead_letters.columns import DEAD_LETTERS, GROUPS
-from console.features.dead_letters.shapes import DeadLetterFilter, DeadLetterPage
+from console.features.dead_letters.read import DEAD_LETTERS, GROUPS, DeadLetterFilter, DeadLetterPage
 from console.operations.typed_moments import bound_ms
 from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from console.features.redisson import read
 from console.features.redisson.operations import CODECS
-from console.features.redisson.shapes import QueuePage, QueuesPage
+from console.features.redisson.read import QueuePage, QueuesPage
 from console.operations.typed_moments import bound_ms
 from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file

@@ -27,6 +27,7 @@ from broker.rocketmq.properties import (
     TIMER_ROLLS,
 )
 from broker.rocketmq.topics import TIMER_TOPIC
+from console.features.timers.rows import RINGS, stretch_of_rows, within
 from console.features.timers.shapes import (
     FIRST_COUNT,
     LifeEvent,
@@ -39,9 +40,8 @@ from console.features.timers.shapes import (
     TimersPage,
     TopicTimers,
     Wheel,
+    Window,
 )
-from console.features.timers.wheel import RINGS, stretch_of_rows, within
-from console.features.timers.zoom import Window
 from console.site.broker import ask, pull_all
 from console.site.clock import now_ms
 from console.site.evidence import Evidence
