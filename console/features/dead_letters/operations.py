@@ -22,6 +22,7 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
 from console.features.dead_letters.read import (
+    PAGE,
     DeadLetter,
     DeadLetterFilter,
     Found,
@@ -59,7 +60,7 @@ class SendAgain(Kind[SentAgainPreview]):
     """Sending dead letters of one group again: chosen ones, or all that match."""
 
     permission = RESEND_DEAD_LETTERS
-    page = "dead_letters"
+    page = PAGE
     is_final = True
     names_messages = True
     preview_type = SentAgainPreview

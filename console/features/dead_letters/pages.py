@@ -15,7 +15,6 @@ from console.operations.typed_moments import bound_ms
 from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
 
-FAMILY = "dead_letters"
 _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 
 
@@ -23,7 +22,7 @@ _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 def groups(request: HttpRequest) -> Answer:
     """Every group that has dead letters, the most first."""
     data = read.dead_letter_groups()
-    context = {"data": data, "here": FAMILY}
+    context = {"data": data, "here": read.PAGE}
     return page_or_file(request, "dead_letters/groups.html", context, GROUPS, lambda _place: data)
 
 
@@ -43,7 +42,7 @@ def letters(request: HttpRequest, name: str) -> Answer:
     following = None if data.following is None else {**shown, "after": f"{data.following[0]}-{data.following[1]}"}
     context = {
         "data": data,
-        "here": FAMILY,
+        "here": read.PAGE,
         "given": given,
         "errors": errors,
         "number": uuid.uuid4(),

@@ -19,6 +19,7 @@ from broker.mirror.models import ConsumerGroup, Queue
 from broker.rocketmq.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.operations.models import OperationItem
+from console.operations.registry import KINDS
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, pull_all
@@ -174,9 +175,8 @@ READ_AT_MOST = 2_000
 
 #: records read at once
 STEP = 32
-#: operations whose outcome is shown beside a dead letter
-FAMILY = "dead_letters."
-SENT_AGAIN = ("sent_back", "sent_as_new")
+#: the address of the page to which operations on dead letters belong
+PAGE = "dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +296,10 @@ def letter_of(message: Message) -> DeadLetter:
 
 def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
     """With what was done with them here before."""
+    kinds = [kind for kind in KINDS.values() if kind.page == PAGE]
+    sent = [code for kind in kinds for code, outcome in kind.outcomes.items() if outcome.mark == "ok"]
     items = OperationItem.objects.filter(
-        operation__kind__startswith=FAMILY, operation__parameters__group=group, outcome__in=SENT_AGAIN,
+        operation__kind__in=[kind.name for kind in kinds], operation__parameters__group=group, outcome__in=sent,
         target__offset__in=[row.offset for row in rows],
     )  # fmt: skip
     done = {
