@@ -16,7 +16,7 @@ from console.templatetags.visible import truncatechars
 from console.ui.saved_views.addresses import ADDRESS_LENGTH, PAGES, PLAIN, Address, address_here
 from console.ui.saved_views.models import NAME_LENGTH, SavedView
 from console.ui.saved_views.store import SHARE, views_for
-from console.ui.table import Choice, Column, Place, Table, addresses
+from console.ui.table import Across, Choice, Column, Place, Table, addresses
 
 register = template.Library()
 
@@ -49,10 +49,13 @@ def _rows(drawn: Table, data: Any, rows: Iterable[Any], now_ms: int) -> Iterator
     """Yield the id and the cells of each row."""
     columns: list[_Boxes | _Cells] = [_Boxes(drawn.choice)] if drawn.choice else []
     columns += [_Cells(column, data, now_ms) for column in drawn.on_page]
+    across = _Across(drawn.across, len(columns)) if drawn.across else None
     id_of = attrgetter(drawn.row_id_field) if drawn.row_id_field else None
     for number, row in enumerate(rows, 1):
         row_id = f"{drawn.row_id}-{id_of(row) if id_of else number}" if drawn.row_id else ""
-        yield {"id": row_id, "cells": "".join([column.drawn(row) for column in columns])}
+        is_missing = across is not None and across.is_missing(row)
+        shown = [*columns[: across.after], across] if across is not None and is_missing else columns
+        yield {"id": row_id, "cells": "".join([column.drawn(row) for column in shown])}
 
 
 class _Shape:
@@ -127,6 +130,22 @@ class _Boxes:
     def drawn(self, row: Any) -> str:
         """Return the box of a row; an empty cell for one that cannot be chosen."""
         return self._shape.filled(str(self._value_of(row)), truncatechars(self._label_of(row), 80))
+
+
+class _Across:
+    """The cell of rows that have nothing of what most columns show."""
+
+    def __init__(self, across: Across, columns: int) -> None:
+        self.after, self._text_of, self._missing_of = across.after, attrgetter(across.field), attrgetter(across.missing)
+        self._shape = _Shape("ui/cells/across.html", ("text",), width=columns - across.after)
+
+    def is_missing(self, row: Any) -> bool:
+        """Return whether this row is such a one."""
+        return self._missing_of(row) is None
+
+    def drawn(self, row: Any) -> str:
+        """Return the cell of such a row."""
+        return self._shape.filled(truncatechars(self._text_of(row), 200))
 
 
 def _address(column: Column) -> Callable[[Any], str]:

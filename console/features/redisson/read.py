@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.utils.translation import gettext_lazy as _
 from redis.exceptions import RedisError
 
 from broker.redisson import Codec, DelayedQueue, Packing, RedissonError, codec_named
@@ -28,6 +29,36 @@ from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
+from console.templatetags.escapement import figure, length
+from console.ui.table import FIGURE, LEFT, Across, Cell, Column, Table, file_columns
+
+_NUMBER = "ui/cells/figure.html"
+_MOVED = Cell(_NUMBER, is_figure=True, text=lambda value, _place: figure(value.moved if value else None))
+_LATE = Cell(
+    _NUMBER,
+    is_figure=True,
+    text=lambda value, _place: length(value.late_ms if value and value.last_moved_ms else None),
+)
+
+QUEUES = Table(
+    "redisson-queues",
+    (
+        Column("name", _("Queue"), Cell("delayed_queues/cells/name.html")),
+        Column("state", _("State"), Cell("delayed_queues/cells/state.html"), "survey", in_file=False),
+        Column("survey.set_size", _("Waiting"), Cell("delayed_queues/cells/waiting.html", is_figure=True), "survey"),
+        Column("survey.overdue", _("Due, still there"), Cell("delayed_queues/cells/overdue.html", is_figure=True)),
+        Column("survey.next_due_ms", _("Next due"), LEFT),
+        Column("survey.target_size", _("In the plain list"), FIGURE, in_file=False),
+        Column("moved", _("Moved"), _MOVED, in_file=False),
+        Column("late", _("Late"), _LATE, "moved", in_file=False),
+        Column("listeners", _("Listeners"), FIGURE),
+        *file_columns("is_stuck problem"),
+        Column("codec", _("Packing, codec"), Cell("delayed_queues/cells/packings.html"), "survey", in_file=False),
+    ),
+    # of a queue that could not be read its problem is told
+    across=Across(2, "survey", "problem"),
+    row_id="queue",
+)
 
 #: queues and values on one page
 QUEUES_SHOWN = 50
@@ -96,6 +127,8 @@ class QueueRow:
 @dataclass(frozen=True, slots=True)
 class QueuesPage:
     """All queues of the server, some at a time."""
+
+    table: ClassVar[Table] = QUEUES
 
     evidence: Evidence
     now_ms: int
