@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
+from itertools import count
 from operator import attrgetter
 from typing import Any
 
@@ -125,11 +126,14 @@ class _Boxes:
 
     def __init__(self, choice: Choice) -> None:
         self._value_of, self._label_of = attrgetter(choice.field), attrgetter(choice.label)
+        self._numbered, self._numbers = choice.numbered, count(1)
         self._shape = _Shape("ui/cells/choice.html", ("value", "label"), choice=choice)
 
     def drawn(self, row: Any) -> str:
         """Return the box of a row; an empty cell for one that cannot be chosen."""
-        return self._shape.filled(str(self._value_of(row)), truncatechars(self._label_of(row), 80))
+        n = next(self._numbers)
+        label = str(self._numbered) % {"n": n} if self._numbered else truncatechars(self._label_of(row), 80)
+        return self._shape.filled(str(self._value_of(row)), label)
 
 
 class _Across:

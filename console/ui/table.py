@@ -120,6 +120,8 @@ class Choice:
     name: str
     field: str
     label: str = "name"
+    #: the label of a box whose row has no name: words with the row's number, `n`
+    numbered: str | Promise = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
 from console.templatetags.escapement import figure, length
-from console.ui.table import FIGURE, LEFT, Across, Cell, Column, Table, file_columns
+from console.ui.table import FIGURE, LEFT, SIZE, VALUE, Across, Cell, Choice, Column, Table, file_columns
 
 _NUMBER = "ui/cells/figure.html"
 _MOVED = Cell(_NUMBER, is_figure=True, text=lambda value, _place: figure(value.moved if value else None))
@@ -58,6 +58,21 @@ QUEUES = Table(
     # of a queue that could not be read its problem is told
     across=Across(2, "survey", "problem"),
     row_id="queue",
+)
+
+VALUES = Table(
+    "redisson-values",
+    (
+        *file_columns("handle"),
+        Column("due_ms", _("Due"), Cell("delayed_queues/cells/due.html", by=(VALUE,))),
+        Column("left", _("In"), LEFT, "due_ms", in_file=False),
+        Column("text", _("Value"), Cell("delayed_queues/cells/value.html")),
+        Column("codec", _("Codec"), Cell("delayed_queues/cells/codec.html", by=(VALUE, "is_hex"))),
+        Column("packing", _("Packing"), Cell("delayed_queues/cells/packing.html", by=(VALUE,))),
+        Column("size_bytes", _("Size"), SIZE),
+        *file_columns("is_poison"),
+    ),
+    choice=Choice("handle", "handle", numbered=_("value %(n)s")),
 )
 
 #: queues and values on one page
@@ -206,6 +221,8 @@ class Handing:
 @dataclass(frozen=True, slots=True)
 class QueuePage:
     """One queue with a page of its values in the order in which they are due."""
+
+    table: ClassVar[Table] = VALUES
 
     evidence: Evidence
     now_ms: int
