@@ -21,8 +21,16 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
-from console.features.dead_letters.read import Found, find_matching, find_named, letter_of, message_at
-from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter
+from console.features.dead_letters.read import (
+    PAGE,
+    DeadLetter,
+    DeadLetterFilter,
+    Found,
+    find_matching,
+    find_named,
+    letter_of,
+    message_at,
+)
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.operations.catch_up import Behind, behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
@@ -52,7 +60,7 @@ class SendAgain(Kind[SentAgainPreview]):
     """Sending dead letters of one group again: chosen ones, or all that match."""
 
     permission = RESEND_DEAD_LETTERS
-    page = "dead_letters"
+    page = PAGE
     is_final = True
     names_messages = True
     preview_type = SentAgainPreview

@@ -19,9 +19,8 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import NotSupported
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
-from console.features.transactions import apache_operations
-from console.features.transactions.find import Found, find_matching, find_named
-from console.features.transactions.keys import halves_named
+from console.features.transactions import apache_records
+from console.features.transactions.find import Found, find_matching, find_named, halves_named
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS
 from console.operations.catch_up import Behind, behind_after
@@ -193,7 +192,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         try:
             answer = admin.steer_transactions(self.action, named, who=who, reason=reason)
         except NotSupported:
-            return apache_operations.steer(admin, self.action, self.done, targets)
+            return apache_records.steer(admin, self.action, self.done, targets)
         return [self._result(steered) for steered in answer.results]
 
     def _result(self, steered: SteeredTransaction) -> ItemResult:

@@ -16,12 +16,11 @@ from django.utils import timezone
 
 from broker.redisson import DelayedQueue
 from console.features.alerts import evaluate
-from console.features.alerts.channels import secret_of_rule
+from console.features.alerts.deliveries import secret_of_rule
 from console.features.alerts.evaluate import News
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.overview import findings
-from console.features.redisson.read import hang_up
-from console.features.redisson.shapes import QUEUES_SHOWN
+from console.features.redisson.read import QUEUES_SHOWN, hang_up
 from console.tasks import watch_alerts
 from tests.console.alerts.stage import Webhook, after, rule, tell
 from tests.console.alerts.stage import webhook as webhook

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from broker.mirror.models import Broker, ConsumerOffset
 from console.features.dashboards.models import DashboardPoint, DashboardRun
-from console.features.dashboards.panels import PANELS
+from console.features.dashboards.read import PANELS
 from console.features.dashboards.runs import DASHBOARDS
 from console.security.models import TopicPermission
 from console.ui.charts.dashboards import bars_svg, heat_svg, time_svg

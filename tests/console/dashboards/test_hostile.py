@@ -11,8 +11,7 @@ import pytest
 from django.test import Client
 
 from console.features.dashboards.models import DashboardRun
-from console.features.dashboards.panels import PANELS
-from console.features.dashboards.read import MOST_BARS, MOST_ROWS
+from console.features.dashboards.read import MOST_BARS, MOST_ROWS, PANELS
 from tests.console.dashboards.test_dashboards import NOON_MS, computed
 from tests.console.ui.test_exporting import text_of
 from tests.console.ui.test_hostile import SCHEMES, TEXTS, Skeleton

@@ -11,8 +11,8 @@ from broker.client import Consumer, Message, Producer
 from broker.rocketmq.topics import TRACE_TOPIC
 from broker.rocketmq.traces import Trace
 from console.features.messages import read as messages_read
+from console.features.messages.hops import TOLD_LIMIT, Told, told_of
 from console.features.messages.shapes import LifeStep, StepKind
-from console.features.messages.traces import TOLD_LIMIT, Told, told_of
 from tests.console.stage import HOSTILE, Stage
 from tests.console.ui.test_pages import tags_of, words
 

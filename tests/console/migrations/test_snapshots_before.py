@@ -10,7 +10,7 @@ import pytest
 from django.apps import apps
 from django.db import connection
 
-from console.features.groups.shapes import GroupRow, GroupState
+from console.features.groups.read import GroupRow, GroupState
 from console.features.schedule.shapes import DueSpread, Lanes, LaneState, NextMinute
 from console.features.timers.shapes import ClockSteps, Herd, Lateness, Stretch, TimerFigures, TopicTimers, WheelSlot
 from console.features.transactions.shapes import TransactionFigures

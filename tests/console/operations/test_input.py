@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.features.timers.operations import checked_selection
+from console.features.timers.selection import checked_selection
 from console.operations.errors import InvalidParameter
 from console.operations.typed_moments import moment_ms, shift_ms
 from console.rest.moments import moment_ms as rest_moment_ms

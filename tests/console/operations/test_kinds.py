@@ -22,10 +22,6 @@ from tests.console.ui.test_pages import words
 
 ROOT = Path(__file__).parents[3]
 FAMILIES = {f"{name.partition('.')[0]}." for name in KINDS}
-#: what still decides by the names of kinds; the list only gets shorter
-STILL = {
-    "console/features/dead_letters/read.py": "what was sent again before is found by its operations",
-}
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
@@ -130,7 +126,7 @@ def test_no_code_decides_by_the_name_of_a_kind() -> None:
         for path in sorted((ROOT / "console").rglob("*.py"))
         if "migrations" not in path.parts and list(decisions(ast.parse(path.read_text())))
     }
-    assert found == set(STILL)
+    assert found == set()
 
 
 def test_such_a_decision_would_be_found() -> None:

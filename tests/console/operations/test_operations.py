@@ -30,7 +30,7 @@ from console.operations.errors import (
 )
 from console.operations.kind import BATCH, LIMIT
 from console.operations.models import AuditEntry, AuditEntryKeptError, Operation
-from console.templatetags.calls import same_call
+from console.templatetags.operations import same_call
 from tests.console.operations.marking import Marking
 from tests.console.people import person
 

@@ -12,8 +12,8 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
-from console.features.overview import read as overview_read
 from console.features.overview.finding_kinds import FindingCode
+from console.features.overview.pages import read_overview
 from console.operations import registry, workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import NotAllowed, NotPossible, SamePerson
@@ -164,7 +164,7 @@ def test_it_stands_on_the_first_page_until_it_is_answered(marking: Marking, anna
     assert f'href="/operations/{row.pk}/"' in page
     assert "anna: the flight was cancelled" in page
     ben.post(f"/operations/{row.pk}/decline/", {"reason": "no"})
-    assert FindingCode.OPERATION_WAITS not in [each.code for each in overview_read.overview().findings]
+    assert FindingCode.OPERATION_WAITS not in [each.code for each in read_overview().findings]
 
 
 def test_each_kind_is_approved_by_another_with_its_permission_only(db: None) -> None:

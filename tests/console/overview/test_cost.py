@@ -23,7 +23,7 @@ from broker.mirror.models import (
 )
 from broker.mirror.watch import flat
 from console.features.groups import read as groups_read
-from console.features.overview import read as overview_read
+from console.features.overview.pages import read_overview
 from console.features.schedule import read as schedule_read
 from console.features.topics import read as topics_read
 from console.site.clock import now_ms
@@ -99,7 +99,7 @@ def big_mirror(db: None) -> None:
 
 
 PAGES: list[tuple[str, Callable[[], object], int]] = [
-    ("overview", overview_read.overview, 13),
+    ("overview", read_overview, 13),
     ("topics", topics_read.topics, 5),
     ("topics by rate", lambda: topics_read.topics(order="-rate"), 6),
     ("topic", lambda: topics_read.topic("topic-0500"), 7),

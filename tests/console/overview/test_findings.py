@@ -15,16 +15,16 @@ from django.utils import translation
 from broker.client.timers import Herd, TopicCount
 from broker.mirror.models import Broker, HalfMessage
 from broker.redisson import DelayedQueue
-from console.features.groups.shapes import GroupRow, GroupState
+from console.features.groups.read import GroupRow, GroupState
 from console.features.overview import findings
-from console.features.overview import read as overview_read
 from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.findings import AGED_MS, QUIET_MS, Afar, findings_of
+from console.features.overview.pages import read_overview
 from console.features.overview.shapes import MirrorRow
 from console.site.evidence import Evidence
 from console.site.history import SLOT_MS, SLOTS, History
 from console.site.mirrored import Mirrored
-from console.templatetags.findings import sentence
+from console.templatetags.words import sentence
 from console.ui.live import page_of, parts_of
 from tests.console.stage import HOSTILE, Stage
 
@@ -154,9 +154,7 @@ def test_the_way_out_stays_in_a_live_frame(stage: Stage, operator: Client) -> No
     stage.producer.send("orders", "x", queue_id=0)
     stage.consume()
     stage.producer.send("orders", "y", queue_id=0)
-    stage.wait_for(
-        lambda: stage.mirror.run_once() or "billing" in [row.subject for row in overview_read.overview().findings]
-    )
+    stage.wait_for(lambda: stage.mirror.run_once() or "billing" in [row.subject for row in read_overview().findings])
     page = page_of("overview")
     assert page is not None
     parts = parts_of(render_to_string(page.template, {"data": page.read(), "sequence": 1, "live": True}))

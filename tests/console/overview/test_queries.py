@@ -12,15 +12,15 @@ import pytest
 from broker.client import Admin, Consumer, Producer
 from broker.mirror.follower import Mirror
 from console.features.groups import read as groups_read
-from console.features.groups.shapes import GroupState
+from console.features.groups.read import GroupState
 from console.features.messages import read as messages_read
 from console.features.messages.shapes import BodyForm, HopKind
-from console.features.overview import read as overview_read
 from console.features.overview.finding_kinds import FindingCode
-from console.features.schedule import lane as lane_read
+from console.features.overview.pages import read_overview
+from console.features.schedule import read as lane_read
 from console.features.schedule import read as schedule_read
 from console.features.schedule.shapes import BUCKETS, LaneState
-from console.features.topics import contents as topic_contents
+from console.features.topics import read as topic_contents
 from console.features.topics import read as topics_read
 from console.features.topics.shapes import TopicKind
 from console.site.broker import hang_up
@@ -56,7 +56,7 @@ def test_before_the_mirror_all_is_unknown(db: None) -> None:
     assert lanes.evidence.stale_reason is StaleReason.MIRROR_EMPTY
     assert lanes.figures.pending is None
     assert lanes.lanes == ()
-    assert overview_read.overview().mirror.state == "never"
+    assert read_overview().mirror.state == "never"
     assert topics_read.topics().total == 0
 
 
@@ -250,7 +250,7 @@ def test_lag_of_a_group_without_consumer_is_a_finding(site: Site) -> None:
         return row is not None and row.state is GroupState.NO_CONSUMER and row.lag == 4
 
     until(said)
-    codes = {finding.code for finding in overview_read.overview().findings}
+    codes = {finding.code for finding in read_overview().findings}
     assert FindingCode.GROUP_WITHOUT_CONSUMER in codes
     assert topics_read.topic("orders").readers[0].lag == 4
 

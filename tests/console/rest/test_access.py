@@ -25,7 +25,7 @@ from console.features.checkback.models import CheckAddress
 from console.features.checkback.rest import CheckAddressChange, NewCheckAddress
 from console.features.dead_letters.rest import ManyLetters
 from console.features.groups.rest import Acknowledge, Extend, GiveBack, NewOffsets, Receive
-from console.features.messages.rest_resend import Resend
+from console.features.messages.rest import Resend
 from console.features.redisson.read import hang_up as hang_up_redis
 from console.features.redisson.rest import (
     LaterValues,

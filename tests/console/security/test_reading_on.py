@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client import Decision, TransactionProducer, prepare
-from console.features.overview import read as overview_read
 from console.features.overview.findings import forget
-from console.features.schedule import lane as lane_read
+from console.features.overview.pages import read_overview
+from console.features.schedule import read as lane_read
 from console.features.timers import read as timers_read
 from console.features.timers.read import without_names
 from console.features.timers.shapes import TimerFilter
@@ -146,10 +146,10 @@ def test_where_a_look_ends_in_others_halves_and_decisions_the_board_does_not_say
 
 
 def test_the_first_page_tells_his_figures_and_calls_the_others_those_of_all(mixed: Stage) -> None:
-    every = overview_read.overview()
+    every = read_overview()
     assert (every.timers_pending, every.pending) == (SENT, SENT)
     with scoped(MINE):
-        mine = overview_read.overview()
+        mine = read_overview()
     assert mine.timers_pending == SENT // EACH
     assert mine.topics == 1 < every.topics
     assert (mine.stored_total or 0) < (every.stored_total or 0) or every.stored_total == mine.stored_total == 0

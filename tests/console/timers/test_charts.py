@@ -11,12 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client.timers import WheelBucket
-from console.features.timers.wheel import stretch_of
-from console.features.timers.zoom import DAY, FURTHEST_MS, ZOOMS, window_of
-from console.ui.charts.forecast import FOOT, HerdMark, forecast_svg
-from console.ui.charts.lateness import condensed, lateness_svg, small_svg
-from console.ui.charts.strip import Cell, Mark, strip_svg
-from console.ui.charts.wheel import CENTRE, RADII, Hub, Slot, at, sector, wheel_svg
+from console.features.timers.rows import stretch_of
+from console.features.timers.shapes import DAY, FURTHEST_MS, ZOOMS, window_of
+from console.ui.charts.timers import (
+    CENTRE,
+    FORECAST_FOOT,
+    RADII,
+    Cell,
+    HerdMark,
+    Hub,
+    Mark,
+    Slot,
+    at,
+    condensed,
+    forecast_svg,
+    lateness_svg,
+    sector,
+    small_svg,
+    strip_svg,
+    wheel_svg,
+)
 
 COUNTS = st.lists(st.integers(0, 10**7), min_size=1, max_size=60)
 HUB = Hub("next due in", "0.019 s", "orders", "slot 1", 1_795_247_527_000)
@@ -104,7 +118,7 @@ def test_no_bar_is_higher_than_the_scale(per_s: list[float], capacity: float | N
         for bar in re.findall(r"v-([\d.]+)", path.attrib["d"])
     ]
     assert len(bars) == sum(value > 0 for value in per_s)
-    assert all(0 < float(high) <= FOOT - 7 for high in bars)
+    assert all(0 < float(high) <= FORECAST_FOOT - 7 for high in bars)
     drawn = any(path.attrib["class"] == "cap" for path in root.iter("path"))
     assert drawn == (capacity is not None and max(per_s) > 0 and capacity <= 3 * max(per_s))
 

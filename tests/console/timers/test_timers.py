@@ -9,8 +9,7 @@ import pytest
 from django.test import Client
 
 from console.features.timers import read as timers_read
-from console.features.timers.shapes import LifeKind, TimerFilter, TimerRow
-from console.features.timers.zoom import ZOOMS
+from console.features.timers.shapes import ZOOMS, LifeKind, TimerFilter, TimerRow
 from console.site.clock import now_ms
 from tests.console.stage import HOSTILE, Stage, one_word
 from tests.console.ui.test_pages import tags_of, words

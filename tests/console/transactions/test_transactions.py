@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 from django.test import Client
 
 from broker.client import Decision, Half, TransactionProducer, prepare
-from console.features.overview import read as overview_read
+from console.features.overview.pages import read_overview
 from console.features.transactions import read as transactions_read
 from console.features.transactions.shapes import TransactionEvent, TransactionFilter, TransactionRow
 from console.site.clock import now_ms
@@ -228,7 +228,7 @@ def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage,
         page = words(operator.get("/transactions/"))
         assert "parked after 1 / 1" in page
         assert "1 half is parked: it was asked about as often as allowed, and nobody knew." in page
-        hurried.wait_for(lambda: hurried.mirror.run_once() and overview_read.overview().findings)
+        hurried.wait_for(lambda: hurried.mirror.run_once() and read_overview().findings)
         assert "1 half or more was asked about as often as allowed" in words(operator.get("/"))
         said[0] = Decision.COMMIT
         form = {"kind": "transactions.resume", "scope": "selected", "half": row.choice}

@@ -9,14 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.templatetags.spans import delay_name, span
+from console.templatetags.escapement import delay_name, span
 from console.ui.charts.board import HalfMark, OpMark, board_svg
-from console.ui.charts.life import Stop, life_svg
-from console.ui.charts.minute import minute_svg
-from console.ui.charts.progress import progress_svg
+from console.ui.charts.lanes import minute_svg, progress_svg, spark_svg, spread_svg
+from console.ui.charts.moments import Stop, life_svg
 from console.ui.charts.scale import heat, log_place, nice_ceiling
-from console.ui.charts.sparkline import spark_svg
-from console.ui.charts.spread import spread_svg
 
 COUNTS = st.lists(st.integers(0, 10**7), min_size=1, max_size=60)
 

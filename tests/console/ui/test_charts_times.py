@@ -8,15 +8,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from console.ui.charts.dashboards import heat_svg, time_svg
-from console.ui.charts.forecast import forecast_svg
-from console.ui.charts.life import Stop, life_svg
-from console.ui.charts.minute import minute_svg
-from console.ui.charts.snapshots import Column, kept_svg
-from console.ui.charts.sparkline import spark_svg
-from console.ui.charts.spread import spread_svg
-from console.ui.charts.strip import Cell, strip_svg
-from console.ui.charts.times import Times
-from console.ui.charts.wheel import Hub, Slot, wheel_svg
+from console.ui.charts.lanes import minute_svg, spark_svg, spread_svg
+from console.ui.charts.moments import Column, Stop, kept_svg, life_svg
+from console.ui.charts.scale import Times
+from console.ui.charts.timers import Cell, Hub, Slot, forecast_svg, strip_svg, wheel_svg
 
 NOON_MS = 1_795_262_400_000
 HOW = {"label": "", "figure": "{:g}".format, "address": "?at={}".format}

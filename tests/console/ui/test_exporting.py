@@ -16,17 +16,17 @@ from django.utils import timezone
 from broker.client import Consumer, Decision, TransactionProducer, prepare
 from broker.redisson import DelayedQueue
 from console.features.alerts.models import Alert, AlertRule
-from console.features.clients.columns import CLIENTS
-from console.features.dead_letters.columns import DEAD_LETTERS
-from console.features.dead_letters.columns import GROUPS as DEAD_LETTER_GROUPS
-from console.features.groups.columns import GROUPS
-from console.features.messages.columns import MESSAGES
+from console.features.clients.read import CLIENTS
+from console.features.dead_letters.read import DEAD_LETTERS
+from console.features.dead_letters.read import GROUPS as DEAD_LETTER_GROUPS
+from console.features.groups.read import GROUPS
+from console.features.messages.shapes import MESSAGES
 from console.features.overview.pages import BROKERS
 from console.features.redisson.pages import QUEUES, VALUES
-from console.features.schedule.columns import LANE
-from console.features.timers.columns import TIMERS
-from console.features.topics.columns import QUEUE, TOPICS
-from console.features.transactions.columns import TRANSACTIONS
+from console.features.schedule.shapes import LANE
+from console.features.timers.shapes import TIMERS
+from console.features.topics.shapes import QUEUE, TOPICS
+from console.features.transactions.shapes import TRANSACTIONS
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.pages import OPERATIONS

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.mirror.models import Broker, MirrorState
 from console.features.groups import read as groups_read
-from console.features.groups.shapes import GroupRow, GroupState
+from console.features.groups.read import GroupRow, GroupState
 from console.features.schedule import read as schedule_read
 from console.features.schedule.shapes import Lane, LaneFigures, Lanes, LaneState
 from console.features.timers import read as timers_read

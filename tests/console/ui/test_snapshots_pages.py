@@ -15,9 +15,9 @@ from django.test import Client, RequestFactory
 
 from broker.mirror.models import MirrorState
 from console.features.timers import apache_records
-from console.features.timers.zoom import window_of
+from console.features.timers.shapes import window_of
 from console.site.mirrored import mirrored
-from console.ui.charts.snapshots import Column, kept_svg
+from console.ui.charts.moments import Column, kept_svg
 from console.ui.snapshots.as_of import Asked, asked_of, last_time_of_day
 from console.ui.snapshots.models import Snapshot
 from console.ui.snapshots.shapes import Taken
