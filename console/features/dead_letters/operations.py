@@ -42,8 +42,10 @@ from console.operations.selection import (
     EXAMPLES,
     MOST_TARGETS,
     PREVIEW_PATIENCE_S,
+    checked_filter,
     chosen_body,
     count_of,
+    is_whole,
     topics_of,
 )
 from console.security.topic_scope import current_scope
@@ -257,15 +259,7 @@ class SendAsNew(SendAgain):
 
 def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:
     """Return the filter of the parameters; raises InvalidParameter."""
-    texts = {name: given.get(name) or "" for name in ("topic", "key")}
-    for name, text in texts.items():
-        if not isinstance(text, str) or len(text) > _TEXT_LENGTH:
-            raise InvalidParameter(name, f"{name} is a text of at most {_TEXT_LENGTH} characters.")
-    bounds = {name: given.get(name) for name in ("from_ms", "to_ms")}
-    for name, bound in bounds.items():
-        if bound is not None and not _is_whole(bound):
-            raise InvalidParameter(name, f"{name} is a moment in epoch milliseconds.")
-    return DeadLetterFilter(texts["topic"], texts["key"], bounds["from_ms"], bounds["to_ms"])
+    return DeadLetterFilter(**checked_filter(given, ("topic", "key"), ("from_ms", "to_ms"), _TEXT_LENGTH))
 
 
 def label_of(row: DeadLetter) -> dict[str, Any]:
@@ -287,7 +281,7 @@ def _targets(given: Any) -> list[dict[str, int]]:
         if (
             not isinstance(target, Mapping)
             or set(target) != {"queueId", "offset"}
-            or not all(map(_is_whole, target.values()))
+            or not all(map(is_whole, target.values()))
         ):
             raise InvalidParameter("targets", "A dead letter is named by its queueId and its offset.")
     unique = {(target["queueId"], target["offset"]): dict(target) for target in given}
@@ -300,7 +294,3 @@ def _place(text: str) -> dict[str, int]:
     if queue_id is None or offset is None:
         raise InvalidParameter("targets", gettext("This names no dead letter; load the page again."))
     return {"queueId": queue_id, "offset": offset}
-
-
-def _is_whole(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**63

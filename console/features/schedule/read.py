@@ -312,7 +312,7 @@ class _Part:
 
 def _part(admin: Admin, level: int, offset: int | None, count: int, keep: Keep) -> _Part:
     """A page of kept ones; behind the last of them, their last page."""
-    read = partial(_stretch, admin, level)
+    read = partial(_read, admin, level)
     released = admin.delay_offsets().get(level, 0)
     asked = released if offset is None else max(0, offset)
     found = fill(read, _rows_of, keep, asked, count, MAX_PAGE_COUNT)
@@ -347,10 +347,6 @@ def _before(read: Callable[[int, int], Page], end: int, low: int, count: int, ke
         if high > low and (end - high >= BEFORE or time.monotonic() > until_s):
             return high
     return hits[-1] if hits else None
-
-
-def _stretch(admin: Admin, level: int, place: int | None, count: int) -> Page:
-    return _read(admin, level, place, count)
 
 
 def _rows_of(page: Page) -> tuple[list[ParkedMessage], int | None]:

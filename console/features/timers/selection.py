@@ -22,7 +22,7 @@ from console.features.timers.shapes import TimerFilter, TimerRow
 from console.operations.errors import InvalidParameter
 from console.operations.kind import Undo
 from console.operations.models import Operation, OperationItem
-from console.operations.selection import MOST_TARGETS
+from console.operations.selection import MOST_TARGETS, checked_filter, is_whole
 from console.site.clock import now_ms
 
 _TEXT_LENGTH = 1_024
@@ -112,15 +112,7 @@ def checked_selection(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def filter_of(given: Mapping[str, Any]) -> TimerFilter:
     """Return the filter of the parameters; raises InvalidParameter."""
-    texts = {name: given.get(name) or "" for name in ("topic", "key")}
-    bounds = {name: given.get(name) for name in ("from_ms", "to_ms")}
-    for name, text in texts.items():
-        if not isinstance(text, str) or len(text) > _TEXT_LENGTH:
-            raise InvalidParameter(name, f"{name} is a text of at most {_TEXT_LENGTH:,} characters.")
-    for name, bound in bounds.items():
-        if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or not 0 <= bound < 2**63):
-            raise InvalidParameter(name, f"{name} is a moment in epoch milliseconds.")
-    return TimerFilter(texts["topic"], texts["key"], bounds["from_ms"], bounds["to_ms"])
+    return TimerFilter(**checked_filter(given, ("topic", "key"), ("from_ms", "to_ms"), _TEXT_LENGTH))
 
 
 def _target(given: Any) -> dict[str, Any]:
@@ -132,8 +124,7 @@ def _target(given: Any) -> dict[str, Any]:
             "targets", "A target is named by position, topic and scheduleKey, topic and uniqueKey, handle or messageId."
         )
     for name in ("position", "dueMs"):
-        number = given.get(name, 0)
-        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
+        if not is_whole(given.get(name, 0)):
             raise InvalidParameter("targets", f"{name} is a whole number.")
     for name in names - {"position"}:
         if not isinstance(given[name], str) or not 0 < len(given[name]) <= _TEXT_LENGTH:
