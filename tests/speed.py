@@ -22,7 +22,7 @@ SLOW = (
     "spark",
     "hosting",
     "crash",
-    "demo",
+    "console/run",
     "outbox",
     "properties",
     "redisson/test_transfer.py",
@@ -33,12 +33,12 @@ SLOW = (
     "redisson/test_bounds.py",
     "redisson/test_hosted.py",
     "redisson/test_kill.py",
-    "console/test_dashboards_hostile.py",
-    "console/test_hostile_rows.py",
-    "console/test_old_databases.py",
-    "console/test_queries_cost.py",
+    "console/dashboards/test_hostile.py",
+    "console/ui/test_hostile_rows.py",
+    "console/migrations/test_old_databases.py",
+    "console/overview/test_cost.py",
     "mirror/test_killed.py",
-    "checkback/test_worker.py",
+    "console/checkback/test_worker.py",
 )
 #: what the gate runs of `make interop`: each client and each direction once, the longest left to `make interop`
 CORE = (
@@ -76,8 +76,6 @@ LONG = (
     "console",
     "redisson",
     "house",
-    "checkback",
-    "rest",
     "server",
 )
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from console.operations.errors import TooMany
+from console.operations.errors import InvalidParameter, TooMany
 from console.operations.kind import LIMIT, renamed
 from console.operations.preview import Preview
 from console.operations.scope import UNBOUNDED, Scope, named
@@ -91,6 +91,26 @@ def chosen_body(field: str, parameters: Mapping[str, Any], names: Mapping[str, s
     if "filter" in parameters:
         return {"filter": renamed(parameters["filter"], names), **all_of(parameters)}
     return {}
+
+
+def is_whole(given: object) -> bool:
+    """Return whether this is a whole number that the broker can hold."""
+    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**63
+
+
+def checked_filter(
+    given: Mapping[str, Any], texts: Sequence[str], moments: Sequence[str], longest: int
+) -> dict[str, Any]:
+    """Return the fields of a filter, empty and None where they are not given; raises InvalidParameter."""
+    found = {name: given.get(name) or "" for name in texts}
+    for name, text in found.items():
+        if not isinstance(text, str) or len(text) > longest:
+            raise InvalidParameter(name, f"{name} is a text of at most {longest:,} characters.")
+    bounds = {name: given.get(name) for name in moments}
+    for name, bound in bounds.items():
+        if bound is not None and not is_whole(bound):
+            raise InvalidParameter(name, f"{name} is a moment in epoch milliseconds.")
+    return {**found, **bounds}
 
 
 def all_of(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from console.operations.kind import Command
 from console.palette.verbs import commands, offered
 from console.security.topic_scope import current_scope
 from console.site.mirrored import mirrored
-from console.templatetags.saved_views import view_address, view_page
+from console.templatetags.tables import view_address, view_page
 from console.ui.navigation import BESIDE, places_for
 from console.ui.saved_views.store import views_for
 

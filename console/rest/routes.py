@@ -11,7 +11,6 @@ MODULES = (
     "console.features.messages.rest_send",
     "console.features.groups.rest",
     "console.features.timers.rest_changes",
-    "console.features.messages.rest_resend",
     "console.features.messages.rest",
     "console.features.transactions.rest_decisions",
     "console.features.transactions.rest",

@@ -13,12 +13,9 @@ from django.utils.translation import gettext as _
 
 from console.features.schedule.shapes import AXIS_START_MS, BUCKETS, HORIZON_MS, Lane, LaneState, NextMinute
 from console.site.history import SLOT_MS, History
-from console.templatetags.spans import delay_name
-from console.ui.charts.minute import minute_svg
-from console.ui.charts.progress import progress_svg
-from console.ui.charts.sparkline import spark_svg
-from console.ui.charts.spread import axis_svg, spread_svg
-from console.ui.charts.times import Times
+from console.templatetags.escapement import delay_name
+from console.ui.charts.lanes import axis_svg, minute_svg, progress_svg, spark_svg, spread_svg
+from console.ui.charts.scale import Times
 
 register = template.Library()
 

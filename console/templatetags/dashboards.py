@@ -12,8 +12,7 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
 from console.features.dashboards.read import Panel
-from console.templatetags.escapement import size
-from console.templatetags.spans import span
+from console.templatetags.escapement import size, span
 from console.ui.charts.dashboards import bars_svg, heat_svg, time_svg
 
 register = template.Library()

@@ -1,7 +1,12 @@
-"""Operations, and what became of each thing that they touch, in the words of their kinds."""
+"""Operations in words, what became of each thing that they touch, and the calls that do the same by other ways.
+
+Other ways than an operation's page are REST, a shell and Python.
+"""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,9 +14,10 @@ from django import template
 from django.utils.translation import gettext as _
 
 from console.operations.kind import ItemNow, Kind
+from console.operations.masked import masked_parameters
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.operations.registry import ACTS, KINDS, OUTCOMES
-from console.templatetags.spans import span
+from console.templatetags.escapement import span
 
 register = template.Library()
 
@@ -86,3 +92,36 @@ def audit_words(entry: AuditEntry) -> str:
     if result.get("total") is not None:
         return _("%(done)s of %(total)s done") % {"done": f"{result['done']:,}", "total": f"{result['total']:,}"}
     return ""
+
+
+@register.simple_tag(takes_context=True)
+def same_call(context: template.Context, row: Operation) -> str:
+    """The REST call that does the same, for a shell; empty where there is none."""
+    kind = KINDS.get(row.kind)
+    return "" if kind is None else _curl(context, *kind.rest_call(masked_parameters(row.kind, row.parameters)))
+
+
+def _curl(context: template.Context, method: str, path: str, body: dict[str, Any] | None) -> str:
+    origin = context["request"].build_absolute_uri("/").rstrip("/") if "request" in context else ""
+    call = f'curl -X {method} {shlex.quote(f"{origin}/api/v1/{path}")} \\\n  -H "Authorization: Bearer $TOKEN"'
+    if body is None:
+        return call
+    said = shlex.quote(json.dumps(body, ensure_ascii=False))
+    return f'{call} -H "Content-Type: application/json" \\\n  -d {said}'
+
+
+@register.filter
+def shell_call(row: Operation) -> str:
+    """The same in a shell of the machine that runs the console."""
+    given = json.dumps(masked_parameters(row.kind, row.parameters), ensure_ascii=False)
+    return f"manage.py operate {row.kind} {shlex.quote(given)} \\\n  --reason ... --run"
+
+
+@register.filter
+def python_call(row: Operation) -> str:
+    """The same in Python, where Django is set up; `user` is who does it."""
+    given = masked_parameters(row.kind, row.parameters)
+    return (
+        "from console.operations import workflow\nfrom console.operations.actor import Actor\n\n"
+        f"workflow.start({row.kind!r}, {given!r},\n               Actor.of(user), reason=...)"
+    )

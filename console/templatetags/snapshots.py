@@ -11,11 +11,10 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from console.features.timers.zoom import DAY, MINUTE, SECOND
-from console.templatetags.escapement import UNKNOWN, figure, moment
-from console.templatetags.spans import delay_name
+from console.features.timers.shapes import DAY, MINUTE, SECOND
+from console.templatetags.escapement import UNKNOWN, delay_name, figure, moment
 from console.templatetags.timers import stamp
-from console.ui.charts.snapshots import Column, kept_svg
+from console.ui.charts.moments import Column, kept_svg
 from console.ui.snapshots.as_of import Past
 from console.ui.snapshots.page_shapes import Line, Measure, Pair, Part, Sums
 

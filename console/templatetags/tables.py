@@ -1,10 +1,11 @@
-"""Draw the table of a list from its columns."""
+"""Lists: their tables, drawn from their columns, and the saved views beside them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
+from itertools import count
 from operator import attrgetter
 from typing import Any
 
@@ -13,7 +14,10 @@ from django.template import Context, Template
 from django.template.loader import get_template
 
 from console.templatetags.visible import truncatechars
-from console.ui.table import Choice, Column, Place, Table, addresses
+from console.ui.saved_views.addresses import ADDRESS_LENGTH, PAGES, PLAIN, Address, address_here
+from console.ui.saved_views.models import NAME_LENGTH, SavedView
+from console.ui.saved_views.store import SHARE, views_for
+from console.ui.table import Across, Choice, Column, Place, Table, addresses
 
 register = template.Library()
 
@@ -46,10 +50,13 @@ def _rows(drawn: Table, data: Any, rows: Iterable[Any], now_ms: int) -> Iterator
     """Yield the id and the cells of each row."""
     columns: list[_Boxes | _Cells] = [_Boxes(drawn.choice)] if drawn.choice else []
     columns += [_Cells(column, data, now_ms) for column in drawn.on_page]
+    across = _Across(drawn.across, len(columns)) if drawn.across else None
     id_of = attrgetter(drawn.row_id_field) if drawn.row_id_field else None
     for number, row in enumerate(rows, 1):
         row_id = f"{drawn.row_id}-{id_of(row) if id_of else number}" if drawn.row_id else ""
-        yield {"id": row_id, "cells": "".join([column.drawn(row) for column in columns])}
+        is_missing = across is not None and across.is_missing(row)
+        shown = [*columns[: across.after], across] if across is not None and is_missing else columns
+        yield {"id": row_id, "cells": "".join([column.drawn(row) for column in shown])}
 
 
 class _Shape:
@@ -119,11 +126,30 @@ class _Boxes:
 
     def __init__(self, choice: Choice) -> None:
         self._value_of, self._label_of = attrgetter(choice.field), attrgetter(choice.label)
+        self._numbered, self._numbers = choice.numbered, count(1)
         self._shape = _Shape("ui/cells/choice.html", ("value", "label"), choice=choice)
 
     def drawn(self, row: Any) -> str:
         """Return the box of a row; an empty cell for one that cannot be chosen."""
-        return self._shape.filled(str(self._value_of(row)), truncatechars(self._label_of(row), 80))
+        n = next(self._numbers)
+        label = str(self._numbered) % {"n": n} if self._numbered else truncatechars(self._label_of(row), 80)
+        return self._shape.filled(str(self._value_of(row)), label)
+
+
+class _Across:
+    """The cell of rows that have nothing of what most columns show."""
+
+    def __init__(self, across: Across, columns: int) -> None:
+        self.after, self._text_of, self._missing_of = across.after, attrgetter(across.field), attrgetter(across.missing)
+        self._shape = _Shape("ui/cells/across.html", ("text",), width=columns - across.after)
+
+    def is_missing(self, row: Any) -> bool:
+        """Return whether this row is such a one."""
+        return self._missing_of(row) is None
+
+    def drawn(self, row: Any) -> str:
+        """Return the cell of such a row."""
+        return self._shape.filled(truncatechars(self._text_of(row), 200))
 
 
 def _address(column: Column) -> Callable[[Any], str]:
@@ -141,3 +167,43 @@ def _address(column: Column) -> Callable[[Any], str]:
 
 def _template(name: str) -> Template:
     return get_template(name).template  # type: ignore[attr-defined]  # of Django's own language
+
+
+#: the others are on the page of all
+_SHOWN = 8
+
+
+@register.inclusion_tag("saved_views/beside.html", takes_context=True)
+def views_beside(context: Context) -> dict[str, Any]:
+    """What the page's head shows; nothing on pages that cannot be saved."""
+    request: Any = context.get("request")
+    here = address_here(request) if request is not None else None
+    if here is None or not request.user.is_authenticated:
+        return {}
+    rows = views_for(request.user, here.page)
+    return {
+        "here": here,
+        "plain": f"{here.path}?{PLAIN}",
+        "is_plain": not here.query,
+        "rows": [(row, view_address(row), _is(row, here), row.owner_id == request.user.pk) for row in rows[:_SHOWN]],
+        "more": max(0, len(rows) - _SHOWN),
+        "may_share": request.user.has_perm(SHARE),
+        "name_length": NAME_LENGTH,
+        "address_length": ADDRESS_LENGTH,
+    }
+
+
+@register.filter
+def view_address(row: SavedView) -> str:
+    """Where a view leads."""
+    return Address(row.page, row.path, row.query).text
+
+
+@register.filter
+def view_page(row: SavedView) -> str:
+    """How its page is called; a page that is no more has its bare name."""
+    return str(PAGES.get(row.page, row.page))
+
+
+def _is(row: SavedView, here: Address) -> bool:
+    return (row.path, row.query) == (here.path, here.query)

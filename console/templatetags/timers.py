@@ -13,15 +13,36 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.features.timers.shapes import Forecast, Herd, Lateness, Stretch, TimersPage, WheelSlot
-from console.features.timers.zoom import DAY, HOUR, MINUTE, SECOND, ZOOMS, Zoom, window_of
-from console.templatetags.escapement import size
-from console.templatetags.spans import span
-from console.ui.charts.forecast import HerdMark, forecast_svg
-from console.ui.charts.lateness import condensed, lateness_svg, small_svg
-from console.ui.charts.strip import Cell, Mark, strip_svg
-from console.ui.charts.times import Times
-from console.ui.charts.wheel import Hub, Slot, wheel_svg
+from console.features.timers.shapes import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    ZOOMS,
+    Forecast,
+    Herd,
+    Lateness,
+    Stretch,
+    TimersPage,
+    WheelSlot,
+    Zoom,
+    window_of,
+)
+from console.templatetags.escapement import size, span
+from console.ui.charts.scale import Times
+from console.ui.charts.timers import (
+    Cell,
+    HerdMark,
+    Hub,
+    Mark,
+    Slot,
+    condensed,
+    forecast_svg,
+    lateness_svg,
+    small_svg,
+    strip_svg,
+    wheel_svg,
+)
 
 register = template.Library()
 

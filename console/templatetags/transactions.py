@@ -23,10 +23,10 @@ from console.features.transactions.shapes import (
     TransactionRow,
     TransactionState,
 )
-from console.templatetags.spans import delay_name, span
+from console.templatetags.escapement import delay_name, span
 from console.templatetags.visible import visible
 from console.ui.charts.board import HalfMark, OpMark, board_svg
-from console.ui.charts.life import FOLD_MS, Stop, life_svg
+from console.ui.charts.moments import FOLD_MS, Stop, life_svg
 
 register = template.Library()
 

@@ -10,6 +10,8 @@ from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.messages.shapes import Hop, HopKind, LifeStep, MessagePage, StepKind
 from console.features.timers.operations import TimersPreview
 from console.features.timers.shapes import (
+    DEFAULT,
+    ZOOMS,
     Forecast,
     Herd,
     Lateness,
@@ -21,8 +23,8 @@ from console.features.timers.shapes import (
     TimersPage,
     Wheel,
     WheelSlot,
+    window_of,
 )
-from console.features.timers.zoom import DEFAULT, ZOOMS, window_of
 from console.features.transactions.shapes import (
     Board,
     OpRow,

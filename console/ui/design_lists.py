@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from console.features.clients.read import Clients
-from console.features.groups.shapes import Groups
+from console.features.groups.read import Groups
 from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.shapes import Flow, MirrorRow, Overview
 from console.features.schedule.shapes import BUCKETS, DueSpread, Lane, LaneState, NextMinute

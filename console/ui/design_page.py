@@ -6,8 +6,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from console.features.groups.shapes import GroupState
-from console.features.messages.life_line import life_of
+from console.features.groups.read import GroupState
+from console.features.messages.shapes import life_of
 from console.features.transactions.shapes import TransactionState
 from console.operations.kind import TYPED_ABOVE
 from console.site.clock import now_ms

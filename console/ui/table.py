@@ -1,6 +1,6 @@
 """Columns of the lists, each declared once: its head and its cells on a page, and its place in a file of the rows.
 
-A feature declares its tables in its `columns.py`; the shape of the list names the table, the tag `table` draws it on a
+A feature declares its tables beside their rows; the shape of the list names the table, the tag `table` draws it on a
 page and in a live part, and `page_or_file` writes it as CSV or JSON. A new column is one more `Column` there. How a
 cell looks is a template below `templates/ui/cells/`, or one of the feature's own.
 """
@@ -120,6 +120,19 @@ class Choice:
     name: str
     field: str
     label: str = "name"
+    #: the label of a box whose row has no name: words with the row's number, `n`
+    numbered: str | Promise = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Across:
+    """What a row shows in one cell across the columns behind the first, where it has nothing of what they show."""
+
+    #: columns before that cell
+    after: int
+    #: the field that is None in such a row, and the one whose text the cell shows
+    missing: str
+    field: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +142,7 @@ class Table:
     name: str
     columns: tuple[Column, ...]
     choice: Choice | None = None
+    across: Across | None = None
     #: the id of a row is this, and the value of the field after it; without a field the row's number in the table
     row_id: str = ""
     row_id_field: str = ""

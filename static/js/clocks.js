@@ -4,7 +4,7 @@
 const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const two = (number) => String(number).padStart(2, "0");
 
-// The same form as the server's `span` (console/templatetags/spans.py).
+// The same form as the server's `span` (console/templatetags/escapement.py).
 export function span(ms) {
   ms = Math.max(0, ms);
   if (ms < SECOND) return `${(ms / 1000).toFixed(3)} s`;

@@ -16,8 +16,8 @@ from console.ui.saved_views.addresses import address_of
 from console.ui.saved_views.store import keep
 from console.ui.snapshots import taker as snapshots_retention
 from tests.browser import test_dashboards, test_timers, test_transactions
+from tests.console.dead_letters.test_dead_letters import bury
 from tests.console.stage import HOSTILE, Stage
-from tests.console.test_dead_letters import bury
 
 
 def fill(stage: Stage) -> dict[str, str]:

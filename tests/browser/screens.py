@@ -1,7 +1,7 @@
 """Takes the pictures of docs/screens. `make screens` runs it; no test run does, by its name.
 
 Pictures show the shop of tests.browser.shop in the sizes and looks named here; the manifest beside them keeps what
-their pages draw (tests.console.drawn), and tests say when that is another.
+their pages draw (tests.console.ui.drawn), and tests say when that is another.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.browser import shop
 from tests.browser.conftest import Web
 from tests.browser.palette_png import small
 from tests.browser.test_transactions import stage  # noqa: F401 - a fixture: a broker that asks about halves soon
-from tests.console import drawn
 from tests.console.stage import Stage
+from tests.console.ui import drawn
 
 DESK, TELEPHONE = (1280, 860), (320, 700)
 WIDE = (1440, 960)

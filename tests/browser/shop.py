@@ -25,8 +25,8 @@ from console.ui.saved_views.store import keep
 from console.ui.snapshots import taker as snapshots_retention
 from tests.browser import test_dashboards
 from tests.browser.test_transactions import park, producer_of
+from tests.console.dead_letters.test_dead_letters import bury
 from tests.console.stage import Stage
-from tests.console.test_dead_letters import bury
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 TOPICS = {"orders": 8, "payments": 8, "shipments": 4, "invoices": 4, "mail": 4, "seat-holds": 2}

@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext, expect
 from console.features.dashboards.models import DashboardRun
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
-from tests.console.test_dashboards import HOSTILE, NOON_MS, computed, flow
+from tests.console.dashboards.test_dashboards import HOSTILE, NOON_MS, computed, flow
 
 NAMES = ["flow", "lateness", "retries", "ledger"]
 

@@ -16,8 +16,8 @@ from console.operations.models import AuditEntry, Operation
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.browser.test_transactions import producer_of
+from tests.console.dead_letters.test_dead_letters import bury, received
 from tests.console.stage import Stage
-from tests.console.test_dead_letters import bury, received
 
 HOUR_MS = 3_600_000
 REASON = "asked for by the customer"

@@ -15,7 +15,7 @@ from console.operations.actor import Actor
 from console.operations.models import Operation
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
-from tests.console.marking import Marking
+from tests.console.operations.marking import Marking
 
 
 class Gate:

@@ -9,8 +9,8 @@ from django.test import Client
 
 from tests.browser import shop
 from tests.browser.test_transactions import stage  # noqa: F401 - a fixture: a broker that asks about halves soon
-from tests.console import drawn
 from tests.console.stage import Stage
+from tests.console.ui import drawn
 
 
 def test_pictures_show_what_is_drawn(

@@ -9,9 +9,9 @@ from playwright.sync_api import BrowserContext, expect
 from broker.mirror.announcer import Announcer
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
+from tests.console.clients.test_clients import connected
+from tests.console.messages.test_life import consumed_events, sent, sent_event, tell
 from tests.console.stage import HOSTILE, Stage
-from tests.console.test_clients import connected
-from tests.console.test_message_life import consumed_events, sent, sent_event, tell
 
 
 def test_why_a_message_was_given_up_is_told_by_its_life(

@@ -54,7 +54,7 @@ MODULES = {
 #: Who looks at the inside of the client, and at which module of it; nobody is to be added.
 INSIDERS = {
     ("bench/many_consumers.py", "_membership"),
-    ("tests/console/test_clients.py", "_event_loop"),
+    ("tests/console/clients/test_clients.py", "_event_loop"),
 }
 
 

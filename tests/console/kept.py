@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from console.features.timers import operations as timers_operations
+from console.features.timers import apache_records as timers_apache
 from console.operations import copies
 from console.site import broker as site_broker
 
 
 def hang_up() -> None:
     """Close them all."""
-    for each in (site_broker, copies, timers_operations):
+    for each in (site_broker, copies, timers_apache):
         each.hang_up()

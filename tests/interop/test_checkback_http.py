@@ -11,9 +11,9 @@ from broker.client import Admin, AsyncProducer, as_half, prepare
 from console.features.checkback.allowed import AllowList, read_address
 from console.features.checkback.request import Asker, Resolver
 from console.features.checkback.worker import Answerer, Contact
-from tests.checkback.answers import SECRET
-from tests.checkback.server import Question, decided
-from tests.checkback.server import Server as Address
+from tests.console.checkback.answers import SECRET
+from tests.console.checkback.server import Question, decided
+from tests.console.checkback.server import Server as Address
 from tests.interop.conftest import running
 from tests.interop.servers import Server
 from tests.interop.transactional_project import DECIDED_S, QUICK, bodies

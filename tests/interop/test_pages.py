@@ -11,8 +11,8 @@ from broker.client import Admin, Producer
 from broker.mirror.follower import Mirror
 from console.features.messages import read as messages_read
 from console.features.messages.shapes import HopKind
-from console.features.overview import read as overview_read
-from console.features.schedule import lane as lane_read
+from console.features.overview.pages import read_overview
+from console.features.schedule import read as lane_read
 from console.features.schedule import read as schedule_read
 from console.features.schedule.shapes import LaneState
 from console.features.topics import read as topics_read
@@ -84,7 +84,7 @@ def test_topics_and_overview(mirror: Mirror, producer: Producer) -> None:
         return row is not None and (row.messages or 0) > 0
 
     until(stored)
-    overview = overview_read.overview()
+    overview = read_overview()
     assert overview.mirror.state == "polling"
     assert overview.brokers[0].state == "UNKNOWN"
     assert overview.brokers[0].version.startswith("V5")

@@ -14,7 +14,7 @@ from django.test import Client
 
 from broker.client import Admin, Consumer, Producer
 from broker.mirror.follower import Mirror
-from console.features.timers import operations as timers_operations
+from console.features.timers import apache_records as timers_apache
 from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter
 from console.operations.models import AuditEntry, Operation
@@ -40,7 +40,7 @@ def mirror(apache: Server, transactional_db: None, settings: Any) -> Iterator[Mi
         yield follower
         follower.close()
     hang_up()
-    timers_operations.hang_up()
+    timers_apache.hang_up()
 
 
 @pytest.fixture

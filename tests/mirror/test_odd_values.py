@@ -19,7 +19,7 @@ from broker.mirror.follower import Mirror
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue, Topic
 from console.features.overview.finding_kinds import FindingCode
 from console.features.overview.findings import Afar, findings_of
-from console.features.overview.read import mirror_row
+from console.features.overview.pages import mirror_row
 from console.site.mirrored import mirrored
 from tests.mirror.running import RunningBroker, running_broker
 

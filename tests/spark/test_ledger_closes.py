@@ -16,10 +16,10 @@ from broker.testing import BrokerThread, small_store
 from console.run.demo.replay import Options
 from spark.jobs import JOBS
 from spark.points import Question
+from tests.console.run.playing import Run, write_days
 from tests.crash.timerload import TimerLoad
 from tests.crash.transactions import Simulation
 from tests.crash.workload import Workload
-from tests.demo.playing import Run, write_days
 from tests.spark import plain
 from tests.spark.count import count_all
 from tests.spark.test_jobs import points_of, view

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.mirror.admin import ReadOnlyAdmin
 from console.features.alerts import rule_fields
-from console.features.alerts.channels import secret_of_rule
+from console.features.alerts.deliveries import secret_of_rule
 from console.features.alerts.models import Alert, AlertRule, Silence
 
 

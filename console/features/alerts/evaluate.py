@@ -19,7 +19,7 @@ from broker.mirror.models import HalfMessage
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.groups.read import group_rows
 from console.features.overview.findings import UNDECIDED, Afar, afar
-from console.features.redisson.shapes import QueueRow
+from console.features.redisson.read import QueueRow
 from console.features.schedule.read import lane_of, levels
 from console.features.timers.read import timer_figures
 from console.site.mirrored import Mirrored, mirrored

@@ -106,7 +106,7 @@ class Delivery(models.Model):
     """One thing that is told by one channel, however often it is tried."""
 
     class Channel(models.TextChoices):
-        """The way in which it is told (see channels.py)."""
+        """The way in which it is told (see deliveries.py)."""
 
         MAIL = "mail", _("mail")
         WEBHOOK = "webhook", _("webhook")

@@ -25,9 +25,9 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.features.alerts import rule_fields
+from console.features.alerts.deliveries import without_path
 from console.features.alerts.evaluate import look
 from console.features.alerts.models import Alert, AlertRule, Silence
-from console.features.alerts.webhooks import without_path
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, ItemResult, Kind, Outcome, Target, Undo, Words, renamed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -18,11 +18,12 @@ from django.db.models import Max, Prefetch, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from console.features.alerts import rule_fields
-from console.features.alerts.channels import secret_of_rule
+from console.features.alerts.deliveries import secret_of_rule
 from console.features.alerts.evaluate import look
 from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.alerts.operations import ChangeRule, CreateRule, SilenceAlerts
@@ -38,12 +39,32 @@ from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.refusals import words
-from console.ui.table import Table, file_columns
+from console.ui.table import FIGURE, TEXT, VALUE, Cell, Column, Table, file_columns
 
+_SUBJECT = Column("subject", _("Of"), Cell("alerts/cells/subject.html", text=TEXT.text), length=60)
+_STATE = Column("state", _("State"), Cell("alerts/cells/state.html", by=(VALUE, "was_silenced")))
+_WHAT = Column("rule.what", _("What"), Cell("alerts/cells/what.html", by=(VALUE,)))
+_HIGHEST = Column("highest", _("Highest"), FIGURE)
+_AT = Cell("alerts/cells/moment.html")
+_SINCE = Column("since", _("Since"), _AT)
+_TOLD = Column("told", _("Told"), Cell("alerts/cells/told.html", by=(VALUE,)))
+
+#: what is above its limit now, and what was; the file has both
 ALERTS = Table(
     "alerts",
-    file_columns("subject state rule.what value highest rule.limit since raised_at ended_at was_silenced told"),
+    (
+        _SUBJECT,
+        _STATE,
+        _WHAT,
+        Column("value", _("Now"), FIGURE),
+        _HIGHEST,
+        Column("rule.limit", _("Above"), FIGURE),
+        _SINCE,
+        *file_columns("raised_at ended_at was_silenced"),
+        _TOLD,
+    ),
 )
+PAST_ALERTS = replace(ALERTS, columns=(_SUBJECT, _WHAT, _HIGHEST, _SINCE, Column("ended_at", _("Until"), _AT), _TOLD))
 
 VIEW, SILENCE = "console.view_alert", SILENCE_ALERTS
 #: offered lengths of quiet, in minutes
@@ -93,7 +114,7 @@ def silence(request: HttpRequest) -> Answer:
     given = {name: request.POST.get(name, "").strip()[:1_000] for name in _FIELDS}
     faults: dict[str, str] = {}
     if not given["reason"]:
-        faults["reason"] = _("Say why: the reason is kept.")
+        faults["reason"] = gettext("Say why: the reason is kept.")
     until_ms = _until_ms(given, faults)
     subject, wrong = rule_fields.read({"subject": given["subject"]})
     faults |= wrong
@@ -130,7 +151,7 @@ def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     _require(request, CHANGE_ALERT_RULE)
     row = AlertRule.objects.filter(pk=rule_id).first()
     if row is None:
-        raise Http404(_("There is no such rule."))
+        raise Http404(gettext("There is no such rule."))
     shown = rule_fields.shown(row)
     now = _forms_texts(shown)
     if request.method != "POST":
@@ -172,6 +193,8 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
     ]
     context = {
         "here": "alerts",
+        "open_table": ALERTS,
+        "past_table": PAST_ALERTS,
         "now_ms": now_ms(),
         "open_ones": list(rows.exclude(state=Alert.State.ENDED).order_by("-state", "since")[:LISTED]),
         "past": list(rows.filter(state=Alert.State.ENDED).order_by("-ended_at")[:LISTED]),

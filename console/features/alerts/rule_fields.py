@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from console.features.alerts.channels import CHANNELS, SettingRefused
+from console.features.alerts.deliveries import CHANNELS, SettingRefused
 from console.features.alerts.models import AlertRule
 from console.operations.errors import InvalidParameter
 from console.site.numbers import whole_number

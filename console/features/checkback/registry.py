@@ -1,7 +1,12 @@
-"""Registering, changing and removing check-back addresses: checked, and each step in the audit."""
+"""Check-back addresses: registered, changed and removed, checked and in the audit, and as the pages show them.
+
+The worker writes into the same rows how each address does.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -144,3 +149,50 @@ def _new_secret(row: CheckAddress) -> str:
     secret = checkback_signature.secret_of(row.group, row.salt)
     row.digest = checkback_signature.digest(secret)
     return secret
+
+
+SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRow:
+    """Where a group is asked by HTTP; `outcome`: the last decision, or why there was none (hostile)."""
+
+    group: str
+    origin: str
+    #: False: switched off
+    is_asked: bool
+    outcome: str
+    #: in a row
+    failures: int
+    asked_ms: int | None
+    #: left alone until then, because it failed so often
+    resting_until_ms: int | None
+
+
+def address_rows() -> tuple[AddressRow, ...]:
+    """Return the addresses, those that fail most first."""
+    rows = CheckAddress.objects.order_by("-failures", "group")[:SHOWN]
+    return tuple(
+        AddressRow(
+            group=row.group,
+            origin=_origin(row.url),
+            is_asked=row.is_enabled,
+            outcome=row.outcome,
+            failures=row.failures,
+            asked_ms=_ms(row.asked_at),
+            resting_until_ms=_ms(row.resting_until),
+        )
+        for row in rows
+    )
+
+
+def _origin(url: str) -> str:
+    try:
+        return str(read_address(url).origin)
+    except AddressRefused:
+        return ""
+
+
+def _ms(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)

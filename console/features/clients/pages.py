@@ -12,8 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.clients import read
-from console.features.clients.columns import CLIENTS
-from console.features.clients.read import ClientRole, Clients
+from console.features.clients.read import CLIENTS, ClientRole, Clients
 from console.site.evidence import StaleReason
 from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file

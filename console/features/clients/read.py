@@ -1,4 +1,4 @@
-"""Connected clients as the broker knows them: the list of all, and one of them with what it says of itself.
+"""Connected clients as the broker knows them: the list of all with its columns, and one with what it says of itself.
 
 Producers are asked for by request 328, consumers by 203 for each group that has any, one consumer's own words by 307.
 """
@@ -15,12 +15,31 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, NotSupported
 from broker.client.admin import ConnectedClient, RunningInfo
 from broker.mirror.models import ConsumerGroup
-from console.features.clients.columns import CLIENTS
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
-from console.ui.table import Table
+from console.ui.table import AGE, VALUE, Cell, Column, Table, file_columns
+
+CLIENTS = Table(
+    "clients",
+    (
+        Column("client_id", _("Client"), Cell("clients/cells/client.html")),
+        Column("role", _("Role"), Cell("clients/cells/role.html", by=(VALUE,))),
+        Column("group", _("Group"), Cell("clients/cells/group.html", by=("role", "group"))),
+        Column("address", _("Address"), Cell("clients/cells/address.html", by=(VALUE,))),
+        Column("language", _("Language"), length=20),
+        Column("version", _("Version"), Cell("clients/cells/version.html", is_figure=True, by=(VALUE,))),
+        Column("since_ms", _("Since"), AGE),
+        Column("seen_ms", _("Last heartbeat"), AGE),
+        *file_columns("consume_type message_model"),
+        Column("subscriptions", _("Subscribes to"), Cell("clients/cells/subscriptions.html", by=(VALUE,))),
+        Column("locked", _("Holds in order"), Cell("clients/cells/locked.html", by=(VALUE,)), in_file=False),
+    ),
+    row_id="client",
+    file_order="role group client_id",
+)
+
 
 CLIENT_REQUESTS = (328, 203)
 RUNNING_REQUESTS = (307,)

@@ -12,8 +12,7 @@ from django.views.decorators.http import require_safe
 
 from console.features.dashboards import read as reads
 from console.features.dashboards import runs as dashboards_runs
-from console.features.dashboards.panels import ABOUT, PANELS, TITLES
-from console.features.dashboards.read import Asked, Bar
+from console.features.dashboards.read import ABOUT, PANELS, TITLES, Asked, Bar
 from console.operations.errors import InvalidParameter
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.security.topic_scope import visible_topics

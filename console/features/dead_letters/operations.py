@@ -21,8 +21,16 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
-from console.features.dead_letters.read import Found, find_matching, find_named, letter_of, message_at
-from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter
+from console.features.dead_letters.read import (
+    PAGE,
+    DeadLetter,
+    DeadLetterFilter,
+    Found,
+    find_matching,
+    find_named,
+    letter_of,
+    message_at,
+)
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.operations.catch_up import Behind, behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
@@ -34,8 +42,10 @@ from console.operations.selection import (
     EXAMPLES,
     MOST_TARGETS,
     PREVIEW_PATIENCE_S,
+    checked_filter,
     chosen_body,
     count_of,
+    is_whole,
     topics_of,
 )
 from console.security.topic_scope import current_scope
@@ -52,7 +62,7 @@ class SendAgain(Kind[SentAgainPreview]):
     """Sending dead letters of one group again: chosen ones, or all that match."""
 
     permission = RESEND_DEAD_LETTERS
-    page = "dead_letters"
+    page = PAGE
     is_final = True
     names_messages = True
     preview_type = SentAgainPreview
@@ -249,15 +259,7 @@ class SendAsNew(SendAgain):
 
 def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:
     """Return the filter of the parameters; raises InvalidParameter."""
-    texts = {name: given.get(name) or "" for name in ("topic", "key")}
-    for name, text in texts.items():
-        if not isinstance(text, str) or len(text) > _TEXT_LENGTH:
-            raise InvalidParameter(name, f"{name} is a text of at most {_TEXT_LENGTH} characters.")
-    bounds = {name: given.get(name) for name in ("from_ms", "to_ms")}
-    for name, bound in bounds.items():
-        if bound is not None and not _is_whole(bound):
-            raise InvalidParameter(name, f"{name} is a moment in epoch milliseconds.")
-    return DeadLetterFilter(texts["topic"], texts["key"], bounds["from_ms"], bounds["to_ms"])
+    return DeadLetterFilter(**checked_filter(given, ("topic", "key"), ("from_ms", "to_ms"), _TEXT_LENGTH))
 
 
 def label_of(row: DeadLetter) -> dict[str, Any]:
@@ -279,7 +281,7 @@ def _targets(given: Any) -> list[dict[str, int]]:
         if (
             not isinstance(target, Mapping)
             or set(target) != {"queueId", "offset"}
-            or not all(map(_is_whole, target.values()))
+            or not all(map(is_whole, target.values()))
         ):
             raise InvalidParameter("targets", "A dead letter is named by its queueId and its offset.")
     unique = {(target["queueId"], target["offset"]): dict(target) for target in given}
@@ -292,7 +294,3 @@ def _place(text: str) -> dict[str, int]:
     if queue_id is None or offset is None:
         raise InvalidParameter("targets", gettext("This names no dead letter; load the page again."))
     return {"queueId": queue_id, "offset": offset}
-
-
-def _is_whole(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**63

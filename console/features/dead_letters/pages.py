@@ -10,13 +10,11 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from console.features.dead_letters import read
-from console.features.dead_letters.columns import DEAD_LETTERS, GROUPS
-from console.features.dead_letters.shapes import DeadLetterFilter, DeadLetterPage
+from console.features.dead_letters.read import DEAD_LETTERS, GROUPS, DeadLetterFilter, DeadLetterPage
 from console.operations.typed_moments import bound_ms
 from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
 
-FAMILY = "dead_letters"
 _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 
 
@@ -24,7 +22,7 @@ _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 def groups(request: HttpRequest) -> Answer:
     """Every group that has dead letters, the most first."""
     data = read.dead_letter_groups()
-    context = {"data": data, "here": FAMILY}
+    context = {"data": data, "here": read.PAGE}
     return page_or_file(request, "dead_letters/groups.html", context, GROUPS, lambda _place: data)
 
 
@@ -44,7 +42,7 @@ def letters(request: HttpRequest, name: str) -> Answer:
     following = None if data.following is None else {**shown, "after": f"{data.following[0]}-{data.following[1]}"}
     context = {
         "data": data,
-        "here": FAMILY,
+        "here": read.PAGE,
         "given": given,
         "errors": errors,
         "number": uuid.uuid4(),

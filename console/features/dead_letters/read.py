@@ -1,4 +1,4 @@
-"""Read dead letters, for the pages and for operations on them.
+"""Dead letters for the pages and for operations on them: their shapes with the columns of the lists, and reading them.
 
 Which groups have some is known from the mirror. The messages themselves are read from the broker, the newest first, and
 each is shown with what was done with it here before. An operation finds what it is about as the broker has it now.
@@ -9,27 +9,162 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from django.db.models import F, Max, Sum
+from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, Message, RouteNotFound
 from broker.mirror.models import ConsumerGroup, Queue
 from broker.rocketmq.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from console.features.dead_letters.shapes import (
-    DeadLetter,
-    DeadLetterFilter,
-    DeadLetterGroup,
-    DeadLetterGroups,
-    DeadLetterPage,
-)
 from console.operations.models import OperationItem
+from console.operations.registry import KINDS
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, pull_all
 from console.site.clock import now_ms
+from console.site.evidence import Evidence
 from console.site.mirrored import mirrored
 from console.ui.message_rows import row_of
+from console.ui.table import AGE, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
+
+GROUPS = Table(
+    "dead-letter-groups",
+    (
+        Column("name", _("Group"), NAME, page="dead_letters_of", length=80),
+        Column("count", _("Dead letters"), LOUD),
+        Column("stored_total", _("Ever"), FIGURE),
+        Column("last_ms", _("Last one"), AGE),
+        Column("members", _("Members"), FIGURE),
+    ),
+)
+
+_MESSAGE = Cell("dead_letters/cells/message.html")
+_TOPIC = Cell("dead_letters/cells/topic.html")
+_PREVIEW = Cell("dead_letters/cells/preview.html")
+_SENT_AGAIN = Cell("dead_letters/cells/sent_again.html", by=(VALUE,))
+
+DEAD_LETTERS = Table(
+    "dead-letters",
+    (
+        *file_columns("queue_id offset"),
+        Column("name", _("Message"), _MESSAGE, in_file=False, page="message", page_field="offset_message_id"),
+        Column("topic", _("Topic"), _TOPIC, page="topic"),
+        *file_columns("keys"),
+        Column("tag", _("Tag"), CHIP, length=30),
+        *file_columns("unique_key offset_message_id"),
+        Column("preview", _("Body"), _PREVIEW),
+        Column("attempts", _("Tries"), FIGURE),
+        Column("born_ms", _("Sent first"), AGE),
+        Column("died_ms", _("Died"), AGE),
+        *file_columns("size_bytes"),
+        Column("sent_again", _("Sent again"), _SENT_AGAIN),
+    ),
+    choice=Choice("letter", "choice"),
+    file_order=(
+        "queue_id offset topic keys tag unique_key offset_message_id born_ms died_ms attempts size_bytes preview"
+        " sent_again"
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Which dead letters of a group; empty texts and None match all."""
+
+    #: the topic in which the group got it
+    topic: str = ""
+    #: one of its keys, its unique id or its tag, exactly
+    key: str = ""
+    #: died at or after, and before; epoch ms
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every dead letter matches."""
+        return not (self.topic or self.key or self.from_ms is not None or self.to_ms is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One message that its group gave up."""
+
+    queue_id: int
+    offset: int
+    position: int
+    offset_message_id: str
+    #: the topic in which the group got it
+    topic: str
+    unique_key: str
+    keys: tuple[str, ...]
+    tag: str
+    #: when it was sent first, and when it died
+    born_ms: int
+    died_ms: int
+    attempts: int
+    size_bytes: int
+    #: the beginning of a text body; None: not text, or compressed
+    preview: str | None
+    #: what was done with it in this console: an outcome code; "": nothing
+    sent_again: str = ""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.keys[0] if self.keys else self.unique_key or self.offset_message_id
+
+    @property
+    def choice(self) -> str:
+        """What names it in a form."""
+        return f"{self.queue_id}-{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroup:
+    """A group with dead letters."""
+
+    name: str
+    #: held now, and ever stored
+    count: int
+    stored_total: int
+    #: epoch ms of the newest; None: not known
+    last_ms: int | None
+    members: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroups:
+    """All groups that have some, the most first."""
+
+    table: ClassVar[Table] = GROUPS
+
+    evidence: Evidence
+    now_ms: int
+    rows: tuple[DeadLetterGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPage:
+    """Dead letters of one group, the newest first."""
+
+    table: ClassVar[Table] = DEAD_LETTERS
+
+    evidence: Evidence
+    now_ms: int
+    group: str
+    wanted: DeadLetterFilter
+    rows: tuple[DeadLetter, ...]
+    #: held now; None: not known
+    total: int | None
+    #: where the next page begins: queue and the offset behind its first; None: this was the last
+    following: tuple[int, int] | None
+    #: who consumes for the group now; None: not known
+    members: int | None
+    #: so many were looked through where the look ended before the page was full; 0: it did not
+    looked: int = 0
+
 
 #: topic stats on an Apache RocketMQ broker; topic stats and pull
 GROUPS_REQUESTS = (202,)
@@ -40,9 +175,8 @@ READ_AT_MOST = 2_000
 
 #: records read at once
 STEP = 32
-#: operations whose outcome is shown beside a dead letter
-FAMILY = "dead_letters."
-SENT_AGAIN = ("sent_back", "sent_as_new")
+#: the address of the page to which operations on dead letters belong
+PAGE = "dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +296,10 @@ def letter_of(message: Message) -> DeadLetter:
 
 def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
     """With what was done with them here before."""
+    kinds = [kind for kind in KINDS.values() if kind.page == PAGE]
+    sent = [code for kind in kinds for code, outcome in kind.outcomes.items() if outcome.mark == "ok"]
     items = OperationItem.objects.filter(
-        operation__kind__startswith=FAMILY, operation__parameters__group=group, outcome__in=SENT_AGAIN,
+        operation__kind__in=[kind.name for kind in kinds], operation__parameters__group=group, outcome__in=sent,
         target__offset__in=[row.offset for row in rows],
     )  # fmt: skip
     done = {

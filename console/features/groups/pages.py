@@ -11,9 +11,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.groups import read
-from console.features.groups.columns import GROUPS
-from console.features.groups.shapes import Groups
-from console.features.topics.setting_forms import group_form, new_group_form
+from console.features.groups.read import GROUPS, Groups
+from console.features.topics.setting_fields import group_form, new_group_form
 from console.site.numbers import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind

@@ -1,20 +1,146 @@
-"""Read consumer groups: progress from the mirror, members from the broker."""
+"""Consumer groups: their shapes with the columns of the list, progress from the mirror, members from the broker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused
 from broker.client.admin import ConsumeStats, GroupConnections
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from console.features.groups.shapes import GroupPage, GroupQueue, GroupRow, Groups, GroupState, Member
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
+from console.site.evidence import Evidence
 from console.site.group_lags import GroupLag, lags_by_group
 from console.site.history import History
 from console.site.mirrored import Mirrored, mirrored
+from console.ui.table import FIGURE, LOUD, NAME, RATE, VALUE, Cell, Column, Table, file_columns
+
+GROUPS = Table(
+    "groups",
+    (
+        Column("name", _("Group"), NAME, page="group"),
+        Column("state", _("State"), Cell("groups/cells/state.html", by=(VALUE,))),
+        Column("lag", _("Lag"), FIGURE),
+        Column("consumed_per_s", _("Consumed"), RATE, unit="/s"),
+        Column("members", _("Members"), FIGURE),
+        Column("topics", _("Topics"), FIGURE),
+        Column("retry", _("Waiting for another try"), FIGURE),
+        Column("dead", _("Dead letters"), LOUD),
+        *file_columns("consume_enable retry_max_times"),
+    ),
+    row_id="group",
+    file_order="name state members topics lag retry dead consumed_per_s",
+)
+
+
+class GroupState(TextChoices):
+    """What deserves to be said about a group."""
+
+    UNKNOWN = "unknown", _("unknown")
+    NEVER_USED = "never-used", _("never used")
+    CURRENT = "current", _("caught up")
+    BEHIND = "behind", _("behind")
+    NO_CONSUMER = "no-consumer", _("no consumer")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A consumer group in the list."""
+
+    name: str
+    state: GroupState
+    #: consumers connected now; None when the broker does not tell in bulk (the group's own page asks)
+    members: int | None
+    #: topics with a committed offset, retry and dead-letter topics not counted
+    topics: int
+    #: messages behind, all topics but the dead letters; None when unknown
+    lag: int | None
+    #: waiting in %RETRY%group, held in %DLQ%group; None when there is no such topic
+    retry: int | None
+    dead: int | None
+    consumed_per_s: float | None
+    consume_enable: bool
+    retry_max_times: int
+    is_system: bool
+    #: for how long it has taken nothing although something waits, at least; None: unknown, or nothing waits
+    quiet_ms: int | None = None
+    #: messages given up within the history (5 min)
+    newly_dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """A page of the list."""
+
+    table: ClassVar[Table] = GROUPS
+
+    evidence: Evidence
+    now_ms: int
+    rows: tuple[GroupRow, ...]
+    total: int
+    offset: int
+    count: int
+    search: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQueue:
+    """A group's progress in one queue; offset None: nothing committed yet."""
+
+    topic: str
+    queue_id: int
+    offset: int | None
+    max_offset: int | None
+    #: epoch ms of the last message consumed there, as the broker tells it (request 208)
+    consumed_ms: int | None
+    #: the member that holds the queue, when the broker says so
+    client_id: str | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Messages between the offset and the queue's end."""
+        return None if self.offset is None or self.max_offset is None else max(0, self.max_offset - self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A connected consumer (request 203)."""
+
+    client_id: str
+    address: str
+    language: str
+    #: RocketMQ's version number of the client, 0 unknown
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    """One group. `group` None: not known to the mirror. `members` None: the broker could not be asked."""
+
+    evidence: Evidence
+    now_ms: int
+    name: str
+    broker: str
+    group: GroupRow | None
+    queues: tuple[GroupQueue, ...]
+    members: tuple[Member, ...] | None
+    members_evidence: Evidence
+    consume_type: str | None
+    message_model: str | None
+    #: topic and expression
+    subscriptions: tuple[tuple[str, str], ...]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics in which it can be moved: all that it has offsets in."""
+        return tuple(dict.fromkeys(queue.topic for queue in self.queues if not queue.topic.startswith(DLQ_PREFIX)))
+
 
 #: group configuration and consume stats, on an Apache RocketMQ broker
 GROUP_REQUESTS = (201, 208)

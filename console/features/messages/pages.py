@@ -13,11 +13,9 @@ from django.views.decorators.http import require_safe
 
 from console.features.messages import read
 from console.features.messages import search as newest
-from console.features.messages.columns import MESSAGES
-from console.features.messages.life_line import life_of
+from console.features.messages.hops import TOLD_LIMIT
 from console.features.messages.operations import Unmask
-from console.features.messages.shapes import OFFSET_ID, MessageFilter
-from console.features.messages.traces import TOLD_LIMIT
+from console.features.messages.shapes import MESSAGES, OFFSET_ID, MessageFilter, life_of
 from console.operations.models import AuditEntry
 from console.operations.typed_moments import bound_ms
 from console.operations.workflow import REASON_LENGTH

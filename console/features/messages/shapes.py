@@ -1,16 +1,44 @@
-"""What the message page shows: every physical record, its properties and body, and what happened to it in time."""
+"""What the pages of messages show: every physical record, its properties and body, and what happened to it in time.
+
+Lists have the columns of messages that were found. On the life line dots are records, squares are what clients told.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from django.db.models import TextChoices
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.timezone import get_current_timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from console.features.messages.columns import MESSAGES, MESSAGES_OF_TOPIC
 from console.site.evidence import Evidence
-from console.ui.table import Table
+from console.templatetags.escapement import span
+from console.ui.charts.moments import FOLD_MS, Stop, life_svg
+from console.ui.table import CHIP, MOMENT, SIZE, Cell, Column, Table, file_columns
+
+#: in all topics
+MESSAGES = Table(
+    "messages",
+    (
+        Column("message", _("Message"), Cell("messages/cells/message.html"), "offset_message_id", in_file=False),
+        Column("topic", _("Topic"), Cell("messages/cells/topic.html", by=("topic",))),
+        *file_columns("unique_key offset_message_id"),
+        Column("store_ms", _("Stored"), MOMENT),
+        Column("pending", _("State"), Cell("messages/cells/state.html", by=("pending",))),
+        Column("keys", _("Key"), Cell("messages/cells/keys.html")),
+        Column("tag", _("Tag"), CHIP, length=30),
+        Column("size_bytes", _("Size"), SIZE),
+    ),
+    file_order="topic unique_key offset_message_id keys tag store_ms size_bytes pending due_ms",
+)
+#: in one topic, which the page names above the list
+MESSAGES_OF_TOPIC = replace(MESSAGES, columns=tuple(each for each in MESSAGES.columns if each.name != "topic"))
+
 
 #: an offset message id: address, port and position in hexadecimal, of IPv4 or IPv6
 OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
@@ -261,3 +289,47 @@ class LifeStep:
     def group_named(self) -> str | None:
         """The group, if a group can be called so."""
         return self.group if self.group and _GROUP.fullmatch(self.group) else None
+
+
+_KINDS = {StepKind.RETRY: "moved", StepKind.DEAD_LETTER: "failed"}
+#: steps drawn; the table has all
+_MOST = 12
+#: a name under the line: what is longer is in the table
+_NAME_LENGTH = 14
+
+
+def life_of(data: MessagePage) -> SafeString | None:
+    """The drawing, None when there is nothing to draw."""
+    if not data.hops:
+        return None
+    stops: list[Stop] = []
+    for step in [step for step in data.steps if step.ms is not None][-_MOST:]:
+        stops.append(_stop(step, stops[-1].ms if stops else None))
+    if data.pending and data.due_ms is not None:
+        gap = escape(span(data.due_ms - stops[-1].ms))
+        stops.append(Stop(data.due_ms, escape(gettext("due")), _time(data.due_ms), "ahead", gap))
+    label = escape(gettext("The life of the message: %(count)s steps") % {"count": len(data.steps)})
+    return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped
+
+
+def _stop(step: LifeStep, before_ms: int | None) -> Stop:
+    ms = step.ms or 0
+    apart = ms - before_ms if before_ms is not None else 0
+    gap = escape(span(apart)) if apart > FOLD_MS else ""
+    kind = "failed" if step.succeeded is False else _KINDS.get(step.kind, "done")
+    return Stop(ms, escape(_title(step)), _time(ms), kind, gap, is_told=step.is_told)
+
+
+def _title(step: LifeStep) -> str:
+    if step.kind is StepKind.CONSUMED:
+        name = step.group or gettext("somebody")
+        return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
+    if step.succeeded is False:
+        return gettext("not sent") if step.kind is StepKind.SENT else gettext("failed")
+    return {
+        StepKind.RETRY: gettext("retried"), StepKind.PARKED: gettext("parked"), StepKind.ENDED: gettext("decided"),
+    }.get(step.kind, str(step.kind.label))  # fmt: skip
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone()):%H:%M:%S}.{ms % 1000:03d}"

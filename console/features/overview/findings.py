@@ -20,13 +20,12 @@ from django.db.models import Count, Min, Q
 from broker.client import Admin
 from broker.client.timers import Herd, TimerStatus
 from broker.mirror.models import HalfMessage
-from console.features.groups.shapes import GroupRow, GroupState
+from console.features.groups.read import GroupRow, GroupState
 from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.shapes import BrokerRow, MirrorRow
-from console.features.redisson.read import read_queues
-from console.features.redisson.shapes import QUEUES_SHOWN, QueueRow
+from console.features.redisson.read import QUEUES_SHOWN, QueueRow, read_queues
 from console.features.schedule.shapes import Lane
-from console.features.timers.zoom import ZOOMS
+from console.features.timers.shapes import ZOOMS
 from console.operations.models import Operation
 from console.operations.registry import scope_of
 from console.security.topic_scope import TopicScope, current_scope, current_topics

@@ -12,18 +12,11 @@ from django.views.decorators.http import require_safe
 
 from console.features.redisson import read
 from console.features.redisson.operations import CODECS
-from console.features.redisson.shapes import QueuePage, QueuesPage
+from console.features.redisson.read import QUEUES, VALUES, QueuePage, QueuesPage
 from console.operations.typed_moments import bound_ms
 from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
-from console.ui.table import Table, file_columns
-
-QUEUES = Table(
-    "redisson-queues",
-    file_columns("name survey.set_size survey.overdue survey.next_due_ms listeners is_stuck problem"),
-)
-VALUES = Table("redisson-values", file_columns("handle due_ms text codec packing size_bytes is_poison"))
 
 FAMILY = "delayed_queues"
 NAME_LENGTH = 255

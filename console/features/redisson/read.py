@@ -1,19 +1,21 @@
 """What the pages of Redisson's delayed queues show: the queues as Redis has them, and what transfer services say.
 
-There is one client for the process. Where its server is away or refuses, the page has the reason as evidence.
+There is one client for the process. Where its server is away or refuses, the page has the reason as evidence. All
+moments are epoch ms of the Redis server's clock.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.utils.translation import gettext_lazy as _
 from redis.exceptions import RedisError
 
 from broker.redisson import Codec, DelayedQueue, Packing, RedissonError, codec_named
@@ -21,23 +23,224 @@ from broker.redisson.modes import Mode, read_mode
 from broker.redisson.repair import plan_repair
 from broker.redisson.server import Server, connect
 from broker.redisson.survey import page, queue_names, survey
-from broker.redisson.transfer_status import TransferStatus, running_services
-from broker.redisson.values import Page, RepairPlan, Waiting
-from console.features.redisson.shapes import (
-    QUEUES_SHOWN,
-    UPCOMING,
-    VALUES_SHOWN,
-    Handing,
-    QueuePage,
-    QueueRow,
-    QueuesPage,
-    Service,
-    ValueRow,
-)
+from broker.redisson.transfer_status import QueueStatus, TransferStatus, running_services
+from broker.redisson.values import Page, RepairPlan, Survey, Waiting
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
+from console.templatetags.escapement import figure, length
+from console.ui.table import FIGURE, LEFT, SIZE, VALUE, Across, Cell, Choice, Column, Table, file_columns
+
+_NUMBER = "ui/cells/figure.html"
+_MOVED = Cell(_NUMBER, is_figure=True, text=lambda value, _place: figure(value.moved if value else None))
+_LATE = Cell(
+    _NUMBER,
+    is_figure=True,
+    text=lambda value, _place: length(value.late_ms if value and value.last_moved_ms else None),
+)
+
+QUEUES = Table(
+    "redisson-queues",
+    (
+        Column("name", _("Queue"), Cell("delayed_queues/cells/name.html")),
+        Column("state", _("State"), Cell("delayed_queues/cells/state.html"), "survey", in_file=False),
+        Column("survey.set_size", _("Waiting"), Cell("delayed_queues/cells/waiting.html", is_figure=True), "survey"),
+        Column("survey.overdue", _("Due, still there"), Cell("delayed_queues/cells/overdue.html", is_figure=True)),
+        Column("survey.next_due_ms", _("Next due"), LEFT),
+        Column("survey.target_size", _("In the plain list"), FIGURE, in_file=False),
+        Column("moved", _("Moved"), _MOVED, in_file=False),
+        Column("late", _("Late"), _LATE, "moved", in_file=False),
+        Column("listeners", _("Listeners"), FIGURE),
+        *file_columns("is_stuck problem"),
+        Column("codec", _("Packing, codec"), Cell("delayed_queues/cells/packings.html"), "survey", in_file=False),
+    ),
+    # of a queue that could not be read its problem is told
+    across=Across(2, "survey", "problem"),
+    row_id="queue",
+)
+
+VALUES = Table(
+    "redisson-values",
+    (
+        *file_columns("handle"),
+        Column("due_ms", _("Due"), Cell("delayed_queues/cells/due.html", by=(VALUE,))),
+        Column("left", _("In"), LEFT, "due_ms", in_file=False),
+        Column("text", _("Value"), Cell("delayed_queues/cells/value.html")),
+        Column("codec", _("Codec"), Cell("delayed_queues/cells/codec.html", by=(VALUE, "is_hex"))),
+        Column("packing", _("Packing"), Cell("delayed_queues/cells/packing.html", by=(VALUE,))),
+        Column("size_bytes", _("Size"), SIZE),
+        *file_columns("is_poison"),
+    ),
+    choice=Choice("handle", "handle", numbered=_("value %(n)s")),
+)
+
+#: queues and values on one page
+QUEUES_SHOWN = 50
+VALUES_SHOWN = 50
+#: of these, how many are shown as they change
+UPCOMING = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A transfer service, as it says itself."""
+
+    instance: str
+    started_ms: int
+    now_ms: int
+    #: moving, watching (read-only), waiting (for Redis)
+    state: str
+    #: by how many ms its clock is ahead of the server's
+    skew_ms: float | None
+    problem: str
+    waiting_since_ms: int | None
+    outages: int
+    listening: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One queue: what Redis holds, and what the transfer service says of it."""
+
+    name: str
+    #: None: it could not be read, `problem` says why
+    survey: Survey | None
+    #: None: no transfer service watches it
+    moved: QueueStatus | None
+    #: in words for people; empty when nothing is wrong
+    problem: str = ""
+    #: transfer services of ours that listen on its channel, which the server does not count
+    ours: int = 0
+
+    @property
+    def listeners(self) -> int:
+        """Who listens on its channel: live RDelayedQueues of Java, and services of ours."""
+        return self.ours + (self.survey.listeners if self.survey is not None else 0)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Something is due and nobody moves it: a second is more than any transfer needs."""
+        return self.survey is not None and self.survey.stuck_ms > 1_000
+
+    @property
+    def needs_look(self) -> bool:
+        """Something is wrong with it."""
+        found = self.survey
+        return bool(
+            self.problem
+            or found is None
+            or self.is_stuck
+            or found.is_damaged
+            or found.sampled_poison
+            or found.never_due
+            or len(found.packings) > 1
+            or (self.moved is not None and self.moved.problem)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesPage:
+    """All queues of the server, some at a time."""
+
+    table: ClassVar[Table] = QUEUES
+
+    evidence: Evidence
+    now_ms: int
+    server: str
+    rows: tuple[QueueRow, ...]
+    services: tuple[Service, ...]
+    total: int
+    search: str
+    offset: int
+    read_only: bool
+
+    @property
+    def waiting(self) -> int:
+        """Values that wait in the queues of this page."""
+        return sum(row.survey.set_size for row in self.rows if row.survey is not None)
+
+    @property
+    def overdue(self) -> int:
+        """Values of this page that are due and still there."""
+        return sum(row.survey.overdue for row in self.rows if row.survey is not None)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """The next moment of any queue of this page."""
+        moments = [row.survey.next_due_ms for row in self.rows if row.survey and row.survey.next_due_ms is not None]
+        return min(moments, default=None)
+
+    @property
+    def looks(self) -> int:
+        """Queues of this page with something wrong."""
+        return sum(row.needs_look for row in self.rows)
+
+    @property
+    def previous(self) -> int | None:
+        """Where the page before begins."""
+        return max(0, self.offset - QUEUES_SHOWN) if self.offset else None
+
+    @property
+    def following(self) -> int | None:
+        """Where the next page begins."""
+        return self.offset + QUEUES_SHOWN if self.offset + QUEUES_SHOWN < self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRow:
+    """One waiting value; `text` is for people, of hostile origin."""
+
+    handle: str
+    due_ms: int | None
+    text: str
+    codec: str
+    packing: str
+    size_bytes: int
+    is_hex: bool
+    is_whole: bool
+    is_poison: bool
+    #: in the packing that clients of the queue do not read
+    is_foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Handing:
+    """Where the due values go, if not to the plain list."""
+
+    kind: str
+    is_on: bool
+    topic: str
+    since_ms: int
+    sent: int
+    refused: int
+    taken_over: int
+    sending: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """One queue with a page of its values in the order in which they are due."""
+
+    table: ClassVar[Table] = VALUES
+
+    evidence: Evidence
+    now_ms: int
+    name: str
+    row: QueueRow | None
+    values: tuple[ValueRow, ...]
+    cursor: str | None
+    aside: bool
+    from_ms: int | None
+    to_ms: int | None
+    codec: str
+    handing: Handing | None
+    plan: RepairPlan | None
+    #: it may not be changed here, and why
+    locked: str
+    #: the next to come due, whatever page of the values is shown
+    upcoming: tuple[ValueRow, ...] = ()
+
 
 #: what one value shows in a list
 SHOWN_BYTES = 600

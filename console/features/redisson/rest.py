@@ -19,10 +19,9 @@ from broker.redisson import RedissonError
 from broker.redisson.queue import due_ms
 from console.features.redisson.operations import checked_queue
 from console.features.redisson.queue_operations import checked_value
-from console.features.redisson.read import queue_named
+from console.features.redisson.read import QueueRow, queue_named
 from console.features.redisson.read import read_queue as delayed_queue
 from console.features.redisson.read import read_queues as delayed_queues
-from console.features.redisson.shapes import QueueRow
 from console.operations.actor import STEER_DELAYED_QUEUES
 from console.operations.errors import OperationError
 from console.rest.access import InBody, InRows, Place, Queue, visible_to

@@ -9,10 +9,9 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console.features.schedule import lane as lane_read
 from console.features.schedule import read
-from console.features.schedule.columns import LANE
-from console.features.schedule.shapes import MAX_PAGE_COUNT
+from console.features.schedule import read as lane_read
+from console.features.schedule.shapes import LANE, MAX_PAGE_COUNT
 from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind

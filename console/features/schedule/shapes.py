@@ -1,4 +1,4 @@
-"""What the pages about SCHEDULE_TOPIC_XXXX show: the delay levels at a glance, and one of them opened.
+"""What the pages about SCHEDULE_TOPIC_XXXX show: the delay levels at a glance, and one opened, with its columns.
 
 At a glance there is a row for each level, with when its messages are due on a logarithmic stretch, the strip of figures
 above them, and the bars of the next minute. An opened level lists its pending messages in due order, page by page, read
@@ -13,10 +13,33 @@ from typing import ClassVar
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
-from console.features.schedule.columns import LANE
 from console.site.evidence import Evidence
 from console.site.history import History
-from console.ui.table import Table
+from console.ui.table import CHIP, SIZE, TIME, Cell, Column, Table, file_columns
+
+LANE = Table(
+    "lane",
+    (
+        Column("leaves", _("Leaves in"), Cell("schedule/cells/leaves.html", is_figure=True), "due_ms", in_file=False),
+        Column("due_ms", _("Due"), TIME),
+        *file_columns("released"),
+        Column("real_topic", _("Topic"), Cell("schedule/cells/topic.html", by=("real_topic", "real_queue_id"))),
+        *file_columns("real_queue_id"),
+        Column("keys", _("Key"), Cell("schedule/cells/keys.html")),
+        Column("tag", _("Tag"), CHIP, length=30),
+        Column("size_bytes", _("Size"), SIZE),
+        Column("offset", _("Offset"), Cell("schedule/cells/offset.html", is_figure=True)),
+        Column("position", _("Position"), Cell("schedule/cells/position.html", is_figure=True)),
+        Column("open", _("Message"), Cell("schedule/cells/open.html"), "offset_message_id", in_file=False),
+    ),
+    row_id="parked",
+    row_id_field="offset",
+    file_order=(
+        "offset position due_ms released real_topic real_queue_id keys tag unique_key offset_message_id size_bytes"
+        " store_ms"
+    ),
+)
+
 
 #: messages on one page of a lane, and the most one may ask for
 PAGE_COUNT = 50

@@ -4,17 +4,21 @@ The newest records of rmq_sys_wheel_timer are pulled; requests 60 and 61 tell th
 
 A parked record says where it goes (REAL_TOPIC, REAL_QID) and when: TIMER_DELIVER_MS or, failing that, the second after
 TIMER_OUT_MS. A record with TIMER_DEL_UNIQKEY cancels the one with that unique key; a record that was parked again
-(TIMER_ROLL_TIMES) stands for the one before it. Nothing is guessed: all else is unknown here, and said to be.
+(TIMER_ROLL_TIMES) stands for the one before it. Nothing is guessed: all else is unknown here, and said to be. Request
+370 recalls one by a handle made from its record.
 """
 
 from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from broker.client import Admin, Message
+from django.conf import settings
+
+from broker.client import Admin, BrokerRefused, ClientError, Message, Producer
 from broker.client.timers import TimerCheckpoint, TimerMetric
 from broker.rocketmq.properties import (
     DUE_MS,
@@ -27,6 +31,7 @@ from broker.rocketmq.properties import (
     TIMER_ROLLS,
 )
 from broker.rocketmq.topics import TIMER_TOPIC
+from console.features.timers.rows import RINGS, stretch_of_rows, within
 from console.features.timers.shapes import (
     FIRST_COUNT,
     LifeEvent,
@@ -39,10 +44,10 @@ from console.features.timers.shapes import (
     TimersPage,
     TopicTimers,
     Wheel,
+    Window,
 )
-from console.features.timers.wheel import RINGS, stretch_of_rows, within
-from console.features.timers.zoom import Window
-from console.site.broker import ask, pull_all
+from console.operations.kind import ItemResult
+from console.site.broker import KeptClients, ask, pull_all
 from console.site.clock import now_ms
 from console.site.evidence import Evidence
 from console.site.mirrored import Mirrored
@@ -239,3 +244,44 @@ def _wheel(evidence: Evidence, newest: Newest, window: Window, now_ms: int) -> W
         beyond=sum(1 for row in newest.rows if row.due_ms > window.end_ms),
         whole=newest.is_whole,
     )
+
+
+#: ILLEGAL_OPERATION: the moment is past, or recalls are switched off there (recallMessageEnable)
+_ILLEGAL = 604
+
+_producers = KeptClients(lambda namesrv: Producer(group="escapement-console", namesrv=namesrv))
+
+
+def hang_up() -> None:
+    """End the connection; the next recall makes a new one."""
+    _producers.hang_up()
+
+
+def recall(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+    """Send one recall for each target; raises ClientError only when nothing was sent at all."""
+    producer = _producers.at(settings.ESCAPEMENT_NAMESRV)
+    broker = next(iter(admin.brokers())).name
+    return [_recalled(admin, producer, broker, target) for target in targets]
+
+
+def _recalled(admin: Admin, producer: Producer, broker: str, target: Mapping[str, Any]) -> ItemResult:
+    if "position" not in target:
+        return ItemResult("refused", {"error": "not-supported"})
+    try:
+        record = admin.message_at(target["position"], topic=TIMER_TOPIC)
+    except BrokerRefused as refusal:
+        return ItemResult("unknown", {"error": str(refusal)})
+    except ClientError as error:
+        return ItemResult("refused", {"error": str(error)})
+    row = row_of_record(record)
+    if row is None:
+        return ItemResult("unknown", {"error": "no timer is parked at this position"})
+    told = {"topic": row.topic, "unique_key": row.unique_key, "due_ms": row.due_ms}
+    try:
+        producer.recall(row.topic, handle_of(record, broker))
+    except BrokerRefused as refusal:
+        outcome = "already_delivered" if refusal.code == _ILLEGAL and "time" in refusal.remark else "refused"
+        return ItemResult(outcome, {**told, "error": refusal.remark or str(refusal)})
+    except ClientError as error:
+        return ItemResult("refused", {**told, "error": str(error)})
+    return ItemResult("recall_noted", told)

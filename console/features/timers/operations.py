@@ -17,22 +17,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
-from django.conf import settings
 from django.http import QueryDict
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from broker.client import Admin, BrokerRefused, ClientError, NotSupported, Producer
+from broker.client import Admin, NotSupported
 from broker.client.timers import Action, Steered
-from broker.rocketmq.topics import TIMER_TOPIC
-from console.features.timers import taken_back
-from console.features.timers.apache_records import handle_of, matches, read_newest, row_of_record
+from console.features.timers import selection
+from console.features.timers.apache_records import recall
 from console.features.timers.release_load import Load, at_once, busiest, capacity_of
-from console.features.timers.rows import all_timers, one_timer, target_of
-from console.features.timers.shapes import TimerFilter, TimerRow
+from console.features.timers.rows import target_of
+from console.features.timers.selection import Found, checked_selection, filter_of, find_named, find_timers
+from console.features.timers.shapes import TimerRow
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS
 from console.operations.catch_up import Behind, behind_after
-from console.operations.errors import InvalidParameter
 from console.operations.kind import (
     LIMIT,
     REASON,
@@ -53,7 +51,6 @@ from console.operations.registry import register
 from console.operations.scope import Scope
 from console.operations.selection import (
     EXAMPLES,
-    MOST_TARGETS,
     PREVIEW_PATIENCE_S,
     TOPICS,
     chosen_body,
@@ -64,8 +61,6 @@ from console.operations.selection import (
 )
 from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
-from console.site.broker import KeptClients
-from console.site.clock import now_ms
 from console.site.numbers import whole_number
 
 #: names of a filter's fields here and in REST
@@ -170,7 +165,7 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     def undo_of(self, row: Operation) -> Undo | None:
         """Return how many can be taken back while their moments are ahead."""
-        return taken_back.undo_of(row, self.undone_outcomes, self.former) if self.undone_by else None
+        return selection.undo_of(row, self.undone_outcomes, self.former) if self.undone_by else None
 
     def undo_parameters(self, row: Operation, given: QueryDict) -> dict[str, Any]:
         """Return all of it, or the one item that the form names."""
@@ -179,7 +174,7 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     def taken_back(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, OperationItem]:
         """Return what took back each item."""
-        return taken_back.taken_back(row, items) if self.undone_by else {}
+        return selection.taken_back(row, items) if self.undone_by else {}
 
     def preview(self, parameters: Mapping[str, Any]) -> TimersPreview:
         """Count them, with examples, topics, and what the broker will have to release at once."""
@@ -270,7 +265,7 @@ class CancelTimers(SteerTimers):
     key_label = _("Cancel the timers with the key “%(key)s”")
     action = "cancel"
     is_final = True
-    undone_by, undone_outcomes = taken_back.TAKE_BACK, ("cancelled", "recall_noted")
+    undone_by, undone_outcomes = selection.TAKE_BACK, ("cancelled", "recall_noted")
 
 
 @register
@@ -308,7 +303,7 @@ class RescheduleTimers(SteerTimers):
     action = "reschedule"
     needs_moment = True
     former = "previous_due_ms"
-    undone_by, undone_outcomes = taken_back.TAKE_BACK, ("rescheduled",)
+    undone_by, undone_outcomes = selection.TAKE_BACK, ("rescheduled",)
 
     def item_now(self, item: OperationItem) -> ItemNow | None:
         """Return the moment that a timer was moved to."""
@@ -440,154 +435,3 @@ def _name_of(target: Mapping[str, Any]) -> str:
     return next(
         str(target[name]) for name in ("scheduleKey", "uniqueKey", "messageId", "handle", "position") if name in target
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """`named` has a place for each name that was asked for, None where nothing waits."""
-
-    now_ms: int
-    rows: list[TimerRow]
-    #: False: there are more
-    is_whole: bool = True
-    #: True: an Apache RocketMQ broker, and only its newest records were read
-    is_polled: bool = False
-    named: tuple[TimerRow | None, ...] = ()
-
-
-def find_timers(admin: Admin, wanted: TimerFilter, *, most: int, patience_s: float | None) -> Found:
-    """Return all that match, at most `most`; raises ClientError."""
-    begun_ms = now_ms()
-    try:
-        rows, is_whole = all_timers(admin, wanted, most=most, patience_s=patience_s)
-    except NotSupported:
-        newest = read_newest(admin)
-        rows = [row for row in newest.rows if matches(row, wanted)]
-        return Found(begun_ms, rows[:most], newest.is_whole, is_polled=True)
-    return Found(begun_ms, rows, is_whole)
-
-
-def find_named(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> Found:
-    """Return each of them that still waits; raises ClientError."""
-    begun_ms = now_ms()
-    named: list[TimerRow | None] = []
-    is_polled = False
-    for target in targets:
-        if not is_polled:
-            try:
-                state, row, _ = one_timer(admin, target)
-                named.append(row if state == "pending" else None)
-                continue
-            except NotSupported:
-                is_polled = True
-        named.append(_parked(admin, target))
-    rows = [row for row in named if row is not None]
-    return Found(begun_ms, rows, is_polled=is_polled, named=tuple(named))
-
-
-def _parked(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:
-    """The record at the target's position, on a broker that cannot be asked for a timer."""
-    if "position" not in target:
-        return None
-    try:
-        row = row_of_record(admin.message_at(target["position"], topic=TIMER_TOPIC))
-    except ClientError:
-        return None
-    return row if row is not None and row.due_ms > now_ms() else None
-
-
-_TEXT_LENGTH = 1_024
-#: a target is named by one of these sets of fields
-_FORMS = ({"position"}, {"topic", "scheduleKey"}, {"topic", "uniqueKey"}, {"handle"}, {"messageId"})
-
-
-def checked_selection(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the selection in its one form; raises InvalidParameter."""
-    if "targets" in parameters:
-        found = parameters["targets"]
-        if not isinstance(found, list) or not found:
-            raise InvalidParameter("targets", "Name at least one timer.")
-        if len(found) > MOST_TARGETS:
-            raise InvalidParameter("targets", f"At most {MOST_TARGETS:,} timers are named at once; use a filter.")
-        unique = {repr(sorted(target.items())): target for target in map(_target, found)}
-        return {"targets": list(unique.values())}
-    given = parameters.get("filter")
-    if not isinstance(given, Mapping):
-        raise InvalidParameter("filter", "Name timers (targets), or give a filter.")
-    wanted = filter_of(given)
-    if wanted.is_empty and not parameters.get("is_all"):
-        raise InvalidParameter("filter", "An empty filter is every timer; say so with all.")
-    fields = {"topic": wanted.topic, "key": wanted.key, "from_ms": wanted.from_ms, "to_ms": wanted.to_ms}
-    return {"filter": fields, "is_all": bool(parameters.get("is_all"))}
-
-
-def filter_of(given: Mapping[str, Any]) -> TimerFilter:
-    """Return the filter of the parameters; raises InvalidParameter."""
-    texts = {name: given.get(name) or "" for name in ("topic", "key")}
-    bounds = {name: given.get(name) for name in ("from_ms", "to_ms")}
-    for name, text in texts.items():
-        if not isinstance(text, str) or len(text) > _TEXT_LENGTH:
-            raise InvalidParameter(name, f"{name} is a text of at most {_TEXT_LENGTH:,} characters.")
-    for name, bound in bounds.items():
-        if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or not 0 <= bound < 2**63):
-            raise InvalidParameter(name, f"{name} is a moment in epoch milliseconds.")
-    return TimerFilter(texts["topic"], texts["key"], bounds["from_ms"], bounds["to_ms"])
-
-
-def _target(given: Any) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise InvalidParameter("targets", "A target is an object that names a timer.")
-    names = {name for name in given if name != "dueMs"}
-    if names not in _FORMS:
-        raise InvalidParameter(
-            "targets", "A target is named by position, topic and scheduleKey, topic and uniqueKey, handle or messageId."
-        )
-    for name in ("position", "dueMs"):
-        number = given.get(name, 0)
-        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
-            raise InvalidParameter("targets", f"{name} is a whole number.")
-    for name in names - {"position"}:
-        if not isinstance(given[name], str) or not 0 < len(given[name]) <= _TEXT_LENGTH:
-            raise InvalidParameter("targets", f"{name} is a text of 1 to {_TEXT_LENGTH:,} characters.")
-    return dict(given)
-
-
-#: ILLEGAL_OPERATION: the moment is past, or recalls are switched off there (recallMessageEnable)
-_ILLEGAL = 604
-
-_producers = KeptClients(lambda namesrv: Producer(group="escapement-console", namesrv=namesrv))
-
-
-def hang_up() -> None:
-    """End the connection; the next recall makes a new one."""
-    _producers.hang_up()
-
-
-def recall(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-    """Send one recall for each target; raises ClientError only when nothing was sent at all."""
-    producer = _producers.at(settings.ESCAPEMENT_NAMESRV)
-    broker = next(iter(admin.brokers())).name
-    return [_recalled(admin, producer, broker, target) for target in targets]
-
-
-def _recalled(admin: Admin, producer: Producer, broker: str, target: Mapping[str, Any]) -> ItemResult:
-    if "position" not in target:
-        return ItemResult("refused", {"error": "not-supported"})
-    try:
-        record = admin.message_at(target["position"], topic=TIMER_TOPIC)
-    except BrokerRefused as refusal:
-        return ItemResult("unknown", {"error": str(refusal)})
-    except ClientError as error:
-        return ItemResult("refused", {"error": str(error)})
-    row = row_of_record(record)
-    if row is None:
-        return ItemResult("unknown", {"error": "no timer is parked at this position"})
-    told = {"topic": row.topic, "unique_key": row.unique_key, "due_ms": row.due_ms}
-    try:
-        producer.recall(row.topic, handle_of(record, broker))
-    except BrokerRefused as refusal:
-        outcome = "already_delivered" if refusal.code == _ILLEGAL and "time" in refusal.remark else "refused"
-        return ItemResult(outcome, {**told, "error": refusal.remark or str(refusal)})
-    except ClientError as error:
-        return ItemResult("refused", {**told, "error": str(error)})
-    return ItemResult("recall_noted", told)

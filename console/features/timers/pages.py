@@ -24,16 +24,23 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.timers import read
-from console.features.timers.columns import TIMERS
-from console.features.timers.shapes import LifeEvent, LifeKind, TimerFilter, TimerLife, TimerList
-from console.features.timers.zoom import DEFAULT, ZOOMS
+from console.features.timers.shapes import (
+    DEFAULT,
+    TIMERS,
+    ZOOMS,
+    LifeEvent,
+    LifeKind,
+    TimerFilter,
+    TimerLife,
+    TimerList,
+)
 from console.operations.models import Operation, OperationItem
 from console.operations.reading import is_seen
 from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import current_scope
 from console.site.numbers import whole_number
-from console.templatetags.spans import span
-from console.ui.charts.life import FOLD_MS, Stop, life_svg
+from console.templatetags.escapement import span
+from console.ui.charts.moments import FOLD_MS, Stop, life_svg
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.snapshots.as_of import asked_of, past_of, status_of

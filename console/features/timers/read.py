@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from broker.client import Admin
 from broker.client.timers import TimerStatus, TopicLateness
 from console.features.timers import apache_records
-from console.features.timers.rows import one_timer, timers_between
+from console.features.timers.rows import forecast_of, one_timer, timers_between, wheel_of, within
 from console.features.timers.shapes import (
     FIRST_COUNT,
     PAGE_COUNT,
@@ -26,9 +26,9 @@ from console.features.timers.shapes import (
     TimersPage,
     TopicTimers,
     Wheel,
+    Window,
+    window_of,
 )
-from console.features.timers.wheel import forecast_of, wheel_of, within
-from console.features.timers.zoom import Window, window_of
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import Answer, ask

@@ -73,8 +73,8 @@ from console.features.timers.operations import (
 )
 from console.features.timers.release_load import busiest, capacity_of
 from console.features.timers.rows import one_timer, target_of
+from console.features.timers.selection import OF, TAKE_BACK, former_ms
 from console.features.timers.shapes import TimerRow
-from console.features.timers.taken_back import OF, TAKE_BACK, former_ms
 from console.operations.actor import STEER_TIMERS
 from console.operations.copies import COPY_OF, NotReadable, plain_body, producer
 from console.operations.errors import InvalidParameter, NotPossible

@@ -23,8 +23,8 @@ from broker.client import BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_writable_topic
 from broker.mirror.models import ConsumerGroup, ConsumerOffset
 from broker.rocketmq.topics import DLQ_PREFIX
-from console.features.topics import setting_fields, setting_forms
-from console.features.topics.losses import AT_LEAST, NOT_TOLD, counts, held, topics_of_tries, waiting_for
+from console.features.topics import setting_fields
+from console.features.topics.read import AT_LEAST, NOT_TOLD, counts, held, topics_of_tries, waiting_for
 from console.features.topics.setting_fields import GROUP, TOPIC, Fields, Setting
 from console.operations.actor import CHANGE_SETTINGS
 from console.operations.errors import InvalidParameter, NotPossible, OperationError, PendingUndecided
@@ -152,10 +152,10 @@ class _Change(_Settings[SettingsPreview]):
         """Return the form for a new one, or of the one that is there."""
         name, sent = given.get("name", "").strip(), {each: str(given[each]) for each in given}
         if self.is_new:
-            empty = setting_forms.new_topic_form() if self.is_topic else setting_forms.new_group_form()
-            return Form("settings/create.html", {"form": setting_forms.as_sent(empty, sent, faults)})
-        there = setting_forms.topic_form(name) if self.is_topic else setting_forms.group_form(name)
-        context = {"form": setting_forms.as_sent(there, sent, faults), "data": {"now_ms": now_ms()}}
+            empty = setting_fields.new_topic_form() if self.is_topic else setting_fields.new_group_form()
+            return Form("settings/create.html", {"form": setting_fields.as_sent(empty, sent, faults)})
+        there = setting_fields.topic_form(name) if self.is_topic else setting_fields.group_form(name)
+        context = {"form": setting_fields.as_sent(there, sent, faults), "data": {"now_ms": now_ms()}}
         return Form("settings/change.html", context)
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:

@@ -10,10 +10,9 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console.features.topics import contents, read
-from console.features.topics.columns import QUEUE, TOPICS
-from console.features.topics.setting_forms import new_topic_form, topic_form
-from console.features.topics.shapes import QueueMessages, TopicKind, Topics
+from console.features.topics import read
+from console.features.topics.setting_fields import new_topic_form, topic_form
+from console.features.topics.shapes import QUEUE, TOPICS, QueueMessages, TopicKind, Topics
 from console.site.evidence import StaleReason
 from console.site.numbers import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
@@ -64,7 +63,7 @@ def topic(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def tail(request: HttpRequest, name: str) -> HttpResponse:
     """The newest messages, followed."""
-    data = contents.tail(name)
+    data = read.tail(name)
     if data.evidence.stale_reason is StaleReason.NOT_THERE:
         raise Http404(_("There is no such topic."))
     return render(request, "topics/tail.html", {"data": data, "here": "topics", "live": f"tail/{name}"})
@@ -75,12 +74,12 @@ def queue(request: HttpRequest, name: str, queue_id: int) -> Answer:
     """The messages of one queue, a page of offsets, newest first."""
 
     def page(place: tuple[int, int] | None) -> QueueMessages:
-        return contents.queue_messages(name, queue_id, *(place or (None,)))
+        return read.queue_messages(name, queue_id, *(place or (None,)))
 
     def before(shown: QueueMessages) -> tuple[int, int] | None:
         return None if (first := shown.previous_offset) is None else (first, shown.offset - first)
 
-    data = contents.queue_messages(name, queue_id, whole_number(request.GET.get("offset")))
+    data = read.queue_messages(name, queue_id, whole_number(request.GET.get("offset")))
     context = {"data": data, "here": "topics", "newest_first": data.messages[::-1]}
     return page_or_file(
         request, "topics/queue.html", context, QUEUE, page, rows=lambda shown: shown.messages[::-1], following=before
@@ -101,10 +100,10 @@ LIVE = {
     "topics": LiveKind(_topics_live, _MOVED_BY, frozenset({"search", "kind", "order", "offset"})),
     "topic": LiveKind(lambda name, _: read.topic(name), _MOVED_BY, takes_argument=True),
     "tail": LiveKind(
-        lambda name, _: contents.tail(name),
+        lambda name, _: read.tail(name),
         frozenset({"queues"}),
         takes_argument=True,
-        mark=contents.stored_mark,
+        mark=read.stored_mark,
         is_near=True,
     ),
 }

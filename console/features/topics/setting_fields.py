@@ -1,17 +1,20 @@
-"""The settings of topics and consumer groups that can be changed here: names, values, and the fields of RocketMQ.
+"""The settings of topics and consumer groups that can be changed here: names, values, RocketMQ's fields, and the forms.
 
 A group's own retry delays are written as text, "10s 30s 1m" for its first three tries, as RocketMQ writes delay levels.
-RocketMQ's list has two entries before that of the first try, which nobody reads (CustomizedRetryPolicy).
-"""
+RocketMQ's list has two entries before that of the first try, which nobody reads (CustomizedRetryPolicy)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from broker.client import Admin
 from console.operations.errors import InvalidParameter
+from console.site.broker import ask
+from console.site.evidence import Evidence
+from console.site.mirrored import mirrored
 
 #: 4 read, 2 write
 PERMISSIONS = (6, 4, 2)
@@ -81,12 +84,12 @@ def checked_delay(name: str, given: Any) -> str:
     """Return one delay in its one form; raises InvalidParameter."""
     if not (delays := delays_of(name, given, most=1)):
         raise InvalidParameter(name, f"{name} is one of 500ms, 10s, 5m, 2h or 1d.")
-    return text_of(delays[0])
+    return delay_text(delays[0])
 
 
 def checked_delays(name: str, given: Any) -> str:
     """Return several delays in their one form, or none; raises InvalidParameter."""
-    return " ".join(map(text_of, delays_of(name, given)))
+    return " ".join(map(delay_text, delays_of(name, given)))
 
 
 def delays_of(name: str, text: Any, *, most: int = MOST_DELAYS) -> list[int]:
@@ -112,7 +115,7 @@ def own_delays(found: Mapping[str, Any]) -> str:
     delays = said.get("next") if isinstance(said, Mapping) else None
     if not isinstance(delays, list) or not all(isinstance(each, int) and each > 0 for each in delays):
         return ""
-    return " ".join(map(text_of, delays[_SKIPPED:] or delays[-1:]))
+    return " ".join(map(delay_text, delays[_SKIPPED:] or delays[-1:]))
 
 
 def policy_of(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +124,7 @@ def policy_of(found: Mapping[str, Any]) -> dict[str, Any]:
     return dict(policy) if isinstance(policy, Mapping) else {}
 
 
-def text_of(delay_ms: int) -> str:
+def delay_text(delay_ms: int) -> str:
     """Return a delay in the largest unit that has it whole."""
     unit = next(unit for unit, length_ms in _UNITS.items() if delay_ms % length_ms == 0)
     return f"{delay_ms // _UNITS[unit]}{unit}"
@@ -166,7 +169,7 @@ def _read_policy(found: Fields) -> str:
 def _growing_delay(name: str, part: str) -> Setting:
     return Setting(
         name,
-        lambda found: text_of(growth_of(found, part, USUAL_GROWTH[part])),
+        lambda found: delay_text(growth_of(found, part, USUAL_GROWTH[part])),
         lambda found, value: with_growth(found, part, delays_of(name, value)[0]),
         form=checked_delay,
     )
@@ -228,3 +231,83 @@ def written(settings: tuple[Setting, ...], found: Fields, wanted: Mapping[str, V
     for name, value in wanted.items():
         fields |= known[name].write({**found, **fields}, value)
     return fields
+
+
+TOPIC_REQUESTS, GROUP_REQUESTS = (351, 26), (352,)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One field: `was` is its value now as a form's text, `text` what stands in the field, `fault` what is wrong."""
+
+    setting: Setting
+    was: str
+    text: str
+    fault: str = ""
+
+    @property
+    def choices(self) -> tuple[tuple[Value, str], ...]:
+        """The values that can be chosen, each with its text."""
+        return tuple((each, text_of(each)) for each in self.setting.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of one; `family` is "topics" or "groups", `rows` None: the broker could not be asked."""
+
+    family: str
+    name: str
+    rows: tuple[Row, ...] | None
+    evidence: Evidence | None = None
+    #: hours for which the broker keeps messages of all topics
+    retention_hours: str = ""
+
+
+def topic_form(name: str) -> Form:
+    """Return the form of a topic as it is now."""
+
+    def question(admin: Admin) -> tuple[Fields | None, str]:
+        return admin.topic_settings(name), admin.broker_config().get("fileReservedTime", "")
+
+    found, evidence = ask(question, source=mirrored().name, requests=TOPIC_REQUESTS)
+    fields, hours = found if found is not None else (None, "")
+    return Form("topics", name, None if fields is None else _rows(TOPIC, fields), evidence, hours)
+
+
+def group_form(name: str) -> Form:
+    """Return the form of a group as it is now."""
+    fields, evidence = ask(
+        lambda admin: admin.group_settings(name), source=mirrored().name, requests=GROUP_REQUESTS
+    )  # fmt: skip
+    return Form("groups", name, None if fields is None else _rows(GROUP, fields), evidence)
+
+
+def new_topic_form() -> Form:
+    """Return the form of a topic that is not there yet."""
+    return Form("topics", "", _rows(TOPIC, {}))
+
+
+def new_group_form() -> Form:
+    """Return the form of a group that is not there yet."""
+    return Form("groups", "", _rows(GROUP, {}))
+
+
+def _rows(settings: Sequence[Setting], fields: Fields) -> tuple[Row, ...]:
+    return tuple(Row(each, text, text) for each in settings for text in [text_of(each.read(fields))])
+
+
+def text_of(value: Value) -> str:
+    """Return a value as a form sends it."""
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def as_sent(form: Form, given: Mapping[str, str], faults: Mapping[str, str]) -> Form:
+    """Return the form with what was typed into it, and what is wrong with that."""
+    rows = tuple(
+        replace(
+            row, was=given.get(f"was_{row.setting.name}", row.was), text=given.get(row.setting.name, row.text),
+            fault=faults.get(row.setting.name, ""),
+        )
+        for row in form.rows or ()
+    )  # fmt: skip
+    return replace(form, rows=rows)

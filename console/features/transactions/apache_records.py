@@ -1,21 +1,22 @@
 """Transactions of an Apache RocketMQ broker: the newest records of its half, op and parked topics, by pulling.
 
 What they say, and what they do not, stands in broker.client.transactions.
+They are decided by END_TRANSACTION for each as its producer would send it, and resumed by request 323.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from broker.client import Admin, BrokerRefused, Message
-from broker.client.transactions import op_records, transactions_of
+from broker.client import Admin, BrokerRefused, ClientError, Decision, Message
+from broker.client.transactions import Action, op_records, transactions_of
 from broker.rocketmq.properties import CHECK_TIMES
 from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
-from console.features.checkback.read import address_rows
-from console.features.transactions.board import HALVES, board_of
-from console.features.transactions.board import Pulled as Records
-from console.features.transactions.rows import newest, offset_id, row_of, row_of_half
+from console.features.checkback.registry import address_rows
+from console.features.transactions.rows import HALVES, board_of, newest, offset_id, row_of, row_of_half
+from console.features.transactions.rows import Pulled as Records
 from console.features.transactions.shapes import (
     FIRST_COUNT,
     LifeEvent,
@@ -28,9 +29,10 @@ from console.features.transactions.shapes import (
     TransactionsPage,
     TransactionState,
 )
+from console.operations.kind import ItemResult
 from console.site.broker import ask
 from console.site.evidence import Evidence
-from console.site.mirrored import Mirrored
+from console.site.mirrored import Mirrored, mirrored
 
 #: topic stats, pull
 REQUESTS = (202, 11)
@@ -172,3 +174,47 @@ def _events(record: Message, found: Pulled, row: TransactionRow) -> tuple[LifeEv
     if row.decided_ms is not None:
         events.append(LifeEvent(TransactionEvent.DECIDED, row.decided_ms))
     return tuple(sorted(events, key=lambda event: event.ms))
+
+
+_DECISIONS: Mapping[str, Decision] = {"commit": Decision.COMMIT, "rollback": Decision.ROLLBACK}
+
+
+def steer(admin: Admin, action: Action, done: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+    """Do it to each in its turn; raises ClientError when the broker cannot be read."""
+    if action == "check":
+        return [ItemResult("refused", {"error": "not-supported"}) for _ in targets]
+    rows = {row.position: row for row in read_newest(admin).rows}
+    return [_steer(admin, action, done, rows.get(target["position"])) for target in targets]
+
+
+def _steer(admin: Admin, action: Action, done: str, row: TransactionRow | None) -> ItemResult:
+    if row is None or row.position is None:
+        return ItemResult("unknown")
+    if not row.is_undecided:
+        return ItemResult("already_decided", {"position": row.position})
+    try:
+        if action == "resume":
+            return _resume(admin, done, row)
+        admin.end_transaction(
+            _DECISIONS[action],
+            group=row.group,
+            offset=row.offset,
+            position=row.position,
+            transaction_id=row.transaction_id,
+            topic=row.topic,
+        )
+    except BrokerRefused as error:
+        return ItemResult("refused", {"error": error.remark, "code": error.code})
+    except ClientError as error:
+        # the answer is lost, not the decision
+        return ItemResult("unknown", {"error": str(error)})
+    return ItemResult(done, {"position": row.position})
+
+
+def _resume(admin: Admin, done: str, row: TransactionRow) -> ItemResult:
+    here = mirrored()
+    name = copy_id(row, here.broker.address if here.broker else "")
+    if not row.is_parked or not name:
+        return ItemResult("refused", {"error": "It is not parked; only parked ones are resumed."})
+    admin.resume_check(name, topic=PARKED_HALF_TOPIC)
+    return ItemResult(done, {"position": row.position})

@@ -1,17 +1,23 @@
-"""Which transactions an operation is about, as the broker has them now."""
+"""Which transactions an operation is about, as the broker has them now, and which have a key in its index of keys."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker.client import Admin, BrokerRefused, NotSupported
+from broker.client import Admin, BrokerRefused, NotSupported, RouteNotFound
+from broker.rocketmq.properties import REAL_TOPIC
+from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions.apache_records import matches, read_newest
 from console.features.transactions.rows import pages_of, row_of
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
+from console.security.masking import masks
+from console.security.topic_scope import TopicScope, authorised
+from console.site.broker import ask
 from console.site.clock import now_ms
+from console.site.mirrored import mirrored
 
 #: ResponseCode.QUERY_NOT_FOUND
 _NOT_FOUND = 22
@@ -72,3 +78,27 @@ def _one(admin: Admin, position: int) -> TransactionRow | None:
         if error.code == _NOT_FOUND:
             return None
         raise
+
+
+#: by key, transaction by position
+KEY_REQUESTS = (12, 14_011)
+#: of one key; records that are looked through for them
+MOST, LOOKED = 64, 256
+
+
+@authorised
+def halves_named(scope: TopicScope, key: str) -> tuple[TransactionRow, ...]:
+    """Return transactions with this key or unique id as they are now, the newest first; none if the broker does not
+    answer."""
+    found, _evidence = ask(lambda admin: _named(admin, key, scope.topic), source=mirrored().name, requests=KEY_REQUESTS)
+    return masks().rows(found or ())
+
+
+def _named(admin: Admin, key: str, is_seen: Callable[[str], bool]) -> list[TransactionRow]:
+    try:
+        records = admin.messages_by_key(HALF_TOPIC, key, LOOKED)
+    except RouteNotFound:
+        return []
+    records = [record for record in records if is_seen(record.properties.get(REAL_TOPIC, ""))][:MOST]
+    targets = [{"offset": record.queue_offset, "position": record.position} for record in records]
+    return [row for row in find_named(admin, targets).named if row is not None]

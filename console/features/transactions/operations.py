@@ -19,9 +19,8 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import NotSupported
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
-from console.features.transactions import apache_operations
-from console.features.transactions.find import Found, find_matching, find_named
-from console.features.transactions.keys import halves_named
+from console.features.transactions import apache_records
+from console.features.transactions.find import Found, find_matching, find_named, halves_named
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS
 from console.operations.catch_up import Behind, behind_after
@@ -34,9 +33,11 @@ from console.operations.selection import (
     EXAMPLES,
     MOST_TARGETS,
     PREVIEW_PATIENCE_S,
+    checked_filter,
     chosen_body,
     chosen_scope,
     count_of,
+    is_whole,
     there_before,
     topics_of,
 )
@@ -193,7 +194,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         try:
             answer = admin.steer_transactions(self.action, named, who=who, reason=reason)
         except NotSupported:
-            return apache_operations.steer(admin, self.action, self.done, targets)
+            return apache_records.steer(admin, self.action, self.done, targets)
         return [self._result(steered) for steered in answer.results]
 
     def _result(self, steered: SteeredTransaction) -> ItemResult:
@@ -277,16 +278,8 @@ class ResumeTransactions(SteerTransactions):
 
 def filter_of(given: Mapping[str, Any]) -> TransactionFilter:
     """Return the filter of the parameters; raises InvalidParameter."""
-    texts = {name: given.get(name) or "" for name in ("state", "group", "topic")}
-    for name, text in texts.items():
-        if not isinstance(text, str) or len(text) > _TEXT_LENGTH:
-            raise InvalidParameter(name, f"{name} is a text of at most {_TEXT_LENGTH} characters.")
-    before_ms = given.get("before_ms")
-    if before_ms is not None and (
-        not isinstance(before_ms, int) or isinstance(before_ms, bool) or not 0 <= before_ms < 2**63
-    ):
-        raise InvalidParameter("before_ms", "before_ms is a moment in epoch milliseconds.")
-    return TransactionFilter(texts["state"] or "open", texts["group"], texts["topic"], before_ms)
+    wanted = checked_filter(given, ("state", "group", "topic"), ("before_ms",), _TEXT_LENGTH)
+    return TransactionFilter(**{**wanted, "state": wanted["state"] or "open"})
 
 
 def label_of(row: TransactionRow) -> dict[str, Any]:
@@ -309,9 +302,7 @@ def _targets(given: Any) -> list[dict[str, int]]:
         if (
             not isinstance(target, Mapping)
             or set(target) != {"offset", "position"}
-            or not all(
-                isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**63 for each in target.values()
-            )
+            or not all(map(is_whole, target.values()))
         ):
             raise InvalidParameter("targets", "A transaction is named by the offset and the position of its half.")
     unique = {target["position"]: dict(target) for target in given}

@@ -13,8 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.transactions import read
-from console.features.transactions.columns import TRANSACTIONS
-from console.features.transactions.shapes import TransactionFilter, TransactionList
+from console.features.transactions.shapes import TRANSACTIONS, TransactionFilter, TransactionList
 from console.operations.typed_moments import bound_ms
 from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file

@@ -10,10 +10,9 @@ from django.utils.translation import gettext as _
 
 from broker.client import Admin, BrokerRefused
 from broker.client.transactions import TransactionStatus
-from console.features.checkback.read import address_rows
+from console.features.checkback.registry import address_rows
 from console.features.transactions import apache_records
-from console.features.transactions.board import BOARD_REQUESTS, Pulled, board_of, pulled
-from console.features.transactions.rows import life_of, page_of
+from console.features.transactions.rows import BOARD_REQUESTS, Pulled, board_of, life_of, page_of, pulled
 from console.features.transactions.shapes import (
     FIRST_COUNT,
     PAGE_COUNT,

@@ -1,15 +1,21 @@
-"""The broker's transactions in the shapes of the pages: the one place that knows the client's types."""
+"""The broker's transactions in the shapes of the pages: the one place that knows the client's types.
+
+On the board half queue and op queue stand side by side: the newest halves, and the op records that decide them.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.client import Admin, Message
 from broker.client.transactions import Transaction, ends_of, op_records
 from broker.rocketmq.properties import CHECK_TIMES, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
+from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from console.features.transactions.shapes import (
+    Board,
     LifeEvent,
     OpRow,
     TransactionEvent,
@@ -18,6 +24,7 @@ from console.features.transactions.shapes import (
     TransactionState,
 )
 from console.site.broker import pull_all
+from console.site.evidence import Evidence
 
 #: rows of one request, the broker's own limit
 PAGE = 1_000
@@ -166,3 +173,60 @@ def _asked(state: str) -> Any:
 
 def _state(word: str) -> TransactionState:
     return TransactionState(word) if word in TransactionState.values else TransactionState.UNKNOWN
+
+
+#: topic stats, pull
+BOARD_REQUESTS = (202, 11)
+#: halves drawn, and op records looked through for what decides them
+HALVES = 14
+OPS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The newest records of both topics, oldest first, and how many each holds."""
+
+    halves: Sequence[Message]
+    halves_total: int
+    ops: Sequence[Message]
+    ops_total: int
+
+
+def pulled(admin: Admin) -> Pulled:
+    """Halves first: each may have been decided by the time that the op records are read, never the other way."""
+    halves, halves_total = newest(admin, HALF_TOPIC, HALVES)
+    ops, ops_total = newest(admin, OP_TOPIC, OPS)
+    return Pulled(halves, halves_total, ops, ops_total)
+
+
+def board_of(evidence: Evidence, found: Pulled, known: Iterable[TransactionRow]) -> Board:
+    """The drawing's facts; `known`: rows that the broker lists, which say more than the records do."""
+    listed = {row.offset: row for row in known}
+    ops = ops_of(found.ops)
+    said: Mapping[int, TransactionState] = {
+        offset: word for op in ops for offset, word in zip(op.halves, op.words, strict=True)
+    }
+    rows = tuple(_row(record, listed.get(record.queue_offset), said) for record in found.halves)
+    shown = {row.offset for row in rows}
+    return Board(
+        evidence=evidence,
+        halves=rows,
+        ops=tuple(_part(op, shown) for op in ops if shown.intersection(op.halves)),
+        ops_read=len(found.ops),
+        ops_total=found.ops_total,
+        halves_total=found.halves_total,
+    )
+
+
+def _row(record: Message, listed: TransactionRow | None, said: Mapping[int, TransactionState]) -> TransactionRow:
+    """An op record is final; what is listed as open was read before or after it."""
+    word = said.get(record.queue_offset)
+    if listed is not None and (word is None or not listed.is_undecided):
+        return listed
+    return row_of_half(record, word or TransactionState.UNKNOWN)
+
+
+def _part(op: OpRow, shown: set[int]) -> OpRow:
+    """The offsets of an op record that are drawn."""
+    pairs = [(half, word) for half, word in zip(op.halves, op.words, strict=True) if half in shown]
+    return replace(op, halves=tuple(half for half, _ in pairs), words=tuple(word for _, word in pairs))

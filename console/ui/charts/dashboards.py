@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from console.ui.charts.scale import heat, nice_ceiling, place
-from console.ui.charts.times import Box, Times, even
+from console.ui.charts.scale import Box, Times, even, heat, nice_ceiling, opened, place
 
 WIDTH, HEIGHT, FOOT, SCALE = 1140, 112, 92, 1060
 #: room for two moments beside each other
@@ -35,7 +34,7 @@ def time_svg(
     count = (last_ms - start) // step_ms + 1
     wide = min(SCALE / max(1, count), 40.0)
     told = _told(moments, start, count, step_ms, wide, figure) if 0 < count <= _MOST_TOLD else ""
-    parts = [f'<svg class="chart min-wide" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}"{told}>']
+    parts = [opened(WIDTH, HEIGHT, label, told, style="chart min-wide", role="group")]
     if not moments:
         return "".join([*parts, "</svg>"])
     peak = max(value for _, value in moments)
@@ -82,7 +81,7 @@ def bars_svg(bars: Sequence[tuple[str, float, str]], *, label: str, figure: Call
     high = max(1, len(bars)) * LINE
     peak = max((value for _, value, _ in bars), default=0) or 1
     room = SCALE - NAMED
-    parts = [f'<svg class="chart min-wide" viewBox="0 0 {WIDTH} {high}" role="group" aria-label="{label}">']
+    parts = [opened(WIDTH, high, label, style="chart min-wide", role="group")]
     for number, (name, value, address) in enumerate(bars):
         y = number * LINE
         long = max(1.5, room * value / peak) if value > 0 else 0

@@ -8,8 +8,7 @@ from typing import ClassVar, NamedTuple
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
-from console.features.groups.columns import GROUPS
-from console.features.groups.shapes import GroupRow
+from console.features.groups.read import GROUPS, GroupRow
 from console.site.evidence import Evidence, StaleReason
 from console.ui.snapshots.shapes import GroupTopic
 from console.ui.table import Table
@@ -57,7 +56,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class PastGroups:
-    """A page of the groups of a snapshot, as console.features.groups.shapes.Groups."""
+    """A page of the groups of a snapshot, as console.features.groups.read.Groups."""
 
     table: ClassVar[Table] = GROUPS
 

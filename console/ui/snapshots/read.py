@@ -8,8 +8,7 @@ from django.utils.translation import gettext as _
 
 from console.features.schedule.shapes import Lanes
 from console.features.timers.read import without_names
-from console.features.timers.shapes import TimersPage
-from console.features.timers.zoom import DEFAULT
+from console.features.timers.shapes import DEFAULT, TimersPage
 from console.security.topic_scope import TopicScope, authorised
 from console.site.evidence import Evidence
 from console.ui.snapshots.page_shapes import Moment, PastGroups

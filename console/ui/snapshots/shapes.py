@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from console.features.groups.shapes import GroupRow
+from console.features.groups.read import GroupRow
 from console.features.schedule.shapes import Lanes
 from console.features.timers.shapes import Forecast, Stretch, TimersPage
 from console.features.transactions.shapes import TransactionFigures

@@ -17,9 +17,17 @@ from console.features.schedule import read as schedule_read
 from console.features.schedule.shapes import Lanes
 from console.features.timers import apache_records
 from console.features.timers import read as of_timers
-from console.features.timers.shapes import Forecast, TimerFilter, TimerList, TimersPage
-from console.features.timers.wheel import forecast_of, stretch_of_rows
-from console.features.timers.zoom import DEFAULT, ZOOMS, Window, window_of
+from console.features.timers.rows import forecast_of, stretch_of_rows
+from console.features.timers.shapes import (
+    DEFAULT,
+    ZOOMS,
+    Forecast,
+    TimerFilter,
+    TimerList,
+    TimersPage,
+    Window,
+    window_of,
+)
 from console.features.transactions import read as transactions_read
 from console.features.transactions.shapes import TransactionFigures
 from console.security.topic_scope import EVERYTHING

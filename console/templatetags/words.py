@@ -1,0 +1,160 @@
+"""What the features call things: findings, settings of topics and groups, alert rules, Redisson's queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import template
+from django.conf import settings
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from console.features.alerts.models import AlertRule
+from console.features.alerts.operations import RulePreview
+from console.features.overview.finding_kinds import Finding, Text
+from console.features.topics.operations import waiting_words as words_of_waiting
+from console.templatetags.escapement import UNKNOWN, figure, length, moment
+
+register = template.Library()
+
+
+@register.filter
+def sentence(finding: Finding) -> SafeString:
+    """What the finding says: its sentence, and the one that needs a span where it has one."""
+    kind = finding.code.value
+    texts = (kind.sentence, kind.with_span if finding.span_ms else "")
+    return format_html_join(" ", "{}", ((_filled(text, finding),) for text in texts if text))
+
+
+def _filled(text: Text, finding: Finding) -> SafeString:
+    plural = text % {"value": finding.value or 0, "figure": "{figure}", "gap": "{gap}", "when": "{when}"}
+    return format_html(plural, figure=figure(finding.value), gap=length(finding.span_ms), when=moment(finding.at_ms))
+
+
+@register.filter
+def setting_title(name: str) -> str:
+    """What it is called."""
+    words = {
+        "read_queues": _("Queues to read"),
+        "write_queues": _("Queues to write"),
+        "permission": _("Permission"),
+        "message_type": _("Message type"),
+        "order": _("Ordered"),
+        "consume_enabled": _("May consume"),
+        "broadcast_enabled": _("May broadcast"),
+        "orderly": _("In order"),
+        "retry_max_times": _("Tries again at most"),
+        "retry_policy": _("Retry policy"),
+        "retry_delays": _("Customized: the delays"),
+        "retry_first_delay": _("Exponential: the first delay"),
+        "retry_longest_delay": _("Exponential: the longest delay"),
+        "retry_multiplier": _("Exponential: the multiplier"),
+    }
+    return words.get(name, name)
+
+
+@register.simple_tag
+def setting_words(name: str, value: object) -> str:
+    """What it is."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    words = {
+        ("permission", 6): _("read and write"),
+        ("permission", 4): _("read only"),
+        ("permission", 2): _("write only"),
+        ("message_type", ""): _("not said"),
+        ("retry_delays", ""): _("the broker's levels"),
+    }
+    return words.get((name, value), str(value))
+
+
+@register.simple_tag
+def waiting_words(waiting: dict[str, int | None]) -> str:
+    """What waits for a topic, kind by kind; what is not told is not named."""
+    return words_of_waiting(waiting) or _("nothing")
+
+
+@register.filter
+def rule_setting_title(name: str) -> str:
+    """What it is called."""
+    words = {
+        "name": _("Name"),
+        "what": _("What is watched"),
+        "subject": _("Of which (name, * for any)"),
+        "limit": _("Above"),
+        "for_s": _("For at least, s"),
+        "emails": _("Mail to"),
+        "webhook": _("Webhook"),
+        "is_on": _("Switched on"),
+        "until_ms": _("Until"),
+    }
+    return words.get(name, name)
+
+
+@register.simple_tag
+def rule_setting_words(name: str, value: object) -> str:
+    """What it is."""
+    if value is None or value == "":
+        return UNKNOWN
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    if name == "what":
+        return what_words(str(value))
+    if name == "until_ms" and isinstance(value, int):
+        return moment(value)
+    if isinstance(value, int | float):
+        return str(figure(value))
+    return ", ".join(value.split()) if name == "emails" and isinstance(value, str) else str(value)
+
+
+@register.filter
+def what_words(what: str) -> str:
+    """What is watched, with its unit."""
+    return str(dict(AlertRule.What.choices).get(what, what))
+
+
+@register.simple_tag
+def rule_would(preview: RulePreview) -> str:
+    """What the rule would do at its next look."""
+    rule: Mapping[str, Any] = preview.rule
+    if not rule.get("is_on"):
+        return _("It is off: it raises nothing.")
+    if preview.watched_above is None:
+        return _("This cannot be read now: nothing is raised, and nothing ends.")
+    if not preview.watched_above:
+        return _("It would raise nothing now.")
+    if rule["for_s"] == 0:
+        return _("It would raise them at its next look, within %(seconds)s s.") % {
+            "seconds": f"{settings.ALERTS_INTERVAL_S:g}"
+        }
+    return _("It would raise them if they stay above it for %(seconds)s s.") % {"seconds": f"{rule['for_s']:,}"}
+
+
+@register.filter
+def packing_words(code: str) -> str:
+    """Which versions of Redisson write it."""
+    return {"new": _("since 3.21.1"), "old": _("up to 3.21.0")}.get(code, code)
+
+
+@register.filter
+def count_words(code: str) -> str:
+    """What a preview counted beside the values that it hits."""
+    words = {
+        "in_list": _("in the list only: they are due at once"),
+        "in_set": _("in the set only: they are listed again"),
+        "overdue": _("due already: they are delivered at once"),
+        "never_due": _("due at a moment before 1970: they stay"),
+        "too_far": _("due later than the broker takes timers for: they are set aside"),
+        "unreadable": _("in neither packing among those looked at: they stay"),
+    }
+    return words.get(code, code)
+
+
+@register.filter
+def service_words(state: str) -> str:
+    """What a transfer service is doing."""
+    return {"moving": _("moving"), "watching": _("only watching"), "waiting": _("waiting for Redis")}.get(state, state)

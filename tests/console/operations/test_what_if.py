@@ -1,0 +1,112 @@
+"""What a preview projects before an operation: lag, how long groups need for it, and the load of what fires at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from broker.engine.timer.stats import Pace
+from broker.mirror.models import SLOT_MS, SLOTS, MirrorState, RateHistory
+from console.operations import workflow
+from console.operations.actor import PERMISSIONS, Actor
+from console.operations.catch_up import busy_rate, catch_up_ms
+from console.operations.models import Operation
+from console.site.clock import now_ms
+from console.site.history import History
+from tests.console.dead_letters.test_dead_letters import bury
+from tests.console.stage import Stage
+from tests.console.timers.test_operations import HOUR, park
+from tests.console.transactions.test_transactions import begin, transactor
+from tests.console.ui.test_pages import words
+
+ACTOR = Actor("token shop", frozenset(PERMISSIONS))
+
+
+@pytest.fixture
+def readers(stage: Stage) -> Stage:
+    """The group `billing` took 50 messages in each of ten slots of 5 s, and nothing in the others; it is not behind."""
+    stage.producer.send("orders", "first", queue_id=0)
+    stage.consume()
+    return stage
+
+
+def measured(stage: Stage) -> None:
+    """Mirror what is there, and give the last five minutes a pace: they were not waited for."""
+    stage.mirror.run_once()
+    state = MirrorState.objects.get()
+    slot = now_ms() // SLOT_MS - 1
+    state.following_since_ms = (slot - SLOTS) * SLOT_MS
+    MirrorState.upsert([state], ("broker",))
+    counts = [50] * 10 + [0] * (SLOTS - 10)
+    row = RateHistory(broker_id=state.broker_id, kind="group", name="billing", slot=slot, counts=counts)
+    RateHistory.upsert([row], ("broker", "kind", "name"))
+
+
+def figures(row: Operation, *names: str) -> list[Any]:
+    return [row.preview[name] for name in names]
+
+
+@pytest.mark.parametrize(("behind", "per_s", "needed"), [(0, None, 0), (5, None, None), (5, 0.0, None), (5, 10.0, 500)])
+def test_an_unknown_pace_is_no_time(behind: int, per_s: float | None, needed: int | None) -> None:
+    assert catch_up_ms(behind, per_s) == needed
+
+
+def test_a_pace_is_that_of_the_time_in_which_there_was_anything_to_take() -> None:
+    assert busy_rate(History((None,) * 58 + (0.0, 8.0))) == 8.0
+    assert busy_rate(History((0.0,) * SLOTS)) == 0.0
+
+
+def test_a_group_set_back_says_how_long_it_needs(readers: Stage, operator: Client) -> None:
+    for _ in range(7):
+        readers.producer.send("orders", "x", queue_id=0)
+    measured(readers)
+    row = workflow.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
+    assert figures(row, "lag_before", "lag_after", "consumed_per_s", "catch_up_ms") == [7, 8, 10.0, 800]
+    assert "at 10/s, as in the last minutes" in words(operator.get(f"/operations/{row.pk}/"))
+
+
+def test_dead_letters_add_to_the_lag_of_those_who_get_them(readers: Stage, operator: Client) -> None:
+    for number in range(5):
+        bury(readers, f"order-{number}")
+    readers.consume()
+    measured(readers)
+    wanted = {"group": "billing", "filter": {}, "is_all": True}
+    back = workflow.draft("dead_letters.send_back", wanted, ACTOR)
+    before = back.preview["lag_before"]
+    assert figures(back, "lag_after", "consumed_per_s", "catch_up_ms") == [before + 5, 10.0, (before + 5) * 100]
+    anew = workflow.draft("dead_letters.send_as_new", wanted, ACTOR)
+    assert anew.preview["lag_after"] == anew.preview["lag_before"] + 5
+    assert "Caught up after" in words(operator.get(f"/operations/{anew.pk}/"))
+
+
+def test_committed_transactions_are_lag_at_once(readers: Stage, operator: Client) -> None:
+    with transactor(readers) as payers:
+        begin(payers, "paid", "other", "third")
+        measured(readers)
+        row = workflow.draft("transactions.commit", {"filter": {"state": "open"}, "is_all": True}, ACTOR)
+        assert figures(row, "count", "lag_before", "lag_after", "catch_up_ms") == [3, 0, 3, 300]
+        assert "3 afterwards; now 0" in words(operator.get(f"/operations/{row.pk}/"))
+        rolled = workflow.draft("transactions.rollback", {"filter": {"state": "open"}, "is_all": True}, ACTOR)
+        assert rolled.preview["lag_after"] is None
+
+
+def test_what_fires_at_once_stands_on_top_of_what_falls_due_meanwhile(
+    stage: Stage, operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    park(stage, 3, "crowd")
+    park(stage, 2, "meanwhile", due_ms=now_ms() + 20_000)
+    park(stage, 1, "after", due_ms=now_ms() + HOUR // 2)
+    wanted = {"filter": {"topic": "orders", "key": "crowd"}}
+    row = workflow.draft("timers.deliver_now", wanted, ACTOR)
+    assert figures(row, "busiest_count", "also_due", "last_late_ms") == [3, None, None]
+    told = Pace.to_json
+    monkeypatch.setattr(Pace, "to_json", lambda pace, at_ms: {**told(pace, at_ms), "capacityPerS": 0.1})
+    row = workflow.draft("timers.deliver_now", wanted, ACTOR)
+    # three need 30 s, in which two more fall due: all five are out after 50 s
+    assert figures(row, "busiest_count", "met_count", "also_due", "last_late_ms") == [5, 0, 2, 50_000]
+    assert "on top of 0 overdue, with 2 that fall due meanwhile" in words(operator.get(f"/operations/{row.pk}/"))
+    # those that are delivered now do not fall due meanwhile as well
+    row = workflow.draft("timers.deliver_now", {"filter": {"topic": "orders", "key": "meanwhile"}}, ACTOR)
+    assert figures(row, "busiest_count", "also_due") == [2, 0]

@@ -1,0 +1,137 @@
+"""The palette's commands: what a text asks for, in both languages, who may, and that a preview comes first."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from broker.client import Decision, TransactionProducer, prepare
+from console.operations.models import AuditEntry, Operation
+from tests.console.dead_letters.test_dead_letters import bury
+from tests.console.people import browser_of, person
+from tests.console.security.test_limited import limited_person
+from tests.console.stage import HOSTILE, Stage
+from tests.console.ui.test_pages import tags_of
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def shop(stage: Stage) -> Stage:
+    """A group that has read, timers of two orders."""
+    stage.producer.send("orders", "x", keys=["order-1"], queue_id=0)
+    stage.consume()
+    for order in ("order-7", "order-7", "order-8"):
+        due_ms = time.time_ns() // 1_000_000 + HOUR_MS
+        stage.producer.send("orders", "x", keys=[order], deliver_at_ms=due_ms)
+    stage.mirror.run_once()
+    return stage
+
+
+def shown(browser: Client, text: str) -> list[str]:
+    """The commands that the palette offers."""
+    return [jump.command for jump in browser.get("/find/", {"q": text, "part": "1"}).context["jumps"] if jump.command]
+
+
+def acted(browser: Client, text: str) -> Any:
+    return browser.post("/find/act/", {"do": text})
+
+
+def opened(browser: Client, key: str, **more: str) -> str:
+    """Where a key leads."""
+    return str(browser.get("/find/key/", {"q": key, **more}).headers["Location"])
+
+
+@pytest.mark.parametrize("text", ["cancel order-7", "取消 order-7", "CANCEL  order-7"])
+def test_a_command_leads_to_a_preview_and_no_further(shop: Stage, operator: Client, text: str) -> None:
+    assert len(shown(operator, text)) == 1
+    answer = acted(operator, f"{text} it was withdrawn")
+    assert answer.status_code == 303
+    row = Operation.objects.get()
+    assert (row.kind, row.state, row.preview["count"]) == ("timers.cancel", "draft", 2)
+    assert len(shop.admin.timers(0, 2**62).items) == 3
+    page = operator.get(answer.headers["Location"]).content.decode()
+    assert ">it was withdrawn</textarea>" in page
+    assert AuditEntry.objects.count() == 0
+
+
+def test_every_topic_of_a_group_is_a_command_of_its_own(shop: Stage, operator: Client) -> None:
+    shop.admin.create_topic("bills", queues=1)
+    shop.admin.move_group("billing", "bills", 0, 0)
+    shop.mirror.run_once()
+    both = ["move billing bills -1h", "move billing orders -1h"]
+    assert shown(operator, "move billing -1h")[:2] == both
+    assert shown(operator, "move billing bills -1h")[0] == both[0]
+    assert acted(operator, "move billing orders -1h a bug was mended").status_code == 303
+    assert Operation.objects.get().parameters["topic"] == "orders"
+    assert acted(operator, "move billing orders yesterday").status_code == 422
+    assert shown(operator, "move nobody -1h") == []
+    assert acted(operator, "move nobody -1h").status_code == 404
+
+
+def test_a_number_confirms_that_many_and_no_others(shop: Stage, operator: Client) -> None:
+    for number in range(102):
+        bury(shop, f"dead-{number}")
+    shop.mirror.run_once()
+    for said, stands in (("102", True), ("101", False), ("", False)):
+        answer = acted(operator, f"resend {said} billing the bank is up")
+        page = operator.get(answer.headers["Location"]).content.decode()
+        typed = [at.get("value") for _tag, at in tags_of(page) if at.get("name") == "typed"]
+        assert typed == ["102" if stands else ""]
+        assert ">the bank is up</textarea>" in page
+    assert len(shop.admin.messages_by_key("%RETRY%billing", "dead-1")) == 0
+
+
+def test_transactions_are_named_by_their_key(stage: Stage, operator: Client) -> None:
+    with TransactionProducer("payers", stage.broker.namesrv, check=lambda _: Decision.UNKNOWN) as producer:
+        for _ in range(2):
+            producer.send_half("orders", prepare("x", keys=["order-5"]))
+    stage.mirror.run_once()
+    half = stage.admin.transactions("open").items[-1]
+    assert opened(operator, "order-5") == f"/transactions/{half.position}/"
+    assert acted(operator, "rollback order-5 the customer went").status_code == 303
+    assert Operation.objects.get().preview["count"] == 2
+    assert acted(operator, "rollback order-6 the customer went").status_code == 422
+
+
+def test_a_key_leads_to_the_one_thing_that_has_it_or_to_the_list(shop: Stage, operator: Client) -> None:
+    assert shown(operator, "order-1") == ["cancel order-1"]
+    assert opened(operator, "order-1").startswith("/messages/7F")
+    assert opened(operator, "order-8") == f"/timers/{timer_of(shop, 'order-8')}/"
+    assert opened(operator, "order-7") == "/timers/list/?key=order-7"
+    assert opened(operator, "order-1", of="timers") == "/messages/?q=order-1"
+    shop.producer.send("orders", "x", keys=["order-1"], queue_id=0)
+    assert opened(operator, "order-1") == "/messages/?q=order-1"
+    for text in ("", *HOSTILE):
+        assert opened(operator, text).startswith("/messages/?q=")
+
+
+def timer_of(stage: Stage, key: str) -> int:
+    return next(each.position for each in stage.admin.timers(0, 2**62).items if key in each.keys)
+
+
+def test_who_may_not_is_offered_nothing_and_refused(shop: Stage) -> None:
+    viewer = browser_of(person("viewer"))
+    for text in ("cancel order-7", "resend billing", "move billing -1h", "commit order-1"):
+        assert shown(viewer, text) == []
+        assert acted(viewer, text).status_code == 403
+    assert list(AuditEntry.objects.values_list("what", flat=True)) == ["denied"] * 4
+    anna = browser_of(limited_person("anna", "other"))
+    for text in ("resend billing", "move billing -1h"):
+        assert shown(anna, text) == []
+        assert acted(anna, text).status_code == 404
+    assert opened(anna, "order-8") == "/messages/?q=order-8"
+    assert acted(anna, "cancel order-8").status_code == 403
+    assert Operation.objects.count() == 0
+
+
+def test_why_a_message_waits_is_told_to_who_sees_the_group(shop: Stage, operator: Client) -> None:
+    shop.producer.send("orders", "x", keys=["order-2"], queue_id=0)
+    shop.mirror.run_once()
+    page = operator.get(opened(operator, "order-2")).content.decode()
+    assert "Who has had it" in page
+    assert "no member of the group is connected" in page
+    assert "had it</span>" in operator.get(opened(operator, "order-1")).content.decode()

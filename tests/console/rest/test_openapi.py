@@ -1,0 +1,117 @@
+"""The description, and the page to try it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from console.rest import errors, problems
+from console.rest.openapi import description, example_of
+from console.rest.route import Route
+from console.rest.routes import MODULES, ROUTES
+
+
+def path_of(route: Route) -> str:
+    return "/api/v1" + re.sub(r"{\w+}", "x", route.path)
+
+
+def test_every_route_is_described() -> None:
+    paths = description()["paths"]
+    assert {(method.upper(), path) for path, methods in paths.items() for method in methods} == {
+        (route.method, "/api/v1" + route.path) for route in ROUTES
+    }
+
+
+def test_every_reference_leads_somewhere() -> None:
+    told = description()
+    references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(told)))
+    assert references <= set(told["components"]["schemas"])
+    assert {"NewMessage", "NewMessages", "Sent", "Problem"} <= references
+    assert told["components"]["schemas"]["NewMessage"]["additionalProperties"] is False
+
+
+def test_nothing_is_said_to_be_built_later() -> None:
+    root = Path(__file__).resolve().parents[3]
+    said = [json.dumps(description()), *(path.read_text() for path in (root / "static" / "api").iterdir())]
+    said += [(root / "docs" / "REST.md").read_text(), *(rule.title for rule in problems.RULES.values())]
+    assert not [text for text in said if "not built" in text.lower()]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda each: f"{each.method} {each.path}")
+async def test_every_route_needs_a_token(anonymous: httpx.AsyncClient, route: Route) -> None:
+    assert (await anonymous.request(route.method, path_of(route))).status_code == 401
+
+
+async def test_other_methods_and_addresses_are_told_apart(api: httpx.AsyncClient) -> None:
+    wrong = await api.put("/api/v1/topics")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST")
+    for path in ("/api/v1", "/api/v1/", "/api/v1/nowhere", "/api/v2/topics", "/api/", "/api/v1/topics/"):
+        answer = await api.get(path)
+        assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+
+
+async def test_the_page_is_for_people_who_signed_in(anonymous: httpx.AsyncClient, session_cookie: str) -> None:
+    outside = await anonymous.get("/api/docs")
+    assert (outside.status_code, outside.headers["location"]) == (302, "/login/?next=/api/docs")
+    assert (await anonymous.get("/api/openapi.json")).status_code == 401
+    anonymous.cookies.set("sessionid", session_cookie)
+    inside = await anonymous.get("/api/docs")
+    assert inside.status_code == 200
+    assert (await anonymous.get("/api/openapi.json")).json()["openapi"] == "3.1.0"
+    assert "unsafe" not in inside.headers["content-security-policy"]
+    assert "http" not in inside.headers["content-security-policy"]
+    assert not re.search(r"<script[^>]*>[^<]|<[^>]*\s(?:on\w+|style)=", inside.text)
+
+
+async def test_every_error_leads_to_its_place_on_the_page(anonymous: httpx.AsyncClient, session_cookie: str) -> None:
+    anonymous.cookies.set("sessionid", session_cookie)
+    page = (await anonymous.get("/api/docs")).text
+    places = re.findall(r'\sid="([^"]+)"', page)
+    assert len(places) == len(set(places))
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert kinds
+    codes = {problems.RULES[kind].code for kind in kinds if kind in problems.RULES}
+    codes |= {rule.code for rule in (*problems.RULES.values(), *problems.REFUSALS.values(), problems.DISK_FULL)}
+    assert codes <= set(places)
+    refused = (await anonymous.get("/api/v1/topics")).json()
+    path, _, place = refused["type"].partition("#")
+    assert (path, place in places) == ("/api/docs", True)
+
+
+async def test_a_session_that_ended_opens_nothing(anonymous: httpx.AsyncClient) -> None:
+    for cookie in ("x", "x" * 1000, "0123456789abcdef0123456789abcdef"):
+        anonymous.cookies.set("sessionid", cookie)
+        assert (await anonymous.get("/api/docs")).status_code == 302
+
+
+async def test_a_program_reads_the_description_with_its_token(api: httpx.AsyncClient) -> None:
+    assert (await api.get("/api/openapi.json")).status_code == 200
+
+
+@pytest.fixture
+def session_cookie(transactional_db: None) -> str:
+    """The cookie of somebody who signed in."""
+    client = Client()
+    client.force_login(get_user_model().objects.create_user("anna"))
+    return client.cookies["sessionid"].value
+
+
+@pytest.mark.parametrize(
+    "route", [each for each in ROUTES if each.body is not None], ids=lambda each: f"{each.method} {each.path}"
+)
+def test_every_example_is_a_body_that_is_taken(route: Route) -> None:
+    assert route.body is not None
+    msgspec.json.decode(msgspec.json.encode(example_of(route)), type=route.body)
+
+
+def test_every_module_with_routes_is_brought_in() -> None:
+    root = Path(__file__).resolve().parents[3]
+    found = {path.relative_to(root) for path in (root / "console" / "features").glob("*/rest*.py")}
+    assert {".".join(path.with_suffix("").parts) for path in found} <= set(MODULES)

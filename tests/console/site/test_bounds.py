@@ -1,0 +1,152 @@
+"""What a connection may cost before it has said who it is. A real server, real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import websockets
+
+from console.site.web.bounds import Bounds
+from console.site.web.server import SOCKET_MESSAGE_BYTES
+from tests.console.site.listening import Line, serving
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+LAST = GET + b"Connection: close\r\n\r\n"
+QUICK = Bounds(head_s=0.3, rest_s=0.3, taking_s=0.3)
+#: more than all buffers between the application and a client that does not read
+MUCH = 32 << 20
+
+
+async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Answers at once, whatever may still come; /much with much, /echo by websocket with what it is sent."""
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] == "websocket.receive":
+            await send({"type": "websocket.send", "text": message["text"]})
+        return
+    body = b" " * MUCH if scope["path"] == "/much" else b"yes"
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n", b"GET / HT", GET, GET + b"X-Y: z"], ids=["nothing", *"abcd"])
+async def test_a_head_that_does_not_come_ends_the_connection(sent: bytes) -> None:
+    async with serving(application, QUICK) as site:
+        line = await site.connect(sent)
+        answer = await line.rest()
+        assert answer.startswith(b"HTTP/1.1 408 ") if sent.startswith(b"GET") else answer == b""
+
+
+async def dripped(line: Line) -> bytes:
+    """What comes while an empty line is sent again and again."""
+    ended = asyncio.ensure_future(line.rest())
+    while not ended.done():
+        line.send(b"\r\n")
+        await asyncio.wait([ended], timeout=0.02)
+    return await ended
+
+
+async def test_empty_lines_are_no_head() -> None:
+    async with serving(application, QUICK) as site:
+        line = await site.connect()
+        assert await dripped(line) == b""
+
+
+@pytest.mark.parametrize("next_head", [b"GET / HT", b"\r\n"])
+async def test_the_head_of_a_later_request_is_timed_as_the_first_was(next_head: bytes) -> None:
+    async with serving(application, QUICK) as site:
+        line = await site.connect(GET + b"\r\n")
+        assert b" 200 " in await line.head()
+        line.send(next_head)
+        await line.rest()
+
+
+async def test_a_body_that_nobody_waits_for_ends_the_connection() -> None:
+    async with serving(application, QUICK) as site:
+        line = await site.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
+        assert b" 200 " in await line.head()
+        await dripped(line)
+
+
+async def test_a_late_body_ends_and_its_connection_goes_on_to_be_timed() -> None:
+    async with serving(application, QUICK) as site:
+        line = await site.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n")
+        assert b" 200 " in await line.head()
+        line.send(b"abc" + GET + b"\r\n")
+        assert b" 200 " in await line.head()
+        line.send(b"\r\n")
+        await line.rest()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"".join(b"X-%d: y\r\n" % number for number in range(101)),
+        b"X-Long: " + b"y" * (70 << 10) + b"\r\n",
+        b"".join(b"X-%d: %s\r\n" % (number, b"y" * 1_000) for number in range(80)),
+    ],
+    ids=["many", "one that is long", "together"],
+)
+async def test_headers_beyond_their_bounds_are_refused(headers: bytes) -> None:
+    async with serving(application) as site:
+        assert (await site.ask(GET + headers + b"\r\n")).startswith(b"HTTP/1.1 431 ")
+        assert (await site.ask(LAST)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_head_without_an_end_is_refused_when_it_is_too_long() -> None:
+    async with serving(application) as site:
+        assert (await site.ask(b"GET /" + b"x" * (70 << 10))).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_as_many_headers_as_browsers_send_are_taken() -> None:
+    headers = b"".join(b"X-%d: %s\r\n" % (number, b"y" * 500) for number in range(90))
+    async with serving(application) as site:
+        assert (await site.ask(GET + headers + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_who_says_nothing_for_longest_makes_room() -> None:
+    async with serving(application, Bounds(connections=4)) as site:
+        silent = [await site.connect() for _ in range(10)]
+        assert (await site.ask(LAST)).startswith(b"HTTP/1.1 200 ")
+        assert [await line.rest() for line in silent[:6]] == [b""] * 6
+
+
+async def test_one_address_has_its_share() -> None:
+    async with serving(application, Bounds(connections_each=3, uncounted=())) as site:
+        held = [await site.connect(GET) for _ in range(3)]
+        await site.until(lambda: len(site.server.server_state.connections) == 3)
+        assert (await site.ask(b"")).startswith(b"HTTP/1.1 429 ")
+        await held[0].close()
+        await site.until(lambda: len(site.server.server_state.connections) == 2)
+        assert (await site.ask(LAST)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_an_answer_that_is_not_taken_ends_the_connection() -> None:
+    async with serving(application, QUICK) as site:
+        line = await site.connect(b"GET /much HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        line._reader._transport.pause_reading()  # type: ignore[attr-defined]  # the stream would read by itself
+        await site.until(lambda: bool(site.server.server_state.connections))
+        await site.until(lambda: not site.server.server_state.connections)
+
+
+async def test_a_websocket_outlives_the_time_of_its_head() -> None:
+    async with serving(application, QUICK) as site, websockets.connect(f"ws://127.0.0.1:{site.port}/echo") as page:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(page.recv(), 2 * QUICK.head_s)
+            await page.send("x")
+            assert await page.recv() == "x"
+
+
+async def test_a_websocket_says_little_at_once() -> None:
+    async with serving(application) as site, websockets.connect(f"ws://127.0.0.1:{site.port}/echo") as page:
+        await page.send("x" * SOCKET_MESSAGE_BYTES)
+        assert len(await page.recv()) == SOCKET_MESSAGE_BYTES
+        await page.send("x" * (SOCKET_MESSAGE_BYTES + 1))
+        with pytest.raises(websockets.ConnectionClosedError) as closed:
+            await page.recv()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
