@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.rocketmq.defaults import DELAY_LEVELS
+from broker.rocketmq.topics import DELAY_LEVELS
 
 from .decode import NAMED
 from .errors import OptionInvalid

@@ -24,6 +24,7 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
+from ..rocketmq.ids import UniqueIds
 from ..rocketmq.properties import (
     DELAY,
     KEYS,
@@ -37,7 +38,6 @@ from ..rocketmq.properties import (
     UNIQUE_KEY,
     WAIT,
 )
-from ..rocketmq.unique_ids import UniqueIds
 from . import names
 from .errors import InvalidArgument
 from .timers import OnConflict

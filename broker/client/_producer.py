@@ -16,8 +16,8 @@ from struct import Struct
 from typing import Unpack
 
 from ..rocketmq.codes import Answer, Request
+from ..rocketmq.ids import OUTCOME, BadHandle, read_handle
 from ..rocketmq.properties import DELAY, TIMER_DELAY_MS, TIMER_DELIVER_MS, UNIQUE_KEY, WAIT
-from ..rocketmq.recall_handle import OUTCOME, BadHandle, read_handle
 from ..rocketmq.topics import TEMPLATE_TOPIC
 from . import names
 from ._destinations import DEFAULT_QUEUES, Destination, Destinations, find_destinations

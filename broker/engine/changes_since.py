@@ -10,11 +10,10 @@ from collections.abc import Hashable
 from dataclasses import asdict
 from typing import Any
 
-from ..rocketmq.delay_levels import LevelStatus
 from ..rocketmq.topics import SCHEDULE_TOPIC
 from .health import Health
 from .queues.queues import ConsumeQueue
-from .schedule import Schedule
+from .schedule import LevelStatus, Schedule
 from .store import Store
 
 

@@ -10,7 +10,6 @@ from struct import Struct, error
 from typing import Any
 from zlib import crc32
 
-from ...rocketmq.integrity import has_its_checksum
 from ...rocketmq.layout import (
     BODY_LENGTH_AT,
     CRC_NAME,
@@ -22,7 +21,7 @@ from ...rocketmq.layout import (
     U32,
     crc_properties,
 )
-from ...rocketmq.message import decode
+from ...rocketmq.message import decode, has_its_checksum
 from ...rocketmq.topics import HALF_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
 from ..store import Store

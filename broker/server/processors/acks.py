@@ -22,7 +22,7 @@ from ...rocketmq.codes import PROTOCOL_VERSION, Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, LONG_MAX, body_as, text, whole
 from ...rocketmq.frame import JSON, Command
-from ...rocketmq.receipts import marked_topic, read_handle
+from ...rocketmq.ids import marked_topic, read_pop_handle
 from ...rocketmq.topics import check_group_name, check_topic_name
 from ..connection import Connection, Handler
 from ..state import BrokerState
@@ -143,7 +143,7 @@ class AckProcessor:
             raise RequestRefused(
                 Answer.NO_MESSAGE, f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             )
-        handle = read_handle(text(ext, "extraInfo"))
+        handle = read_pop_handle(text(ext, "extraInfo"))
         key = text(ext, "consumerGroup"), topic, queue_id
         return Handle(key, handle.start, handle.pop_ms, handle.invisible_ms), offset
 

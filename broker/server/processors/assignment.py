@@ -10,9 +10,8 @@ from ...engine.errors import TopicNotFound
 from ...engine.pop.service import RequestMode
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import INT_MAX, body_as
+from ...rocketmq.fields import INT_MAX, body_as, json_body, message_queue
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body, message_queue
 from ...rocketmq.topics import RETRY_PREFIX
 from ..connection import Connection, Handler
 from ..state import BrokerState

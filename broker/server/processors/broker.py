@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from ...engine.errors import CorruptRecord, RecordNotFound
 from ...rocketmq.codes import PROTOCOL_VERSION, Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import text
+from ...rocketmq.fields import json_body, text
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
 from ...rocketmq.message import decode
 from ..connection import Connection, Handler
 from ..settings import BadSetting, KeptSettings, all_settings

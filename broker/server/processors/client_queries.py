@@ -10,9 +10,8 @@ import msgspec
 
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import text
+from ...rocketmq.fields import json_body, text
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
 from ...rocketmq.message import decode, parse_offset_message_id
 from ...rocketmq.topics import RETRY_PREFIX
 from ..clients import ClientCalls, Member

@@ -23,9 +23,8 @@ from ...engine.topic_backlog import Waiting
 from ...engine.transaction.decision import TOPIC_DELETED, Ending
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import LONG_MAX, text
+from ...rocketmq.fields import LONG_MAX, json_body, text
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
 from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from ..connection import Connection, Handler
 from ..refusals import refusal_code

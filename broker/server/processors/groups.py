@@ -11,9 +11,8 @@ from ...engine.errors import GroupNotFound
 from ...engine.tables.groups import FIELDS, Group
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import body_as, text, truth, whole
+from ...rocketmq.fields import body_as, json_body, text, truth, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
 from ..connection import Connection, Handler
 from ..state import BrokerState
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from ...rocketmq.codes import Request
-from ...rocketmq.fields import body_as
+from ...rocketmq.fields import body_as, json_body, message_queue
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body, message_queue
 from ...rocketmq.topics import check_group_name
 from ...rocketmq.values import check_text
 from ..clients import LONGEST_CLIENT_ID

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from ...engine.errors import TopicNotFound
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import INT_MAX, text, whole
+from ...rocketmq.fields import INT_MAX, json_body, text, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
 from ..connection import Connection, Handler
 from ..state import BrokerState
 

@@ -14,13 +14,7 @@ from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, truth, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.receipts import (
-    ORDER_QUEUE,
-    as_of_topic,
-    message_offsets,
-    order_counts,
-    start_offsets,
-)
+from ...rocketmq.ids import ORDER_QUEUE, as_of_topic, message_offsets, order_counts, start_offsets
 from ...rocketmq.subscription import build_subscription
 from ...rocketmq.topics import RETRY_PREFIX
 from ..connection import Connection, Handler

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from ...engine.errors import TopicNotFound
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import text, truth
+from ...rocketmq.fields import json_body, message_queue, table_with_object_keys, text, truth
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body, message_queue, table_with_object_keys
 from ...rocketmq.subscription import subscription_body
 from ..connection import Connection, Handler
 from ..state import BrokerState

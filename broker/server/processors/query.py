@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from ...engine.errors import CorruptRecord, RecordNotFound
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import INT_MAX, LONG_MAX, text, whole
+from ...rocketmq.fields import INT_MAX, LONG_MAX, json_body, text, whole
 from ...rocketmq.frame import MAX_FRAME_BYTES, Command
-from ...rocketmq.json_body import json_body
 from ...rocketmq.subscription import subscription_body
 from ..connection import Connection, Handler
 from ..state import BrokerState

@@ -14,7 +14,6 @@ from ...engine.errors import BrokerError
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.frame import Command
-from ...rocketmq.headers.send import SendHeader, read_send_header
 from ...rocketmq.properties import (
     CLUSTER,
     MESSAGE_REPLY_TO_CLIENT,
@@ -22,6 +21,7 @@ from ...rocketmq.properties import (
     format_properties,
     parse_properties,
 )
+from ...rocketmq.sends import SendHeader, read_send_header
 from ...rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from ..connection import Connection, Handler
 from ..state import BrokerState

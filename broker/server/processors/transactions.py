@@ -12,12 +12,11 @@ from ...engine.errors import BrokerError, TransactionNotFound
 from ...engine.transaction import listing
 from ...engine.transaction.decision import Ending
 from ...rocketmq.codes import ONEWAY_FLAG, Answer, Request
+from ...rocketmq.end_transaction import EndShortcut
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import INT_MAX, body_as, text, truth, whole
+from ...rocketmq.fields import INT_MAX, body_as, json_body, text, truth, whole
 from ...rocketmq.frame import BINARY, Command
 from ...rocketmq.frame import decode as decode_frame
-from ...rocketmq.headers.end_transaction import EndShortcut
-from ...rocketmq.json_body import json_body
 from ...rocketmq.message import parse_offset_message_id
 from ..connection import Connection, Handler
 from ..pump import AnsweredOwner, BriefOwner
