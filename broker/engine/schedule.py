@@ -189,7 +189,7 @@ class Schedule:
         """Return when a message stored now on a level is due."""
         return store_ms + self._lanes[level - 1].delay_ms
 
-    # progress (see engine/derived.py)
+    # progress (see Derived in log/checkpoint.py)
 
     def resume(self, saved: dict[str, int] | None, *, whole: bool) -> None:
         """Take over the next offset to release by level: what delayOffset.json or the checkpoint says."""
