@@ -10,8 +10,7 @@ from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.checkback.models import CheckAddress
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.operations.models import AuditEntry, Operation, OperationItem
-from console.security.models import MaskRule, TopicPermission
-from console.security.sign_on.models import Identity
+from console.security.models import Identity, MaskRule, TopicPermission
 from console.ui.saved_views.models import SavedView
 from console.ui.snapshots.models import Snapshot
 

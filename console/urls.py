@@ -23,10 +23,9 @@ from console.operations import audit_pages
 from console.operations import pages as operations_pages
 from console.operations.reading import operation_page
 from console.palette import pages as palette_pages
-from console.security.access import EVERYBODY, STAFF, Access, page
+from console.security import sign_on
+from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
-from console.security.sign_on import pages as sign_on_pages
-from console.security.sign_on.provider import label
 from console.ui import design_page, health, icon, metrics, theme
 from console.ui.live import LiveKind
 from console.ui.names import Name
@@ -102,12 +101,12 @@ urlpatterns: list[URLPattern] = [
     page("find/act/", palette_pages.act, "find_act"),
     page(
         "login/",
-        LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": label}),
+        LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": sign_on.label}),
         "login",
         EVERYBODY,
     ),
-    page("login/provider/", sign_on_pages.leave, "sign_on", EVERYBODY),
-    page("login/provider/back/", sign_on_pages.back, "sign_on_back", EVERYBODY),
+    page("login/provider/", sign_on.leave, "sign_on", EVERYBODY),
+    page("login/provider/back/", sign_on.back, "sign_on_back", EVERYBODY),
     page("logout/", LogoutView.as_view(), "logout", EVERYBODY),
     page("theme/", theme.set_theme, "set_theme", EVERYBODY),
     page("favicon.ico", icon.favicon, "favicon", EVERYBODY),

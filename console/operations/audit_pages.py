@@ -21,7 +21,7 @@ from console.operations.registry import KINDS
 from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, current_scope
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import FORMS, exported
 
 VIEW = "console.view_auditentry"

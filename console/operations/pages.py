@@ -23,7 +23,7 @@ from console.operations.models import Operation
 from console.operations.reading import OperationPage, number_of, operation_list, operation_page
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.operations.workflow import REASON_LENGTH
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.refusals import words

@@ -28,8 +28,7 @@ from console.rest.errors import PoliciesUnreadable, TokenInvalid, TokenMissing, 
 from console.rest.masking import Hiding
 from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
-from console.security.policies import PoliciesOfUser
-from console.security.tokens import Grant
+from console.security.tokens import Grant, PoliciesOfUser
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from console.site.moments import NoMoment, Why, read_moment
+from console.site.parsing import NoMoment, Why, read_moment
 
 from .errors import InvalidMoment, ZoneMissing
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from console.rest.errors import InvalidParameter
 from console.rest.moments import parameter_ms
-from console.site.numbers import MOST, whole_number
+from console.site.parsing import MOST, whole_number
 
 _MOMENT = object()
 #: epoch ms; in the address RFC 3339 with a zone, or ms since 1970

@@ -1,9 +1,10 @@
-"""Rows of who may see what: topic permissions of groups, and masking rules."""
+"""Rows of who may see what, topic permissions of groups and masking rules, and of who a user is at a provider."""
 
 from __future__ import annotations
 
 import re
 
+from django.conf import settings
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -57,3 +58,22 @@ class MaskRule(models.Model):
         """Check that the rule masks something."""
         if not self.names:
             raise ValidationError({"fields": _("Name at least one thing.")})
+
+
+SUBJECT_LENGTH = 255
+
+
+class Identity(models.Model):
+    """A user who signs in by a provider. Names may change there, or be given to somebody else; the subject does not."""
+
+    issuer = models.CharField(max_length=255)
+    #: at most 255 ASCII characters (OpenID Connect Core 1.0, 2)
+    subject = models.CharField(max_length=SUBJECT_LENGTH)
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="identity")
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="one_identity")]
+
+    def __str__(self) -> str:
+        return f"{self.user} of {self.issuer}"

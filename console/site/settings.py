@@ -33,8 +33,7 @@ from console.run.addresses import (
     var_directory,
 )
 from console.run.secrets import kept_secret
-from console.security.sign_on.configuration import check_provider, groups_of
-from console.site.web.exposure import trusted_proxies
+from console.site.checks import check_provider, groups_of, trusted_proxies
 
 ROOT = Path(__file__).resolve().parents[2]
 VAR = var_directory()
@@ -173,7 +172,7 @@ TEMPLATES: list[dict[str, Any]] = [
             "loaders": [
                 (
                     "django.template.loaders.cached.Loader",
-                    ["console.ui.template_files.Loader", "django.template.loaders.app_directories.Loader"],
+                    ["console.site.compression.Loader", "django.template.loaders.app_directories.Loader"],
                 )
             ],
             "builtins": ["console.templatetags.visible"],
@@ -268,8 +267,8 @@ AXES_FAILURE_LIMIT = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES", "10"))
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
-AXES_LOCKOUT_CALLABLE = "console.security.sign_on.pages.locked"
-AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.pages.address_of"
+AXES_LOCKOUT_CALLABLE = "console.security.sign_on.locked"
+AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.address_of"
 AXES_VERBOSE = False
 # Signing in by an OpenID Connect provider: none without an issuer.
 OIDC_ISSUER = os.environ.get("ESCAPEMENT_OIDC_ISSUER", "")

@@ -12,7 +12,7 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
 from console.features.schedule.shapes import AXIS_START_MS, BUCKETS, HORIZON_MS, Lane, LaneState, NextMinute
-from console.site.history import SLOT_MS, History
+from console.site.mirrored import SLOT_MS, History
 from console.templatetags.escapement import delay_name
 from console.ui.charts.lanes import axis_svg, minute_svg, progress_svg, spark_svg, spread_svg
 from console.ui.charts.scale import Times

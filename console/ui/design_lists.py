@@ -11,7 +11,7 @@ from console.features.overview.shapes import Flow, MirrorRow, Overview
 from console.features.schedule.shapes import BUCKETS, DueSpread, Lane, LaneState, NextMinute
 from console.features.topics.shapes import TopicKind, TopicRow, Topics
 from console.site.evidence import Evidence, StaleReason
-from console.site.history import SLOTS, History
+from console.site.mirrored import SLOTS, History
 
 #: as long as a topic's name may be (RocketMQ: TopicValidator.TOPIC_MAX_LENGTH)
 LONG_NAME = ("a-name-as-long-as-a-topic-may-have-" * 4)[:127]

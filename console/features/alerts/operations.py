@@ -36,7 +36,7 @@ from console.operations.preview import ChangesPreview, Preview
 from console.operations.registry import register
 from console.operations.scope import UNBOUNDED, Scope, named
 from console.site.clock import real_now_ms as now_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 #: a rule looks at everything that there is, each time
 MOST_RULES = 200

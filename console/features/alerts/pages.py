@@ -35,7 +35,7 @@ from console.operations.reading import number_of
 from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import TopicScope, current_scope
 from console.site.clock import real_now_ms as now_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.refusals import words

@@ -28,7 +28,7 @@ from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Deletion, Look, Moment, Reason
 from console.security.tokens import SETTINGS
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 Watched = Literal[
     "broker-down",

@@ -17,7 +17,7 @@ from console.operations.errors import InvalidParameter
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.security.topic_scope import visible_topics
 from console.site.clock import now_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.tasks import run_dashboards
 from console.ui.export import FORMS, exported
 from console.ui.form_addresses import form_of

@@ -51,7 +51,7 @@ from console.operations.selection import (
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
 from console.site.clock import now_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "died_from", "to_ms": "died_before"}

@@ -20,8 +20,7 @@ from console.features.timers.read import timer_figures
 from console.run import roster
 from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import shown_ms
-from console.site.history import History
-from console.site.mirrored import Mirrored, mirrored
+from console.site.mirrored import History, Mirrored, mirrored
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.table import Table, file_columns

@@ -8,7 +8,7 @@ from console.features.overview.finding_kinds import Finding
 from console.features.schedule.shapes import NextMinute
 from console.run.roster import Process
 from console.site.evidence import Evidence
-from console.site.history import History
+from console.site.mirrored import History
 
 
 @dataclass(frozen=True, slots=True)

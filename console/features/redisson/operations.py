@@ -33,7 +33,7 @@ from console.operations.registry import register
 from console.operations.scope import Scope, named
 from console.operations.selection import EXAMPLES, all_of
 from console.operations.typed_moments import checked_move, is_shift, shift_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 #: named at once, as for timers
 MOST_HANDLES = 1_000

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from console.features.schedule import read
 from console.features.schedule import read as lane_read
 from console.features.schedule.shapes import LANE, MAX_PAGE_COUNT
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.snapshots.as_of import asked_of, past_of, status_of

@@ -33,8 +33,7 @@ from console.features.schedule.shapes import (
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, pull_all
-from console.site.history import History
-from console.site.mirrored import Mirrored, mirrored
+from console.site.mirrored import History, Mirrored, mirrored
 from console.site.reading_on import fill
 
 Number = TypeVar("Number", int, float)

@@ -61,7 +61,7 @@ from console.operations.selection import (
 )
 from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "due_from", "to_ms": "due_before"}

@@ -38,7 +38,7 @@ from console.operations.models import Operation, OperationItem
 from console.operations.reading import is_seen
 from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import current_scope
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.templatetags.escapement import span
 from console.ui.charts.moments import FOLD_MS, Stop, life_svg
 from console.ui.export import Answer, page_or_file

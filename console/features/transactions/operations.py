@@ -42,7 +42,7 @@ from console.operations.selection import (
     topics_of,
 )
 from console.site import broker as site_broker
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 _TEXT_LENGTH = 255
 _CONSOLE = "console"

@@ -34,8 +34,7 @@ from console.security.topic_scope import EVERYTHING
 from console.site.broker import ask
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
-from console.site.history import History
-from console.site.mirrored import Mirrored, mirrored
+from console.site.mirrored import History, Mirrored, mirrored
 from console.ui.snapshots.models import Snapshot
 from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken, TimersKept, Zoomed, pack
 

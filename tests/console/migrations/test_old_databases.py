@@ -20,9 +20,9 @@ from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 from pytest_django import DjangoDbBlocker
 
+from console.apps import SQUASHED
 from console.features.alerts.models import Alert
 from console.run.addresses import database_settings
-from console.site.database_check import SQUASHED
 from console.ui.snapshots.models import Snapshot
 from console.ui.snapshots.shapes import GroupsKept, unpack
 from tests.house.sources import ROOT

@@ -15,7 +15,7 @@ from console.features.schedule.shapes import DueSpread, Lanes, LaneState, NextMi
 from console.features.timers.shapes import ClockSteps, Herd, Lateness, Stretch, TimerFigures, TopicTimers, WheelSlot
 from console.features.transactions.shapes import TransactionFigures
 from console.site.evidence import Evidence
-from console.site.history import History
+from console.site.mirrored import History
 from console.ui.snapshots.models import Snapshot
 from console.ui.snapshots.shapes import GroupsKept, GroupTopic, TimersKept, unpack
 

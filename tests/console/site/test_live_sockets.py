@@ -28,9 +28,9 @@ from django.test import Client
 from django.urls import path
 
 from broker.mirror.announcer import Announcer
+from console.security.gate import VIEWER
 from console.security.models import TopicPermission
-from console.security.roles import VIEWER
-from console.site import session_checks, sockets
+from console.site import sockets
 from console.site.sockets import LiveConsumer
 from console.ui import live
 from console.ui.live import Fragments
@@ -229,7 +229,7 @@ LOSSES = [sign_out, deactivate, take_the_role, take_what_the_role_may, limit_the
 async def test_whose_rights_end_loses_the_page_though_nothing_happens_on_it(
     site: Site, client: Client, monkeypatch: pytest.MonkeyPatch, lose: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(session_checks, "LOOK_S", 0.05)
+    monkeypatch.setattr(sockets, "LOOK_S", 0.05)
     monkeypatch.setattr(sockets, "HEARTBEAT_S", 3_600)
     async with site.page(client) as page:
         await frame(page)
@@ -241,8 +241,8 @@ async def test_whose_rights_end_loses_the_page_though_nothing_happens_on_it(
 async def test_whose_rights_end_is_shown_nothing_new(
     site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch, lose: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(session_checks, "LOOK_S", 3_600)
-    monkeypatch.setattr(session_checks, "FRESH_S", 0)
+    monkeypatch.setattr(sockets, "LOOK_S", 3_600)
+    monkeypatch.setattr(sockets, "FRESH_S", 0)
     async with site.page(client) as page:
         await frame(page)
         await sync_to_async(lose)()
@@ -255,8 +255,8 @@ async def test_whose_rights_end_is_shown_nothing_new(
 async def test_rights_that_change_to_the_same_keep_the_page(
     site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_checks, "LOOK_S", 0.05)
-    monkeypatch.setattr(session_checks, "FRESH_S", 0)
+    monkeypatch.setattr(sockets, "LOOK_S", 0.05)
+    monkeypatch.setattr(sockets, "FRESH_S", 0)
     async with site.page(client) as page:
         await frame(page)
         await sync_to_async(lambda: User.objects.get().groups.add(Group.objects.create(name="nothing more")))()
@@ -266,28 +266,28 @@ async def test_rights_that_change_to_the_same_keep_the_page(
 
 def test_rights_are_looked_at_often_enough() -> None:
     """Closed within 5 s: a look may be under way when they end, and the next begins LOOK_S later."""
-    assert session_checks.LOOK_S <= 2
+    assert sockets.LOOK_S <= 2
 
 
 async def test_one_look_is_for_all_who_ask_at_once(site: Site, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_checks, "LOOK_S", 3_600)
+    monkeypatch.setattr(sockets, "LOOK_S", 3_600)
     looks = []
 
     def counted(keys: Collection[str]) -> Any:
         looks.append(keys)
         return marks_of(keys)
 
-    marks_of = session_checks.marks_of
-    monkeypatch.setattr(session_checks, "marks_of", counted)
+    marks_of = sockets.marks_of
+    monkeypatch.setattr(sockets, "marks_of", counted)
     async with contextlib.AsyncExitStack() as stack:
         pages = [await stack.enter_async_context(site.page(client)) for _ in range(3)]
         await asyncio.gather(*map(frame, pages))
-        monkeypatch.setattr(session_checks, "FRESH_S", 3_600)
+        monkeypatch.setattr(sockets, "FRESH_S", 3_600)
         looks.clear()
-        watches = tuple(session_checks.standings._watches)
+        watches = tuple(sockets.standings._watches)
         assert len(watches) == 3
-        monkeypatch.setattr(session_checks.standings, "_began_s", float("-inf"))
-        marks = await asyncio.gather(*map(session_checks.standings.mark_of, watches))
+        monkeypatch.setattr(sockets.standings, "_began_s", float("-inf"))
+        marks = await asyncio.gather(*map(sockets.standings.mark_of, watches))
     assert len(set(marks)) == 1
     assert len(looks) == 1
 

@@ -19,7 +19,7 @@ from console.features.timers import read as timers_read
 from console.features.timers.shapes import Stretch, TimerFigures, WheelSlot
 from console.site.broker import hang_up
 from console.site.evidence import Evidence
-from console.site.history import History
+from console.site.mirrored import History
 from console.ui.snapshots import compare as snapshots_compare
 from console.ui.snapshots import read as snapshots_read
 from console.ui.snapshots.models import Snapshot

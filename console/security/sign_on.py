@@ -1,27 +1,36 @@
-"""Signing in through the provider of the settings: speak to it, and make a user of the console of whom it names.
+"""Signing in by an OpenID Connect provider: off unless its settings are given (docs/CONSOLE.md).
 
 Authlib speaks to it: discovery, authorization code with PKCE, checked id token. The provider decides at each signing in
 which groups a user has: those that he is no longer in there are gone here, too.
+
+The pages are the way to the provider and back, and what is told after too many wrong passwords.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, cast
 
 from authlib.common.errors import AuthlibBaseError
 from authlib.integrations.django_client import OAuth
 from django.conf import settings
-from django.contrib.auth import get_user_model
+from django.contrib.auth import get_user_model, login
 from django.contrib.auth.models import Group
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
 from joserfc.errors import JoseError
 from requests import RequestException
 
-from console.security.roles import ADMINISTRATOR
-from console.security.sign_on.models import SUBJECT_LENGTH, Identity
+from console.security.gate import ADMINISTRATOR
+from console.security.models import SUBJECT_LENGTH, Identity
 
 TIMEOUT_S = 10
 DISCOVERY = "/.well-known/openid-configuration"
@@ -141,3 +150,60 @@ def _new(claims: Mapping[str, Any], subject: str) -> Any:
     user = users.create_user(name)  # without a password: none is right
     Identity.objects.create(issuer=settings.OIDC_ISSUER, subject=subject, user=user)
     return user
+
+
+logger = logging.getLogger(__name__)
+
+_NEXT = "sign_on_next"
+_BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@require_safe
+@never_cache
+def leave(request: HttpRequest) -> HttpResponse:
+    """Send the browser to the provider, and remember the page that was wanted."""
+    if not is_on():
+        raise Http404
+    request.session[_NEXT] = request.GET.get("next", "")
+    try:
+        return to_provider(request, request.build_absolute_uri(reverse("sign_on_back")))
+    except ProviderDown as error:
+        return _refused(request, "down", error)
+
+
+@require_safe
+@never_cache
+def back(request: HttpRequest) -> HttpResponse:
+    """Sign in the user who comes back from the provider, or say why not."""
+    if not is_on():
+        raise Http404
+    wanted = request.session.pop(_NEXT, "")
+    try:
+        user = user_of(claims_of(request))
+    except ProviderDown as error:
+        return _refused(request, "down", error)
+    except SignOnFailed as error:
+        return _refused(request, "failed", error)
+    except NotMeant as error:
+        return _refused(request, "not_meant", error)
+    login(request, user, backend=_BACKEND)
+    is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    return redirect(wanted if is_ours else settings.LOGIN_REDIRECT_URL)
+
+
+def locked(request: HttpRequest, original_response: HttpResponse | None, credentials: Any) -> HttpResponse:
+    """Return the page for a locked login; Retry-After says when to try again, as each try in between begins anew."""
+    page = render(request, "registration/locked.html", status=HTTPStatus.TOO_MANY_REQUESTS)
+    page["Retry-After"] = str(int(settings.AXES_COOLOFF_TIME.total_seconds()))
+    return page
+
+
+def address_of(request: HttpRequest) -> str:
+    """Return the address of the connection, as uvicorn knows it from trusted proxies; headers are not read."""
+    return str(request.META.get("REMOTE_ADDR", ""))
+
+
+def _refused(request: HttpRequest, why: str, error: Exception) -> HttpResponse:
+    logger.warning("signing in by the provider: %s: %.300r", why, str(error))
+    status = 502 if why == "down" else 403
+    return render(request, "registration/not_signed_on.html", {"why": why, "provider": label()}, status=status)

@@ -1,15 +1,20 @@
-"""uvicorn as this project runs it."""
+"""`python -m console.site.web`: the web process, console and REST on one port, and uvicorn as this project runs it."""
 
 from __future__ import annotations
 
+import os
 import resource
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
 import uvicorn
+from django.conf import settings
 
-from console.site.web.bounds import BoundedProtocol, Bounds
+from broker import log_lines
+from console.site.bounds import LOOPBACK, BoundedProtocol, Bounds
+from console.site.checks import ServingRefused, refuse_open_serving, uncounted
 
 #: a page has nothing to say by its websocket (console.site.sockets)
 SOCKET_MESSAGE_BYTES = 4 << 10
@@ -49,3 +54,29 @@ def connections_at_most(wanted: int) -> int:
     if soft == resource.RLIM_INFINITY:
         return wanted
     return max(min(wanted, soft - RESERVED_DESCRIPTORS), soft // 2)
+
+
+def main() -> int:
+    """Serve until SIGTERM; returns the exit code."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.site.settings")
+    os.umask(0o077)
+    log_lines.begin()
+    try:
+        refuse_open_serving(settings)
+    except ServingRefused as refusal:
+        sys.stderr.write(f"ERROR {refusal}\n")
+        return os.EX_CONFIG
+    proxies = settings.TRUSTED_PROXIES
+    bounds = Bounds(
+        connections=connections_at_most(settings.WEB_CONNECTIONS), uncounted=(*LOOPBACK, *uncounted(proxies))
+    )
+    config = configuration(
+        "console.site.asgi:application", bounds=bounds, proxies=proxies, host=settings.WEB_HOST, port=settings.WEB_PORT
+    )
+    server = uvicorn.Server(config)
+    server.run()
+    return 0 if server.started else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

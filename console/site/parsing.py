@@ -1,6 +1,7 @@
-"""Moments and spans as they are written, in exact milliseconds: the one reader of pages and of REST.
+"""Numbers, moments and spans that people and programs write as text: the one reader of pages and of REST.
 
-All of it is whole numbers. What is finer than a millisecond is rounded up: a timer is never early by what was typed.
+All of it is whole numbers, moments and spans in exact milliseconds. What is finer than a millisecond is rounded up: a
+timer is never early by what was typed.
 """
 
 from __future__ import annotations
@@ -8,6 +9,22 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Literal
+
+#: the largest number that any caller takes; longer texts are never turned into numbers
+MOST = 2**63 - 1
+_MOST_DIGITS = len(str(MOST))
+
+
+def whole_number(text: str | None, low: int = 0, high: int = MOST) -> int | None:
+    """The number from `low` to `high` (both included) that `text` writes in plain decimal digits.
+
+    None for anything else: no text, a sign, blanks, a fraction, digits of other scripts, or a number out of range.
+    """
+    if not text or len(text) > _MOST_DIGITS or not (text.isascii() and text.isdigit()):
+        return None
+    number = int(text)
+    return number if low <= number <= high else None
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORM = re.compile(

@@ -1,10 +1,14 @@
-"""Where the web process listens, who may stand in front of it, and what it refuses to start with."""
+"""Settings that are checked before anything starts.
+
+Where the web process listens, who may stand in front of it, and which provider signs people in.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -57,3 +61,31 @@ def refuse_open_serving(settings: Any) -> None:
 def uncounted(proxies: Iterable[str]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
     """Return the networks from which many people may come by one address."""
     return tuple(ipaddress.ip_network(each) for each in proxies)
+
+
+#: as console.security.gate has them, which cannot be read before there are settings
+_ROLES = ("viewer", "operator", "administrator")
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def groups_of(text: str) -> Mapping[str, str]:
+    """Read "theirs=ours, theirs=ours"; an empty text maps the three roles to themselves."""
+    if not text.strip():
+        return {name: name for name in _ROLES}
+    pairs = [each.rpartition("=") for each in text.split(",") if each.strip()]
+    if not all(theirs.strip() and ours.strip() for theirs, _, ours in pairs):
+        raise ImproperlyConfigured(
+            f"ESCAPEMENT_OIDC_GROUPS is {text!r}: write group=role for each, such as ops=operator,dev=viewer."
+        )
+    return {theirs.strip(): ours.strip() for theirs, _, ours in pairs}
+
+
+def check_provider(issuer: str, client_id: str) -> None:
+    """Raise ImproperlyConfigured for an issuer without TLS, or one without our client id."""
+    if not issuer:
+        return
+    parts = urlsplit(issuer)
+    if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+        raise ImproperlyConfigured(f"ESCAPEMENT_OIDC_ISSUER is {issuer!r}: it has to begin with https://.")
+    if not client_id:
+        raise ImproperlyConfigured("ESCAPEMENT_OIDC_ISSUER is set, ESCAPEMENT_OIDC_CLIENT_ID is not: set both.")
