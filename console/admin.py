@@ -21,7 +21,7 @@ from console.models import ApiToken, AuditEntry
 from console.operations import workflow
 from console.operations.actor import RESEND_DEAD_LETTERS, STEER_TRANSACTIONS, Actor
 from console.operations.errors import OperationError
-from console.operations.masked import masked_result
+from console.operations.reading import masked_result
 from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
 from console.security.models import MaskRule, TopicPermission

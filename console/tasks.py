@@ -9,7 +9,6 @@ from django.utils import timezone
 
 from console.features.alerts import deliveries, evaluate
 from console.features.dashboards import runs as dashboards_runs
-from console.operations import retention as operations_retention
 from console.operations import runner
 from console.ui.snapshots import taker
 
@@ -54,4 +53,4 @@ def take_snapshot() -> None:
 @shared_task(name="console.forget_operations")
 def forget_operations() -> None:
     """Let operations go that were over long ago."""
-    operations_retention.forget()
+    runner.forget()

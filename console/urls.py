@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, register_converter
 
+from console import palette
 from console.features.alerts import pages as alerts_pages
 from console.features.clients import pages as clients_pages
 from console.features.dashboards import pages as dashboards_pages
@@ -22,7 +23,6 @@ from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
 from console.operations.reading import operation_page
-from console.palette import pages as palette_pages
 from console.security import sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
@@ -96,9 +96,9 @@ urlpatterns: list[URLPattern] = [
     page("views/keep/", saved_views_pages.keep, "saved_view_keep"),
     page("views/<int:view_id>/", saved_views_pages.change, "saved_view"),
     page("views/<int:view_id>/delete/", saved_views_pages.delete, "saved_view_delete"),
-    page("find/", palette_pages.find, "find"),
-    page("find/key/", palette_pages.open_key, "find_key"),
-    page("find/act/", palette_pages.act, "find_act"),
+    page("find/", palette.find, "find"),
+    page("find/key/", palette.open_key, "find_key"),
+    page("find/act/", palette.act, "find_act"),
     page(
         "login/",
         LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": sign_on.label}),

@@ -8,7 +8,7 @@ from pathlib import Path
 from django.conf import settings
 from django.contrib.auth import get_user_model
 
-from console.run.secrets import write_private
+from console.run.private_files import write_private
 
 FIRST_USER = "admin"
 PASSWORD_BYTES = 12

@@ -1,8 +1,12 @@
-"""File modes of a run: everything below `var/` is for its own user only, also what older runs left open."""
+"""What a run keeps below `var/` is for its own user only: file modes, also of what older runs left open, and secrets.
+
+Secrets are made once and kept there.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 from pathlib import Path
 
@@ -46,3 +50,32 @@ def _narrow_one(name: str, here: int) -> int:
     except FileNotFoundError:  # gone meanwhile
         return 0
     return 1
+
+
+SECRET_BYTES = 48
+
+
+def kept_secret(path: Path, size_bytes: int = SECRET_BYTES) -> str:
+    """Return the secret in `path`, made from `size_bytes` random bytes at the first call; two first callers get the
+    same."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        write_private(path, secrets.token_urlsafe(size_bytes), replace=False)
+    except FileExistsError:
+        pass
+    return path.read_text().strip()
+
+
+def write_private(path: Path, text: str, *, replace: bool = True) -> None:
+    """Write `text` with mode 0600, whole or not at all. Raises FileExistsError when it may not replace."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text + "\n")
+    try:
+        if replace:
+            temporary.rename(path)
+        else:
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -12,8 +12,7 @@ from django.core.management import get_commands
 
 from broker.hosting.security import HostingRefused, refuse_open_listening
 from console.features.dashboards.runs import missing
-from console.run.addresses import database_url
-from console.run.ports import answers, taken
+from console.run.addresses import answers, database_url, taken
 from console.run.supervisor import ChildSpec
 from console.site.checks import ServingRefused, refuse_open_serving
 

@@ -32,7 +32,7 @@ from console.run.addresses import (
     server_certificates,
     var_directory,
 )
-from console.run.secrets import kept_secret
+from console.run.private_files import kept_secret
 from console.site.checks import check_provider, groups_of, trusted_proxies
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -31,13 +31,12 @@ from console.features.dead_letters.read import (
     letter_of,
     message_at,
 )
-from console.operations.actor import RESEND_DEAD_LETTERS
+from console.operations.actor import RESEND_DEAD_LETTERS, Scope
 from console.operations.catch_up import Behind, behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, TooMany
 from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target
 from console.operations.registry import register
-from console.operations.scope import Scope
 from console.operations.selection import (
     EXAMPLES,
     MOST_TARGETS,

@@ -12,12 +12,12 @@ from broker.client.timers import Timer
 from broker.rocketmq.properties import SCHEDULE_KEY, UNIQUE_KEY
 from console.operations.actor import PAUSE_TIMERS
 from console.rest.access import Everywhere, InRows, Overview
+from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter
 from console.rest.identifiers import written
 from console.rest.masking import Masked
 from console.rest.operations_bridge import begun
 from console.rest.query import Moment
-from console.rest.recorder import token_actor
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN, Reason

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from console.models import ApiToken
 from console.rest.app import StateHolder
-from console.rest.grants import CACHE_S
+from console.rest.database import CACHE_S
 from console.security import tokens as security_tokens
 from tests.console.rest.conftest import MakeToken
 
