@@ -17,14 +17,14 @@ from broker.mirror.models import ConsumerGroup, HalfMessage
 from broker.rocketmq.properties import KEYS, TAGS, UNIQUE_KEY
 from console.features.alerts.admin import AlertAdmin, AlertRuleAdmin, SilenceAdmin
 from console.features.checkback.admin import CheckAddressAdmin
-from console.models import ApiToken, AuditEntry
 from console.operations import workflow
 from console.operations.actor import RESEND_DEAD_LETTERS, STEER_TRANSACTIONS, Actor
 from console.operations.errors import OperationError
+from console.operations.models import AuditEntry
 from console.operations.reading import masked_result
 from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
-from console.security.models import MaskRule, TopicPermission
+from console.security.models import ApiToken, MaskRule, TopicPermission
 
 __all__ = [
     "AlertAdmin", "AlertRuleAdmin", "ApiTokenAdmin", "AuditEntryAdmin", "CheckAddressAdmin", "HalfMessageAdmin",

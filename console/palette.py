@@ -39,9 +39,9 @@ from console.operations.registry import KINDS
 from console.security.topic_scope import current_scope
 from console.site.mirrored import mirrored
 from console.templatetags.tables import view_address, view_page
-from console.ui.form_addresses import form_of
-from console.ui.navigation import BESIDE, places_for
-from console.ui.saved_views.store import views_for
+from console.ui.addresses import form_of
+from console.ui.frame import BESIDE, places_for
+from console.ui.saved_views import views_for
 
 
 def commands(text: str) -> Iterator[Command]:

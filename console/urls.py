@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, register_converter
 
-from console import palette
+from console import components, health, palette
 from console.features.alerts import pages as alerts_pages
 from console.features.clients import pages as clients_pages
 from console.features.dashboards import pages as dashboards_pages
@@ -26,10 +26,9 @@ from console.operations.reading import operation_page
 from console.security import sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
-from console.ui import design_page, health, icon, metrics, theme
+from console.ui import frame, saved_view_pages
+from console.ui.addresses import Name
 from console.ui.live import LiveKind
-from console.ui.names import Name
-from console.ui.saved_views import pages as saved_views_pages
 from console.ui.snapshots import compare_page
 
 register_converter(Name, "name")
@@ -91,11 +90,11 @@ urlpatterns: list[URLPattern] = [
     page("alerts/rules/<int:rule_id>/", alerts_pages.rule, "alert_rule"),
     page("audit/", audit_pages.audit, "audit", AUDIT),
     page("audit/data.<str:form>", audit_pages.data, "audit_data", AUDIT),
-    page("design/", design_page.design, "design", STAFF),
-    page("views/", saved_views_pages.saved_views, "saved_views"),
-    page("views/keep/", saved_views_pages.keep, "saved_view_keep"),
-    page("views/<int:view_id>/", saved_views_pages.change, "saved_view"),
-    page("views/<int:view_id>/delete/", saved_views_pages.delete, "saved_view_delete"),
+    page("design/", components.design, "design", STAFF),
+    page("views/", saved_view_pages.saved_views, "saved_views"),
+    page("views/keep/", saved_view_pages.keep, "saved_view_keep"),
+    page("views/<int:view_id>/", saved_view_pages.change, "saved_view"),
+    page("views/<int:view_id>/delete/", saved_view_pages.delete, "saved_view_delete"),
     page("find/", palette.find, "find"),
     page("find/key/", palette.open_key, "find_key"),
     page("find/act/", palette.act, "find_act"),
@@ -108,11 +107,11 @@ urlpatterns: list[URLPattern] = [
     page("login/provider/", sign_on.leave, "sign_on", EVERYBODY),
     page("login/provider/back/", sign_on.back, "sign_on_back", EVERYBODY),
     page("logout/", LogoutView.as_view(), "logout", EVERYBODY),
-    page("theme/", theme.set_theme, "set_theme", EVERYBODY),
-    page("favicon.ico", icon.favicon, "favicon", EVERYBODY),
+    page("theme/", frame.set_theme, "set_theme", EVERYBODY),
+    page("favicon.ico", frame.favicon, "favicon", EVERYBODY),
     page("healthz", health.healthz, "healthz", EVERYBODY),
     page("readyz", health.readyz, "readyz", EVERYBODY),
-    page("metrics", metrics.metrics, "metrics", EVERYBODY),
+    page("metrics", health.metrics, "metrics", EVERYBODY),
 ]
 
 #: pages that change in place, by the name that their sockets' addresses begin with

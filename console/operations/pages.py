@@ -28,8 +28,8 @@ from console.operations.registry import KINDS
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.operations.workflow import REASON_LENGTH
 from console.site.parsing import whole_number
+from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
-from console.ui.form_addresses import form_of
 from console.ui.table import Table, file_columns
 
 _REFUSALS = (OperationError, ClientError, RedissonError)

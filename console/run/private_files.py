@@ -1,6 +1,6 @@
 """What a run keeps below `var/` is for its own user only: file modes, also of what older runs left open, and secrets.
 
-Secrets are made once and kept there.
+Secrets are made once and kept there. So is the first login, made when there is no user yet, in `var/first-login`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ import os
 import secrets
 import stat
 from pathlib import Path
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
 
 FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -79,3 +82,34 @@ def write_private(path: Path, text: str, *, replace: bool = True) -> None:
             os.link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+FIRST_USER = "admin"
+PASSWORD_BYTES = 12
+
+
+def first_login_path() -> Path:
+    """Return the file that keeps the first login: two lines, user name and password, mode 0600."""
+    path: Path = settings.VAR / "first-login"
+    return path
+
+
+def ensure_first_login() -> bool:
+    """Create a first user with a random password if there is no user at all. Returns whether it did."""
+    users = get_user_model()._default_manager
+    if users.exists():
+        return False
+    password = secrets.token_urlsafe(PASSWORD_BYTES)
+    # Written first: a user whose password nobody has is worse than a password without a user.
+    write_private(first_login_path(), f"{FIRST_USER}\n{password}")
+    get_user_model().objects.create_superuser(FIRST_USER, password=password)
+    return True
+
+
+def first_login() -> tuple[str, str] | None:
+    """Return user name and password of the first login; None if it was not made here or its file was removed."""
+    path = first_login_path()
+    if not path.exists():
+        return None
+    name, password = path.read_text().split()
+    return name, password

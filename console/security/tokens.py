@@ -39,7 +39,7 @@ from django.utils import timezone
 from broker.client.admin import UserAccess
 from broker.client.names import check_user
 from broker.rocketmq.acl import Action, Kind
-from console.models import ApiToken
+from console.security.models import ApiToken
 
 PUBLISH = "publish"
 READ = "read"

@@ -26,7 +26,7 @@ from django.urls import path, reverse  # isort: skip
 
 from console.rest.app import application as api  # isort: skip
 from console.site.bounds import BodyBounds, WholeBodies  # isort: skip
-from console.site.sockets import LiveConsumer  # isort: skip
+from console.ui.sockets import LiveConsumer  # isort: skip
 
 Application = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Awaitable[None]]
 

@@ -155,7 +155,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "console.security.gate.Gate",
-    "console.ui.saved_views.default_view.OpensWith",
+    "console.ui.saved_view_pages.OpensWith",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
@@ -181,7 +181,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "django.template.context_processors.i18n",
-                "console.ui.context.page",
+                "console.ui.frame.page",
             ],
         },
     },

@@ -16,7 +16,7 @@ from broker import log_lines
 from console.site.bounds import LOOPBACK, BoundedProtocol, Bounds
 from console.site.checks import ServingRefused, refuse_open_serving, uncounted
 
-#: a page has nothing to say by its websocket (console.site.sockets)
+#: a page has nothing to say by its websocket (console.ui.sockets)
 SOCKET_MESSAGE_BYTES = 4 << 10
 GRACE_S = 5
 #: descriptors for what is no connection of a client: the database, brokers, files

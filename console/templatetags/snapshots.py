@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from console.features.timers.shapes import DAY, MINUTE, SECOND
 from console.templatetags.escapement import UNKNOWN, delay_name, figure, moment
 from console.templatetags.timers import stamp
-from console.ui.charts.moments import Column, kept_svg
+from console.ui.charts import Column, kept_svg
 from console.ui.snapshots.as_of import Past
 from console.ui.snapshots.page_shapes import Line, Measure, Pair, Part, Sums
 

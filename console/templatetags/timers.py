@@ -29,8 +29,8 @@ from console.features.timers.shapes import (
     window_of,
 )
 from console.templatetags.escapement import size, span
-from console.ui.charts.scale import Times
-from console.ui.charts.timers import (
+from console.ui.charts import Times
+from console.ui.timer_charts import (
     Cell,
     HerdMark,
     Hub,

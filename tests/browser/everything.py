@@ -12,8 +12,7 @@ from console.features.alerts.models import Alert, AlertRule
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.models import Operation
-from console.ui.saved_views.addresses import address_of
-from console.ui.saved_views.store import keep
+from console.ui.saved_views import address_of, keep
 from console.ui.snapshots import taker as snapshots_retention
 from tests.browser import test_dashboards, test_timers, test_transactions
 from tests.console.dead_letters.test_dead_letters import bury

@@ -36,8 +36,8 @@ from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import TopicScope, current_scope
 from console.site.clock import real_now_ms as now_ms
 from console.site.parsing import whole_number
+from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
-from console.ui.form_addresses import form_of
 from console.ui.table import FIGURE, TEXT, VALUE, Cell, Column, Table, file_columns
 
 _SUBJECT = Column("subject", _("Of"), Cell("alerts/cells/subject.html", text=TEXT.text), length=60)

@@ -19,8 +19,8 @@ from console.security.topic_scope import visible_topics
 from console.site.clock import now_ms
 from console.site.parsing import whole_number
 from console.tasks import run_dashboards
+from console.ui.addresses import form_of
 from console.ui.export import FORMS, exported
-from console.ui.form_addresses import form_of
 
 SEE, RUN = "console.view_dashboardrun", "console.run_dashboards"
 WINDOWS = ("all", "7d", "24h", dashboards_runs.LIVE)

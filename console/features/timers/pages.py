@@ -40,7 +40,7 @@ from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import current_scope
 from console.site.parsing import whole_number
 from console.templatetags.escapement import span
-from console.ui.charts.moments import FOLD_MS, Stop, life_svg
+from console.ui.charts import FOLD_MS, Stop, life_svg
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.snapshots.as_of import asked_of, past_of, status_of

@@ -11,8 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from broker.log_lines import escaped
 from console.run.addresses import DATABASE_URL_FILE, REDIS_URL_FILE
-from console.run.first_login import first_login, first_login_path
-from console.run.private_files import keep_private, narrow
+from console.run.private_files import first_login, first_login_path, keep_private, narrow
 from console.run.processes import exposed, processes, taken_ports
 from console.run.supervisor import ROSTER_FILE, Roster, Supervisor
 

@@ -30,10 +30,9 @@ from django.urls import path
 from broker.mirror.announcer import Announcer
 from console.security.gate import VIEWER
 from console.security.models import TopicPermission
-from console.site import sockets
-from console.site.sockets import LiveConsumer
-from console.ui import live
+from console.ui import live, sockets
 from console.ui.live import Fragments
+from console.ui.sockets import LiveConsumer
 from tests.console.people import person
 
 application = AllowedHostsOriginValidator(

@@ -17,7 +17,7 @@ from broker.mirror.models import MirrorState
 from console.features.timers import apache_records
 from console.features.timers.shapes import window_of
 from console.site.mirrored import mirrored
-from console.ui.charts.moments import Column, kept_svg
+from console.ui.charts import Column, kept_svg
 from console.ui.snapshots.as_of import Asked, asked_of, last_time_of_day
 from console.ui.snapshots.models import Snapshot
 from console.ui.snapshots.shapes import Taken

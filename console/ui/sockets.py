@@ -7,8 +7,7 @@ Sockets are woken by one listener a process to the mirror's announcements, and o
 
 Whether those who have a page open may still see it is one look at the database for all of them, again and again. A look
 reads for each session what its rights come from: the session, the account, its groups, what those may and what topics
-they see. It does not judge; where something of that has changed, the rights are worked out anew.
-"""
+they see. It does not judge; where something of that has changed, the rights are worked out anew."""
 
 from __future__ import annotations
 
@@ -297,7 +296,7 @@ MAX_SOCKETS = 1_000
 class LiveConsumer(AsyncWebsocketConsumer):
     """The websocket of one open page."""
 
-    # the announcements have one listener a process (console.site.sockets), not a layer channel a socket
+    # the announcements have one listener a process (console.ui.sockets), not a layer channel a socket
     channel_layer_alias = "none"
 
     async def connect(self) -> None:

@@ -1,6 +1,7 @@
-"""`/metrics` of the web process, in OpenMetrics: itself, how far the mirror is, and what operations do.
+"""What programs ask the web process: does it answer, can it show pages, and `/metrics` in OpenMetrics.
 
-The broker tells its own (broker/server/metrics.py).
+Metrics are of the process itself, how far the mirror is, and what operations do. The broker tells its own
+(broker/server/metrics.py). Supervisors and load balancers are told nothing else.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 
 from django.conf import settings
+from django.db import DatabaseError, connection
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.http.request import split_domain_port
@@ -21,6 +23,24 @@ from prometheus_client.registry import Collector
 
 from broker.mirror.models import MirrorState
 from console.operations.models import Operation
+
+
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """200 with no content of interest."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponse:
+    """200 while the database answers, else 503."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return HttpResponse("the database does not answer\n", content_type="text/plain", status=503)
+    return HttpResponse("OK\n", content_type="text/plain")
+
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _FORWARDED = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP")

@@ -1,7 +1,11 @@
-"""Saved views: all that somebody has, saving what a list shows, and changing or deleting one."""
+"""Saved views on pages: all that somebody has, saving what a list shows, and changing or deleting one.
+
+A page that is opened without filters opens with the view that its reader wants to see there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -11,10 +15,9 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console.ui.form_addresses import form_of
-from console.ui.saved_views import store as saved_views_store
-from console.ui.saved_views.addresses import NEEDED, address_of
-from console.ui.saved_views.models import NAME_LENGTH, SavedView
+from console.ui import saved_views as store
+from console.ui.addresses import form_of
+from console.ui.saved_views import NAME_LENGTH, NEEDED, PAGES, Address, SavedView, address_here, address_of, default_of
 
 
 @require_safe
@@ -29,13 +32,13 @@ def keep(request: HttpRequest) -> HttpResponse:
     address = address_of(request.POST.get("address", ""))
     if address is None:
         raise Http404(_("This is no list that can be saved."))
-    if not saved_views_store.may_open(request.user, address.page):
+    if not store.may_open(request.user, address.page):
         raise PermissionDenied(NEEDED[address.page])
     try:
-        saved_views_store.keep(request.user, address, request.POST.get("name", ""), **_wanted(request))
-    except saved_views_store.NotShared as error:
-        raise PermissionDenied(saved_views_store.SHARE) from error
-    except saved_views_store.ViewRefused as error:
+        store.keep(request.user, address, request.POST.get("name", ""), **_wanted(request))
+    except store.NotShared as error:
+        raise PermissionDenied(store.SHARE) from error
+    except store.ViewRefused as error:
         return _page(request, str(error), {"address": address, **_wanted(request)})
     return _see_other(address.text)
 
@@ -49,10 +52,10 @@ def change(request: HttpRequest, view_id: int) -> HttpResponse:
         if row.owner_id != request.user.pk:
             # what a page opens with is its reader's own choice
             wanted["is_default"] = row.is_default
-        saved_views_store.change(request.user, row, request.POST.get("name", ""), **wanted)
-    except saved_views_store.NotShared as error:
-        raise PermissionDenied(saved_views_store.SHARE) from error
-    except saved_views_store.ViewRefused as error:
+        store.change(request.user, row, request.POST.get("name", ""), **wanted)
+    except store.NotShared as error:
+        raise PermissionDenied(store.SHARE) from error
+    except store.ViewRefused as error:
         return _page(request, str(error), renamed=row.pk)
     return _see_other("saved_views")
 
@@ -71,7 +74,7 @@ def _wanted(request: HttpRequest) -> dict[str, bool]:
 def _mine(request: HttpRequest, view_id: int) -> SavedView:
     """Of one's own; who may share may also change what others share."""
     mine = Q(owner=request.user.pk)
-    if request.user.has_perm(saved_views_store.SHARE):
+    if request.user.has_perm(store.SHARE):
         mine |= Q(is_shared=True)
     row = SavedView.objects.filter(mine, pk=view_id).first() if view_id < 2**63 else None
     if row is None:
@@ -91,9 +94,9 @@ def _page(
     """All of them, and what was refused as it was sent: one that is not saved yet, or other settings of one."""
     context = {
         "here": "saved_views",
-        "rows": saved_views_store.views_for(request.user),
-        "may_share": request.user.has_perm(saved_views_store.SHARE),
-        "most": saved_views_store.MOST,
+        "rows": store.views_for(request.user),
+        "may_share": request.user.has_perm(store.SHARE),
+        "most": store.MOST,
         "name_length": NAME_LENGTH,
         "error": error,
         "unsaved": unsaved,
@@ -102,3 +105,23 @@ def _page(
         "given_name": request.POST.get("name", "")[:200],
     }
     return render(request, "saved_views/page.html", context, status=422 if error else 200)
+
+
+class OpensWith:
+    """Middleware behind the gate: whoever comes here may see the console."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Nothing before the page is known."""
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
+        """To the view; the page itself has a link back to the list without it."""
+        match = request.resolver_match
+        if request.method not in ("GET", "HEAD") or request.META.get("QUERY_STRING") or match is None:
+            return None
+        here = address_here(request) if match.url_name in PAGES and request.user.is_authenticated else None
+        row = default_of(request.user, here.path) if here else None
+        return redirect(Address(row.page, row.path, row.query).text) if row and row.query else None

@@ -2,8 +2,7 @@
 
 The wheel is three rings, the next 60 seconds, 60 minutes and 24 hours: now at the top, clockwise. The strip is a band
 of slots with the pointer, the rolls and the scale below. Lateness is bars, how many releases were how late; heights are
-logarithmic, so that a single late one is seen.
-"""
+logarithmic, so that a single late one is seen."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from console.ui.charts.scale import Box, Times, even, heat, nice_ceiling, opened, place, turns
+from console.ui.charts import Box, Times, even, heat, nice_ceiling, opened, place, turns
 
 CENTRE = 230
 #: inner and outer radius of each ring, the seconds outside
