@@ -6,9 +6,9 @@ from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.checkback.models import CheckAddress
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.operations.models import AuditEntry, Operation, OperationItem
+from console.past import Snapshot
 from console.security.models import ApiToken, Identity, MaskRule, TopicPermission
 from console.ui.saved_views import SavedView
-from console.ui.snapshots.models import Snapshot
 
 __all__ = [
     "Alert",

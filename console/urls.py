@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, register_converter
 
-from console import components, health, palette
+from console import comparison, components, health, palette
 from console.features.alerts import pages as alerts_pages
 from console.features.clients import pages as clients_pages
 from console.features.dashboards import pages as dashboards_pages
@@ -29,7 +29,6 @@ from console.security.masking import UNMASK
 from console.ui import frame, saved_view_pages
 from console.ui.addresses import Name
 from console.ui.live import LiveKind
-from console.ui.snapshots import compare_page
 
 register_converter(Name, "name")
 
@@ -81,7 +80,7 @@ urlpatterns: list[URLPattern] = [
     page("dead-letters/of/<name:name>/", dead_letters_pages.letters, "dead_letters_of"),
     page("groups/", groups_pages.groups, "groups"),
     page("groups/<name:name>/", groups_pages.group, "group"),
-    page("compare/", compare_page.compare, "compare"),
+    page("compare/", comparison.compare, "compare"),
     page("clients/", clients_pages.clients, "clients"),
     page("clients/one/", clients_pages.client, "client"),
     page("alerts/", alerts_pages.alerts, "alerts", ALERTS),

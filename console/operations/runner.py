@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from celery import shared_task
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Q
@@ -27,6 +28,12 @@ logger = logging.getLogger(__name__)
 
 #: a runner that gave no sign for so long is gone: a batch takes 15 s at most
 LOST_AFTER = timedelta(seconds=60)
+
+
+@shared_task(name="console.run_operation")
+def run_operation(number: str) -> None:
+    """Run a confirmed operation."""
+    run(uuid.UUID(number))
 
 
 def run(number: uuid.UUID) -> None:

@@ -76,8 +76,6 @@ CACHE_S = 0.8
 MAX_CACHED = 10_000
 MAX_CHECKS_WAITING = 256
 
-Result = TypeVar("Result")
-
 
 class Grants:
     """Tokens that were seen lately, and what they allow."""

@@ -207,18 +207,6 @@ def slot_width(stretch: Stretch) -> str:
     return step_name(stretch.step_ms)
 
 
-@register.simple_tag
-def slot_link(page: TimersPage, start_ms: int) -> str:
-    """Where a slot of the strip leads."""
-    return mark_safe(_opens(ZOOMS[page.zoom], start_ms))  # noqa: S308 - numbers and names of ours
-
-
-@register.simple_tag
-def slot_time(start_ms: int, step_ms: int) -> str:
-    """When a slot begins."""
-    return stamp(start_ms, step_ms)
-
-
 def _ring(ring: Stretch, zoom: str, herds: list[int]) -> list[Slot]:
     return [
         Slot(

@@ -22,7 +22,6 @@ from pathlib import Path
 DAY_MINUTES = 24 * 60
 FIRST_DAY = date(2013, 1, 1)
 YEAR_DAYS = 365
-YEAR_MINUTES = YEAR_DAYS * DAY_MINUTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,140 @@
-"""Comparing two moments: what was there, what is there, and what moved."""
+"""Two moments side by side: what was there, what is there, and what moved; and the page that shows it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from django.db.models import TextChoices
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+
+from console.features.groups.kept import GroupsKept, seen_of
+from console.past import Asked, Moment, asked_of, status_of
 from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms
-from console.ui.snapshots.page_shapes import Comparison, Line, Measure, Moment, Pair, Part
-from console.ui.snapshots.read import seen_of
-from console.ui.snapshots.reader import all_at
-from console.ui.snapshots.shapes import GroupsKept, Taken
-from console.ui.snapshots.taker import look
+from console.snapshots import Taken, all_at, look
+from console.ui.export import Answer, page_or_file
+from console.ui.table import Table, file_columns
+
+
+class Pair(NamedTuple):
+    """One figure at two moments; None is unknown. Thousands are made for one page."""
+
+    before: int | None
+    after: int | None
+    #: counted since the broker's start: less than before means that it was started again
+    is_total: bool = False
+
+    @property
+    def difference(self) -> int | None:
+        """The later figure minus the earlier one; None if unknown, or counted anew."""
+        if self.before is None or self.after is None or (self.is_total and self.after < self.before):
+            return None
+        return self.after - self.before
+
+
+class Part(TextChoices):
+    """The subject of a line of the comparison."""
+
+    FIGURE = "figure", _("figure")
+    LANE = "lane", _("lane")
+    TIMERS = "timers", _("timers of a topic")
+    GROUP = "group", _("group")
+    READING = "reading", _("a group in a topic")
+
+
+class Measure(TextChoices):
+    """A figure that is compared; its value stands in files."""
+
+    WAITING = "waiting", _("Waiting")
+    OVERDUE = "overdue", _("Overdue")
+    NEXT_DUE_MS = "next_due_ms", _("Next due")
+    END_OFFSET = "end_offset", _("Came in")
+    DELAY_OFFSET = "delay_offset", _("Left")
+    LANES_PENDING = "lanes_pending", _("Waiting on all lanes")
+    TIMERS_PENDING = "timers_pending", _("Pending timers")
+    TIMERS_OVERDUE = "timers_overdue", _("Overdue timers")
+    TIMERS_RELEASED = "timers_released", _("Timers released")
+    TIMERS_CANCELLED = "timers_cancelled", _("Timers cancelled")
+    LAG_OF_ALL = "lag_of_all", _("Lag of all groups")
+    OPEN = "open", _("Open transactions")
+    PARKED = "parked", _("Parked transactions")
+    COMMITTED = "committed", _("Transactions committed")
+    ROLLED_BACK = "rolled_back", _("Transactions rolled back")
+    LAG = "lag", _("Lag")
+    RETRY = "retry", _("Waiting for another try")
+    DEAD = "dead", _("Dead letters")
+    OFFSET_SUM = "offset_sum", _("Read")
+    END_SUM = "end_sum", _("Came in")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing with its figures at both moments."""
+
+    part: Part
+    name: str
+    #: in the order in which a table shows them
+    pairs: tuple[tuple[Measure, Pair], ...]
+    #: a lane's delay
+    delay_ms: int | None = None
+    topic: str = ""
+    #: it is there at this moment; False: it was gone, or not there yet, or not known
+    is_before: bool = True
+    is_after: bool = True
+
+    @property
+    def change(self) -> int:
+        """By how much the first figure moved, without its sign."""
+        return abs(self.pairs[0][1].difference or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure of a line, as a row of a file."""
+
+    part: Part
+    name: str
+    topic: str
+    figure: Measure
+    before: int | None
+    after: int | None
+    difference: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two moments side by side, the earlier one first."""
+
+    before: Moment
+    after: Moment
+    now_ms: int
+    figures: tuple[Line, ...] = ()
+    lanes: tuple[Line, ...] = ()
+    topics: tuple[Line, ...] = ()
+    groups: tuple[Line, ...] = ()
+    readings: tuple[Line, ...] = ()
+
+    @property
+    def span_ms(self) -> int | None:
+        """Milliseconds from one moment to the other."""
+        if self.before.at_ms is None or self.after.at_ms is None:
+            return None
+        return self.after.at_ms - self.before.at_ms
+
+    @property
+    def rows(self) -> tuple[Cell, ...]:
+        """All figures of all lines, as rows of a file."""
+        lines = (*self.figures, *self.lanes, *self.topics, *self.groups, *self.readings)
+        return tuple(
+            Cell(line.part, line.name, line.topic, measure, pair.before, pair.after, pair.difference)
+            for line in lines
+            for measure, pair in line.pairs
+        )
+
 
 Row = TypeVar("Row")
 Name = TypeVar("Name")
@@ -192,3 +314,25 @@ def _readings(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
 def _by_change(lines: Iterable[Line]) -> tuple[Line, ...]:
     """Sort lines, those that moved most first."""
     return tuple(sorted(lines, key=lambda line: (-line.change, line.name, line.topic)))
+
+
+#: lines of one table on the page; the file has all
+SHOWN = 200
+_HOUR_MS = 3_600_000
+COMPARE = Table("compare", file_columns("part name topic figure before after difference"))
+
+
+@require_safe
+def compare(request: HttpRequest) -> Answer:
+    """Show lanes, timers, groups and transactions at two moments, by default an hour ago and now."""
+    before, after = asked_of(request, "from"), asked_of(request, "to")
+    if not (before.text or after.text):
+        before = Asked("-1h", now_ms() - _HOUR_MS)
+    is_wrong = bool(before.error or after.error)
+    data = None if is_wrong else compared(before.at_ms, after.at_ms)
+    context = {"data": data, "here": "compare", "before": before, "after": after, "shown": SHOWN}
+
+    def read(_: None) -> Comparison:
+        return data or compared(before.at_ms, after.at_ms)
+
+    return page_or_file(request, "snapshots/compare.html", context, COMPARE, read, status=status_of(before, after))
