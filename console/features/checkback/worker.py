@@ -31,7 +31,7 @@ from console.features.checkback.allowed import Address, AddressRefused, read_add
 from console.features.checkback.models import CheckAddress
 from console.features.checkback.registry import allow_list, http_limits, secret_of
 from console.features.checkback.request import Asker, NoAnswer, Resolver
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 logger = logging.getLogger(__name__)
 

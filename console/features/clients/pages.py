@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from console.features.clients import read
 from console.features.clients.read import CLIENTS, ClientRole, Clients
 from console.site.evidence import StaleReason
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from console.features.dead_letters import read
 from console.features.dead_letters.read import DEAD_LETTERS, GROUPS, DeadLetterFilter, DeadLetterPage
 from console.operations.typed_moments import bound_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 
 _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}

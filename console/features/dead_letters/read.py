@@ -22,11 +22,10 @@ from console.operations.models import OperationItem
 from console.operations.registry import KINDS
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask, pull_all
+from console.site.broker import ask, pull_all, row_of
 from console.site.clock import now_ms
 from console.site.evidence import Evidence
 from console.site.mirrored import mirrored
-from console.ui.message_rows import row_of
 from console.ui.table import AGE, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
 
 GROUPS = Table(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from console.features.overview.finding_kinds import Finding
 from console.features.schedule.shapes import NextMinute
-from console.run.roster import Process
+from console.run.supervisor import Process
 from console.site.evidence import Evidence
-from console.site.history import History
+from console.site.mirrored import History
 
 
 @dataclass(frozen=True, slots=True)

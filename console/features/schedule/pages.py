@@ -12,11 +12,10 @@ from django.views.decorators.http import require_safe
 from console.features.schedule import read
 from console.features.schedule import read as lane_read
 from console.features.schedule.shapes import LANE, MAX_PAGE_COUNT
-from console.site.numbers import whole_number
+from console.past import asked_of, past_of, status_of
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
-from console.ui.snapshots.as_of import asked_of, past_of, status_of
-from console.ui.snapshots.read import lanes_at
 
 
 @require_safe
@@ -26,7 +25,7 @@ def schedule(request: HttpRequest) -> HttpResponse:
     if not asked.text:
         around = {"past": past_of(request, asked, None), "live": "schedule"}
         return render(request, "schedule/page.html", {"data": read.lanes(), "here": "schedule", **around})
-    moment, data = lanes_at(asked.at_ms) if asked.at_ms is not None else (None, None)
+    moment, data = read.lanes_at(asked.at_ms) if asked.at_ms is not None else (None, None)
     context = {"data": data, "here": "schedule", "past": past_of(request, asked, moment)}
     return render(request, "schedule/page.html", context, status=status_of(asked))
 

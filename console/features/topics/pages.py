@@ -14,7 +14,7 @@ from console.features.topics import read
 from console.features.topics.setting_fields import new_topic_form, topic_form
 from console.features.topics.shapes import QUEUE, TOPICS, QueueMessages, TopicKind, Topics
 from console.site.evidence import StaleReason
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
 

@@ -29,11 +29,8 @@ from console.features.topics.shapes import (
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site import broker as site_broker
-from console.site.broker import ask, pull_all
-from console.site.group_lags import lags_by_group
-from console.site.history import History
-from console.site.mirrored import Mirrored, mirrored
-from console.ui.message_rows import MessageRow, row_of
+from console.site.broker import MessageRow, ask, pull_all, row_of
+from console.site.mirrored import History, Mirrored, lags_by_group, mirrored
 
 #: topic configuration and topic stats, on an Apache RocketMQ broker
 TOPIC_REQUESTS = (21, 202)

@@ -22,13 +22,11 @@ from broker.client.transactions import Action, SteeredTransaction, TransactionTa
 from console.features.transactions import apache_records
 from console.features.transactions.find import Found, find_matching, find_named, halves_named
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
-from console.operations.actor import STEER_TRANSACTIONS
+from console.operations.actor import STEER_TRANSACTIONS, Scope
 from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
-from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target, Words
-from console.operations.preview import LagPreview
+from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, LagPreview, Outcome, Target, Words
 from console.operations.registry import register
-from console.operations.scope import Scope
 from console.operations.selection import (
     EXAMPLES,
     MOST_TARGETS,
@@ -42,7 +40,7 @@ from console.operations.selection import (
     topics_of,
 )
 from console.site import broker as site_broker
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 _TEXT_LENGTH = 255
 _CONSOLE = "console"

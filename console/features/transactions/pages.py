@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from console.features.transactions import read
 from console.features.transactions.shapes import TRANSACTIONS, TransactionFilter, TransactionList
 from console.operations.typed_moments import bound_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 

@@ -19,7 +19,7 @@ from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.features.dashboards.read import PANELS
 from console.features.dashboards.runs import DASHBOARDS
 from console.security.models import TopicPermission
-from console.ui.charts.dashboards import bars_svg, heat_svg, time_svg
+from console.templatetags.dashboards import bars_svg, heat_svg, time_svg
 from tests.console.ui.test_pages import tags_of, words
 
 HOSTILE = '<script>alert("1")</script>'
