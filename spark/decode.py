@@ -18,10 +18,9 @@ from broker.rocketmq.message import is_sound, unpack_host
 from broker.rocketmq.properties import DELAY, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 
-from .bodies import inflated
 from .fields import Fields, Longs, Mask, Window, locate, surely_sound
 from .properties import Properties, column_of, gather
-from .rows import DUE, batch_of, host_text, row_of
+from .rows import DUE, batch_of, host_text, inflated, row_of
 from .selection import HEAD, Selection
 
 _TEXTS = {"tag": TAGS, "keys": KEYS, "unique_key": UNIQUE_KEY, "real_topic": REAL_TOPIC}

@@ -26,13 +26,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from spark.errors import OptionInvalid, StoreUnreadable
-from spark.options import LogOptions, parse_options
-from spark.row_filter import LEAST, MOST, Wanted, split
+from spark.options import LEAST, MOST, LogOptions, OptionInvalid, Wanted, parse_options, split
 from spark.rows import batch_of, damage
 from spark.segment import Stretch, read_stretch
 from spark.selection import Selection
-from spark.store import LogStore, Segment, stretches
+from spark.store import LogStore, Segment, StoreUnreadable, stretches
 
 #: Rows a batch for Spark, whatever the window held.
 BATCH_ROWS = 32_768

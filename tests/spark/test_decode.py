@@ -228,7 +228,7 @@ def test_a_body_that_would_inflate_to_more_than_there_is_memory_for_says_so(
         body = sink.getvalue().to_pybytes()
     data, inflated = {0: log_of({"body": body, "sys_flag": flag})}, Selection(groups=frozenset({"body"}), inflate=True)
     assert read(data, selection=inflated)[0]["body"] == text
-    monkeypatch.setattr("spark.bodies.LARGEST_BYTES", 65_536)
+    monkeypatch.setattr("spark.rows.LARGEST_BYTES", 65_536)
     [row] = read(data, selection=inflated)
     assert row["body"] == body and "larger than" in row["corrupt"]
 
