@@ -21,10 +21,9 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 
 from broker.rocketmq.defaults import DELAY_LEVELS
 
+from .columns import GROUPS, NEEDED_PROPERTIES, Selection, chosen, delays_of
 from .decode import NAMED
-from .kinds import NEEDED_PROPERTIES
 from .properties import can_tell_apart, column_of
-from .selection import GROUPS, Selection, chosen, delays_of
 from .store import DashboardError
 
 #: How far a broker's clock may have been set back without a record being missed.

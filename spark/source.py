@@ -26,10 +26,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
+from spark.columns import Selection
+from spark.decode import batch_of, damage
 from spark.options import LEAST, MOST, LogOptions, OptionInvalid, Wanted, parse_options, split
-from spark.rows import batch_of, damage
 from spark.segment import Stretch, read_stretch
-from spark.selection import Selection
 from spark.store import LogStore, Segment, StoreUnreadable, stretches
 
 #: Rows a batch for Spark, whatever the window held.

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from broker.rocketmq.topics import CHECKS_TOPIC, OP_TOPIC
 
-from .kinds import KINDS
+from .columns import KINDS
 
 #: Columns that the jobs look at beside what each record is.
 COLUMNS = (

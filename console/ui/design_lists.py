@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from console.features.clients.read import Clients
+from console.features.clients import Clients
 from console.features.groups.read import Groups
 from console.features.overview.finding_kinds import Finding, FindingCode
-from console.features.overview.shapes import Flow, MirrorRow, Overview
+from console.features.overview.findings import Flow, MirrorRow, Overview
 from console.features.schedule.shapes import BUCKETS, DueSpread, Lane, LaneState, NextMinute
 from console.features.topics.shapes import TopicKind, TopicRow, Topics
 from console.site.evidence import Evidence, StaleReason

@@ -1,4 +1,4 @@
-"""Dead letters for the pages and for operations on them: their shapes with the columns of the lists, and reading them.
+"""Dead letters: their shapes with the columns of the lists, reading them, and their pages.
 
 Which groups have some is known from the mirror. The messages themselves are read from the broker, the newest first, and
 each is shown with what was done with it here before. An operation finds what it is about as the broker has it now.
@@ -7,12 +7,17 @@ each is shown with what was done with it here before. An operation finds what it
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import ClassVar
 
 from django.db.models import F, Max, Sum
+from django.http import HttpRequest
+from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
 
 from broker.client import Admin, BrokerRefused, Message, RouteNotFound
 from broker.mirror.models import ConsumerGroup, Queue
@@ -20,12 +25,15 @@ from broker.rocketmq.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.operations.models import OperationItem
 from console.operations.registry import KINDS
+from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, pull_all
 from console.site.clock import now_ms
 from console.site.evidence import Evidence
 from console.site.mirrored import mirrored
+from console.site.numbers import whole_number
+from console.ui.export import Answer, page_or_file
 from console.ui.message_rows import row_of
 from console.ui.table import AGE, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
 
@@ -349,3 +357,49 @@ def matches(row: DeadLetter, wanted: DeadLetterFilter) -> bool:
 
 def _untouched(group: str, rows: list[DeadLetter]) -> list[DeadLetter]:
     return [row for row in marked(group, rows) if not row.sent_again]
+
+
+_LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
+
+
+@require_safe
+def groups(request: HttpRequest) -> Answer:
+    """Every group that has dead letters, the most first."""
+    data = dead_letter_groups()
+    context = {"data": data, "here": PAGE}
+    return page_or_file(request, "dead_letters/groups.html", context, GROUPS, lambda _place: data)
+
+
+@require_safe
+def letters(request: HttpRequest, name: str) -> Answer:
+    """Dead letters of one group, the newest first; rows or all that match can be sent again."""
+    given = {field: request.GET.get(field, "").strip()[:length] for field, length in _LENGTHS.items()}
+    errors: dict[str, str] = {}
+    bounds = {field: bound_ms(given[field], field, errors) for field in ("from", "to")}
+    wanted = DeadLetterFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
+
+    def page(place: tuple[int, int] | None) -> DeadLetterPage:
+        return dead_letters(name[:255], wanted, place)
+
+    data = page(_place(request.GET.get("after", "")))
+    shown = {field: text for field, text in given.items() if text}
+    following = None if data.following is None else {**shown, "after": f"{data.following[0]}-{data.following[1]}"}
+    context = {
+        "data": data,
+        "here": PAGE,
+        "given": given,
+        "errors": errors,
+        "number": uuid.uuid4(),
+        "first_page": "?" + urlencode(shown),
+        "next_page": None if following is None else "?" + urlencode(following),
+    }
+    return page_or_file(
+        request, "dead_letters/letters.html", context, DEAD_LETTERS, page, following=attrgetter("following"),
+        status=422 if errors else 200,
+    )  # fmt: skip
+
+
+def _place(text: str) -> tuple[int, int] | None:
+    """`queue-offset` in an address; None for anything else."""
+    queue_id, offset = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    return None if queue_id is None or offset is None else (queue_id, offset)

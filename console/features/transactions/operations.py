@@ -20,7 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import NotSupported
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
 from console.features.transactions import apache_records
-from console.features.transactions.find import Found, find_matching, find_named, halves_named
+from console.features.transactions.read import Found, find_matching, find_named, halves_named
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS
 from console.operations.catch_up import Behind, behind_after
