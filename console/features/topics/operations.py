@@ -23,9 +23,8 @@ from broker.client import BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_writable_topic
 from broker.mirror.models import ConsumerGroup, ConsumerOffset
 from broker.rocketmq.topics import DLQ_PREFIX
-from console.features.topics import setting_fields
 from console.features.topics.read import AT_LEAST, NOT_TOLD, counts, held, topics_of_tries, waiting_for
-from console.features.topics.setting_fields import GROUP, TOPIC, Fields, Setting
+from console.operations import setting_fields
 from console.operations.actor import CHANGE_SETTINGS
 from console.operations.errors import InvalidParameter, NotPossible, OperationError, PendingUndecided
 from console.operations.kind import REASON, Call, Form, ItemNow, ItemResult, Kind, Outcome, Target, Undo
@@ -33,6 +32,7 @@ from console.operations.models import Operation, OperationItem
 from console.operations.preview import ChangesPreview, Preview
 from console.operations.registry import register
 from console.operations.scope import UNBOUNDED, Scope, named
+from console.operations.setting_fields import GROUP, TOPIC, Fields, Setting
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored

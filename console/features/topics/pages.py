@@ -11,8 +11,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.topics import read
-from console.features.topics.setting_fields import new_topic_form, topic_form
 from console.features.topics.shapes import QUEUE, TOPICS, QueueMessages, TopicKind, Topics
+from console.operations.setting_fields import new_topic_form, topic_form
 from console.site.evidence import StaleReason
 from console.site.numbers import whole_number
 from console.ui.export import Answer, next_offset, page_or_file

@@ -54,8 +54,6 @@ OPEN_READS = {
     "schedule.read.lanes": "counts and moments of the whole broker, no names",
     "timers.read.timers_mark": "numbers that nobody is shown",
     "topics.read.stored_mark": "numbers that nobody is shown",
-    "topics.setting_fields.group_form": "asked for by the page of a group that is seen",
-    "topics.setting_fields.topic_form": "asked for by the page of a topic that is seen",
     "transactions.read.transactions_mark": "numbers that nobody is shown",
 }
 FOREIGN = "payroll"
