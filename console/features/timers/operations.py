@@ -25,7 +25,7 @@ from broker.client import Admin, NotSupported
 from broker.client.timers import Action, Steered
 from console.features.timers import selection
 from console.features.timers.apache_records import recall
-from console.features.timers.rows import target_of
+from console.features.timers.read import target_of
 from console.features.timers.selection import (
     Found,
     Load,

@@ -19,7 +19,7 @@ from django.db.models.functions import Cast, Coalesce
 from broker.client import Admin, ClientError, NotSupported
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.apache_records import matches, read_newest, row_of_record
-from console.features.timers.rows import all_timers, one_timer
+from console.features.timers.read import all_timers, one_timer
 from console.features.timers.shapes import TimerFilter, TimerRow
 from console.operations.errors import InvalidParameter
 from console.operations.kind import Undo

@@ -71,7 +71,7 @@ from console.features.timers.operations import (
     label_of,
     result_of,
 )
-from console.features.timers.rows import one_timer, target_of
+from console.features.timers.read import one_timer, target_of
 from console.features.timers.selection import OF, TAKE_BACK, busiest, capacity_of, former_ms
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import STEER_TIMERS

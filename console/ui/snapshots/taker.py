@@ -17,7 +17,7 @@ from console.features.schedule import read as schedule_read
 from console.features.schedule.shapes import Lanes
 from console.features.timers import apache_records
 from console.features.timers import read as of_timers
-from console.features.timers.rows import forecast_of, stretch_of_rows
+from console.features.timers.read import forecast_of
 from console.features.timers.shapes import (
     DEFAULT,
     ZOOMS,
@@ -26,6 +26,7 @@ from console.features.timers.shapes import (
     TimerList,
     TimersPage,
     Window,
+    stretch_of_rows,
     window_of,
 )
 from console.features.transactions import read as transactions_read
