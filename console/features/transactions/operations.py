@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import NotSupported
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
-from console.features.transactions import apache_records
+from console.features.transactions import records
 from console.features.transactions.read import Found, find_matching, find_named, halves_named
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS
@@ -194,7 +194,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         try:
             answer = admin.steer_transactions(self.action, named, who=who, reason=reason)
         except NotSupported:
-            return apache_records.steer(admin, self.action, self.done, targets)
+            return records.steer(admin, self.action, self.done, targets)
         return [self._result(steered) for steered in answer.results]
 
     def _result(self, steered: SteeredTransaction) -> ItemResult:

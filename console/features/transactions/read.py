@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,16 +15,15 @@ from broker.client.transactions import TransactionStatus
 from broker.rocketmq.properties import REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC
 from console.features.checkback.registry import address_rows
-from console.features.transactions import apache_records
-from console.features.transactions.apache_records import matches, read_newest
-from console.features.transactions.rows import (
-    BOARD_REQUESTS,
+from console.features.transactions import records
+from console.features.transactions.records import (
+    REQUESTS,
     Pulled,
     board_of,
-    life_of,
-    page_of,
-    pages_of,
+    matches,
+    offset_id,
     pulled,
+    read_newest,
     row_of,
 )
 from console.features.transactions.shapes import (
@@ -33,6 +32,7 @@ from console.features.transactions.shapes import (
     Board,
     GroupRow,
     LifeEvent,
+    TransactionEvent,
     TransactionFigures,
     TransactionFilter,
     TransactionLife,
@@ -66,6 +66,10 @@ KEY_REQUESTS = (12, 14_011)
 MOST_OF_KEY, LOOKED_OF_KEY = 64, 256
 #: ResponseCode.QUERY_NOT_FOUND
 _NOT_FOUND = 22
+#: rows of one request, the broker's own limit
+PAGE = 1_000
+#: how far the broker's clock may be behind the console's
+_CLOCKS_APART_MS = 10_000
 
 
 @authorised
@@ -78,7 +82,7 @@ def _page_now() -> TransactionsPage:
     here = mirrored()
     status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
-        return apache_records.transactions(here)
+        return records.transactions(here)
     most = status.max_checks if status else None
     decided = _list(here, TransactionFilter("decided"), None, DECISIONS, most)
     return TransactionsPage(
@@ -171,7 +175,7 @@ def transaction_sums(_scope: TopicScope) -> TransactionsPage:
     here = mirrored()
     status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
-        return apache_records.transactions(here)
+        return records.transactions(here)
     nothing = TransactionList(evidence, here.now_ms, TransactionFilter("open"), (), None)
     return TransactionsPage(
         evidence=evidence, now_ms=here.now_ms, broker=here.name, figures=_figures(status, ()), groups=(), open=nothing,
@@ -195,7 +199,7 @@ def _listed(wanted: TransactionFilter, after: int | None, count: int) -> Transac
     here = mirrored()
     found = _list(here, wanted, after, count, None)
     if found.evidence.stale_reason is StaleReason.NOT_SUPPORTED:
-        return apache_records.transaction_list(here, wanted, after, count)
+        return records.transaction_list(here, wanted, after, count)
     status, _evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
     return replace(found, max_checks=status.max_checks if status else None)
 
@@ -214,7 +218,7 @@ def _life_at(position: int) -> TransactionLife:
     address = here.broker.address if here.broker else ""
     found, evidence = _ask(lambda admin: _life(admin, position, address), here, LIFE)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
-        return apache_records.transaction_life(here, position)
+        return records.transaction_life(here, position)
     row, events, most = found or (None, (), None)
     return TransactionLife(evidence, here.now_ms, position, row, events, most)
 
@@ -268,7 +272,7 @@ def _board(here: Mirrored, decided: Sequence[TransactionRow]) -> Board | None:
         ]
         return found, [row for rows, _following in pages for row in rows]
 
-    answer, evidence = ask(look, source=here.name, requests=(*BOARD_REQUESTS, LIST))
+    answer, evidence = ask(look, source=here.name, requests=(*REQUESTS, LIST))
     return board_of(evidence, answer[0], [*decided, *answer[1]]) if answer is not None else None
 
 
@@ -374,9 +378,63 @@ def halves_named(scope: TopicScope, key: str) -> tuple[TransactionRow, ...]:
 
 def _named(admin: Admin, key: str, is_seen: Callable[[str], bool]) -> list[TransactionRow]:
     try:
-        records = admin.messages_by_key(HALF_TOPIC, key, LOOKED_OF_KEY)
+        halves = admin.messages_by_key(HALF_TOPIC, key, LOOKED_OF_KEY)
     except RouteNotFound:
         return []
-    records = [record for record in records if is_seen(record.properties.get(REAL_TOPIC, ""))][:MOST_OF_KEY]
-    targets = [{"offset": record.queue_offset, "position": record.position} for record in records]
+    halves = [half for half in halves if is_seen(half.properties.get(REAL_TOPIC, ""))][:MOST_OF_KEY]
+    targets = [{"offset": half.queue_offset, "position": half.position} for half in halves]
     return [row for row in find_named(admin, targets).named if row is not None]
+
+
+def page_of(
+    admin: Admin, wanted: TransactionFilter, *, now_ms: int, after: int | None, count: int
+) -> tuple[list[TransactionRow], int | None]:  # fmt: skip
+    """A page of one state, and where the next begins; it may be short and yet have a next.
+
+    The broker is asked by age, and its clock is another one: asked for a little more, what is too new is left out here.
+    """
+    found = admin.transactions(
+        _asked(wanted.state),
+        after=after,
+        count=min(count, PAGE),
+        group=wanted.group,
+        topic=wanted.topic,
+        older_than_ms=None if wanted.before_ms is None else max(0, now_ms - wanted.before_ms - _CLOCKS_APART_MS),
+    )
+    rows = [row_of(each) for each in found.items]
+    return [row for row in rows if wanted.takes(row)], found.following
+
+
+def pages_of(admin: Admin, wanted: TransactionFilter, *, now_ms: int) -> Iterator[list[TransactionRow]]:
+    """Yield all pages of one state."""
+    after: int | None = None
+    while True:
+        rows, after = page_of(admin, wanted, now_ms=now_ms, after=after, count=PAGE)
+        yield rows
+        if after is None:
+            return
+
+
+def life_of(admin: Admin, position: int, store_address: str) -> tuple[TransactionRow, tuple[LifeEvent, ...]]:
+    """One transaction by its half's position, and its events; raises BrokerRefused (22: no such half)."""
+    found = admin.transaction(position=position)
+    events = tuple(
+        LifeEvent(
+            kind=TransactionEvent(event.kind),
+            ms=event.at_ms,
+            position=event.position,
+            count=event.count,
+            by=event.by,
+            reason=event.reason,
+            topic=event.topic or "",
+            queue_id=event.queue_id,
+            queue_offset=event.queue_offset,
+            message_id=offset_id(store_address, event.position) if event.kind in ("delivered", "scheduled") else "",
+        )
+        for event in found.life
+    )
+    return row_of(found), events
+
+
+def _asked(state: str) -> Any:
+    return state if state in ("open", "parked", "decided") else "open"
