@@ -53,7 +53,7 @@ OPEN_READS = {
     "schedule.read.highest_level": "a number",
     "schedule.read.lanes": "counts and moments of the whole broker, no names",
     "timers.read.timers_mark": "numbers that nobody is shown",
-    "topics.read.stored_mark": "numbers that nobody is shown",
+    "topics.pages.stored_mark": "numbers that nobody is shown",
     "transactions.read.transactions_mark": "numbers that nobody is shown",
 }
 FOREIGN = "payroll"
