@@ -10,7 +10,7 @@ from django.urls import URLPattern, register_converter
 from console.features import clients
 from console.features.alerts import pages as alerts_pages
 from console.features.dashboards import pages as dashboards_pages
-from console.features.dead_letters import read as dead_letters_pages
+from console.features.dead_letters import pages as dead_letters_pages
 from console.features.groups import pages as groups_pages
 from console.features.messages import pages as messages_pages
 from console.features.overview import pages as overview_pages

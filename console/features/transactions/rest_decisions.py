@@ -38,18 +38,7 @@ from console.rest.records import position_in
 from console.rest.request_body import MAX_SINGLE_BYTES
 from console.rest.responses import json_answer
 from console.rest.route import Call, Handler, route
-from console.rest.schemas import (
-    BEGUN,
-    PREVIEWED,
-    WAITS,
-    Look,
-    Moment,
-    Name,
-    Place,
-    ProducerGroupName,
-    Reason,
-    Text,
-)
+from console.rest.schemas import BEGUN, PREVIEWED, WAITS, Look, Moment, Name, Place, ProducerGroupName, Reason, Text
 from console.rest.state import ApiState
 from console.security.tokens import PUBLISH, Grant
 from console.site import broker as site_broker

@@ -29,7 +29,7 @@ from console.features.timers.shapes import (
     stretch_of_rows,
     window_of,
 )
-from console.features.transactions import read as transactions_read
+from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionFigures
 from console.security.topic_scope import EVERYTHING
 from console.site.broker import ask
@@ -204,7 +204,9 @@ def _pulled(here: Mirrored, page: TimersPage, zooms: tuple[str, ...]) -> tuple[Z
 
 
 def _transactions(why: dict[str, str], *, sums_only: bool) -> TransactionFigures | None:
-    page = (transactions_read.transaction_sums if sums_only else transactions_read.transactions).within(EVERYTHING)
+    page = (transactions_pages.transaction_sums if sums_only else transactions_pages.read_transactions).within(
+        EVERYTHING
+    )
     evidence: Evidence = page.evidence
     if evidence.stale_reason is not None:
         why["transactions"] = evidence.stale_reason.value

@@ -16,15 +16,7 @@ from broker.client.transactions import TransactionTarget
 from broker.server.broker import BrokerService
 from console.features.checkback.allowed import AllowList, read_address
 from console.features.checkback.request import Asker, HttpLimits, NoAnswer, Resolver, sign_question
-from console.features.checkback.worker import (
-    IN_FLIGHT,
-    PATIENCE,
-    Answerer,
-    Contact,
-    Standing,
-    question,
-    read_decision,
-)
+from console.features.checkback.worker import IN_FLIGHT, PATIENCE, Answerer, Contact, Standing, question, read_decision
 from tests.console.checkback.answers import EMPTY, SECRET, agree, forged, message
 from tests.console.checkback.server import Question, Server, always, decided, http
 from tests.waiting import until_true

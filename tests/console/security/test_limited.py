@@ -47,14 +47,14 @@ SOURCES = {"mirrored", "ask", "_ask", "ask_redis"}
 #: reads that are not given the scope of whoever looks, and why they need not be
 OPEN_READS = {
     "alerts.evaluate.read": "watches all, for the rules",
-    "dead_letters.read.read_dead_letters": "REST says itself what a token sees",
+    "dead_letters.pages.read_dead_letters": "REST says itself what a token sees",
     "redisson.read.read_queue": "REST says itself what a token sees",
     "redisson.read.read_queues": "REST says itself what a token sees",
     "schedule.read.highest_level": "a number",
     "schedule.read.lanes": "counts and moments of the whole broker, no names",
     "timers.read.timers_mark": "numbers that nobody is shown",
     "topics.pages.stored_mark": "numbers that nobody is shown",
-    "transactions.read.transactions_mark": "numbers that nobody is shown",
+    "transactions.pages.transactions_mark": "numbers that nobody is shown",
 }
 FOREIGN = "payroll"
 #: opens of its own address as well as by a list

@@ -1,12 +1,11 @@
 """Dead letters: their shapes with the columns of the lists, reading them, and their pages.
 
 Which groups have some is known from the mirror. The messages themselves are read from the broker, the newest first, and
-each is shown with what was done with it here before. An operation finds what it is about as the broker has it now.
+each is shown with what was done with it here before.
 """
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +28,6 @@ from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, pull_all
-from console.site.clock import now_ms
 from console.site.evidence import Evidence
 from console.site.mirrored import mirrored
 from console.site.numbers import whole_number
@@ -187,16 +185,6 @@ STEP = 32
 PAGE = "dead_letters"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What an operation is about, the newest first."""
-
-    now_ms: int
-    rows: Sequence[DeadLetter]
-    #: all that match were found
-    is_whole: bool = True
-
-
 @authorised
 def dead_letter_groups(scope: TopicScope) -> DeadLetterGroups:
     """Return every group that has dead letters, the one with most first."""
@@ -264,12 +252,6 @@ def bounds_of(admin: Admin, group: str) -> dict[int, tuple[int, int]]:
     return {part.queue.queue_id: (part.min_offset, part.max_offset) for part in stats.queues}
 
 
-def message_at(admin: Admin, group: str, queue_id: int, offset: int) -> Message | None:
-    """The record itself; None if it is not there any more."""
-    found = [each for each in admin.pull(DLQ_PREFIX + group, queue_id, offset, 1) if each.queue_offset == offset]
-    return found[0] if found else None
-
-
 def newest_first(
     admin: Admin, group: str, bounds: dict[int, tuple[int, int]], after: tuple[int, int] | None
 ) -> Iterator[DeadLetter]:
@@ -317,33 +299,6 @@ def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
     return tuple(replace(row, sent_again=done.get((row.queue_id, row.offset), "")) for row in rows)
 
 
-def find_matching(admin: Admin, group: str, wanted: DeadLetterFilter, *, most: int, patience_s: float | None) -> Found:
-    """All that match and were not sent again yet, at most `most`; raises ClientError."""
-    begun_ms = now_ms()
-    end_s = None if patience_s is None else time.monotonic() + patience_s
-    rows: list[DeadLetter] = []
-    part: list[DeadLetter] = []
-    is_whole = True
-    for row in newest_first(admin, group, bounds_of(admin, group), None):
-        if matches(row, wanted):
-            part.append(row)
-        if len(part) == STEP:
-            rows, part = rows + _untouched(group, part), []
-        if len(rows) >= most or (end_s is not None and time.monotonic() > end_s):
-            is_whole = False
-            break
-    rows += _untouched(group, part)
-    return Found(begun_ms, rows[:most], is_whole)
-
-
-def find_named(admin: Admin, group: str, targets: Sequence[tuple[int, int]]) -> list[DeadLetter | None]:
-    """Those at these queues and offsets, None for one that is not there; raises ClientError."""
-    rows = [letter_of(message) if (message := message_at(admin, group, *each)) else None for each in targets]
-    known = marked(group, [row for row in rows if row is not None])
-    by_place = {(row.queue_id, row.offset): row for row in known}
-    return [by_place.get(place) for place in targets]
-
-
 def matches(row: DeadLetter, wanted: DeadLetterFilter) -> bool:
     """Whether the filter is about this one."""
     if wanted.topic and row.topic != wanted.topic:
@@ -353,10 +308,6 @@ def matches(row: DeadLetter, wanted: DeadLetterFilter) -> bool:
     if wanted.from_ms is not None and row.died_ms < wanted.from_ms:
         return False
     return wanted.to_ms is None or row.died_ms < wanted.to_ms
-
-
-def _untouched(group: str, rows: list[DeadLetter]) -> list[DeadLetter]:
-    return [row for row in marked(group, rows) if not row.sent_again]
 
 
 _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
