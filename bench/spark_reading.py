@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 from spark.jobs import JOBS
 from spark.points import Question
 from spark.priority import available, chosen, give_way
-from spark.run import scratch_for, shared_scan
+from spark.run import scratch_for
 from spark.session import open_session
+from spark.source import shared_scan
 from spark.store import LogStore
 from spark.view import OPTIONS, view_of
 

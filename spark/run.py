@@ -5,11 +5,7 @@
      "retention_hours": n, "scratch": directory or "", "disk": directory if memory does not do,
      "broker_address": "host:port" of the broker that is asked where its log ends, or ""}
 
-One scan of the log serves all dashboards, kept in columns. On this machine the processes that decode the log write what
-they find as Parquet, and Java reads the columns that a job asks for: no row goes through a socket, and what is kept is
-page cache, not memory of Java. On a cluster there is no directory that all machines reach, so Spark keeps the rows.
-
-A second thread says every second how far it is, and ends the work when
+One scan of the log serves all dashboards. A second thread says every second how far it is, and ends the work when
 somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say why.
 
 Columns of a scan are kept in memory if there is plenty. Whoever waits until the log is on disk waits for what else the
@@ -27,117 +23,25 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import InputPartition
 
 from broker import log_lines
 from broker.rocketmq.defaults import DELAY_LEVELS, RETENTION_HOURS
 from spark.jobs import JOBS
-from spark.options import LogOptions, parse_options
+from spark.options import parse_options
 from spark.points import HOUR_MS, Question
 from spark.priority import GROUP_NICENESS, available, chosen, give_way
 from spark.session import open_session, scratch_of
 from spark.sink import Coverage, Sink
-from spark.source import LogPartition, LogReader, first_position, read_partition
+from spark.source import LogReader, clear_scans, first_position, shared_scan
 from spark.store import DashboardError, LogStore, StoreUnreadable
 from spark.view import OPTIONS, view_of
-
-#: Rows written together; also what a process holds of them.
-GROUP_ROWS = 131_072
-#: Columns with few different values, or few values at all.
-_FEW = (
-    "topic",
-    "born_host",
-    "corrupt",
-    "kind",
-    "mode",
-    "shown",
-    "deletes_key",
-    "producer_group",
-    "decisions",
-    "origin_id",
-    "origin_group",
-)
-_PREFIX = "scan-"
-
-
-@contextmanager
-def shared_scan(session: SparkSession, store: str, options: dict[str, str], scratch: Path) -> Iterator[DataFrame]:
-    """Read a log once; the frame that is given can be asked often.
-
-    ``scratch``: where the copy lies meanwhile. Raises StoreUnreadable, OptionInvalid, OSError, PySparkException.
-    """
-    log = session.read.format("rocketmq_log").options(**options).load(store)
-    if not (session.sparkContext.master or "").startswith("local"):
-        log.persist()
-        try:
-            yield log
-        finally:
-            log.unpersist()
-        return
-    clear(scratch)
-    directory = scratch / f"{_PREFIX}{os.getpid()}"
-    directory.mkdir(parents=True)
-    try:
-        _copy(session, parse_options({**options, "path": store}), directory)
-        yield session.read.schema(log.schema).parquet(str(directory))
-    finally:
-        shutil.rmtree(directory)
-
-
-def clear(scratch: Path) -> None:
-    """Remove the copies of processes that are gone."""
-    for left in scratch.glob(f"{_PREFIX}*"):
-        number = left.name.removeprefix(_PREFIX)
-        if number == str(os.getpid()) or not number.isdigit() or not Path("/proc", number).exists():
-            shutil.rmtree(left, ignore_errors=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Copier:
-    """Writes one stretch of the log; sent to the processes that do it."""
-
-    options: LogOptions
-    directory: str
-
-    def __call__(self, partition: InputPartition) -> int:
-        assert isinstance(partition, LogPartition)
-        schema = self.options.selection.schema
-        name = f"{partition.stretch.begin:020d}.parquet"
-        few = [column for column in _FEW if column in schema.names]
-        rows = held = 0
-        batches: list[pa.RecordBatch] = []
-        with pq.ParquetWriter(
-            Path(self.directory, name), schema, compression="snappy", use_dictionary=few, write_statistics=few
-        ) as writer:
-            for batch in read_partition(self.options, partition, self.options.wanted):
-                batches.append(batch)
-                held, rows = held + batch.num_rows, rows + batch.num_rows
-                if held >= GROUP_ROWS:
-                    writer.write_table(pa.Table.from_batches(batches, schema))
-                    batches, held = [], 0
-            writer.write_table(pa.Table.from_batches(batches, schema))
-        # this process waits from now on while Java computes, and both count
-        pa.default_memory_pool().release_unused()
-        return rows
-
-
-def _copy(session: SparkSession, options: LogOptions, directory: Path) -> None:
-    partitions = LogReader(options).partitions()
-    if partitions:
-        tasks = session.sparkContext.parallelize(partitions, len(partitions))
-        tasks.map(_Copier(options, str(directory))).sum()
-
 
 #: How a window is written: a number of hours or days.
 _UNITS_MS = {"h": HOUR_MS, "d": 24 * HOUR_MS}
@@ -349,11 +253,11 @@ def scratch_for(store: str, wanted: str, disk: str, memory: Path = MEMORY) -> Pa
     if wanted:
         return Path(wanted)
     beside = scratch_of(disk)
-    clear(beside)
+    clear_scans(beside)
     own = memory / f"escapement-{os.getuid()}"
     if not _is_ours(own):
         return beside
-    clear(own)
+    clear_scans(own)
     try:
         needed = TIMES * sum(segment.size for segment in LogStore(store).segments())
     except (OSError, StoreUnreadable):
