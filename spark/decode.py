@@ -7,7 +7,6 @@ them: what was compressed on the way is inflated when asked.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -36,7 +35,7 @@ from broker.rocketmq.topics import SCHEDULE_TOPIC
 
 from .columns import HEAD, Selection
 from .fields import Fields, Longs, Mask, Window, locate, surely_sound
-from .properties import Properties, column_of, gather
+from .properties import WHOLE_NUMBER, Properties, column_of, gather
 
 #: No body is larger when it is inflated: what a producer may send is a few MiB, and few bytes can claim to be many GiB.
 LARGEST_BYTES = 64 << 20
@@ -82,7 +81,6 @@ def _from_stream(body: bytes, codec: str) -> bytes:
 
 #: A timer's moment, the most exact first.
 DUE = (DUE_MS, TIMER_DELIVER_MS, TIMER_OUT_MS)
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 def row_of(record: bytes, position: int, selection: Selection) -> dict[str, Any]:
@@ -160,7 +158,7 @@ def _named(message: Message, selection: Selection) -> dict[str, Any]:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and _WHOLE_NUMBER.fullmatch(text) else None
+    return int(text) if text is not None and WHOLE_NUMBER.fullmatch(text) else None
 
 
 _TEXTS = {"tag": TAGS, "keys": KEYS, "unique_key": UNIQUE_KEY, "real_topic": REAL_TOPIC}
