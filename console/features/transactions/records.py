@@ -1,25 +1,29 @@
-"""Transactions of an Apache RocketMQ broker: the newest records of its half, op and parked topics, by pulling.
+"""Transactions of a broker as rows, from the client's types and from records; on Apache RocketMQ from records alone.
 
-What they say, and what they do not, stands in broker.client.transactions.
-They are decided by END_TRANSACTION for each as its producer would send it, and resumed by request 323.
+On the board half queue and op queue stand side by side: the newest halves, and the op records that decide them.
+
+Of an Apache RocketMQ broker the newest records of its half, op and parked topics are pulled. What they say, and what
+they do not, stands in broker.client.transactions. They are decided by END_TRANSACTION for each as its producer would
+send it, and resumed by request 323.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.client import Admin, BrokerRefused, ClientError, Decision, Message
-from broker.client.transactions import Action, op_records, transactions_of
-from broker.rocketmq.properties import CHECK_TIMES
+from broker.client.transactions import Action, Transaction, ends_of, op_records, transactions_of
+from broker.rocketmq.properties import CHECK_TIMES, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from console.features.checkback.registry import address_rows
-from console.features.transactions.rows import HALVES, board_of, newest, offset_id, row_of, row_of_half
-from console.features.transactions.rows import Pulled as Records
 from console.features.transactions.shapes import (
     FIRST_COUNT,
+    Board,
     LifeEvent,
+    OpRow,
     TransactionEvent,
     TransactionFigures,
     TransactionFilter,
@@ -30,18 +34,160 @@ from console.features.transactions.shapes import (
     TransactionState,
 )
 from console.operations.kind import ItemResult
-from console.site.broker import ask
+from console.site.broker import ask, pull_all
 from console.site.evidence import Evidence
 from console.site.mirrored import Mirrored, mirrored
 
+_WORDS = {True: TransactionState.COMMITTED, False: TransactionState.ROLLED_BACK, None: TransactionState.DECIDED}
+#: halves drawn, and op records looked through for what decides them
+HALVES = 14
+OPS = 64
 #: topic stats, pull
 REQUESTS = (202, 11)
 #: newest records that are read of each topic: eight pulls of 32, as much as such a broker gives from memory at once
 NEWEST = 256
 
 
+def row_of(found: Transaction) -> TransactionRow:
+    """A transaction of the client as a row."""
+    return TransactionRow(
+        offset=found.offset,
+        state=_state(found.state),
+        position=found.position,
+        group=found.group,
+        topic=found.topic,
+        queue_id=found.queue_id,
+        transaction_id=found.transaction_id or "",
+        keys=tuple(found.keys),
+        tag=found.tags or "",
+        store_ms=found.store_ms,
+        born_ms=found.born_ms,
+        born_host=found.born_host or "",
+        body_bytes=found.body_bytes,
+        delay_level=found.delay_level or "",
+        checks=found.checks,
+        next_check_ms=found.next_check_ms,
+        parked_ms=found.parked_ms,
+        copy_position=found.copy_position,
+        decided_ms=found.decided_ms,
+        by=found.by,
+        reason=found.reason,
+        producers=tuple(found.producers),
+    )
+
+
+def _state(word: str) -> TransactionState:
+    return TransactionState(word) if word in TransactionState.values else TransactionState.UNKNOWN
+
+
+def offset_id(store_address: str, position: int | None) -> str:
+    """RocketMQ's offset message id: address, port and position in hexadecimal; empty if the address has no numbers."""
+    host, _, port = store_address.rpartition(":")
+    try:
+        packed = ipaddress.ip_address(host.strip("[]")).packed
+    except ValueError:
+        return ""
+    if position is None or not port.isdigit():
+        return ""
+    return f"{packed.hex()}{int(port):08x}{position:016x}".upper()
+
+
+def newest(admin: Admin, topic: str, count: int) -> tuple[list[Message], int]:
+    """The newest records of queue 0 of a topic that transactions use, oldest first, and how many the queue holds.
+
+    Nothing where the topic is not there yet; raises ClientError.
+    """
+    ends = ends_of(admin.topic_stats, topic)
+    if ends is None or ends[1] <= ends[0]:
+        return [], 0
+    start = max(ends[0], ends[1] - count)
+    return pull_all(admin, topic, 0, start, ends[1] - start), ends[1] - ends[0]
+
+
+def ops_of(records: Iterable[Message]) -> tuple[OpRow, ...]:
+    """Op records in their order; one of Apache RocketMQ says that halves were decided, not how."""
+    return tuple(
+        OpRow(each.offset, each.position, each.store_ms, each.halves, tuple(_WORDS[commit] for commit in each.commits))
+        for each in op_records(records)
+    )
+
+
+def row_of_half(record: Message, state: TransactionState) -> TransactionRow:
+    """A half record as a row, with what it says of itself."""
+    properties: Mapping[str, Any] = record.properties
+    queue_id, checks = properties.get(REAL_QUEUE_ID, ""), properties.get(CHECK_TIMES, "")
+    host, port = record.born_host
+    return TransactionRow(
+        offset=record.queue_offset,
+        state=state,
+        position=record.position,
+        group=properties.get(PRODUCER_GROUP, ""),
+        topic=properties.get(REAL_TOPIC, ""),
+        queue_id=int(queue_id) if queue_id.isdigit() else None,
+        transaction_id=record.unique_key or "",
+        keys=tuple(record.keys),
+        tag=record.tags or "",
+        store_ms=record.store_ms,
+        born_ms=record.born_ms,
+        born_host=f"{host}:{port}",
+        body_bytes=len(record.body),
+        delay_level=properties.get(DELAY, ""),
+        checks=int(checks) if checks.isdigit() and len(checks) < 6 else None,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Pulled:
+    """The newest records of both topics, oldest first, and how many each holds."""
+
+    halves: Sequence[Message]
+    halves_total: int
+    ops: Sequence[Message]
+    ops_total: int
+
+
+def pulled(admin: Admin) -> Pulled:
+    """Halves first: each may have been decided by the time that the op records are read, never the other way."""
+    halves, halves_total = newest(admin, HALF_TOPIC, HALVES)
+    ops, ops_total = newest(admin, OP_TOPIC, OPS)
+    return Pulled(halves, halves_total, ops, ops_total)
+
+
+def board_of(evidence: Evidence, found: Pulled, known: Iterable[TransactionRow]) -> Board:
+    """The drawing's facts; `known`: rows that the broker lists, which say more than the records do."""
+    listed = {row.offset: row for row in known}
+    ops = ops_of(found.ops)
+    said: Mapping[int, TransactionState] = {
+        offset: word for op in ops for offset, word in zip(op.halves, op.words, strict=True)
+    }
+    rows = tuple(_row(record, listed.get(record.queue_offset), said) for record in found.halves)
+    shown = {row.offset for row in rows}
+    return Board(
+        evidence=evidence,
+        halves=rows,
+        ops=tuple(_part(op, shown) for op in ops if shown.intersection(op.halves)),
+        ops_read=len(found.ops),
+        ops_total=found.ops_total,
+        halves_total=found.halves_total,
+    )
+
+
+def _row(record: Message, listed: TransactionRow | None, said: Mapping[int, TransactionState]) -> TransactionRow:
+    """An op record is final; what is listed as open was read before or after it."""
+    word = said.get(record.queue_offset)
+    if listed is not None and (word is None or not listed.is_undecided):
+        return listed
+    return row_of_half(record, word or TransactionState.UNKNOWN)
+
+
+def _part(op: OpRow, shown: set[int]) -> OpRow:
+    """The offsets of an op record that are drawn."""
+    pairs = [(half, word) for half, word in zip(op.halves, op.words, strict=True) if half in shown]
+    return replace(op, halves=tuple(half for half, _ in pairs), words=tuple(word for _, word in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
     """What the newest records say; `halves` and `ops` are the records themselves."""
 
     rows: tuple[TransactionRow, ...]
@@ -51,13 +197,13 @@ class Pulled:
     ops_total: int
 
 
-def read_newest(admin: Admin) -> Pulled:
+def read_newest(admin: Admin) -> Newest:
     """Read all three topics; raises ClientError."""
     # what is decided meanwhile is in the op records: halves first would leave it open for longer, never the opposite
     parked, _ = newest(admin, PARKED_HALF_TOPIC, NEWEST)
     halves, halves_total = newest(admin, HALF_TOPIC, NEWEST)
     ops, ops_total = newest(admin, OP_TOPIC, NEWEST)
-    return Pulled(rows_of(halves, parked, ops), tuple(halves), halves_total, tuple(ops), ops_total)
+    return Newest(rows_of(halves, parked, ops), tuple(halves), halves_total, tuple(ops), ops_total)
 
 
 def rows_of(
@@ -81,7 +227,7 @@ def transactions(here: Mirrored) -> TransactionsPage:
     )
     board = None
     if found is not None:
-        parts = Records(found.halves[-HALVES:], found.halves_total, found.ops, found.ops_total)
+        parts = Pulled(found.halves[-HALVES:], found.halves_total, found.ops, found.ops_total)
         board = board_of(evidence, parts, rows)
     lists = [
         _listed(here, evidence, found, TransactionFilter(state), None, FIRST_COUNT)
@@ -111,7 +257,7 @@ def transaction_list(here: Mirrored, wanted: TransactionFilter, after: int | Non
 def transaction_life(here: Mirrored, position: int) -> TransactionLife:
     """A half by its position, and what the newest records say of it."""
 
-    def look(admin: Admin) -> tuple[Message | None, Pulled]:
+    def look(admin: Admin) -> tuple[Message | None, Newest]:
         try:
             record = admin.message_at(position, topic=HALF_TOPIC)
         except BrokerRefused:
@@ -144,12 +290,12 @@ def _key(record: Message) -> str:
     return record.unique_key or str(record.position)
 
 
-def _read(here: Mirrored) -> tuple[Pulled | None, Evidence]:
+def _read(here: Mirrored) -> tuple[Newest | None, Evidence]:
     return ask(read_newest, source=here.name, requests=REQUESTS)
 
 
 def _listed(
-    here: Mirrored, evidence: Evidence, found: Pulled | None, wanted: TransactionFilter, after: int | None, count: int
+    here: Mirrored, evidence: Evidence, found: Newest | None, wanted: TransactionFilter, after: int | None, count: int
 ) -> TransactionList:
     rows = [row for row in found.rows if matches(row, wanted)] if found else []
     if wanted.state == "decided":
@@ -162,7 +308,7 @@ def _listed(
     )  # fmt: skip
 
 
-def _events(record: Message, found: Pulled, row: TransactionRow) -> tuple[LifeEvent, ...]:
+def _events(record: Message, found: Newest, row: TransactionRow) -> tuple[LifeEvent, ...]:
     same = [each for each in found.halves if _key(each) == _key(record)] or [record]
     events = [LifeEvent(TransactionEvent.HALF, same[0].store_ms, same[0].position)]
     for each in same[1:]:

@@ -1,16 +1,22 @@
-"""Connected clients as the broker knows them: the list of all with its columns, and one with what it says of itself.
+"""Connected clients as the broker knows them: the list of all, and one with what it says of itself.
 
 Producers are asked for by request 328, consumers by 203 for each group that has any, one consumer's own words by 307.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import ClassVar
+from urllib.parse import urlencode
 
 from django.db.models import TextChoices
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
 
 from broker.client import Admin, BrokerRefused, NotSupported
 from broker.client.admin import ConnectedClient, RunningInfo
@@ -19,6 +25,9 @@ from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
+from console.site.parsing import whole_number
+from console.ui.export import Answer, page_or_file
+from console.ui.live import LiveKind
 from console.ui.table import AGE, VALUE, Cell, Column, Table, file_columns
 
 CLIENTS = Table(
@@ -141,7 +150,7 @@ class Running:
 
 
 @authorised
-def clients(scope: TopicScope, *, search: str = "", role: str = "", offset: int = 0, count: int = 50) -> Clients:
+def read_clients(scope: TopicScope, *, search: str = "", role: str = "", offset: int = 0, count: int = 50) -> Clients:
     """Return clients whose id, group, address or language contains `search`, a row for each group."""
     here = mirrored()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
@@ -171,7 +180,7 @@ def clients(scope: TopicScope, *, search: str = "", role: str = "", offset: int 
 
 
 @authorised
-def client(scope: TopicScope, client_id: str) -> ClientPage:
+def read_client(scope: TopicScope, client_id: str) -> ClientPage:
     """Return one client in all its groups that are seen."""
     here = mirrored()
     groups = _groups(here, scope)[:GROUPS_ASKED]
@@ -185,7 +194,7 @@ def client(scope: TopicScope, client_id: str) -> ClientPage:
 
 
 @authorised
-def running(scope: TopicScope, group: str, client_id: str, *, with_stack: bool = False) -> Running:
+def read_running(scope: TopicScope, group: str, client_id: str, *, with_stack: bool = False) -> Running:
     """Return what a consumer says of itself; of topics that are seen."""
     scope.require_group(group)
     info, evidence = ask(
@@ -251,3 +260,48 @@ def _matches(row: ClientRow, search: str) -> bool:
 
 def _order(row: ClientRow) -> tuple[str, str, str]:
     return row.group, row.role, row.client_id
+
+
+@require_safe
+def clients(request: HttpRequest) -> Answer:
+    """The list, by group."""
+    search, role = (request.GET.get(name, "")[:255] for name in ("search", "role"))
+    role = role if role in ClientRole.values else ""
+    offset = whole_number(request.GET.get("offset")) or 0
+
+    def page(place: int | None) -> Clients:
+        return read_clients(search=search, role=role, offset=place or 0)
+
+    data = page(offset)
+    query = urlencode({"search": search, "role": role, "offset": offset})
+    context = {"data": data, "here": "clients", "live": f"clients?{query}", "roles": ClientRole}
+    return page_or_file(request, "clients/page.html", context, CLIENTS, page, following=attrgetter("following"))
+
+
+@require_safe
+def client(request: HttpRequest) -> HttpResponse:
+    """One client, by `id`; `group` says for which of its groups it is asked, `stack=1` that its threads are, too."""
+    client_id = request.GET.get("id", "")[:255]
+    data = read_client(client_id)
+    if data.evidence.stale_reason is StaleReason.NOT_THERE:
+        raise Http404(gettext("There is no such client; it may have left."))
+    asked = next((row for row in data.consuming if row.group == request.GET.get("group")), None)
+    asked = asked or next(iter(data.consuming), None)
+    running = read_running(asked.group, client_id, with_stack="stack" in request.GET) if asked else None
+    context = {
+        "data": data, "running": running, "here": "clients", "live": "client?" + urlencode({"id": client_id}),
+        "with_stack": "stack" in request.GET,
+    }  # fmt: skip
+    return render(request, "clients/client.html", context)
+
+
+def _clients_live(_: str, query: Mapping[str, str]) -> Clients:
+    return read_clients(
+        search=query.get("search", ""), role=query.get("role", ""), offset=whole_number(query.get("offset")) or 0
+    )
+
+
+LIVE = {
+    "clients": LiveKind(_clients_live, frozenset({"groups"}), frozenset({"search", "role", "offset"})),
+    "client": LiveKind(lambda _, query: read_client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})),
+}
