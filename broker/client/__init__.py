@@ -24,11 +24,8 @@ from ._simple import AsyncSimpleConsumer, Receipt, Received, SimpleConsumers, re
 from ._stop_signals import StopSignals
 from ._subscription import ALL, Sql, subscription
 from ._sync_admin import Admin
-from ._sync_consumer import Consumer
-from ._sync_lite_pull import LitePullConsumer
-from ._sync_producer import Producer
-from ._sync_simple import SimpleConsumer
-from ._sync_transaction_producer import TransactionProducer
+from ._sync_plain import Producer, SimpleConsumer
+from ._sync_started import Consumer, LitePullConsumer, TransactionProducer
 from ._trace_events import trace_topic
 from ._tracing import with_trace
 from ._transaction import Decision, Half, TransactionListener, TransactionResult, as_half, plain_sends

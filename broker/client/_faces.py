@@ -11,7 +11,7 @@ from ._event_loop import Face, event_loop_thread
 from ._lite_pull import AsyncLitePullConsumer
 from ._stop_signals import StopSignals
 from ._subscription import ALL
-from ._sync_producer import Producer
+from ._sync_plain import Producer
 from ._transaction_producer import AsyncTransactionProducer
 
 
