@@ -20,11 +20,21 @@ from ..rocketmq.properties import DELAY, TIMER_DELAY_MS, TIMER_DELIVER_MS, UNIQU
 from ..rocketmq.recall_handle import OUTCOME, BadHandle, read_handle
 from ..rocketmq.topics import TEMPLATE_TOPIC
 from . import names
-from ._destinations import DEFAULT_QUEUES, Destination, Destinations, find_destinations
 from ._event_loop import AsyncClosing, plain_send
 from ._membership import Heartbeat
 from ._outgoing import MessageOptions, Outgoing, prepare, ready_message
-from ._pipeline import STORED, Answered, Line, Lines, Outcome, result_of
+from ._pipeline import (
+    DEFAULT_QUEUES,
+    STORED,
+    Answered,
+    Destination,
+    Destinations,
+    Line,
+    Lines,
+    Outcome,
+    find_destinations,
+    result_of,
+)
 from ._replies import Replies, answer_of, reply_to, send_reply
 from ._session import Deadline, Session
 from ._trace_events import SendWatch, TraceWriter, trace_group, trace_topic

@@ -91,6 +91,18 @@ class Admin(Face[AsyncAdmin]):
         """Return the connected consumers of the group; raises BrokerRefused with code 206 if there are none."""
         return _run(self._core.connections(group))
 
+    def producers(self) -> tuple[ConnectedClient, ...]:
+        """Return every connected producer, by group and client; raises NotSupported of a broker without request 328."""
+        return _run(self._core.producers())
+
+    def consumers(self, groups: Sequence[str]) -> tuple[ConnectedClient, ...]:
+        """Return the connected consumers of these groups, by group and client."""
+        return _run(self._core.consumers(groups))
+
+    def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> RunningInfo:
+        """Have a consumer tell of its work; raises BrokerRefused (it is not there, or cannot say), Timeout."""
+        return _run(self._core.running_info(group, client_id, with_stack=with_stack))
+
     def delay_offsets(self) -> dict[int, int]:
         """Return by delay level the offset in its queue of SCHEDULE_TOPIC_XXXX up to which messages were released."""
         return _run(self._core.delay_offsets())
@@ -178,18 +190,6 @@ class Admin(Face[AsyncAdmin]):
     def brokers(self) -> tuple[Broker, ...]:
         """Return the master of every broker that the name server lists, by name; empty if there is none."""
         return _run(self._core.brokers())
-
-    def producers(self) -> tuple[ConnectedClient, ...]:
-        """Return every connected producer, by group and client; raises NotSupported of a broker without request 328."""
-        return _run(self._core.producers())
-
-    def consumers(self, groups: Sequence[str]) -> tuple[ConnectedClient, ...]:
-        """Return the connected consumers of these groups, by group and client."""
-        return _run(self._core.consumers(groups))
-
-    def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> RunningInfo:
-        """Have a consumer tell of its work; raises BrokerRefused (it is not there, or cannot say), Timeout."""
-        return _run(self._core.running_info(group, client_id, with_stack=with_stack))
 
     def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
         """Return the offset of a queue's first message stored at `at_ms` (epoch) or later; its end if there is none."""

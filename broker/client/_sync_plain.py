@@ -11,9 +11,8 @@ from ._event_loop import Face, event_loop_thread
 from ._outgoing import MessageOptions, Outgoing
 from ._producer import DEFAULT_GROUP, AsyncProducer
 from ._simple import AsyncSimpleConsumer, Receipt, Received
-from ._subscription import ALL
 from ._transaction import check_plain_send
-from ._types import Message, SendResult
+from ._types import ALL, Message, SendResult
 from .credentials import Access
 from .errors import ClientError
 

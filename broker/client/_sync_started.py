@@ -14,10 +14,9 @@ from ._lite_pull import COMMIT_MS, AsyncLitePullConsumer
 from ._orderly import SUSPEND_MS
 from ._outgoing import MessageOptions, Outgoing
 from ._reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT
-from ._subscription import ALL
 from ._transaction import WORKERS, Checker, Confirmed, Decision, Half, TransactionListener, TransactionResult
 from ._transaction_producer import AsyncTransactionProducer
-from ._types import Message, MessageQueue
+from ._types import ALL, Message, MessageQueue
 from .credentials import Access
 from .errors import ClientError
 
