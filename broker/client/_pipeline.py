@@ -21,19 +21,19 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, cycle
 from struct import Struct
 from typing import Literal, NamedTuple, cast
 
-from ..rocketmq.codes import ONEWAY_FLAG, PROTOCOL_VERSION, Answer
+from ..rocketmq.codes import ONEWAY_FLAG, PROTOCOL_VERSION, Answer, Request
 from ..rocketmq.errors import BadFrame
 from ..rocketmq.frame import BINARY, LANGUAGES, FrameBuffer, decode, encode_fields
 from ..rocketmq.message import string_hash
 from ..rocketmq.topics import TEMPLATE_TOPIC
-from ._outgoing import Outgoing
-from ._session import ROUTE_AGE_S, Session, refusal
+from ._outgoing import DEFAULT_QUEUES, Outgoing
+from ._session import ROUTE_AGE_S, Deadline, Session, refusal
 from ._types import MessageQueue, Route, RouteQueues, SendResult
 from .credentials import Security, Signer
 from .errors import BrokerUnreachable, ClientError, NoBroker, NoSuchQueue, NotWritable, RouteNotFound, Timeout
@@ -41,7 +41,6 @@ from .remoting import MAX_ANSWER_BYTES, Connection, Connections, Response
 
 #: How long such a borrowed route is used before the topic's own is asked for.
 BORROWED_AGE_S = 2.0
-DEFAULT_QUEUES = 4
 #: MessageSysFlag.TRANSACTION_PREPARED_TYPE of 5.5.0: the send is a transaction's half.
 PREPARED_FLAG = 4
 #: Name of the time of birth, whose text has 13 digits until the year 2286; then the flag, and the properties' name.
@@ -383,3 +382,85 @@ def _full_result(destination: Destination, message: Outgoing, outcome: Response)
         ext.get("recallHandle"),
         cast(Literal["replaced", "kept"], conflict) if conflict in ("replaced", "kept") else None,
     )
+
+
+# Sends of one message each.
+
+SEND = int(Request.SEND_MESSAGE_V2)
+
+
+def fields_of(way: Destination, message: Outgoing) -> bytes:
+    """The encoded header fields of a send that leaves now."""
+    return way.fields(time.time_ns() // 1_000_000, message.properties)
+
+
+async def line_with_room(lines: Lines, address: str, deadline: Deadline) -> Line:
+    """An open line on which something can be written. Raises BrokerUnreachable, Timeout."""
+    line = lines.ready(address)
+    if line is None:
+        line = await deadline.of(lines.to(address), f"a connection to {address}")
+    if not line.has_room:
+        await deadline.of(line.room(), f"{address} to read what was sent before")
+    return line
+
+
+async def ask_each(
+    lines: Lines, ways: Sequence[Destination | ClientError], messages: Sequence[Outgoing], deadline: Deadline
+) -> list[SendResult | ClientError]:
+    """Send each message, in one write to each broker; return what becomes of each, in order.
+
+    One without a way has its error already.
+
+    Raises BrokerUnreachable where no broker can be connected to; one that cannot harms no message for another.
+    """
+    connected, failed = await _connect(lines, {way.address for way in ways if isinstance(way, Destination)}, deadline)
+    results: list[SendResult | ClientError | None] = [
+        way if isinstance(way, ClientError) else failed.get(way.address) for way in ways
+    ]
+    going = [(nth, way) for nth, way in enumerate(ways) if isinstance(way, Destination) and way.address in connected]
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    left = len(going)
+
+    def answer_to(nth: int, way: Destination) -> Answered:
+        def answered(outcome: Outcome) -> None:
+            nonlocal left
+            results[nth] = result_of(way, messages[nth], outcome)
+            left -= 1
+            if not left and not done.done():
+                done.set_result(None)
+
+        return answered
+
+    timeout_ms = deadline.left_ms
+    for nth, way in going:
+        message = messages[nth]
+        connected[way.address].ask(SEND, fields_of(way, message), message.body, timeout_ms, answer_to(nth, way))
+    for line in connected.values():
+        line.flush()  # the broker works on these while the next batch is read here
+    if going:
+        await done
+    return [result for result in results if result is not None]
+
+
+async def _connect(
+    lines: Lines, addresses: Collection[str], deadline: Deadline
+) -> tuple[dict[str, Line], dict[str, ClientError]]:
+    """Open lines with room, and why others are not; raises the error where none is open."""
+    connected: dict[str, Line] = {}
+    failed: dict[str, ClientError] = {}
+
+    async def connect(address: str) -> None:
+        try:
+            connected[address] = await line_with_room(lines, address, deadline)
+        except ClientError as error:
+            failed[address] = error
+
+    for address in addresses:
+        line = lines.ready(address)
+        if line is not None and line.has_room:
+            connected[address] = line
+    if len(connected) < len(addresses):
+        await asyncio.gather(*(connect(address) for address in addresses if address not in connected))
+    if failed and not connected:
+        raise next(iter(failed.values()))
+    return connected, failed
