@@ -57,6 +57,7 @@ from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError,
 
 logger = logging.getLogger(__name__)
 
+
 #: Refusals that another broker may not repeat (DefaultMQProducer's retryResponseCodes).
 RETRIED = frozenset({Answer.SYSTEM_ERROR, Answer.SYSTEM_BUSY, Answer.SERVICE_NOT_AVAILABLE, Answer.NO_PERMISSION,
                      Answer.TOPIC_NOT_EXIST})  # fmt: skip

@@ -27,25 +27,16 @@ from .listener import bound, bound_pair, no_vip_channel
 from .long_polls import WaitingPops, WaitingPulls
 from .metrics import BrokerMetrics
 from .processors.access import AccessProcessor
-from .processors.acks import AckProcessor
-from .processors.assignment import AssignmentProcessor
 from .processors.broker import BrokerProcessor, ConfigurationProcessor, TidyingProcessor
-from .processors.client_queries import RelayProcessor
-from .processors.deletion import DeletionProcessor, sweep_all
-from .processors.groups import GroupProcessor
-from .processors.heartbeat import HeartbeatProcessor
-from .processors.locks import LockProcessor
+from .processors.clients import HeartbeatProcessor, RelayProcessor
+from .processors.groups import AssignmentProcessor, GroupProcessor, LockProcessor
 from .processors.namesrv import NameService
-from .processors.offsets import OffsetProcessor
-from .processors.pop import PopProcessor
-from .processors.progress import ProgressProcessor
-from .processors.pull import PullProcessor
-from .processors.query import QueryProcessor
-from .processors.replies import ReplyProcessor
-from .processors.resets import ResetProcessor
-from .processors.send import SendProcessor
+from .processors.offsets import OffsetProcessor, ProgressProcessor, ResetProcessor
+from .processors.pop import AckProcessor, PopProcessor
+from .processors.pull import PullProcessor, QueryProcessor
+from .processors.send import ReplyProcessor, SendProcessor
 from .processors.timers import ScheduleProcessor, TimerProcessor
-from .processors.topics import TopicProcessor
+from .processors.topics import DeletionProcessor, TopicProcessor, sweep_all
 from .processors.transactions import TransactionProcessor
 from .pump import Pump
 from .send_reply import SendReplies
