@@ -6,8 +6,8 @@ from django.conf import settings
 
 from ..rocketmq.acl import AccessConfig, InvalidAccess, User, check_name
 from ..server.clock import Simulation
-from ..server.exposure import Listening, ListeningRefused, Remedies, refuse_exposed
-from ..server.exposure import is_loopback as is_loopback
+from ..server.listener import Listening, ListeningRefused, Remedies, refuse_exposed
+from ..server.listener import is_loopback as is_loopback
 from ..server.tls import TlsConfig
 
 

@@ -16,7 +16,7 @@ from ..engine.errors import BrokerError
 from ..rocketmq.acl import AccessConfig, User
 from .broker import BrokerService
 from .connection_limit import raise_descriptor_limit
-from .exposure import Listening, ListeningRefused, Remedies, refuse_exposed
+from .listener import Listening, ListeningRefused, Remedies, refuse_exposed
 from .tls import TlsConfig
 
 #: what a store keeps as it was made

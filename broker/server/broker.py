@@ -17,17 +17,17 @@ from ..engine.engine import Engine
 from ..engine.log.ticket import Ticket
 from ..rocketmq.acl import AccessConfig
 from ..rocketmq.codes import Request
+from .access.accounts import AccessProcessor
 from .access.gate import Gate, guard
 from .check_rounds import CheckRounds
 from .clock import Simulation, Simulator, wall_clock_ms
 from .connection import Connection, Handler, Hooks, Limits, Server, Shared
 from .connection_limit import WORTH_TRIMMING_BYTES, give_back
-from .http_health import Pages
+from .front import Pages, front
 from .listener import bound, bound_pair, no_vip_channel
 from .long_polls import WaitingPops, WaitingPulls
 from .metrics import BrokerMetrics
-from .processors.access import AccessProcessor
-from .processors.broker import BrokerProcessor, ConfigurationProcessor, TidyingProcessor
+from .processors.broker import BrokerProcessor, ConfigurationProcessor, KeptSettings, TidyingProcessor
 from .processors.clients import HeartbeatProcessor, RelayProcessor
 from .processors.groups import AssignmentProcessor, GroupProcessor, LockProcessor
 from .processors.namesrv import NameService
@@ -40,8 +40,6 @@ from .processors.topics import DeletionProcessor, TopicProcessor, sweep_all
 from .processors.transactions import TransactionProcessor
 from .pump import Pump
 from .send_reply import SendReplies
-from .settings import KeptSettings
-from .sniffing import front
 from .state import BrokerState
 from .tls import Certificates, TlsConfig
 
