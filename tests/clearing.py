@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 from django.db import connection
 
 _KEEP = """
@@ -30,6 +31,15 @@ DO $$ DECLARE place record; BEGIN
   END LOOP;
 END $$
 """
+
+
+def forget_power_loss(address: str) -> None:
+    """Have a server of tests write without waiting for the disk: no test cuts its power."""
+    with psycopg.connect(address, autocommit=True) as session:
+        for name in ("fsync", "synchronous_commit", "full_page_writes", "autovacuum"):
+            session.execute(f"ALTER SYSTEM SET {name} = off")
+        session.execute("ALTER SYSTEM SET scram_iterations = 1")
+        session.execute("SELECT pg_reload_conf()")
 
 
 def keep() -> None:

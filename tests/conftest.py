@@ -66,6 +66,7 @@ def postgres() -> Iterator[str]:
         cluster = Cluster(Path(directory) / "data", "known-to-tests")
         cluster.start(output=subprocess.DEVNULL)
         cluster.await_ready()
+        clearing.forget_power_loss(cluster.address)
         yield cluster.address
         cluster.stop()
 

@@ -6,6 +6,7 @@ of courses. Places are folders and files below tests/; a test is at the first pl
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -95,6 +96,7 @@ def turn(path: Path) -> tuple[int, int]:
     return _place(path, SLOW), _place(path, LONG)
 
 
+@cache
 def _place(path: Path, places: tuple[str, ...]) -> int:
     """The number of the first place that holds a file, or how many there are."""
     return next((number for number, name in enumerate(places) if path.is_relative_to(HERE / name)), len(places))
