@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 
 from ..engine.transaction.check import Checks
 from .check_frames import Questions
-from .clients import Member
 from .connection import Connection
-from .state import BrokerState
+from .state import BrokerState, Member
 
 logger = logging.getLogger(__name__)
 

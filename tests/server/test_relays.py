@@ -11,7 +11,7 @@ import pytest
 from broker.client.remoting import RemotingClient
 from broker.rocketmq.codes import RESPONSE_FLAG, Answer, Request
 from broker.rocketmq.frame import Command, encode
-from broker.server import clients
+from broker.server import state
 from broker.server.broker import BrokerService
 from broker.server.processors import clients as client_requests
 from broker.server.processors.clients import queue_table
@@ -114,7 +114,7 @@ async def test_who_leaves_meanwhile_is_not_waited_for(service: BrokerService, pe
 
 
 async def test_so_many_questions_wait_and_no_more(peer: Peer, tool: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "MOST_WAITING", 0)
+    monkeypatch.setattr(state, "MOST_WAITING", 0)
     asked = await consumer(peer, Request.GET_CONSUMER_RUNNING_INFO, lambda request: request.answer())
     assert (await tool.ask(Request.GET_CONSUMER_RUNNING_INFO, INFO)).code == Answer.CONSUME_MSG_TIMEOUT
     assert asked == []

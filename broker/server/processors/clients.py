@@ -23,9 +23,8 @@ from ...rocketmq.message import decode, parse_offset_message_id
 from ...rocketmq.subscription import SubscriptionBody, subscription_body
 from ...rocketmq.topics import RETRY_PREFIX, check_group_name, check_topic_name, is_of_tools
 from ...rocketmq.values import check_text, tidy
-from ..clients import LONGEST_CLIENT_ID, ClientCalls, ConsumerGroup, Member, language_of
 from ..connection import Connection, Handler
-from ..state import BrokerState
+from ..state import LONGEST_CLIENT_ID, BrokerState, ClientCalls, ConsumerGroup, Member, language_of
 
 MOST_GROUPS = 1000
 """Groups that one heartbeat may name."""

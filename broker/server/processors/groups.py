@@ -22,9 +22,8 @@ from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body, message_queue
 from ...rocketmq.topics import RETRY_PREFIX, check_group_name
 from ...rocketmq.values import check_text
-from ..clients import LONGEST_CLIENT_ID
 from ..connection import Connection, Handler
-from ..state import BrokerState
+from ..state import LONGEST_CLIENT_ID, BrokerState
 
 MOST_GROUPS_AT_ONCE = 10_000
 
