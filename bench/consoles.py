@@ -110,7 +110,7 @@ def furnish(server: Server, scale: Scale) -> None:
 
 
 def looked_at(one: Installation, server: Server, scale: Scale) -> tuple[list[Row], list[str]]:
-    """All figures."""
+    """Measure all pages, and tell what each of them took."""
     client = one.signed_in()
     newest = (f"/topics/{TOPIC.format(scale.topics - 1)}/", f"/groups/{GROUP.format(scale.groups - 1)}/")
     if not wait_until(lambda: all(client.get(path).status_code == 200 for path in newest), timeout_s=120):
@@ -255,7 +255,7 @@ HAS = "(mark) => document.querySelector('#tail').textContent.includes(mark)"
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A started browser."""
+    """Start a Chromium that ends with the block."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         yield browser

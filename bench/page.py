@@ -84,7 +84,7 @@ def visit(one: Installation, topics: int, requests: int) -> list[Row]:
 
 
 def row(client: httpx.Client, name: str, path: str, requests: int) -> Row:
-    """One page."""
+    """Measure the answers for one page."""
     times_ms: list[float] = []
     size_kb = 0.0
     for _ in range(requests + 3):

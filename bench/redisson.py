@@ -59,7 +59,7 @@ class Steady:
 
     @property
     def count(self) -> int:
-        """All offers."""
+        """The number of all offers."""
         return self.rate * self.seconds
 
 

@@ -131,7 +131,7 @@ def table(section: Section) -> list[str]:
 
 
 def show(section: Section) -> None:
-    """Print a section."""
+    """Print a section in the terminal."""
     print(f"\n{section.title}\n")
     print("\n".join([*table(section), *section.notes]), flush=True)
 

@@ -63,7 +63,7 @@ class Load:
         return told
 
     def end(self) -> None:
-        """Stop the program."""
+        """Stop the program of the client."""
         self._program.child.kill()
 
 

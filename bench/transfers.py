@@ -135,7 +135,7 @@ class Probe:
         return Blocks(ping_ms, slowest["duration"] / 1_000, slowest["command"].split(b" ", 1)[0].decode())
 
     def close(self) -> None:
-        """End the process."""
+        """End the process that pings."""
         self._child.hang_up()
 
 

@@ -19,12 +19,10 @@ from ..rocketmq.acl import AccessConfig
 from ..rocketmq.codes import Request
 from .access.accounts import AccessProcessor
 from .access.gate import Gate, guard
-from .check_rounds import CheckRounds
 from .clock import Simulation, Simulator, wall_clock_ms
 from .connection import Connection, Handler, Hooks, Limits, Server, Shared
-from .connection_limit import WORTH_TRIMMING_BYTES, give_back
 from .front import Pages, front
-from .listener import bound, bound_pair, no_vip_channel
+from .listener import WORTH_TRIMMING_BYTES, bound, bound_pair, give_back, no_vip_channel
 from .long_polls import WaitingPops, WaitingPulls
 from .metrics import BrokerMetrics
 from .processors.broker import BrokerProcessor, ConfigurationProcessor, KeptSettings, TidyingProcessor
@@ -37,7 +35,7 @@ from .processors.pull import PullProcessor, QueryProcessor
 from .processors.send import ReplyProcessor, SendProcessor
 from .processors.timers import ScheduleProcessor, TimerProcessor
 from .processors.topics import DeletionProcessor, TopicProcessor, sweep_all
-from .processors.transactions import TransactionProcessor
+from .processors.transactions import CheckRounds, TransactionProcessor
 from .pump import Pump
 from .send_reply import SendReplies
 from .state import BrokerState

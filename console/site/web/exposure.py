@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from broker.hosting.security import is_loopback
+from broker.hosting import is_loopback
 
 
 class ServingRefused(Exception):
