@@ -1,4 +1,4 @@
-"""The whole house (PostgreSQL, Valkey, broker, mirror, web) on ports and a var/ of its own."""
+"""A whole installation (PostgreSQL, Valkey, broker, mirror, web) on ports and a var/ of its own, to be measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.rows import REPOSITORY
+from bench.results import REPOSITORY
 from tests.interop.ports import free_ports
 from tests.interop.process import Child
 
@@ -24,8 +24,8 @@ MANAGE = str(REPOSITORY / "manage.py")
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """A running house."""
+class Installation:
+    """An installation that runs: its address, its name server, its environment."""
 
     base: str
     namesrv: str
@@ -53,8 +53,8 @@ class House:
 
 
 @contextmanager
-def house(base: Path, namesrv: str = "") -> Iterator[House]:
-    """A started house; with `namesrv` it follows that broker instead of one of its own."""
+def installed(base: Path, namesrv: str = "") -> Iterator[Installation]:
+    """Start an installation; with `namesrv` it follows that broker instead of one of its own."""
     first = free_ports(3)
     env = {
         "ESCAPEMENT_VAR": str(base / "var"),
@@ -64,8 +64,8 @@ def house(base: Path, namesrv: str = "") -> Iterator[House]:
         "ESCAPEMENT_NAMESRV_PORT": str(first + 2),
         **({"ESCAPEMENT_NAMESRV": namesrv} if namesrv else {}),
     }
-    child = Child([sys.executable, MANAGE, "run"], log=base / "house.err", env=env)
-    one = House(f"http://127.0.0.1:{first}", namesrv or f"127.0.0.1:{first + 2}", env)
+    child = Child([sys.executable, MANAGE, "run"], log=base / "installation.err", env=env)
+    one = Installation(f"http://127.0.0.1:{first}", namesrv or f"127.0.0.1:{first + 2}", env)
     try:
         await_pages(one, child)
         yield one
@@ -73,7 +73,7 @@ def house(base: Path, namesrv: str = "") -> Iterator[House]:
         child.stop(60)
 
 
-def await_pages(one: House, child: Child) -> None:
+def await_pages(one: Installation, child: Child) -> None:
     """Wait until the sign-in page is served."""
     deadline = time.monotonic() + START_TIMEOUT_S
     pause = threading.Event()
@@ -84,4 +84,4 @@ def await_pages(one: House, child: Child) -> None:
         except httpx.HTTPError:
             pass
         pause.wait(0.2)
-    raise RuntimeError(f"the house did not start: {child.tail()}")
+    raise RuntimeError(f"the installation did not start: {child.tail()}")
