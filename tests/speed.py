@@ -6,6 +6,7 @@ of courses. Places are folders and files below tests/; a test is at the first pl
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -39,6 +40,13 @@ SLOW = (
     "console/overview/test_cost.py",
     "mirror/test_killed.py",
     "console/checkback/test_worker.py",
+    "console/security/test_behind_others.py",
+    "console/ui/test_hostile.py",
+    "engine/test_timer_clock.py",
+    "redisson/test_index.py",
+    "redisson/test_model.py",
+    "server/test_every_handler.py",
+    "server/test_full_tables.py",
 )
 #: what the gate runs of `make interop`: each client and each direction once, the longest left to `make interop`
 CORE = (
@@ -75,7 +83,6 @@ LONG = (
     "interop/test_go_consumers.py",
     "console",
     "redisson",
-    "house",
     "server",
 )
 
@@ -95,6 +102,7 @@ def turn(path: Path) -> tuple[int, int]:
     return _place(path, SLOW), _place(path, LONG)
 
 
+@cache
 def _place(path: Path, places: tuple[str, ...]) -> int:
     """The number of the first place that holds a file, or how many there are."""
     return next((number for number, name in enumerate(places) if path.is_relative_to(HERE / name)), len(places))

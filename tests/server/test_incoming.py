@@ -101,9 +101,9 @@ def test_a_header_that_is_too_long_is_passed_over_and_its_number_known(frame: by
             assert incoming.feed(frame_start[at : at + step]) == []
         frames = incoming.feed(frame[3000:] + NEXT)
     else:
-        incoming, frames = Incoming(), []
-        for at in range(0, len(frame) + len(NEXT), size):
-            frames += incoming.feed((frame + NEXT)[at : at + size])
+        incoming, frames, stream = Incoming(), [], frame + NEXT
+        for at in range(0, len(stream), size):
+            frames += incoming.feed(stream[at : at + size])
             assert incoming.held_bytes < MAX_JSON_HEADER_BYTES * 2
     cut, following = frames
     assert type(cut) is Cut
