@@ -12,7 +12,7 @@ from console.features.checkback import registry
 from console.features.checkback import signature as checkback_signature
 from console.features.checkback.models import CheckAddress
 from console.operations.models import AuditEntry
-from console.rest.operations_bridge import in_thread
+from console.rest.operations import in_thread
 from console.security import tokens as security_tokens
 from tests.console.checkback.tricks import UNREADABLE
 
