@@ -18,6 +18,11 @@ from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.signals import post_migrate, pre_delete
 
+#: the last commit that has all of the replaced migrations
+LAST_WITH_ALL = "0bfc4fa"
+#: the squashed migrations, by the label of their app
+SQUASHED = {"console": "console.migrations.0001_initial", "broker": "broker.mirror.migrations.0001_initial"}
+
 
 class ConsoleConfig(AppConfig):
     """Pages, live sockets, REST and management commands."""
@@ -43,12 +48,6 @@ def _make_roles(using: str, **kwargs: Any) -> None:
 
 def _end_tokens(instance: Any, **kwargs: Any) -> None:
     import_module("console.security.tokens").revoke_all_of(instance)
-
-
-#: the last commit that has all of the replaced migrations
-LAST_WITH_ALL = "0bfc4fa"
-#: the squashed migrations, by the label of their app
-SQUASHED = {"console": "console.migrations.0001_initial", "broker": "broker.mirror.migrations.0001_initial"}
 
 
 @register(Tags.database)

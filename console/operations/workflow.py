@@ -24,7 +24,6 @@ from console.operations.errors import (
 from console.operations.kind import BATCH, TYPED_ABOVE, Kind
 from console.operations.models import AuditEntry, Operation
 from console.operations.registry import kind_of, preview_of, scope_of
-from console.operations.runner import run_operation
 
 logger = logging.getLogger(__name__)
 
@@ -297,7 +296,7 @@ def _begin(row: Operation) -> None:
         runner.run(row.pk)
         return
     try:
-        run_operation.delay(str(row.pk))
+        runner.run_operation.delay(str(row.pk))
     except Exception as error:  # whatever the task broker's client raises: the row must say so
         logger.warning("operation %s could not be handed to the jobs worker: %s", row.pk, error)
         runner.fail(row.pk, f"The jobs worker could not be reached: {error}")

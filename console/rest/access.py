@@ -8,7 +8,7 @@ is known only after reading (a message by its id, names in a body, rows of a lis
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,6 +19,8 @@ from console.security.topic_scope import ALL, TopicScope, VisibleTopics
 
 #: stands for the question whether the token itself began an operation
 OWNER = "owner"
+#: raises ScopeMissing or PolicyDenies; is given the topics that are touched, None: not bounded
+Allow = Callable[[frozenset[str] | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,26 @@ def require_where(grant: Grant, action: str, topic: str | None) -> None:
     else:
         check_topic(topic)
         require(grant, action, topic)
+
+
+def allowed(grant: Grant, *actions: str) -> Allow:
+    """The token has to allow these actions on every topic that is touched; on all, where that is not known."""
+
+    def allow(topics: frozenset[str] | None) -> None:
+        for action in actions or (PUBLISH,):
+            try:
+                if not topics:
+                    require_everywhere(grant, action)
+                for topic in topics or ():
+                    require(grant, action, topic)
+            except (ScopeMissing, PolicyDenies) as error:
+                # a record that is named by its place must not tell which topic it is of, nor whether it is there
+                raise type(error)(
+                    f"The token {grant.name!r} does not allow {action!r} on all that is named; what is not known to be "
+                    "of topics that it allows needs one for every topic."
+                ) from None
+
+    return allow
 
 
 def visible_to(grant: Grant, action: str = READ) -> TopicScope:

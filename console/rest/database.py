@@ -37,6 +37,15 @@ from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
 from console.security.tokens import Grant, PoliciesOfUser
 
+logger = logging.getLogger(__name__)
+
+#: A revoked token works at most this long (design: within a second; the check itself takes some milliseconds).
+CACHE_S = 0.8
+MAX_CACHED = 10_000
+MAX_CHECKS_WAITING = 256
+#: most that are written at once
+BATCH = 200
+
 Result = TypeVar("Result")
 
 
@@ -67,14 +76,6 @@ def with_database(work: Callable[[], Result]) -> Result:
     except DatabaseError:
         connection.close()
         raise
-
-
-logger = logging.getLogger(__name__)
-
-#: A revoked token works at most this long (design: within a second; the check itself takes some milliseconds).
-CACHE_S = 0.8
-MAX_CACHED = 10_000
-MAX_CHECKS_WAITING = 256
 
 
 class Grants:
@@ -206,10 +207,6 @@ class BoundUsers:
         self._asking.pop(user, None)
         if not task.cancelled():
             task.exception()
-
-
-#: most that are written at once
-BATCH = 200
 
 
 class Recorder:

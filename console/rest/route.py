@@ -26,6 +26,7 @@ from starlette.responses import Response
 from console.rest.access import (
     OWNER,
     AfterReading,
+    Allow,
     Group,
     InRecord,
     Named,
@@ -34,11 +35,11 @@ from console.rest.access import (
     ProducerGroup,
     Queue,
     Topic,
+    allowed,
     require,
     require_where,
 )
 from console.rest.masking import Hiding
-from console.rest.operations_bridge import Allow, allowed
 from console.rest.query import Parameter, check_names, parameters_of, read_query
 from console.rest.request_body import decode, has_body, read_body
 from console.rest.state import ApiState

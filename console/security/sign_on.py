@@ -32,10 +32,14 @@ from requests import RequestException
 from console.security.gate import ADMINISTRATOR
 from console.security.models import SUBJECT_LENGTH, Identity
 
+logger = logging.getLogger(__name__)
+
 TIMEOUT_S = 10
 DISCOVERY = "/.well-known/openid-configuration"
 
 _NAME_LENGTH = 150
+_NEXT = "sign_on_next"
+_BACKEND = "django.contrib.auth.backends.ModelBackend"
 _NAMES = ("preferred_username", "email", "name", "sub")
 
 
@@ -150,12 +154,6 @@ def _new(claims: Mapping[str, Any], subject: str) -> Any:
     user = users.create_user(name)  # without a password: none is right
     Identity.objects.create(issuer=settings.OIDC_ISSUER, subject=subject, user=user)
     return user
-
-
-logger = logging.getLogger(__name__)
-
-_NEXT = "sign_on_next"
-_BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 @require_safe

@@ -31,7 +31,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.utils import timezone
@@ -57,6 +57,16 @@ ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS, UNMASK)
 #: How often the time of last use is written.
 USED_INTERVAL = timedelta(minutes=1)
 
+_NEEDS: Mapping[str, tuple[Action, ...]] = {
+    PUBLISH: (Action.PUB,),
+    READ: (Action.SUB, Action.GET),
+    CONSUME: (Action.SUB,),
+    ADMIN: (Action.UPDATE,),
+    SETTINGS: (Action.CREATE,),
+    DELETE: (Action.DELETE,),
+}
+_GROUP_SETTINGS = (Action.CREATE, Action.UPDATE)
+_KINDS: Mapping[str, Kind] = {"topic": Kind.TOPIC, "group": Kind.GROUP, "producer group": Kind.GROUP}
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _FORM = re.compile(r"esc_([a-z2-9]{10})_([A-Za-z0-9_-]{43})\Z")
 _PREFIX_CHARACTERS = re.compile(r"[A-Za-z0-9_|-]{0,127}\Z")
@@ -74,20 +84,40 @@ class Scope:
     actions: frozenset[str]
 
 
-class Policies(Protocol):
-    """What a user of the brokers' access control may do, from where the request comes."""
+@dataclass(frozen=True, slots=True)
+class PoliciesOfUser:
+    """What each broker's access control lets a user do who asks from `source`, an IP address (None: not known)."""
+
+    user: str
+    of_brokers: tuple[UserAccess, ...]
+    source: str | None
 
     def allows(self, action: str, name: str, kind: str = "topic") -> bool:
-        """Whether the action is allowed on the topic, or on what else `kind` says."""
+        """Whether the action is allowed on a topic, a group or a producer group."""
+        needed, kind_of = _NEEDS[action], _KINDS[kind]
+        if action == SETTINGS and kind_of is Kind.GROUP:
+            needed = _GROUP_SETTINGS
+        return all(each.allows(kind_of, name, needed, self.source) for each in self.of_brokers)
 
     def allows_overview(self) -> bool:
-        """Whether figures of the whole cluster may be seen."""
+        """Whether the figures of the whole cluster may be seen."""
+        return self._on_cluster(Action.GET)
 
     def allows_everything(self) -> bool:
         """Whether the whole cluster may be changed."""
+        return self._on_cluster(Action.UPDATE)
 
     def refusal(self, what: str) -> str:
         """Return a sentence that says who is not allowed to do what."""
+        for each in self.of_brokers:
+            if not each.is_known:
+                return f"Access control of {each.broker} has no user {self.user!r}, to whom the token is bound."
+            if not each.is_enabled:
+                return f"The user {self.user!r}, to whom the token is bound, is disabled at {each.broker}."
+        return f"The policies of the user {self.user!r} do not allow {what} from {self.source or 'an unknown address'}."
+
+    def _on_cluster(self, action: Action) -> bool:
+        return all(each.allows(Kind.CLUSTER, each.cluster, (action,), self.source) for each in self.of_brokers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +132,7 @@ class Grant:
     scopes: tuple[Scope, ...]
     expires_at: datetime | None
     access_user: str = ""
-    policies: Policies | None = None
+    policies: PoliciesOfUser | None = None
     #: whom the token was made for
     user_id: int | None = None
 
@@ -233,51 +263,3 @@ def revoke(row: ApiToken) -> None:
 def revoke_all_of(person: Any) -> None:
     """As `revoke`, all that were made for this user: with the account goes the row's word for whose they were."""
     ApiToken.objects.filter(created_by=person, revoked_at=None).update(revoked_at=timezone.now())
-
-
-_NEEDS: Mapping[str, tuple[Action, ...]] = {
-    PUBLISH: (Action.PUB,),
-    READ: (Action.SUB, Action.GET),
-    CONSUME: (Action.SUB,),
-    ADMIN: (Action.UPDATE,),
-    SETTINGS: (Action.CREATE,),
-    DELETE: (Action.DELETE,),
-}
-_GROUP_SETTINGS = (Action.CREATE, Action.UPDATE)
-_KINDS: Mapping[str, Kind] = {"topic": Kind.TOPIC, "group": Kind.GROUP, "producer group": Kind.GROUP}
-
-
-@dataclass(frozen=True, slots=True)
-class PoliciesOfUser:
-    """What each broker's access control lets a user do who asks from `source`, an IP address (None: not known)."""
-
-    user: str
-    of_brokers: tuple[UserAccess, ...]
-    source: str | None
-
-    def allows(self, action: str, name: str, kind: str = "topic") -> bool:
-        """Whether the action is allowed on a topic, a group or a producer group."""
-        needed, kind_of = _NEEDS[action], _KINDS[kind]
-        if action == SETTINGS and kind_of is Kind.GROUP:
-            needed = _GROUP_SETTINGS
-        return all(each.allows(kind_of, name, needed, self.source) for each in self.of_brokers)
-
-    def allows_overview(self) -> bool:
-        """Whether the figures of the whole cluster may be seen."""
-        return self._on_cluster(Action.GET)
-
-    def allows_everything(self) -> bool:
-        """Whether the whole cluster may be changed."""
-        return self._on_cluster(Action.UPDATE)
-
-    def refusal(self, what: str) -> str:
-        """Return a sentence that says who is not allowed to do what."""
-        for each in self.of_brokers:
-            if not each.is_known:
-                return f"Access control of {each.broker} has no user {self.user!r}, to whom the token is bound."
-            if not each.is_enabled:
-                return f"The user {self.user!r}, to whom the token is bound, is disabled at {each.broker}."
-        return f"The policies of the user {self.user!r} do not allow {what} from {self.source or 'an unknown address'}."
-
-    def _on_cluster(self, action: Action) -> bool:
-        return all(each.allows(Kind.CLUSTER, each.cluster, (action,), self.source) for each in self.of_brokers)

@@ -73,7 +73,10 @@ def fill(
     most_step: int = MOST_STEP,
     patience_s: float = PATIENCE_S,
 ) -> Filled[Page, Place, Row]:
-    """A page of `count` kept rows from `place` on; `read` gives some at a place, `of` a page's rows and next place."""
+    """A page of `count` kept rows from `place` on.
+
+    `read` gives so many at a place, `of` the rows of a page and the next place.
+    """
     look = _Look[Place, Row](keep, place, count, most_step, patience_s)
     while True:
         page = read(look.place, look.step)

@@ -13,15 +13,15 @@ from tests.house.sources import ROOT, own_python, place, tracked, tree
 COLUMNS = 120
 #: what is drawn point by point, and filters that write one figure or moment, hundreds of times a page
 MARKUP_IN_PYTHON = {
+    "console/templatetags/charts.py",
+    "console/templatetags/dashboards.py",
     "console/templatetags/escapement.py",
     "console/templatetags/snapshots.py",
     "console/templatetags/timers.py",
     "console/templatetags/transactions.py",
-    "console/templatetags/dashboards.py",
-    "console/templatetags/charts.py",
     "console/ui/charts.py",
-    "console/ui/timer_charts.py",
     "console/ui/live.py",
+    "console/ui/timer_charts.py",
 }
 #: for screen readers; to do it; heat, made of its number
 SHORT = {"sr", "go", "h0", "h1", "h2", "h3", "h4", "h5"}

@@ -22,7 +22,7 @@ from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_A
 from console.rest.access import Everywhere
 from console.rest.database import token_actor
 from console.rest.errors import AlertRuleUnknown, SilenceUnknown
-from console.rest.operations_bridge import begun, in_thread
+from console.rest.operations import begun, in_thread
 from console.rest.query import moment_ms
 from console.rest.responses import json_answer
 from console.rest.route import Call, route

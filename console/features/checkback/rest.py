@@ -13,7 +13,7 @@ from console.features.checkback.models import CheckAddress
 from console.operations.actor import Actor
 from console.rest.access import InBody, InRows, ProducerGroup
 from console.rest.errors import CheckAddressTaken, CheckAddressUnknown, OperationRefused
-from console.rest.operations_bridge import in_thread
+from console.rest.operations import in_thread
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import ProducerGroupName, Reason

@@ -20,7 +20,7 @@ from console.operations.actor import RESEND_DEAD_LETTERS
 from console.rest.access import Group, InBody, InRows
 from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter, SchemaViolated, TooManyMatch
-from console.rest.operations_bridge import begun, in_thread
+from console.rest.operations import begun, in_thread
 from console.rest.query import Moment as QueryMoment
 from console.rest.query import moment_ms
 from console.rest.responses import json_answer

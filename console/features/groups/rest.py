@@ -17,7 +17,7 @@ from console.rest.access import Group, InRows, Topic, visible_groups
 from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter, InvalidReceipt, SchemaViolated, TooManyRequests
 from console.rest.identifiers import written
-from console.rest.operations_bridge import begun, in_thread
+from console.rest.operations import begun, in_thread
 from console.rest.query import moment_ms
 from console.rest.responses import body_texts, json_answer
 from console.rest.route import Call, route

@@ -37,7 +37,7 @@ from console.rest.errors import (
 )
 from console.rest.identifiers import MessageIdentifier, parse, written
 from console.rest.masking import Masked
-from console.rest.operations_bridge import begun, in_thread, shown_of
+from console.rest.operations import begun, in_thread, shown_of
 from console.rest.query import written_moment
 from console.rest.records import (
     State,

@@ -27,7 +27,7 @@ from console.operations.errors import OperationError
 from console.rest.access import InBody, InRows, Place, Queue, visible_to
 from console.rest.database import token_actor
 from console.rest.errors import InvalidMoment, InvalidParameter, OperationRefused, RedisUnavailable, RequestError
-from console.rest.operations_bridge import begun
+from console.rest.operations import begun
 from console.rest.query import Moment as QueryMoment
 from console.rest.query import moment_ms
 from console.rest.responses import json_answer

@@ -16,7 +16,7 @@ from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter
 from console.rest.identifiers import written
 from console.rest.masking import Masked
-from console.rest.operations_bridge import begun
+from console.rest.operations import begun
 from console.rest.query import Moment
 from console.rest.responses import json_answer
 from console.rest.route import Call, route

@@ -21,7 +21,7 @@ from console.rest.access import InRecord, InRows
 from console.rest.errors import MessageNotFound
 from console.rest.identifiers import MessageIdentifier, parse, written
 from console.rest.masking import Masked
-from console.rest.operations_bridge import in_thread
+from console.rest.operations import in_thread
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.state import ApiState

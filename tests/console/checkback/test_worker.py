@@ -22,7 +22,7 @@ from console.features.checkback import registry, worker
 from console.features.checkback.models import CheckAddress
 from console.features.checkback.worker import Answerer
 from console.operations.actor import Actor
-from console.rest.operations_bridge import in_thread
+from console.rest.operations import in_thread
 from tests.console.checkback.server import Question, Server, decided
 from tests.house.sources import ROOT
 from tests.waiting import until_true

@@ -12,7 +12,7 @@ from console.features.alerts import rule_fields
 from console.features.alerts.models import AlertRule, Silence
 from console.features.alerts.rest import NewRuleSettings, RuleSettings
 from console.operations.models import AuditEntry
-from console.rest.operations_bridge import in_thread
+from console.rest.operations import in_thread
 from console.security import tokens as security_tokens
 from console.site.broker import hang_up
 

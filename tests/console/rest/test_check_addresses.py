@@ -11,7 +11,7 @@ from broker.client import AsyncAdmin
 from console.features.checkback import registry
 from console.features.checkback.models import CheckAddress, make_secret
 from console.operations.models import AuditEntry
-from console.rest.operations_bridge import in_thread
+from console.rest.operations import in_thread
 from console.security import tokens as security_tokens
 from tests.console.checkback.tricks import UNREADABLE
 
