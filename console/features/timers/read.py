@@ -66,7 +66,7 @@ _UNSAID = Evidence("", None, True)
 
 @authorised
 def timers(scope: TopicScope, zoom: str = "", at_ms: int | None = None) -> TimersPage:
-    """Return the wheel and what stands around it, at a zoom (zoom.ZOOMS) that begins at `at_ms`, None: now."""
+    """Return the wheel and what stands around it, at a zoom (shapes.ZOOMS) that begins at `at_ms`, None: now."""
     found = _page_at(zoom, at_ms, scope.topic)
     if scope.see_all:
         return replace(found, first=replace(found.first, rows=masks().rows(found.first.rows)))
