@@ -25,7 +25,7 @@ SQL = "SELECT count(*), sum(size), count(unique_key), max(store_ms) FROM read_pa
 
 
 def main() -> int:
-    """Read as asked."""
+    """Read as the arguments say, and print its figures."""
     name, store, scratch = sys.argv[1:]
     found = _duckdb(Path(scratch)) if name == "duckdb" else _with_spark(name, store, Path(scratch))
     json.dump({"seconds": found.pop("all"), "each": found}, sys.stdout)

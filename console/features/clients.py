@@ -25,7 +25,7 @@ from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.table import AGE, VALUE, Cell, Column, Table, file_columns

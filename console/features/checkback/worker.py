@@ -39,7 +39,7 @@ from console.features.checkback.request import (
     sign_answer,
     sign_question,
 )
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 logger = logging.getLogger(__name__)
 

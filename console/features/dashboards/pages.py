@@ -14,14 +14,14 @@ from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import read as reads
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.read import Asked, Bar
+from console.features.dashboards.runs import run_dashboards
 from console.operations.errors import InvalidParameter
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.security.topic_scope import visible_topics
 from console.site.clock import now_ms
-from console.site.numbers import whole_number
-from console.tasks import run_dashboards
+from console.site.parsing import whole_number
+from console.ui.addresses import form_of
 from console.ui.export import FORMS, exported
-from console.ui.form_addresses import form_of
 
 SEE, RUN = "console.view_dashboardrun", "console.run_dashboards"
 WINDOWS = ("all", "7d", "24h", dashboards_runs.LIVE)

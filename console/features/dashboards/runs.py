@@ -20,6 +20,7 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
+from celery import shared_task
 from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
@@ -97,6 +98,12 @@ def fail_abandoned() -> int:
         with _alone(_lock_of(batch)) as is_alone:
             count += running.filter(batch=batch).update(**gone) if is_alone else 0
     return count
+
+
+@shared_task(name="console.run_dashboards", queue="dashboards")
+def run_dashboards(batch: str) -> None:
+    """Compute a batch of dashboards that was queued."""
+    run_batch(uuid.UUID(batch))
 
 
 def run_batch(batch: uuid.UUID) -> None:

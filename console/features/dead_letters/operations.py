@@ -35,13 +35,12 @@ from console.features.dead_letters.pages import (
     matches,
     newest_first,
 )
-from console.operations.actor import RESEND_DEAD_LETTERS
+from console.operations.actor import RESEND_DEAD_LETTERS, Scope
 from console.operations.catch_up import Behind, behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, TooMany
 from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target
 from console.operations.registry import register
-from console.operations.scope import Scope
 from console.operations.selection import (
     EXAMPLES,
     MOST_TARGETS,
@@ -55,7 +54,7 @@ from console.operations.selection import (
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
 from console.site.clock import now_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "died_from", "to_ms": "died_before"}

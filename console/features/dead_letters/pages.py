@@ -27,12 +27,11 @@ from console.operations.registry import KINDS
 from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask, pull_all
+from console.site.broker import ask, pull_all, row_of
 from console.site.evidence import Evidence
 from console.site.mirrored import mirrored
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.message_rows import row_of
 from console.ui.table import AGE, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
 
 GROUPS = Table(

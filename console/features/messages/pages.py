@@ -32,8 +32,8 @@ from console.security.masking import UNMASK, lifted, masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, pull_all
 from console.site.mirrored import mirrored
+from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
-from console.ui.form_addresses import form_of
 
 #: topic stats, offset by time, pull
 LOOKING_REQUESTS = (202, 29, 11)

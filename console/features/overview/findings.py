@@ -27,12 +27,11 @@ from console.features.schedule.shapes import Lane, NextMinute
 from console.features.timers.shapes import ZOOMS
 from console.operations.models import Operation
 from console.operations.registry import scope_of
-from console.run.roster import Process
+from console.run.supervisor import Process
 from console.security.topic_scope import TopicScope, current_scope, current_topics
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
-from console.site.history import History
-from console.site.mirrored import Mirrored
+from console.site.mirrored import History, Mirrored
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,14 @@ from starlette.responses import Response
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule import read
 from console.features.schedule.shapes import LANE, MAX_PAGE_COUNT
+from console.past import asked_of, past_of, status_of
 from console.rest.access import Overview
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.security.tokens import READ
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
-from console.ui.snapshots.as_of import asked_of, past_of, status_of
-from console.ui.snapshots.read import lanes_at
 
 
 @require_safe
@@ -32,7 +31,7 @@ def schedule(request: HttpRequest) -> HttpResponse:
     if not asked.text:
         around = {"past": past_of(request, asked, None), "live": "schedule"}
         return render(request, "schedule/page.html", {"data": read.lanes(), "here": "schedule", **around})
-    moment, data = lanes_at(asked.at_ms) if asked.at_ms is not None else (None, None)
+    moment, data = read.lanes_at(asked.at_ms) if asked.at_ms is not None else (None, None)
     context = {"data": data, "here": "schedule", "past": past_of(request, asked, moment)}
     return render(request, "schedule/page.html", context, status=status_of(asked))
 

@@ -38,7 +38,7 @@ from console.features.timers.selection import (
     find_timers,
 )
 from console.features.timers.shapes import TimerRow
-from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS
+from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, Scope
 from console.operations.catch_up import Behind, behind_after
 from console.operations.kind import (
     LIMIT,
@@ -48,6 +48,7 @@ from console.operations.kind import (
     ItemNow,
     ItemResult,
     Kind,
+    LagPreview,
     Outcome,
     Target,
     Undo,
@@ -55,9 +56,7 @@ from console.operations.kind import (
     renamed,
 )
 from console.operations.models import Operation, OperationItem
-from console.operations.preview import LagPreview
 from console.operations.registry import register
-from console.operations.scope import Scope
 from console.operations.selection import (
     EXAMPLES,
     PREVIEW_PATIENCE_S,
@@ -70,7 +69,7 @@ from console.operations.selection import (
 )
 from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "due_from", "to_ms": "due_before"}

@@ -24,6 +24,7 @@ from console.operations.kind import Target
 from console.operations.registry import kind_of
 from console.operations.single_calls import ONE
 from console.rest.access import InBody, InRecord, Topic
+from console.rest.database import token_actor
 from console.rest.errors import (
     AlreadyCancelled,
     AlreadyDelivered,
@@ -37,9 +38,8 @@ from console.rest.errors import (
     TooManyMatch,
 )
 from console.rest.identifiers import MessageIdentifier, parse, written
-from console.rest.moments import moment_ms, written_moment
 from console.rest.operations_bridge import Allow, begun
-from console.rest.recorder import token_actor
+from console.rest.query import moment_ms, written_moment
 from console.rest.records import by_offset_id, is_offset_id, real_topic
 from console.rest.responses import json_answer
 from console.rest.route import Call, Handler, route

@@ -27,13 +27,23 @@ from broker.client.names import check_group, check_writable_topic
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 from broker.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX
 from console.operations import setting_fields
-from console.operations.actor import CHANGE_SETTINGS
+from console.operations.actor import CHANGE_SETTINGS, UNBOUNDED, Scope, named
 from console.operations.errors import InvalidParameter, NotPossible, OperationError, PendingUndecided
-from console.operations.kind import REASON, Call, Form, ItemNow, ItemResult, Kind, Outcome, Target, Undo
+from console.operations.kind import (
+    REASON,
+    Call,
+    ChangesPreview,
+    Form,
+    ItemNow,
+    ItemResult,
+    Kind,
+    Outcome,
+    Preview,
+    Target,
+    Undo,
+)
 from console.operations.models import Operation, OperationItem
-from console.operations.preview import ChangesPreview, Preview
 from console.operations.registry import register
-from console.operations.scope import UNBOUNDED, Scope, named
 from console.operations.setting_fields import GROUP, TOPIC, Fields, Setting
 from console.site import broker as site_broker
 from console.site.clock import now_ms

@@ -31,15 +31,12 @@ from console.features.topics.shapes import (
 from console.operations.setting_fields import new_topic_form, topic_form
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask, pull_all
+from console.site.broker import MessageRow, ask, pull_all, row_of
 from console.site.evidence import StaleReason
-from console.site.group_lags import lags_by_group
-from console.site.history import History
-from console.site.mirrored import Mirrored, mirrored
-from console.site.numbers import whole_number
+from console.site.mirrored import History, Mirrored, lags_by_group, mirrored
+from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
-from console.ui.message_rows import MessageRow, row_of
 
 #: topic configuration and topic stats, on an Apache RocketMQ broker
 TOPIC_REQUESTS = (21, 202)

@@ -26,13 +26,11 @@ from console.features.transactions import records
 from console.features.transactions.pages import PAGE, page_of
 from console.features.transactions.records import matches, read_newest, row_of
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
-from console.operations.actor import STEER_TRANSACTIONS
+from console.operations.actor import STEER_TRANSACTIONS, Scope
 from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
-from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target, Words
-from console.operations.preview import LagPreview
+from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, LagPreview, Outcome, Target, Words
 from console.operations.registry import register
-from console.operations.scope import Scope
 from console.operations.selection import (
     EXAMPLES,
     MOST_TARGETS,
@@ -51,7 +49,7 @@ from console.site import broker as site_broker
 from console.site.broker import ask
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 _TEXT_LENGTH = 255
 _CONSOLE = "console"

@@ -45,7 +45,7 @@ from console.site.broker import Answer as BrokerAnswer
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.site.reading_on import PATIENCE_S, fill
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind

@@ -28,12 +28,12 @@ from console.operations.actor import STEER_TRANSACTIONS, Actor
 from console.operations.kind import ItemResult, Target
 from console.operations.single_calls import ONE
 from console.rest.access import InBody, InRecord
+from console.rest.database import token_actor
 from console.rest.errors import MessageNotFound, SchemaViolated, TooManyMatch
 from console.rest.identifiers import parse, written
-from console.rest.moments import moment_ms
 from console.rest.operations_bridge import Allow, begun, in_thread
 from console.rest.outgoing import NewMessage, check_topic_to_send_to, outgoing
-from console.rest.recorder import token_actor
+from console.rest.query import moment_ms
 from console.rest.records import position_in
 from console.rest.request_body import MAX_SINGLE_BYTES
 from console.rest.responses import json_answer

@@ -18,7 +18,7 @@ from broker.mirror.models import Broker, ConsumerOffset
 from console.features.dashboards import DASHBOARDS
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.security.models import TopicPermission
-from console.ui.charts.dashboards import bars_svg, heat_svg, time_svg
+from console.templatetags.dashboards import bars_svg, heat_svg, time_svg
 from tests.console.ui.test_pages import tags_of, words
 
 HOSTILE = '<script>alert("1")</script>'

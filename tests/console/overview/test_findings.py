@@ -21,8 +21,7 @@ from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.findings import AGED_MS, QUIET_MS, Afar, MirrorRow, findings_of
 from console.features.overview.pages import read_overview
 from console.site.evidence import Evidence
-from console.site.history import SLOT_MS, SLOTS, History
-from console.site.mirrored import Mirrored
+from console.site.mirrored import SLOT_MS, SLOTS, History, Mirrored
 from console.templatetags.words import sentence
 from console.ui.live import page_of, parts_of
 from tests.console.stage import HOSTILE, Stage

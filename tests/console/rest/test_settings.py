@@ -21,7 +21,7 @@ from console.features.topics.rest import GroupSettings, TopicSettings
 from console.operations.models import AuditEntry
 from console.operations.setting_fields import GROUP, TOPIC
 from console.security import tokens as security_tokens
-from console.security.policies import PoliciesOfUser
+from console.security.tokens import PoliciesOfUser
 from console.site.broker import hang_up
 from tests.console.rest.conftest import MakeToken
 

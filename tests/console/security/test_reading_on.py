@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client import Decision, TransactionProducer, prepare
+from console import components
 from console.features.overview.findings import forget
 from console.features.overview.pages import read_overview
 from console.features.schedule import read as lane_read
@@ -26,7 +27,6 @@ from console.operations.models import Operation
 from console.security.topic_scope import ALL, TopicScope, VisibleTopics, scoped
 from console.site import reading_on
 from console.site.reading_on import Filled, fill
-from console.ui import design_drawings
 from tests.console.people import browser_of
 from tests.console.security.test_limited import FOREIGN, HOUR_MS, limited_person, text_of
 from tests.console.stage import Stage
@@ -181,7 +181,7 @@ def test_operations_are_paged_there_and_back(db: None, monkeypatch: pytest.Monke
 
 def test_topics_that_a_snapshot_did_not_keep_are_not_said_to_have_nothing() -> None:
     page = without_names(
-        replace(design_drawings.timers(100_000), is_past=True, topics_left=3), TopicScope(VisibleTopics(("none",)))
+        replace(components.timers(100_000), is_past=True, topics_left=3), TopicScope(VisibleTopics(("none",)))
     )
     with scoped(VisibleTopics(("none",))):
         shown = render_to_string("timers/topics.html", {"data": page})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.client.timers import WheelBucket
 from console.features.timers.shapes import DAY, FURTHEST_MS, ZOOMS, stretch_of, window_of
-from console.ui.charts.timers import (
+from console.ui.timer_charts import (
     CENTRE,
     FORECAST_FOOT,
     RADII,
