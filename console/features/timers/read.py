@@ -205,9 +205,7 @@ def _lacks(evidence: Evidence) -> bool:
     return evidence.stale_reason is StaleReason.NOT_SUPPORTED
 
 
-def _page(
-    admin: Admin, wanted: TimerFilter, cursor: str | None, count: int
-) -> tuple[list[TimerRow], str | None, bool]:  # fmt: skip
+def _page(admin: Admin, wanted: TimerFilter, cursor: str | None, count: int) -> tuple[list[TimerRow], str | None, bool]:
     rows, following, complete = timers_between(admin, wanted, limit=count, cursor=cursor)
     for _again in range(MOST_ASKED - 1):
         if len(rows) >= count or following is None:
