@@ -288,5 +288,5 @@ LIVE = {
         frozenset({"queues"}),
         frozenset({"zoom", "at"}),
         mark=read.timers_mark,
-    ),
+    )
 }

@@ -414,5 +414,5 @@ def transaction(request: HttpRequest, position: int) -> HttpResponse:
 LIVE = {
     "transactions": LiveKind(
         lambda _, __: read_transactions(), frozenset({"queues", "transactions"}), mark=transactions_mark
-    ),
+    )
 }
