@@ -20,8 +20,6 @@ from broker.rocketmq.layout import RETENTION_HOURS
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
-#: Schema of every job's result.
-SCHEMA = "series string, topic string, label string, part string, at_ms bigint, value double, positions array<bigint>"
 #: Positions that a point names at most.
 MOST_POSITIONS = 100
 #: Spans of time for histograms: (upper bound in ms, name); the last one is open.
