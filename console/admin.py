@@ -17,14 +17,14 @@ from broker.mirror.models import ConsumerGroup, HalfMessage
 from broker.rocketmq.properties import KEYS, TAGS, UNIQUE_KEY
 from console.features.alerts.admin import AlertAdmin, AlertRuleAdmin, SilenceAdmin
 from console.features.checkback.admin import CheckAddressAdmin
-from console.models import ApiToken, AuditEntry
 from console.operations import workflow
 from console.operations.actor import RESEND_DEAD_LETTERS, STEER_TRANSACTIONS, Actor
 from console.operations.errors import OperationError
-from console.operations.masked import masked_result
+from console.operations.models import AuditEntry
+from console.operations.reading import masked_result
 from console.security import tokens as security_tokens
-from console.security.admin import MaskRuleAdmin, TopicPermissionAdmin
 from console.security.masking import Masks, masks
+from console.security.models import ApiToken, MaskRule, TopicPermission
 
 __all__ = [
     "AlertAdmin", "AlertRuleAdmin", "ApiTokenAdmin", "AuditEntryAdmin", "CheckAddressAdmin", "HalfMessageAdmin",
@@ -212,3 +212,26 @@ class SteeredGroupAdmin(ConsumerGroupAdmin):
             self.message_user(request, str(error), messages.ERROR)
             return None
         return redirect("operation", str(row.pk))
+
+
+@admin.register(TopicPermission)
+class TopicPermissionAdmin(admin.ModelAdmin):
+    """Which topics a group of users may see."""
+
+    list_display = ("group", "prefix")
+    list_filter = ("group",)
+    search_fields = ("prefix",)
+
+
+@admin.register(MaskRule)
+class MaskRuleAdmin(admin.ModelAdmin):
+    """What is masked, of which topics, and why."""
+
+    list_display = ("prefix", "shown_names", "why", "is_on")
+    list_filter = ("is_on",)
+    search_fields = ("prefix", "fields", "why")
+
+    @admin.display(description=_("what is masked"))
+    def shown_names(self, rule: MaskRule) -> str:
+        """The masked fields in one line."""
+        return ", ".join(rule.names)

@@ -1,12 +1,21 @@
-"""The console as a Django app."""
+"""The console as a Django app, and the check of its databases before anything is migrated.
+
+Refused are databases that a release before the squashed migrations left half-way. Django takes a squashed migration as
+applied where all that it replaces are, and applies it where none is. In between it would need the replaced ones, which
+are not here any more (docs/decisions/0019).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
+from django.core.checks import Error, Tags, register
+from django.db import connections
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.signals import post_migrate, pre_delete
 
 
@@ -23,15 +32,43 @@ class ConsoleConfig(AppConfig):
         """
         import_module("console.site.celery")
         import_module("console.operations.registry").discover()
-        import_module("console.site.database_check")
         # behind auth: by then the permissions that the groups get are there
         post_migrate.connect(_make_roles, sender=apps.get_app_config("sessions"), dispatch_uid="console.roles")
         pre_delete.connect(_end_tokens, sender=settings.AUTH_USER_MODEL, dispatch_uid="console.tokens")
 
 
 def _make_roles(using: str, **kwargs: Any) -> None:
-    import_module("console.security.roles").ensure_roles(using)
+    import_module("console.security.gate").ensure_roles(using)
 
 
 def _end_tokens(instance: Any, **kwargs: Any) -> None:
     import_module("console.security.tokens").revoke_all_of(instance)
+
+
+#: the last commit that has all of the replaced migrations
+LAST_WITH_ALL = "0bfc4fa"
+#: the squashed migrations, by the label of their app
+SQUASHED = {"console": "console.migrations.0001_initial", "broker": "broker.mirror.migrations.0001_initial"}
+
+
+@register(Tags.database)
+def check_migrations(databases: Sequence[str] | None = None, **kwargs: Any) -> list[Error]:
+    """One error for each app of each database that stopped between two of the replaced migrations."""
+    found = []
+    for alias in databases or ():
+        applied = set(MigrationRecorder(connections[alias]).applied_migrations())
+        for app, module in SQUASHED.items():
+            replaced: list[tuple[str, str]] = import_module(module).Migration.replaces
+            missing = [name for key in replaced if key not in applied for name in key[1:]]
+            if missing and len(missing) < len(replaced):
+                found.append(_half_way(alias, app, missing))
+    return found
+
+
+def _half_way(alias: str, app: str, missing: Sequence[str]) -> Error:
+    return Error(
+        f"The database {alias!r} was made by an older release and stopped before {app}.{missing[0]}.",
+        hint=f"It still needs {', '.join(missing)}, which are not here any more. Check out the commit {LAST_WITH_ALL}, "
+        "run `manage.py migrate` there once, and come back to this release.",
+        id="console.E001",
+    )

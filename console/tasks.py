@@ -1,29 +1,17 @@
-"""Celery tasks of the console, one line each; they run on the `jobs` worker, dashboards on their own."""
+"""Celery tasks of the timetable, one line each; they run on the `jobs` worker, dashboards on their own.
+
+What is queued by somebody stands with what it runs: operations.runner, features.dashboards.runs.
+"""
 
 from __future__ import annotations
-
-import uuid
 
 from celery import shared_task
 from django.utils import timezone
 
+from console import snapshots
 from console.features.alerts import deliveries, evaluate
 from console.features.dashboards import runs as dashboards_runs
-from console.operations import retention as operations_retention
 from console.operations import runner
-from console.ui.snapshots import taker
-
-
-@shared_task(name="console.run_operation")
-def run_operation(number: str) -> None:
-    """Run a confirmed operation."""
-    runner.run(uuid.UUID(number))
-
-
-@shared_task(name="console.run_dashboards", queue="dashboards")
-def run_dashboards(batch: str) -> None:
-    """Compute a batch of dashboards that was queued."""
-    dashboards_runs.run_batch(uuid.UUID(batch))
 
 
 @shared_task(name="console.renew_dashboards", queue="dashboards")
@@ -48,10 +36,10 @@ def tell_webhooks() -> None:
 @shared_task(name="console.take_snapshot")
 def take_snapshot() -> None:
     """Keep what the pages show now, for looking back."""
-    taker.take()
+    snapshots.take()
 
 
 @shared_task(name="console.forget_operations")
 def forget_operations() -> None:
     """Let operations go that were over long ago."""
-    operations_retention.forget()
+    runner.forget()

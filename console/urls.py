@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, register_converter
 
+from console import comparison, components, health, palette
+from console.features import clients
 from console.features.alerts import pages as alerts_pages
-from console.features.clients import pages as clients_pages
 from console.features.dashboards import pages as dashboards_pages
 from console.features.dead_letters import pages as dead_letters_pages
 from console.features.groups import pages as groups_pages
@@ -22,16 +23,12 @@ from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
 from console.operations.reading import operation_page
-from console.palette import pages as palette_pages
-from console.security.access import EVERYBODY, STAFF, Access, page
+from console.security import sign_on
+from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
-from console.security.sign_on import pages as sign_on_pages
-from console.security.sign_on.provider import label
-from console.ui import design_page, health, icon, metrics, theme
+from console.ui import frame, saved_view_pages
+from console.ui.addresses import Name
 from console.ui.live import LiveKind
-from console.ui.names import Name
-from console.ui.saved_views import pages as saved_views_pages
-from console.ui.snapshots import compare_page
 
 register_converter(Name, "name")
 
@@ -83,37 +80,37 @@ urlpatterns: list[URLPattern] = [
     page("dead-letters/of/<name:name>/", dead_letters_pages.letters, "dead_letters_of"),
     page("groups/", groups_pages.groups, "groups"),
     page("groups/<name:name>/", groups_pages.group, "group"),
-    page("compare/", compare_page.compare, "compare"),
-    page("clients/", clients_pages.clients, "clients"),
-    page("clients/one/", clients_pages.client, "client"),
+    page("compare/", comparison.compare, "compare"),
+    page("clients/", clients.clients, "clients"),
+    page("clients/one/", clients.client, "client"),
     page("alerts/", alerts_pages.alerts, "alerts", ALERTS),
     page("alerts/silence/", alerts_pages.silence, "alert_silence", SILENCING),
     page("alerts/rules/new/", alerts_pages.new_rule, "alert_rule_new"),
     page("alerts/rules/<int:rule_id>/", alerts_pages.rule, "alert_rule"),
     page("audit/", audit_pages.audit, "audit", AUDIT),
     page("audit/data.<str:form>", audit_pages.data, "audit_data", AUDIT),
-    page("design/", design_page.design, "design", STAFF),
-    page("views/", saved_views_pages.saved_views, "saved_views"),
-    page("views/keep/", saved_views_pages.keep, "saved_view_keep"),
-    page("views/<int:view_id>/", saved_views_pages.change, "saved_view"),
-    page("views/<int:view_id>/delete/", saved_views_pages.delete, "saved_view_delete"),
-    page("find/", palette_pages.find, "find"),
-    page("find/key/", palette_pages.open_key, "find_key"),
-    page("find/act/", palette_pages.act, "find_act"),
+    page("design/", components.design, "design", STAFF),
+    page("views/", saved_view_pages.saved_views, "saved_views"),
+    page("views/keep/", saved_view_pages.keep, "saved_view_keep"),
+    page("views/<int:view_id>/", saved_view_pages.change, "saved_view"),
+    page("views/<int:view_id>/delete/", saved_view_pages.delete, "saved_view_delete"),
+    page("find/", palette.find, "find"),
+    page("find/key/", palette.open_key, "find_key"),
+    page("find/act/", palette.act, "find_act"),
     page(
         "login/",
-        LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": label}),
+        LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": sign_on.label}),
         "login",
         EVERYBODY,
     ),
-    page("login/provider/", sign_on_pages.leave, "sign_on", EVERYBODY),
-    page("login/provider/back/", sign_on_pages.back, "sign_on_back", EVERYBODY),
+    page("login/provider/", sign_on.leave, "sign_on", EVERYBODY),
+    page("login/provider/back/", sign_on.back, "sign_on_back", EVERYBODY),
     page("logout/", LogoutView.as_view(), "logout", EVERYBODY),
-    page("theme/", theme.set_theme, "set_theme", EVERYBODY),
-    page("favicon.ico", icon.favicon, "favicon", EVERYBODY),
+    page("theme/", frame.set_theme, "set_theme", EVERYBODY),
+    page("favicon.ico", frame.favicon, "favicon", EVERYBODY),
     page("healthz", health.healthz, "healthz", EVERYBODY),
     page("readyz", health.readyz, "readyz", EVERYBODY),
-    page("metrics", metrics.metrics, "metrics", EVERYBODY),
+    page("metrics", health.metrics, "metrics", EVERYBODY),
 ]
 
 #: pages that change in place, by the name that their sockets' addresses begin with
@@ -121,7 +118,7 @@ live_pages: Mapping[str, LiveKind] = {
     **overview_pages.LIVE,
     **topics_pages.LIVE,
     **groups_pages.LIVE,
-    **clients_pages.LIVE,
+    **clients.LIVE,
     **schedule_pages.LIVE,
     **timers_pages.LIVE,
     **transactions_pages.LIVE,

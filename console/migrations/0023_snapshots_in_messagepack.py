@@ -24,8 +24,8 @@ NOT_READ = "not-supported"
 def pack_anew(apps: Any, editor: Any) -> None:
     """Pack all snapshots of the database in the new form, some at a time."""
     # the shapes as they are now: an old form has no others
-    from console.ui.snapshots.reader import KINDS
-    from console.ui.snapshots.shapes import pack
+    from console.past import pack
+    from console.snapshots import KINDS
 
     rows = apps.get_model("console", "Snapshot").objects.using(editor.connection.alias)
     lost = 0

@@ -1,4 +1,8 @@
-"""Who acts: a person in the console, or the bearer of a token."""
+"""Who acts, a person in the console or the bearer of a token, and what an operation of theirs can touch.
+
+Names bound an operation. Who sees some topics only may do, and look at, no others; what nothing bounds (pausing all
+timers, creating a topic) is for those who see all topics.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,33 @@ from typing import Any
 
 from console.operations.errors import NotAllowed, OutOfReach
 from console.operations.models import AuditEntry
-from console.operations.scope import Scope
 from console.security.topic_scope import ALL, TopicScope, VisibleTopics, visible_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Names of topics, consumer groups and Redisson queues that are touched, and no others."""
+
+    topics: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    queues: frozenset[str] = frozenset()
+
+    def is_seen(self, scope: TopicScope) -> bool:
+        """Return whether all of it is seen; a scope without any name is seen by those who see all."""
+        if scope.see_all:
+            return True
+        checks = [*map(scope.topic, self.topics), *map(scope.group, self.groups), *map(scope.queue, self.queues)]
+        return bool(checks) and all(checks)
+
+
+#: seen by those who see all topics
+UNBOUNDED = Scope()
+
+
+def named(name: object) -> frozenset[str]:
+    """Return a set with this one name; empty for no name."""
+    return frozenset({str(name)} if name else ())
+
 
 STEER_TIMERS = "console.steer_timers"
 PAUSE_TIMERS = "console.pause_timers"

@@ -14,14 +14,13 @@ from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from console.operations.masked import masked_result
 from console.operations.models import AuditEntry, Operation
-from console.operations.reading import is_seen
+from console.operations.reading import is_seen, masked_result
 from console.operations.registry import KINDS
 from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, current_scope
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import FORMS, exported
 
 VIEW = "console.view_auditentry"

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.client import Admin, ClientError
-from console.site.group_lags import lags_by_group
-from console.site.history import History
-from console.site.mirrored import mirrored
+from console.site.mirrored import History, lags_by_group, mirrored
 
 #: of more groups than that nobody waits for the rates
 MOST_GROUPS = 50

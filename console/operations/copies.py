@@ -12,8 +12,7 @@ from broker.client.names import MAX_BODY_BYTES
 from broker.mirror.models import ConsumerOffset, Queue
 from broker.rocketmq.properties import OWN_PREFIX, SHARDING_KEY, SYSTEM_PROPERTIES
 from broker.rocketmq.topics import RETRY_PREFIX
-from console.operations.kind import ItemResult
-from console.operations.preview import LagPreview
+from console.operations.kind import ItemResult, LagPreview
 from console.site.broker import KeptClients
 from console.site.mirrored import mirrored
 

@@ -1,33 +1,103 @@
-"""Operations: what was previewed, confirmed and run, one page each; every step is a form with the operation's id."""
+"""Operations: what was previewed, confirmed and run, one page each; every step is a form with the operation's id.
+
+From a form of the console to an operation that is previewed the way is the same for every kind.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from broker.client import ClientError
+from broker.redisson import RedissonError
 from console.operations import second_person, workflow
 from console.operations.actor import Actor
-from console.operations.errors import NotAllowed, NotPossible, OperationError, PreviewStale
-from console.operations.forms import draft_of_form, see_operation, undo_of_form
-from console.operations.kind import TYPED_ABOVE
+from console.operations.errors import NotAllowed, NotPossible, OperationError, OutOfReach, PreviewStale, words
+from console.operations.kind import TYPED_ABOVE, Form
 from console.operations.models import Operation
 from console.operations.reading import OperationPage, number_of, operation_list, operation_page
+from console.operations.registry import KINDS
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.operations.workflow import REASON_LENGTH
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
+from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
-from console.ui.form_addresses import form_of
-from console.ui.refusals import words
 from console.ui.table import Table, file_columns
+
+_REFUSALS = (OperationError, ClientError, RedissonError)
+
+#: from what was sent and what is wrong (by field) to the form; None: it has nothing that was typed
+Again = Callable[[QueryDict, Mapping[str, str]], Form | None]
+
+
+@form_of("operations")
+def draft(request: HttpRequest) -> HttpResponse:
+    """Preview what a form asks for whose field `kind` names the kind; 404 for one that there is not."""
+    kind = KINDS.get(request.POST.get("kind", ""))
+    if kind is None:
+        raise Http404(_("There is no such operation."))
+    number = number_of(request.POST.get("operation", ""))
+    return drafted(request, kind.name, lambda: kind.from_form(request.POST), number, kind.form_again)
+
+
+@form_of("operation", "operation_id")
+def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """Preview what takes an operation back: all of it, or the one item that the form names.
+
+    404 for one that there is not, or that nothing takes back.
+    """
+    found = number_of(operation_id)
+    row = Operation.objects.filter(pk=found).first() if found else None
+    kind = KINDS.get(row.kind) if row is not None else None
+    if row is None or kind is None or not kind.undone_by:
+        raise Http404(_("There is no such operation."))
+    number = number_of(request.POST.get("operation", ""))
+    return drafted(request, kind.undone_by, lambda: kind.undo_parameters(row, request.POST), number)
+
+
+def drafted(
+    request: HttpRequest,
+    name: str,
+    parameters: Callable[[], dict[str, Any]],
+    number: uuid.UUID | None = None,
+    again: Again | None = None,
+) -> HttpResponse:
+    """Preview an operation of the kind with this name, and go to its page.
+
+    If there is nothing to preview, a page says what was wrong and has the form as it was sent.
+    """
+    kind, actor = KINDS[name], Actor.of(request.user)
+    shown: dict[str, Any] = {"here": kind.page, "list_page": kind.list_address()}
+    try:
+        actor.require(kind.permission, name)
+        row = workflow.draft(name, parameters(), actor, number=number)
+    except OutOfReach as error:
+        return render(request, "operations/refused.html", {**shown, "error": words(error)}, status=403)
+    except NotAllowed as error:
+        raise PermissionDenied(error.permission) from None
+    except _REFUSALS as error:
+        faults = {getattr(error, "field", None) or "": words(error)}
+        form = again(request.POST, faults) if again else None
+        shown |= {"error": words(error), "given": request.POST, "faults": faults, "number": number or uuid.uuid4()}
+        shown |= {"again": form.template, **form.context} if form else {"again": ""}
+        return render(request, "operations/refused.html", shown, status=422)
+    return see_operation(row.pk)
+
+
+def see_operation(number: uuid.UUID) -> HttpResponse:
+    """Answer 303 (see other) with the operation's page, so that a reload sends nothing twice."""
+    answer = redirect("operation", str(number))
+    answer.status_code = 303
+    return answer
+
 
 OPERATIONS = Table(
     "operations",
@@ -62,12 +132,6 @@ def operations(request: HttpRequest) -> Answer:
 def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
     """One operation: preview and form, or progress and results."""
     return _page(request, operation_id)
-
-
-@form_of("operations")
-def draft(request: HttpRequest) -> HttpResponse:
-    """Preview an operation of any kind; nothing is done yet."""
-    return draft_of_form(request)
 
 
 @form_of("operation", "operation_id")
@@ -120,12 +184,6 @@ def decline(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Decline it as the second person."""
     reason = request.POST.get("reason", "")
     return _step(request, operation_id, lambda found, actor: workflow.decline(found, actor, reason=reason))
-
-
-@form_of("operation", "operation_id")
-def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
-    """Preview taking an operation back: all of it, or the one item that the form names."""
-    return undo_of_form(request, operation_id)
 
 
 def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Operation]) -> HttpResponse:

@@ -1,23 +1,80 @@
-"""Operations as their pages show them: one with its items and audit, and the list of those that the reader sees."""
+"""Operations as their pages show them: one with its items and audit, and the list of those that the reader sees.
+
+Where names of messages are masked from the reader, they are masked in previews, items, parameters and the audit.
+"""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import QuerySet
 
+from broker.rocketmq.properties import SCHEDULE_KEY, UNIQUE_KEY
 from console.operations import runner
-from console.operations.kind import Kind, Undo
-from console.operations.masked import masked_examples, masked_item, masks_of
+from console.operations.kind import Kind, Preview, Undo
 from console.operations.models import AuditEntry, Operation, OperationItem
-from console.operations.preview import Preview
-from console.operations.registry import KINDS, preview_of, scope_of
+from console.operations.registry import KINDS, names_messages, preview_of, scope_of, shown_parameters
+from console.security.masking import Masks, masks
 from console.security.topic_scope import TopicScope, current_scope
 from console.site.clock import now_ms
+
+#: names in a target, and the property that each is
+_NAMES = {"scheduleKey": SCHEDULE_KEY, "uniqueKey": UNIQUE_KEY, "handle": UNIQUE_KEY}
+
+
+def masks_of(kind: str, rules: Masks | None = None) -> Masks:
+    """Return the rules for what operations of this kind touch; none where that has no names of messages."""
+    return (masks() if rules is None else rules) if names_messages(kind) else Masks()
+
+
+def masked_examples(examples: Iterable[Mapping[str, Any]], hide: Masks) -> list[dict[str, Any]]:
+    """Return the examples of a preview: where they are messages, they are named by a key or a value."""
+    return [
+        dict(each) if (name := hide.name(each.get("topic"))) is None or "name" not in each else {**each, "name": name}
+        for each in examples
+    ]
+
+
+def masked_item(item: OperationItem, hide: Masks) -> OperationItem:
+    """Return the item with its name masked; it must not be saved."""
+    if (name := hide.name(item.topic)) is not None:
+        item.label = {**item.label, "name": name}
+    return item
+
+
+def masked_parameters(kind: str, parameters: Mapping[str, Any], rules: Masks | None = None) -> dict[str, Any]:
+    """Return the parameters without secrets, and with masked keys where they name messages by keys.
+
+    `rules` are the mask rules, if they were read already.
+    """
+    hide, shown = masks_of(kind, rules), shown_parameters(kind, parameters)
+    if not hide.rules:
+        return shown
+    if isinstance(shown.get("targets"), list):
+        shown["targets"] = [_target(target, hide) for target in shown["targets"]]
+    chosen = shown.get("filter")
+    if isinstance(chosen, Mapping) and chosen.get("key"):
+        shown["filter"] = {**chosen, "key": hide.name(chosen.get("topic") or None) or chosen["key"]}
+    return shown
+
+
+def masked_result(kind: str, result: Mapping[str, Any], rules: Masks | None = None) -> dict[str, Any]:
+    """Return what an entry of the audit keeps; where that has parameters, as `masked_parameters` does."""
+    if not isinstance(result.get("parameters"), Mapping):
+        return dict(result)
+    return {**result, "parameters": masked_parameters(kind, result["parameters"], rules)}
+
+
+def _target(target: Any, hide: Masks) -> Any:
+    if not isinstance(target, Mapping):
+        return target
+    masked = hide.of(target.get("topic"))
+    return {name: masked.get(_NAMES.get(name, ""), given) for name, given in target.items()}
+
 
 #: items on one page, and operations in the list
 ITEMS = 100

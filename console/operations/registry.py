@@ -10,11 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from console.operations.actor import UNBOUNDED, Scope
 from console.operations.errors import InvalidParameter
-from console.operations.kind import COMMON_OUTCOMES, Act, Kind, Outcome
+from console.operations.kind import COMMON_OUTCOMES, Act, Kind, Outcome, Preview
 from console.operations.models import Operation
-from console.operations.preview import Preview
-from console.operations.scope import UNBOUNDED, Scope
 
 #: kinds of operations, and all that the audit has a title for
 KINDS: dict[str, Kind[Any]] = {}

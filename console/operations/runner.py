@@ -1,4 +1,7 @@
-"""Running a confirmed operation, batch by batch: each is recorded before the next, so a lost one can go on."""
+"""Running a confirmed operation, batch by batch: each is recorded before the next, so a lost one can go on.
+
+Operations that were over long ago are deleted, and previews that nobody confirmed; the audit stays.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from django.db import transaction
+from celery import shared_task
+from django.conf import settings
+from django.db import connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -23,6 +28,12 @@ logger = logging.getLogger(__name__)
 
 #: a runner that gave no sign for so long is gone: a batch takes 15 s at most
 LOST_AFTER = timedelta(seconds=60)
+
+
+@shared_task(name="console.run_operation")
+def run_operation(number: str) -> None:
+    """Run a confirmed operation."""
+    run(uuid.UUID(number))
 
 
 def run(number: uuid.UUID) -> None:
@@ -113,3 +124,43 @@ def _finish(row: Operation, state: Operation.State, error: str = "") -> None:
             reason=row.reason,
             result={"state": str(state), "outcomes": row.results, "done": row.done, "total": row.total, "error": error},
         )
+
+
+#: a preview is good for minutes; its page may be looked at for a day
+DRAFT_KEPT = timedelta(days=1)
+#: rows of a table in one transaction, and transactions of one round: a large operation may take several of either
+ROWS, ROUNDS = 5_000, 100
+OVER = tuple(str(state) for state in Operation.State if Operation(state=state).is_over)
+
+_TABLE, _ITEMS = Operation._meta.db_table, OperationItem._meta.db_table
+#: what was over by then was made before, which is what the index knows
+_OVER = f"""SELECT id FROM "{_TABLE}" WHERE created_at < %(until)s AND state = ANY(%(over)s)
+    AND coalesce(finished_at, created_at) < %(until)s ORDER BY created_at LIMIT %(batch)s"""  # noqa: S608 - our names
+_DRAFTS = f"""SELECT id FROM "{_TABLE}" WHERE created_at < %(drafted)s AND state = 'draft'
+    LIMIT %(batch)s"""  # noqa: S608 - our names
+
+
+def forget() -> int:
+    """Delete old rows, for a while, and return how many. Nothing is old with OPERATIONS_KEEP_DAYS of 0."""
+    gone = 0
+    for _ in range(ROUNDS if settings.OPERATIONS_KEEP_DAYS else 0):
+        found = _batch(_OVER) + _batch(_DRAFTS)
+        gone += found
+        if not found:
+            break
+    return gone
+
+
+def _batch(old: str) -> int:
+    now = timezone.now()
+    until = now - timedelta(days=settings.OPERATIONS_KEEP_DAYS)
+    asked: dict[str, Any] = {"over": list(OVER), "until": until, "drafted": now - DRAFT_KEPT, "batch": ROWS}
+    items = f"""DELETE FROM "{_ITEMS}" WHERE id IN (
+        SELECT id FROM "{_ITEMS}" WHERE operation_id IN ({old}) LIMIT %(batch)s)"""  # noqa: S608 - our names
+    operations = f"""DELETE FROM "{_TABLE}" WHERE id IN ({old}) AND NOT EXISTS (
+        SELECT 1 FROM "{_ITEMS}" WHERE operation_id = "{_TABLE}".id)"""  # noqa: S608 - our names
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(items, asked)
+        gone = cursor.rowcount
+        cursor.execute(operations, asked)
+        return gone + cursor.rowcount

@@ -16,9 +16,8 @@ from django.utils import timezone
 
 from console.operations.actor import Actor
 from console.operations.errors import PreviewChanged, SamePerson
-from console.operations.kind import Kind
+from console.operations.kind import ChangesPreview, Kind, Preview
 from console.operations.models import AuditEntry, Operation
-from console.operations.preview import ChangesPreview, Preview
 from console.operations.registry import KINDS, preview_of
 
 #: part of a figure by which it may differ when it runs from what was asked for; one is always allowed

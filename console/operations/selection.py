@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from console.operations.actor import UNBOUNDED, Scope, named
 from console.operations.errors import InvalidParameter, TooMany
-from console.operations.kind import LIMIT, renamed
-from console.operations.preview import Preview
-from console.operations.scope import UNBOUNDED, Scope, named
+from console.operations.kind import LIMIT, Preview, renamed
 
 #: rows and topics that a preview names
 EXAMPLES = 5

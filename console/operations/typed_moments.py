@@ -1,6 +1,6 @@
 """Moments and spans as people type them on pages: RFC 3339 with a zone, epoch milliseconds, "+90 min", "-1 h".
 
-`console.site.moments` reads them, for REST as well; here stand the words for what is wrong with them.
+`console.site.parsing` reads them, for REST as well; here stand the words for what is wrong with them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from console.operations.errors import InvalidParameter
 from console.site.clock import now_ms
-from console.site.moments import NoMoment, read_moment, read_span, span_meant
+from console.site.parsing import NoMoment, read_moment, read_span, span_meant
 
 #: ten years and a leap day or three, as the broker's furthest moment
 _FURTHEST_MS = 2**53

@@ -24,7 +24,7 @@ from console.operations.errors import (
 from console.operations.kind import BATCH, TYPED_ABOVE, Kind
 from console.operations.models import AuditEntry, Operation
 from console.operations.registry import kind_of, preview_of, scope_of
-from console.tasks import run_operation
+from console.operations.runner import run_operation
 
 logger = logging.getLogger(__name__)
 

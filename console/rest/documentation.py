@@ -1,26 +1,152 @@
-"""/api/openapi.json and /api/docs: the description, and the page (Swagger UI) that shows it and tries requests.
+"""The description of the REST interface, and the page that shows it: /api/openapi.json and /api/docs.
 
-The page is for people who are signed in to the console, the description also for programs with a token.
+OpenAPI 3.1 is made from what routes declare and the Structs of their requests and answers. The page (Swagger UI) tries
+requests, too. It is for people who are signed in to the console, the description also for programs with a token.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from django.conf import settings
 from django.template.loader import render_to_string
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
+from starlette.routing import Route as Address
 
-from .errors import RequestError
-from .openapi import description
-from .problems import DISK_FULL, REFUSALS, RULES, Rule
-from .responses import HEADERS, problem_answer
-from .state import ApiState
+from console.rest.errors import DISK_FULL, REFUSALS, RULES, Problem, RequestError, Rule
+from console.rest.query import Parameter
+from console.rest.responses import HEADERS, problem_answer
+from console.rest.route import Route
+from console.rest.routes import ROUTES
+from console.rest.schemas import DeliverAt, Moment, Reason
+from console.rest.state import ApiState
+
+_REF = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"{(\w+)}")
+_EXAMPLES: dict[Any, Any] = {
+    Reason: "because",
+    Moment: "2099-01-31T08:00:00Z",
+    DeliverAt: "2099-01-31T08:00:00Z",
+}
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": _REF.format(name="Problem")}}}
+
+
+@cache
+def description() -> dict[str, Any]:
+    """Return the whole description, as values that JSON knows."""
+    types = {Problem, *(each.body for each in ROUTES if each.body is not None)}
+    types.update(kind for each in ROUTES for _, _, kind in each.answers)
+    _, components = msgspec.json.schema_components(sorted(types, key=lambda kind: kind.__name__), ref_template=_REF)
+    paths: dict[str, dict[str, Any]] = {}
+    for each in ROUTES:
+        paths.setdefault(f"/api/v1{each.path}", {})[each.method.lower()] = _operation(each)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Escapement",
+            "version": "1",
+            "description": "Send messages now or later, and look at what waits. Times are milliseconds since 1970.",
+        },
+        "tags": [{"name": name} for name in sorted({each.feature for each in ROUTES})],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "Made by: manage.py token create"}
+            },
+        },
+    }
+
+
+def _operation(each: Route) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": re.sub(r"\W+", "_", f"{each.method.lower()}{each.path}").strip("_"),
+        "summary": each.summary,
+        "description": _needed(each),
+        "tags": [each.feature],
+        "parameters": [
+            *(
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                for name in _PARAMETER.findall(each.path)
+            ),
+            *map(_in_query, each.parameters),
+        ],
+        "responses": _responses(each),
+    }
+    if each.body is not None:
+        content = _content(each.body)
+        content["application/json"]["example"] = example_of(each)
+        told["requestBody"] = {"required": not each.is_body_optional, "content": content}
+    return told
+
+
+def example_of(each: Route) -> dict[str, Any]:
+    """Return a body to begin with: the example of the route, or one with the required fields alone."""
+    if each.example is not None:
+        return dict(each.example)
+    return _least(each.body) if each.body is not None else {}
+
+
+def _least(kind: Any) -> Any:
+    """Return a value of the type with its required fields alone."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        hints = get_type_hints(kind, include_extras=True)
+        return {each.encode_name: _least(hints[each.name]) for each in msgspec.structs.fields(kind) if each.required}
+    if get_origin(kind) is Annotated:
+        return _EXAMPLES.get(kind) or _least(kind.__origin__)
+    if get_origin(kind) is Literal or isinstance(kind, UnionType):
+        first = get_args(kind)[0]
+        return first if get_origin(kind) is Literal else _least(first)
+    if get_origin(kind) is list:
+        return [_least(get_args(kind)[0])]
+    return 1 if kind in (int, float) else "..."
+
+
+def _in_query(each: Parameter) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "in": "query",
+        "required": False,
+        "description": each.description,
+        "schema": each.schema,
+    }
+
+
+def _needed(each: Route) -> str:
+    """Return a sentence that says what a token has to allow."""
+    needs = []
+    for place in each.on:
+        actions = (place.action,) if place.action else each.actions
+        words = " or ".join(f"`{action.partition('.')[0]}`" for action in dict.fromkeys(actions))
+        needs.append(f"{words} {place.words}")
+    return f"The token needs {' and '.join(needs)}."
+
+
+def _responses(each: Route) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for status, text, kind in each.answers:
+        told[str(status)] = {"description": text, "content": _content(kind)}
+    refused: dict[str, list[str]] = {}
+    for error in each.errors:
+        rule = RULES[error]
+        refused.setdefault(str(rule.status), []).append(f"`{rule.code}`: {rule.title}.")
+    for code, texts in sorted(refused.items()):
+        told[code] = {"description": " ".join(texts), "content": _PROBLEM}
+    told["default"] = {"description": "What was wrong, and what to do.", "content": _PROBLEM}
+    return told
+
+
+def _content(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}
+
 
 #: `data:` for the small images that Swagger UI's style sheet has in itself
 _PAGE_HEADERS = HEADERS | {
@@ -77,7 +203,7 @@ def addresses(state: Callable[[], ApiState]) -> list[BaseRoute]:
         return HTMLResponse(_page(), 200, _PAGE_HEADERS)
 
     return [
-        Route("/api/openapi.json", openapi, methods=["GET"]),
-        Route("/api/docs", docs, methods=["GET"]),
-        Route("/api/docs/", docs, methods=["GET"]),
+        Address("/api/openapi.json", openapi, methods=["GET"]),
+        Address("/api/docs", docs, methods=["GET"]),
+        Address("/api/docs/", docs, methods=["GET"]),
     ]

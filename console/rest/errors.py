@@ -1,8 +1,20 @@
-"""Every error of the REST interface; what HTTP answer each becomes stands in `problems`."""
+"""Every error of the REST interface, and what HTTP answer each becomes.
+
+One table says which HTTP answer each error becomes. A rule is found by the error's class (its nearest listed ancestor),
+for refusals of the broker also by RocketMQ's code. `code` is stable: programs may compare it. Answers are problem+json
+(RFC 9457) and say what was wrong and what to do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from broker.client import HalfNotSafe
+from broker.client import errors as client
+from broker.client.errors import Answer, PlainSendRefused
 
 
 class RequestError(Exception):
@@ -207,3 +219,170 @@ class PoliciesUnreadable(RequestError):
 
 class Unexpected(RequestError):
     """Something failed that should not; the log has the details."""
+
+
+DISK_FULL_WORDS = ("disk is too full", "disk is full")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The answer that an error becomes: HTTP status, stable code, title, remedy, and after how long trying again makes
+    sense."""
+
+    status: int
+    code: str
+    title: str
+    remedy: str
+    retry_after_s: int | None = None
+
+
+RULES: dict[type[Exception], Rule] = {
+    NotJson: Rule(400, "not_json", "Not JSON", "Send one JSON object in UTF-8."),
+    DuplicateName: Rule(400, "duplicate_name", "Duplicate name", "Send each name once."),
+    SchemaViolated: Rule(400, "invalid_request", "Invalid request", "Compare the body with /api/docs."),
+    TooDeep: Rule(400, "too_deep", "Nested too deeply", "Send the object as it is documented in /api/docs."),
+    InvalidIdentifier: Rule(400, "invalid_id", "Invalid message id", "Use the id that the send answered."),
+    InvalidReceipt: Rule(400, "invalid_receipt", "Invalid receipt", "Give it as the message came with it."),
+    InvalidParameter: Rule(400, "invalid_parameter", "Invalid parameter", "Compare the address with /api/docs."),
+    HostUnknown: Rule(400, "host_unknown", "Host unknown", "Use a name of ESCAPEMENT_HOSTS, or add this one there."),
+    BodyTooLarge: Rule(413, "body_too_large", "Body too large", "Send less at once, or a reference to the content."),
+    BodyTooSlow: Rule(408, "body_too_slow", "Body too slow", "Send the body without long pauses."),
+    WrongContentType: Rule(415, "wrong_content_type", "Wrong content type", "Set Content-Type: application/json."),
+    ContentEncoded: Rule(415, "content_encoded", "Encoded body", "Send the body as it is, without Content-Encoding."),
+    TokenMissing: Rule(401, "token_missing", "Token missing", "Make one with: manage.py token create."),
+    TokenInvalid: Rule(401, "token_invalid", "Token not valid", "Make a new one with: manage.py token create."),
+    ScopeMissing: Rule(403, "scope_missing", "Not allowed", "Ask an administrator for a token with this scope."),
+    PolicyDenies: Rule(403, "policy_denies", "Denied by access control", "Ask who keeps the users and policies."),
+    AddressNotFound: Rule(404, "not_found", "Not found", "All addresses are listed in /api/docs."),
+    MethodNotAllowed: Rule(405, "method_not_allowed", "Method not allowed", "The header Allow lists what is."),
+    MessageNotFound: Rule(404, "message_not_found", "Message not found", "It may have passed its retention time."),
+    TopicUnknown: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
+    GroupUnknown: Rule(404, "group_not_found", "Group not found", "Check the group's name."),
+    InvalidMoment: Rule(422, "invalid_moment", "Not a moment", "Give RFC 3339 with a zone, or epoch milliseconds."),
+    ZoneMissing: Rule(422, "zone_missing", "Zone missing", "End the time with Z or an offset such as +01:00."),
+    MomentPast: Rule(422, "moment_past", "Moment is past", "Choose a later one, or leave reject_past out."),
+    TimerError: Rule(409, "timer_conflict", "Timer conflict", "Look at the timer, then decide."),
+    TimerUnknown: Rule(404, "timer_unknown", "Timer unknown", "Check the name; it may have passed its retention."),
+    AlreadyDelivered: Rule(409, "already_delivered", "Already delivered", "Its consumers have it; undo it there."),
+    AlreadyCancelled: Rule(409, "already_cancelled", "Already cancelled", "Send the message again if it is wanted."),
+    TimerRefused: Rule(422, "timer_refused", "Refused for this timer", "Correct what the detail names."),
+    NotResendable: Rule(409, "not_resendable", "Not to be sent again", "Do what the detail names instead."),
+    IdempotencyKeyUsed: Rule(409, "idempotency_key_used", "Idempotency key used", "Use a key once for each request."),
+    NotKnown: Rule(504, "not_known", "Not known", "Look whether it came before you send it again."),
+    NoOperation: Rule(404, "operation_unknown", "Operation unknown", "Use the number that the request answered."),
+    OperationRefused: Rule(422, "operation_refused", "Operation refused", "Correct what the detail names."),
+    TopicHasWaiting: Rule(
+        409, "topic_has_waiting", "Something waits for the topic", "Say pending=cancel or pending=keep."
+    ),
+    TooManyMatch: Rule(422, "too_many_match", "Too many match", "Narrow the filter and do it in parts."),
+    CheckAddressUnknown: Rule(
+        404, "check_address_unknown", "No check-back address", "Register one, or check the group."
+    ),
+    AlertRuleUnknown: Rule(404, "alert_rule_unknown", "No such rule", "Use a number that the list of rules has."),
+    SilenceUnknown: Rule(404, "silence_unknown", "No such silence", "Use a number that the list of silences has."),
+    CheckAddressTaken: Rule(409, "check_address_taken", "Address taken", "Change the one that is there, or remove it."),
+    RedisUnavailable: Rule(
+        503, "redis_unavailable", "Redis unavailable", "Try again; check ESCAPEMENT_REDISSON_URL.", 2
+    ),
+    TooManyRequests: Rule(429, "too_many_requests", "Too many requests", "Wait for answers before sending more.", 1),
+    PoliciesUnreadable: Rule(
+        503, "policies_unreadable", "Policies unreadable", "Try again; nothing was done. Check the broker.", 2
+    ),
+    TokensUnreadable: Rule(503, "tokens_unreadable", "Tokens unreadable", "Try again; check the database.", 2),
+    Unexpected: Rule(500, "internal_error", "Internal error", "Try again; if it stays, look into the web log."),
+    client.NoSuchQueue: Rule(
+        400, "queue_not_found", "No such queue", "Send to a queue that the topic has, or name none."
+    ),
+    client.InvalidArgument: Rule(400, "invalid_message", "Invalid message", "Correct the field that is named."),
+    HalfNotSafe: Rule(503, "half_not_safe", "Half not safe", "Send again; look at the broker's disk and slave.", 1),
+    PlainSendRefused: Rule(409, "plain_send", "Inside a transaction", "Send with the producer of the block."),
+    client.NoBroker: Rule(503, "no_broker", "No broker", "Try again when a broker runs; nothing was done.", 1),
+    client.RouteNotFound: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
+    client.NotWritable: Rule(403, "topic_not_writable", "No permission", "Check the topic's permission."),
+    client.NotSupported: Rule(501, "not_supported", "Not supported", "This broker does not know the request."),
+    client.ScheduleKeyTaken: Rule(
+        409, "schedule_key_taken", "Schedule key taken", "Send with on_conflict=replace or keep, or use another key."
+    ),
+    client.UsedAfterFork: Rule(500, "used_after_fork", "Client of another process", "Report it with the web log."),
+    client.NotHeld: Rule(409, "not_held", "Not held any more", "Receive it again."),
+    client.TimerTooFar: Rule(
+        422, "too_far", "Moment too far away", "Choose an earlier moment; the detail has the limit."
+    ),
+    client.TimerPast: Rule(422, "moment_past", "Moment is past", "Choose a later one, or leave reject_past out."),
+    client.TimerLimit: Rule(
+        429, "timer_limit", "Too many timers", "Wait until some are due, or choose another moment.", 5
+    ),
+    client.BrokerUnreachable: Rule(
+        503, "broker_unreachable", "Broker unreachable", "Try again; the message may be stored, compare its key.", 1
+    ),
+    client.Timeout: Rule(
+        504, "broker_timeout", "Broker timeout", "The message may be stored; compare its key before sending again.", 1
+    ),
+    client.ClientClosed: Rule(503, "stopping", "Stopping", "This server is stopping; try again.", 1),
+    client.BadAnswer: Rule(502, "bad_answer", "Unreadable answer", "Check which version the broker is."),
+    client.BrokerRefused: Rule(502, "broker_refused", "Broker refused", "The detail has the broker's own words."),
+}
+
+#: Refusals of the broker that mean something particular (ResponseCode of 5.5.0); others take BrokerRefused's rule.
+REFUSALS: dict[int, Rule] = {
+    Answer.SYSTEM_ERROR: Rule(502, "broker_error", "Broker error", "Try again; look into the broker's log.", 1),
+    Answer.SYSTEM_BUSY: Rule(503, "broker_busy", "Broker busy", "Send more slowly.", 1),
+    Answer.MESSAGE_ILLEGAL: Rule(400, "message_illegal", "Message refused", "Correct what the detail names."),
+    Answer.SERVICE_NOT_AVAILABLE: Rule(503, "broker_unavailable", "Broker unavailable", "Try again later.", 5),
+    Answer.NO_PERMISSION: Rule(403, "topic_not_writable", "No permission", "Check the topic's permission."),
+    Answer.TOPIC_NOT_EXIST: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
+    Answer.SUBSCRIPTION_PARSE_FAILED: Rule(
+        400, "invalid_filter", "Invalid filter", "Correct the expression; docs/CONSUMING.md has the words."
+    ),
+    Answer.QUERY_NOT_FOUND: Rule(404, "message_not_found", "Not found", "It may have passed its retention time."),
+    Answer.SUBSCRIPTION_GROUP_NOT_EXIST: Rule(404, "group_not_found", "Group not found", "Check the group's name."),
+    Answer.ILLEGAL_OPERATION: Rule(
+        409, "decided_otherwise", "Decided otherwise", "It is final; the detail says by whom."
+    ),
+    Answer.INVALID_PARAMETER: Rule(400, "invalid_parameter", "Invalid parameter", "Correct what the detail names."),
+}
+DISK_FULL = Rule(507, "disk_full", "Disk full", "Free space on the broker's disk; sends resume by themselves.", 10)
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """A problem+json body (RFC 9457). `field` names the part of the request that is wrong, where there is one; `due_ms`
+    and `delivered_ms` say what is known of the timer in the way, ms since 1970."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    remedy: str
+    field: str | None = None
+    due_ms: int | None = None
+    delivered_ms: int | None = None
+    waiting: dict[str, int | None] | None = None
+
+
+def rule_for(error: Exception) -> Rule:
+    """Return the rule of an error, Unexpected's for one without a rule."""
+    if isinstance(error, client.BrokerRefused):
+        if error.code == Answer.SERVICE_NOT_AVAILABLE and any(words in error.remark for words in DISK_FULL_WORDS):
+            return DISK_FULL
+        particular = REFUSALS.get(error.code)
+        if particular is not None and type(error) is client.BrokerRefused:
+            return particular
+    for kind in type(error).__mro__:
+        rule = RULES.get(kind)
+        if rule is not None:
+            return rule
+    return RULES[Unexpected]
+
+
+def problem_for(error: Exception) -> tuple[Rule, Problem]:
+    """Return the rule and the body for an error. One that was not foreseen tells nothing about the inside."""
+    rule = rule_for(error)
+    known = isinstance(error, RequestError | client.ClientError)
+    detail = str(error) if known else str(Unexpected())
+    about = {
+        name: getattr(error, name, None) if known else None for name in ("field", "due_ms", "delivered_ms", "waiting")
+    }
+    if isinstance(error, client.NoSuchQueue):
+        about["field"] = "queue"  # as requests here name it
+    return rule, Problem(f"/api/docs#{rule.code}", rule.title, rule.status, rule.code, detail, rule.remedy, **about)

@@ -12,9 +12,9 @@ from console.operations import workflow
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, STEER_TRANSACTIONS, Actor
 from console.operations.models import Operation
 from console.rest.access import OWNER, InBody, OwnOperation
+from console.rest.database import token_actor
 from console.rest.errors import NoOperation
 from console.rest.operations_bridge import begun, in_thread, shown_of
-from console.rest.recorder import token_actor
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN, OperationShown, Reason

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from broker.client import ClientError
 from console.operations import errors, workflow
 from console.operations.actor import Actor
-from console.operations.masked import masked_examples, masks_of
 from console.operations.models import Operation
+from console.operations.reading import masked_examples, masks_of
 from console.operations.registry import kind_of
 from console.security.tokens import PUBLISH, Grant
 

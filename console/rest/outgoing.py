@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from broker.client import InvalidArgument, Outgoing, Timing, prepare
 from broker.client.names import check_writable_topic
-from console.rest.moments import moment_ms
+from console.rest.query import moment_ms
 from console.rest.schemas import DelayMs, DeliverAt, Text
 
 Key = Annotated[str, Meta(min_length=1, max_length=1024, description="One word without blanks.")]

@@ -14,7 +14,7 @@ from broker.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.rest.errors import MessageNotFound
 from console.rest.identifiers import MessageIdentifier
 from console.rest.state import ApiState
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 State = Literal["stored", "waiting", "delivered", "cancelled"]
 

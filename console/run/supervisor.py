@@ -3,23 +3,47 @@
 One thread and one loop: output, deaths and signals all arrive at the same `select`. Restarts back off from half a
 second to half a minute and begin anew after a minute of good running, so a child that cannot start neither spins nor is
 given up. SIGINT, SIGTERM and SIGHUP stop everything in order; a second one kills what is left.
+
+Which processes it keeps, and how each does, stands in a file for the console. It is written, whole, whenever a process
+starts or ends, and counts as long as its supervisor runs.
 """
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
 import re
 import selectors
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Literal
+
+import psutil
 
 from broker.log_lines import escaped
-from console.run.parent import ends_with_parent
+from console.run.private_files import write_private
+
+#: prctl(2): the signal that a process gets when its parent dies, so that a killed supervisor leaves no orphans.
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def ends_with_parent(number: signal.Signals) -> Callable[[], None]:
+    """Make a `preexec_fn` that has the kernel send the child this signal when its parent is gone."""
+
+    def ask_kernel() -> None:
+        if _libc is not None:
+            _libc.prctl(PR_SET_PDEATHSIG, number)
+
+    return ask_kernel
+
 
 BACK_OFF_FIRST_S = 0.5
 BACK_OFF_LONGEST_S = 30.0
@@ -317,3 +341,64 @@ class Supervisor:
 def shown(line: bytes) -> str:
     """Return a line of output as it may be shown: tabs as spaces, other control characters escaped."""
     return escaped(line.decode(errors="backslashreplace").expandtabs(4))
+
+
+ROSTER_FILE = "processes.json"
+
+State = Literal["running", "waiting", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process: running, waiting to be started (again), or ended. `since_ms`: in this state since then."""
+
+    name: str
+    state: State
+    since_ms: int
+    restarts: int
+
+
+class Roster:
+    """Writes the file of one supervisor."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written: dict[str, Process] = {}
+
+    def write(self, children: Iterable[Child]) -> None:
+        """Write the state of the children, if it has changed."""
+        now_ms = time.time_ns() // 1_000_000
+        found: dict[str, Process] = {}
+        for child in children:
+            if child.spec.runs_once:
+                continue
+            state, before = _state(child), self._written.get(child.spec.name)
+            is_same = before is not None and (before.state, before.restarts) == (state, child.restarts)
+            since_ms = before.since_ms if before is not None and is_same else now_ms
+            found[child.spec.name] = Process(child.spec.name, state, since_ms, child.restarts)
+        if found == self._written:
+            return
+        us = psutil.Process()
+        rows = [asdict(process) for process in found.values()]
+        try:
+            write_private(self._path, json.dumps({"pid": us.pid, "created": us.create_time(), "processes": rows}))
+        except OSError:
+            return  # a full disk must not end what keeps the broker; written with the next change
+        self._written = found
+
+
+def read_roster(path: Path) -> tuple[Process, ...]:
+    """Return the processes in the order in which they start; none if no supervisor runs."""
+    try:
+        told = json.loads(path.read_text())
+        if psutil.Process(told["pid"]).create_time() != told["created"]:
+            return ()
+        return tuple(Process(**each) for each in told["processes"])
+    except (OSError, ValueError, KeyError, TypeError, psutil.Error):
+        return ()
+
+
+def _state(child: Child) -> State:
+    if child.running:
+        return "running"
+    return "waiting" if child.restart_at_s is not None or not child.started_s else "ended"

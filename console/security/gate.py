@@ -1,19 +1,105 @@
-"""Nothing is shown to anybody who may not see it: what a page asks for is said at its address (security/access.py).
+"""Nothing is shown to anybody who may not see it: what a page asks for is said where its address is.
 
 A page that says nothing is for those who may see the console; what a page lets one do, its handler asks for.
+
+A new installation has three groups: viewer, operator, administrator. Afterwards they are the owner's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
+from django.contrib.auth.models import Group, Permission
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
 
-from console.security.access import access_of
 from console.security.topic_scope import NOTHING, scoped, set_scope, visible_topics
+
+#: without it nobody sees anything
+VIEW = "console.view_console"
+VIEWER, OPERATOR, ADMINISTRATOR = "viewer", "operator", "administrator"
+_SEE = ("view_console", "view_dashboardrun", "view_operation", "view_auditentry", "view_alert")
+_ACT = (
+    "steer_timers",
+    "pause_timers",
+    "steer_delayed_queues",
+    "steer_transactions",
+    "resend_dead_letters",
+    "reset_offsets",
+    "change_settings",
+    "run_dashboards",
+    "silence_alerts",
+)
+#: codenames by app; "*" is every permission of the app
+ROLES: Mapping[str, Mapping[str, Iterable[str]]] = {
+    VIEWER: {"console": _SEE},
+    OPERATOR: {"console": (*_SEE, *_ACT)},
+    ADMINISTRATOR: {"console": ("*",), "broker": ("*",), "auth": ("*",)},
+}
+
+
+def ensure_roles(using: str = "default") -> None:
+    """Create the groups that are missing; existing ones stay as their owner has made them."""
+    group_rows = Group.objects.using(using)
+    permission_rows = Permission.objects.using(using)
+    for name, wanted in ROLES.items():
+        if group_rows.filter(name=name).exists():
+            continue
+        group = group_rows.create(name=name)
+        for app, codenames in wanted.items():
+            found = permission_rows.filter(content_type__app_label=app)
+            group.permissions.add(*(found if "*" in codenames else found.filter(codename__in=codenames)))
+
+
+View = Callable[..., HttpResponseBase]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who gets a page: whoever is signed in, may see the console, and has these permissions as well."""
+
+    permissions: tuple[str, ...] = ()
+    #: asked for only where a form is sent: whoever comes to its address otherwise is led elsewhere
+    to_send: tuple[str, ...] = ()
+    is_for_staff: bool = False
+    #: for strangers, too; the page itself may ask for something
+    is_open: bool = False
+
+    def missing(self, user: Any, method: str | None) -> str | None:
+        """Return a permission that this user lacks to get the page by this method; None: there is none."""
+        wanted = (VIEW, *self.permissions, *(self.to_send if method == "POST" else ()))
+        lacking = next((permission for permission in wanted if not user.has_perm(permission)), None)
+        return "staff" if lacking is None and self.is_for_staff and not user.is_staff else lacking
+
+
+SIGNED_IN, STAFF, EVERYBODY = Access(), Access(is_for_staff=True), Access(is_open=True)
+
+
+def page(route: str, view: View, name: str, access: Access = SIGNED_IN) -> URLPattern:
+    """Return the address of a page, with who gets it; a page that says nothing is for those who are signed in."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        return view(request, *args, **kwargs)
+
+    setattr(guarded, _ACCESS, access)
+    return path(route, guarded, name=name)
+
+
+def access_of(view: Any) -> Access:
+    """Return who gets what this view answers."""
+    found: Access = getattr(view, _ACCESS, SIGNED_IN)
+    return found
+
+
+_ACCESS = "access"
+
 
 #: Django's own admin has its own door: staff only
 OPEN_SPACES = frozenset({"admin"})

@@ -1,9 +1,10 @@
-"""Rows of who may see what: topic permissions of groups, and masking rules."""
+"""Rows of who may see what: topic permissions of groups, masking rules, API tokens, and users at a provider."""
 
 from __future__ import annotations
 
 import re
 
+from django.conf import settings
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -57,3 +58,51 @@ class MaskRule(models.Model):
         """Check that the rule masks something."""
         if not self.names:
             raise ValidationError({"fields": _("Name at least one thing.")})
+
+
+SUBJECT_LENGTH = 255
+
+
+class Identity(models.Model):
+    """A user who signs in by a provider. Names may change there, or be given to somebody else; the subject does not."""
+
+    issuer = models.CharField(max_length=255)
+    #: at most 255 ASCII characters (OpenID Connect Core 1.0, 2)
+    subject = models.CharField(max_length=SUBJECT_LENGTH)
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="identity")
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="one_identity")]
+
+    def __str__(self) -> str:
+        return f"{self.user} of {self.issuer}"
+
+
+class ApiToken(models.Model):
+    """A token of the REST interface. Only a hash is kept; the token itself is shown once, when it is made.
+
+    `scopes` is a list of ``{"prefix": topic prefix, "actions": ["publish", "read"]}``; an empty prefix is every topic.
+    `access_user` is the user of the brokers' access control that the token is bound to; "" for none.
+    """
+
+    name = models.CharField(_("name"), max_length=100)
+    prefix = models.CharField(_("prefix"), max_length=16, unique=True, editable=False)
+    digest = models.CharField(_("SHA-256"), max_length=64, editable=False)
+    scopes = models.JSONField(_("scopes"), default=list)
+    access_user = models.CharField(_("user of access control"), max_length=128, blank=True, default="")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, verbose_name=_("created by"), related_name="+"
+    )
+    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+    expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
+    revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
+    last_used_at = models.DateTimeField(_("last used"), null=True, blank=True, editable=False)
+
+    class Meta:
+        verbose_name = _("API token")
+        verbose_name_plural = _("API tokens")
+        ordering = ["name", "prefix"]
+
+    def __str__(self) -> str:
+        return f"{self.name} (esc_{self.prefix}_...)"

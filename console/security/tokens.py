@@ -1,9 +1,25 @@
-"""Making, checking and revoking API tokens.
+"""Making, checking and revoking API tokens, and what access control lets the user do to whom one is bound.
 
     esc_<prefix, 10 characters>_<secret, 43 characters = 256 random bits>
 
 The prefix finds the row, the SHA-256 of the whole token proves it. A token has 256 random bits, so that a plain hash
 cannot be searched through; a database dump holds nothing that can be used.
+
+A user of the brokers' access control may do by REST, in the words of policies:
+
+| action    | on               | needs                | as the broker asks for                                       |
+|-----------|------------------|----------------------|--------------------------------------------------------------|
+| publish   | a topic          | Pub                  | a send, the end of a transaction, a change of its timers     |
+| read      | a topic, a group | Sub or Get           | a message by its id or position                              |
+| consume   | a topic, a group | Sub                  | pop, ack, change of the invisible time                       |
+| admin     | a producer group | Update on the group  |                                                              |
+| settings  | a topic          | Create               | 17, which makes and changes                                  |
+| settings  | a group          | Create or Update     | 200, which makes and changes                                 |
+| delete    | a topic, a group | Delete               | 215, 207                                                     |
+| overview  | the cluster      | Get                  | its groups, delay levels, and figures of all timers          |
+| everything| the cluster      | Update               | what names no topic                                          |
+
+What decides is the broker's own rule (broker.client.admin.UserAccess). Of several brokers each has to allow.
 """
 
 from __future__ import annotations
@@ -12,7 +28,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -20,8 +36,10 @@ from typing import Any, Protocol
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from broker.client.admin import UserAccess
 from broker.client.names import check_user
-from console.models import ApiToken
+from broker.rocketmq.acl import Action, Kind
+from console.security.models import ApiToken
 
 PUBLISH = "publish"
 READ = "read"
@@ -215,3 +233,51 @@ def revoke(row: ApiToken) -> None:
 def revoke_all_of(person: Any) -> None:
     """As `revoke`, all that were made for this user: with the account goes the row's word for whose they were."""
     ApiToken.objects.filter(created_by=person, revoked_at=None).update(revoked_at=timezone.now())
+
+
+_NEEDS: Mapping[str, tuple[Action, ...]] = {
+    PUBLISH: (Action.PUB,),
+    READ: (Action.SUB, Action.GET),
+    CONSUME: (Action.SUB,),
+    ADMIN: (Action.UPDATE,),
+    SETTINGS: (Action.CREATE,),
+    DELETE: (Action.DELETE,),
+}
+_GROUP_SETTINGS = (Action.CREATE, Action.UPDATE)
+_KINDS: Mapping[str, Kind] = {"topic": Kind.TOPIC, "group": Kind.GROUP, "producer group": Kind.GROUP}
+
+
+@dataclass(frozen=True, slots=True)
+class PoliciesOfUser:
+    """What each broker's access control lets a user do who asks from `source`, an IP address (None: not known)."""
+
+    user: str
+    of_brokers: tuple[UserAccess, ...]
+    source: str | None
+
+    def allows(self, action: str, name: str, kind: str = "topic") -> bool:
+        """Whether the action is allowed on a topic, a group or a producer group."""
+        needed, kind_of = _NEEDS[action], _KINDS[kind]
+        if action == SETTINGS and kind_of is Kind.GROUP:
+            needed = _GROUP_SETTINGS
+        return all(each.allows(kind_of, name, needed, self.source) for each in self.of_brokers)
+
+    def allows_overview(self) -> bool:
+        """Whether the figures of the whole cluster may be seen."""
+        return self._on_cluster(Action.GET)
+
+    def allows_everything(self) -> bool:
+        """Whether the whole cluster may be changed."""
+        return self._on_cluster(Action.UPDATE)
+
+    def refusal(self, what: str) -> str:
+        """Return a sentence that says who is not allowed to do what."""
+        for each in self.of_brokers:
+            if not each.is_known:
+                return f"Access control of {each.broker} has no user {self.user!r}, to whom the token is bound."
+            if not each.is_enabled:
+                return f"The user {self.user!r}, to whom the token is bound, is disabled at {each.broker}."
+        return f"The policies of the user {self.user!r} do not allow {what} from {self.source or 'an unknown address'}."
+
+    def _on_cluster(self, action: Action) -> bool:
+        return all(each.allows(Kind.CLUSTER, each.cluster, (action,), self.source) for each in self.of_brokers)

@@ -25,8 +25,8 @@ from django.conf import settings  # isort: skip
 from django.urls import path, reverse  # isort: skip
 
 from console.rest.app import application as api  # isort: skip
-from console.site.web.bodies import BodyBounds, WholeBodies  # isort: skip
-from console.site.sockets import LiveConsumer  # isort: skip
+from console.site.bounds import BodyBounds, WholeBodies  # isort: skip
+from console.ui.sockets import LiveConsumer  # isort: skip
 
 Application = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Awaitable[None]]
 

@@ -1,15 +1,61 @@
-"""The mirror's rows with their evidence: which broker, how far, how old, and the rate histories."""
+"""The mirror's rows with their evidence: which broker, how far, how old.
+
+Also the rate histories behind the sparklines, 60 slots of 5 s, and how far consumer groups are behind.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+
+from django.db import connection
 
 from broker.mirror.models import SLOT_MS, SLOTS, Broker, MirrorState, RateHistory
 from broker.mirror.watch import aligned
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.site.clock import now_ms, simulated
 from console.site.evidence import Evidence, StaleReason
-from console.site.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Mean rates per second, oldest first, always SLOTS long; None is a gap (the mirror did not run), never 0."""
+
+    per_s: tuple[float | None, ...] = (None,) * SLOTS
+    #: epoch ms at which the last (newest, complete) slot ended; None when nothing is known
+    end_ms: int | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether at least one slot has a value."""
+        return any(value is not None for value in self.per_s)
+
+    @property
+    def latest(self) -> float | None:
+        """Mean of the newest two slots that are known among the last two (10 s)."""
+        recent = [value for value in self.per_s[-2:] if value is not None]
+        return sum(recent) / len(recent) if recent else None
+
+    @property
+    def quiet_ms(self) -> int | None:
+        """How long nothing has happened, at most the history's length; None if the newest slot is unknown."""
+        if self.per_s[-1] is None:
+            return None
+        silent = takewhile(lambda value: value == 0, reversed(self.per_s))
+        return sum(1 for _ in silent) * SLOT_MS
+
+    @property
+    def total(self) -> int:
+        """The number of messages in all known slots."""
+        return round(sum(value for value in self.per_s if value is not None) * SLOT_MS / 1000)
+
+    @property
+    def peak(self) -> float | None:
+        """The highest rate of all slots, for the scale of a chart."""
+        known = [value for value in self.per_s if value is not None]
+        return max(known) if known else None
+
 
 #: rows older than this are not the present: ten rounds of following, and of polling
 FOLLOWING_STALE_MS = 5_000
@@ -89,3 +135,61 @@ def mirrored() -> Mirrored:
     """Read what the mirror has now, by one query."""
     state = MirrorState.objects.select_related("broker").order_by("broker").first()
     return Mirrored(now_ms(), state.broker if state else None, state)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """Sums over a group's queues; lag None: some queue's end is unknown."""
+
+    group: str
+    #: topics and queues with a committed offset, retry and dead-letter topics not counted in topics
+    topics: int
+    queues: int
+    #: all topics but the dead letters
+    lag: int | None
+    #: of that, in %RETRY%group and in the retry topics of who pops; None without such a topic
+    retry: int | None
+
+
+#: What stands in a group's own retry topic is for that group alone: it is behind there before it ever read it.
+_SUMS = """
+    WITH progress AS (
+    SELECT "group", topic, queue_id, "offset"
+      FROM broker_consumeroffset
+     WHERE broker_id = %(broker)s
+     UNION ALL
+    SELECT g.name, q.topic, q.queue_id, coalesce(q.min_offset, 0)
+      FROM broker_consumergroup g
+      JOIN broker_queue q ON q.broker_id = g.broker_id AND q.topic = %(retry)s || g.name
+     WHERE g.broker_id = %(broker)s
+       AND q.max_offset > coalesce(q.min_offset, 0)
+       AND NOT EXISTS (SELECT 1 FROM broker_consumeroffset o
+                        WHERE o.broker_id = g.broker_id AND o."group" = g.name
+                          AND o.topic = q.topic AND o.queue_id = q.queue_id)
+    )
+    SELECT o."group",
+           count(DISTINCT o.topic)
+                 FILTER (WHERE NOT starts_with(o.topic, %(retry)s) AND NOT starts_with(o.topic, %(dead)s)),
+           count(*),
+           CASE WHEN bool_and(q.max_offset IS NOT NULL OR starts_with(o.topic, %(dead)s))
+                THEN coalesce(sum(greatest(q.max_offset - o."offset", 0))
+                              FILTER (WHERE NOT starts_with(o.topic, %(dead)s)), 0) END,
+           sum(greatest(q.max_offset - o."offset", 0)) FILTER (WHERE starts_with(o.topic, %(retry)s))
+      FROM progress o
+      LEFT JOIN broker_queue q ON q.broker_id = %(broker)s AND q.topic = o.topic AND q.queue_id = o.queue_id
+     WHERE (%(topic)s::text IS NULL OR o.topic = %(topic)s)
+       AND (%(group)s::text IS NULL OR o."group" = %(group)s)
+     GROUP BY o."group"
+     ORDER BY o."group"
+"""
+
+
+def lags_by_group(broker: str, *, topic: str | None = None, group: str | None = None) -> list[GroupLag]:
+    """One line a group, of all topics or of one."""
+    wanted = {"broker": broker, "topic": topic, "group": group, "retry": RETRY_PREFIX, "dead": DLQ_PREFIX}
+    with connection.cursor() as cursor:
+        cursor.execute(_SUMS, wanted)
+        return [
+            GroupLag(name, topics, queues, None if lag is None else int(lag), None if retry is None else int(retry))
+            for name, topics, queues, lag, retry in cursor.fetchall()
+        ]

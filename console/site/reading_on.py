@@ -1,12 +1,13 @@
-"""Lists for users who see some topics only: reading past rows that are hidden from them, until a page is full.
+"""Lists for who sees some topics only: reading past rows that are hidden from them, until a page is full.
 
-The look is bounded. Where the bound ends it, the page says how much was looked through, and goes on from there.
+The look is bounded. Where the bound ends it, the page says how much was looked through, and goes on from there; a list
+of REST goes on from its cursor.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -29,6 +30,40 @@ class Filled(Generic[Page, Place, Row]):
     looked: int = 0
 
 
+class _Look(Generic[Place, Row]):
+    """How far a list was read for one page of `count` kept rows.
+
+    A step that has more than there is room for is read again as far as there is: only its end names the next place.
+    """
+
+    def __init__(
+        self, keep: Callable[[Row], bool], place: Place | None, count: int, most_step: int, patience_s: float
+    ) -> None:
+        self._keep, self._count, self._most_step = keep, count, most_step
+        self._until_s = time.monotonic() + patience_s
+        self.place, self.step = place, min(count, most_step)
+        self.kept: list[Row] = []
+        self.looked = 0
+
+    def most_of(self, rows: Sequence[Row]) -> int | None:
+        """Return how many of these rows are to be read again, because there is no room for all; None: none."""
+        hits = [number for number, row in enumerate(rows, 1) if self._keep(row)]
+        room = self._count - len(self.kept)
+        return hits[room - 1] if len(hits) > room else None
+
+    def take(self, rows: Sequence[Row], following: Place | None) -> bool:
+        """Take the rows up to the next place. Returns whether that is all."""
+        self.kept += filter(self._keep, rows)
+        self.looked, self.place = self.looked + len(rows), following
+        self.step = min(2 * self.step, self._most_step)
+        return self.is_full or self.looked >= MOST_LOOKED or time.monotonic() > self._until_s
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the page is full, or the list has ended."""
+        return self.place is None or len(self.kept) >= self._count
+
+
 def fill(
     read: Callable[[Place | None, int], Page],
     of: Callable[[Page], tuple[Sequence[Row], Place | None]],
@@ -38,25 +73,29 @@ def fill(
     most_step: int = MOST_STEP,
     patience_s: float = PATIENCE_S,
 ) -> Filled[Page, Place, Row]:
-    """A page of `count` kept rows from `place` on. `read` gives so many at a place, `of` a page's rows and next place.
-
-    A step that has more than there is room for is read again as far as there is: only its end names the next place.
-    """
-    until_s = time.monotonic() + patience_s
-    kept: list[Row] = []
-    looked, step = 0, min(count, most_step)
+    """A page of `count` kept rows from `place` on; `read` gives some at a place, `of` a page's rows and next place."""
+    look = _Look[Place, Row](keep, place, count, most_step, patience_s)
     while True:
-        page = read(place, step)
-        rows, following = of(page)
-        hits = [number for number, row in enumerate(rows, 1) if keep(row)]
-        room = count - len(kept)
-        if len(hits) > room:
-            page = read(place, hits[room - 1])
-            rows, following = of(page)
-        kept += filter(keep, rows)
-        looked, place = looked + len(rows), following
-        if following is None or len(kept) >= count:
-            return Filled(page, tuple(kept), following)
-        if looked >= MOST_LOOKED or time.monotonic() > until_s:
-            return Filled(page, tuple(kept), following, max(looked, 1))
-        step = min(2 * step, most_step)
+        page = read(look.place, look.step)
+        if (most := look.most_of(of(page)[0])) is not None:
+            page = read(look.place, most)
+        if look.take(*of(page)):
+            return Filled(page, tuple(look.kept), look.place, 0 if look.is_full else max(look.looked, 1))
+
+
+async def fill_waiting(
+    read: Callable[[Place | None, int], Awaitable[Page]],
+    of: Callable[[Page], tuple[Sequence[Row], Place | None]],
+    keep: Callable[[Row], bool],
+    place: Place | None,
+    count: int,
+) -> tuple[Page, list[Row], Place | None]:
+    """Return the page that was read last, `count` rows that are kept (fewer where a bound ended it), and the place
+    behind them."""
+    look = _Look[Place, Row](keep, place, count, MOST_STEP, PATIENCE_S)
+    while True:
+        page = await read(look.place, look.step)
+        if (most := look.most_of(of(page)[0])) is not None:
+            page = await read(look.place, most)
+        if look.take(*of(page)):
+            return page, look.kept, look.place

@@ -32,9 +32,8 @@ from console.run.addresses import (
     server_certificates,
     var_directory,
 )
-from console.run.secrets import kept_secret
-from console.security.sign_on.configuration import check_provider, groups_of
-from console.site.web.exposure import trusted_proxies
+from console.run.private_files import kept_secret
+from console.site.checks import check_provider, groups_of, trusted_proxies
 
 ROOT = Path(__file__).resolve().parents[2]
 VAR = var_directory()
@@ -156,7 +155,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "console.security.gate.Gate",
-    "console.ui.saved_views.default_view.OpensWith",
+    "console.ui.saved_view_pages.OpensWith",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
@@ -173,7 +172,7 @@ TEMPLATES: list[dict[str, Any]] = [
             "loaders": [
                 (
                     "django.template.loaders.cached.Loader",
-                    ["console.ui.template_files.Loader", "django.template.loaders.app_directories.Loader"],
+                    ["console.site.compression.Loader", "django.template.loaders.app_directories.Loader"],
                 )
             ],
             "builtins": ["console.templatetags.visible"],
@@ -182,7 +181,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "django.template.context_processors.i18n",
-                "console.ui.context.page",
+                "console.ui.frame.page",
             ],
         },
     },
@@ -268,8 +267,8 @@ AXES_FAILURE_LIMIT = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES", "10"))
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
-AXES_LOCKOUT_CALLABLE = "console.security.sign_on.pages.locked"
-AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.pages.address_of"
+AXES_LOCKOUT_CALLABLE = "console.security.sign_on.locked"
+AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.address_of"
 AXES_VERBOSE = False
 # Signing in by an OpenID Connect provider: none without an issuer.
 OIDC_ISSUER = os.environ.get("ESCAPEMENT_OIDC_ISSUER", "")

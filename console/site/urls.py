@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.urls import include, path
 from django.views.i18n import set_language
 
-from console.security.access import EVERYBODY, page
+from console.security.gate import EVERYBODY, page
 
 urlpatterns = [
     path("admin/", admin.site.urls),

@@ -14,8 +14,8 @@ from django import template
 from django.utils.translation import gettext as _
 
 from console.operations.kind import ItemNow, Kind
-from console.operations.masked import masked_parameters
 from console.operations.models import AuditEntry, Operation, OperationItem
+from console.operations.reading import masked_parameters
 from console.operations.registry import ACTS, KINDS, OUTCOMES
 from console.templatetags.escapement import span
 

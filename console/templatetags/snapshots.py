@@ -11,12 +11,12 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
+from console.comparison import Line, Measure, Pair, Part
 from console.features.timers.shapes import DAY, MINUTE, SECOND
+from console.past import Past, Sums
 from console.templatetags.escapement import UNKNOWN, delay_name, figure, moment
 from console.templatetags.timers import stamp
-from console.ui.charts.moments import Column, kept_svg
-from console.ui.snapshots.as_of import Past
-from console.ui.snapshots.page_shapes import Line, Measure, Pair, Part, Sums
+from console.ui.charts import Column, kept_svg
 
 register = template.Library()
 
@@ -107,7 +107,6 @@ def _figures(row: Sums) -> dict[str, str]:
 _STILL = mark_safe('<span class="faint">0</span>')
 
 
-@register.filter
 def difference(value: int | None) -> SafeString:
     """With its sign; nothing moved is quiet."""
     if value is None:

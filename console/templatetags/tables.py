@@ -14,9 +14,17 @@ from django.template import Context, Template
 from django.template.loader import get_template
 
 from console.templatetags.visible import truncatechars
-from console.ui.saved_views.addresses import ADDRESS_LENGTH, PAGES, PLAIN, Address, address_here
-from console.ui.saved_views.models import NAME_LENGTH, SavedView
-from console.ui.saved_views.store import SHARE, views_for
+from console.ui.saved_views import (
+    ADDRESS_LENGTH,
+    NAME_LENGTH,
+    PAGES,
+    PLAIN,
+    SHARE,
+    Address,
+    SavedView,
+    address_here,
+    views_for,
+)
 from console.ui.table import Across, Choice, Column, Place, Table, addresses
 
 register = template.Library()

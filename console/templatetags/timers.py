@@ -29,8 +29,8 @@ from console.features.timers.shapes import (
     window_of,
 )
 from console.templatetags.escapement import size, span
-from console.ui.charts.scale import Times
-from console.ui.charts.timers import (
+from console.ui.charts import Times
+from console.ui.timer_charts import (
     Cell,
     HerdMark,
     Hub,
@@ -205,18 +205,6 @@ def step_name(step_ms: int) -> str:
 def slot_width(stretch: Stretch) -> str:
     """The width of its slots."""
     return step_name(stretch.step_ms)
-
-
-@register.simple_tag
-def slot_link(page: TimersPage, start_ms: int) -> str:
-    """Where a slot of the strip leads."""
-    return mark_safe(_opens(ZOOMS[page.zoom], start_ms))  # noqa: S308 - numbers and names of ours
-
-
-@register.simple_tag
-def slot_time(start_ms: int, step_ms: int) -> str:
-    """When a slot begins."""
-    return stamp(start_ms, step_ms)
 
 
 def _ring(ring: Stretch, zoom: str, herds: list[int]) -> list[Slot]:

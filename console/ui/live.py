@@ -27,7 +27,7 @@ from django.utils.module_loading import import_string
 
 from console.security.topic_scope import NOTHING, VisibleTopics, scoped
 from console.site.clock import simulated
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 #: renderings at the same time; each may wait for the broker
 RENDER_THREADS = 3

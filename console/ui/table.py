@@ -19,7 +19,7 @@ from django.utils.http import RFC3986_SUBDELIMS
 
 from console.templatetags.escapement import age, due, figure, length, moment, rate, size
 from console.templatetags.visible import truncatechars
-from console.ui.names import Name
+from console.ui.addresses import Name
 
 #: what stands for a name or a number while the rest of an address is looked up
 _SAMPLE = 7_777_777_777

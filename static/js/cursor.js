@@ -1,5 +1,5 @@
 // One cursor for all charts of a page: the moment under the pointer, or chosen by arrow keys, is a line in every chart
-// whose range holds it. What a drawing says of itself is told in console/ui/charts/scale.py; a plot joins by `join`.
+// whose range holds it. What a drawing says of itself is told in console/ui/charts.py; a plot joins by `join`.
 // The line is put into the drawing and takes no room; a live frame that brings a new drawing gets it again.
 
 const NAMESPACE = "http://www.w3.org/2000/svg";

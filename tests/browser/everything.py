@@ -8,13 +8,12 @@ from urllib.parse import urlencode
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
+from console import snapshots
 from console.features.alerts.models import Alert, AlertRule
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.models import Operation
-from console.ui.saved_views.addresses import address_of
-from console.ui.saved_views.store import keep
-from console.ui.snapshots import taker as snapshots_retention
+from console.ui.saved_views import address_of, keep
 from tests.browser import test_dashboards, test_timers, test_transactions
 from tests.console.dead_letters.test_dead_letters import bury
 from tests.console.stage import HOSTILE, Stage
@@ -46,7 +45,7 @@ def fill(stage: Stage) -> dict[str, str]:
     changed = workflow.draft("topics.change", {"name": "orders", "settings": {"read_queues": 1}}, actor)
     deleted = workflow.draft("groups.delete", {"name": "billing"}, actor)
     alerts = alert_rules(actor)
-    snapshots_retention.take()
+    snapshots.take()
     save_views()
     half, parked, decided = (stage.admin.transactions(state).items[0] for state in ("open", "parked", "decided"))
     return {

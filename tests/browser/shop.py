@@ -16,13 +16,12 @@ from django.utils import timezone
 from broker.client import Consumer, prepare
 from broker.mirror.models import SLOT_MS, SLOTS, MirrorState, RateHistory
 from broker.redisson import DelayedQueue
+from console import snapshots
 from console.features.alerts.models import Alert, AlertRule
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.models import Operation
-from console.ui.saved_views.addresses import address_of
-from console.ui.saved_views.store import keep
-from console.ui.snapshots import taker as snapshots_retention
+from console.ui.saved_views import address_of, keep
 from tests.browser import test_dashboards
 from tests.browser.test_transactions import park, producer_of
 from tests.console.dead_letters.test_dead_letters import bury
@@ -66,7 +65,7 @@ def opened(stage: Stage, redisson: redis.Redis) -> Iterator[dict[str, str]]:
         addresses = _act(stage)
         test_dashboards.fill_densely()
         _alerts()
-        snapshots_retention.take()
+        snapshots.take()
         yield addresses
 
 

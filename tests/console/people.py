@@ -8,7 +8,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
 from django.test import Client
 
-from console.security.roles import VIEWER
+from console.security.gate import VIEWER
 
 
 def person(name: str, *permissions: str, role: str = VIEWER) -> Any:

@@ -17,7 +17,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from console.run.supervisor import ChildSpec
-from console.run.roster import Roster
+from console.run.supervisor import Roster
 from console.run.supervisor import Supervisor
 specs, once, logs = json.loads(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
 def say(name, text):

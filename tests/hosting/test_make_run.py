@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from broker.client import Admin, Producer
-from console.run.ports import answers, free_port
+from console.run.addresses import answers, free_port
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.run.roster import read
+from console.run.supervisor import read_roster
 from tests.hosting.houses import Run
 from tests.waiting import until
 
@@ -115,28 +115,30 @@ def test_a_child_that_ignores_sigterm_is_killed_by_a_second_ctrl_c(house: Run) -
 
 
 def test_others_can_read_how_the_children_do_as_long_as_the_supervisor_runs(house: Run) -> None:
-    assert read(house.roster) == ()
+    assert read_roster(house.roster) == ()
     once = ["once", sys.executable, "-c", ""]
     house.start([once, waiting("one", house.journal), waiting("two", house.journal)], once=("once",))
     house.await_line("everything started")
     until(lambda: len(notes(house.journal)) == 2)
-    first = read(house.roster)
+    first = read_roster(house.roster)
     assert [(each.name, each.state, each.restarts) for each in first] == [("one", "running", 0), ("two", "running", 0)]
     os.kill(int(house.journal.read_text().split()[2]), signal.SIGKILL)
-    until(lambda: [each.state for each in read(house.roster)] == ["waiting", "running"])
-    until(lambda: [(each.state, each.restarts) for each in read(house.roster)] == [("running", 1), ("running", 0)])
-    second = read(house.roster)
+    until(lambda: [each.state for each in read_roster(house.roster)] == ["waiting", "running"])
+    until(
+        lambda: [(each.state, each.restarts) for each in read_roster(house.roster)] == [("running", 1), ("running", 0)]
+    )
+    second = read_roster(house.roster)
     assert second[0].since_ms > first[0].since_ms
     assert second[1] == first[1]
     house.signal(signal.SIGKILL)
     house.wait()
-    assert read(house.roster) == ()
+    assert read_roster(house.roster) == ()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"pid": 1, "created": 0, "processes": []}', '{"pid": "x"}'])
 def test_a_file_that_no_supervisor_wrote_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "processes.json").write_text(text)
-    assert read(tmp_path / "processes.json") == ()
+    assert read_roster(tmp_path / "processes.json") == ()
 
 
 def test_every_line_of_a_child_is_in_its_log(house: Run) -> None:

@@ -16,7 +16,7 @@ FEW_LINES = 80
 #: Those who put together what is looked for by its own name: addresses, processes.
 ASSEMBLIES = ("urls.py", "asgi.py", "__main__.py")
 #: How many such modules there are still; the number only falls.
-MOST_ALONE = 1
+MOST_ALONE = 0
 
 
 def name_of(path: Path) -> str:

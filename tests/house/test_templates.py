@@ -16,12 +16,11 @@ MARKUP_IN_PYTHON = {
     "console/templatetags/escapement.py",
     "console/templatetags/snapshots.py",
     "console/templatetags/timers.py",
-    "console/ui/charts/board.py",
-    "console/ui/charts/dashboards.py",
-    "console/ui/charts/lanes.py",
-    "console/ui/charts/moments.py",
-    "console/ui/charts/scale.py",
-    "console/ui/charts/timers.py",
+    "console/templatetags/transactions.py",
+    "console/templatetags/dashboards.py",
+    "console/templatetags/charts.py",
+    "console/ui/charts.py",
+    "console/ui/timer_charts.py",
     "console/ui/live.py",
 }
 #: for screen readers; to do it; heat, made of its number

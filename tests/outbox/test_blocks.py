@@ -16,7 +16,7 @@ from broker.client.errors import PlainSendRefused
 from broker.outbox import NotInTransaction, producer, transactional
 from broker.outbox.configuration import BlockEnded, NotConfigured, WrongThread
 from broker.outbox.models import OutboxHalf
-from console.security.roles import ROLES
+from console.security.gate import ROLES
 from tests.client.halfbroker import HalfBroker
 from tests.interop.waiting import wait_until
 from tests.outbox.raising import Changed, raised

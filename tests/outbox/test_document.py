@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group as Order
 from broker.client import Decision
 from broker.outbox.after_commit import Worker
 from broker.outbox.transaction_block import producer_of
-from console.security.roles import ROLES
+from console.security.gate import ROLES
 from tests.client.halfbroker import HalfBroker
 
 PAGE = (Path(__file__).parents[2] / "docs" / "TRANSACTIONS.md").read_text()

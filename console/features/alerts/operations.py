@@ -28,15 +28,33 @@ from console.features.alerts import rule_fields
 from console.features.alerts.deliveries import without_path
 from console.features.alerts.evaluate import look
 from console.features.alerts.models import Alert, AlertRule, Silence
-from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS
+from console.operations.actor import (
+    ADD_ALERT_RULE,
+    CHANGE_ALERT_RULE,
+    DELETE_ALERT_RULE,
+    SILENCE_ALERTS,
+    UNBOUNDED,
+    Scope,
+    named,
+)
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Call, ItemResult, Kind, Outcome, Target, Undo, Words, renamed
+from console.operations.kind import (
+    REASON,
+    Call,
+    ChangesPreview,
+    ItemResult,
+    Kind,
+    Outcome,
+    Preview,
+    Target,
+    Undo,
+    Words,
+    renamed,
+)
 from console.operations.models import Operation
-from console.operations.preview import ChangesPreview, Preview
 from console.operations.registry import register
-from console.operations.scope import UNBOUNDED, Scope, named
 from console.site.clock import real_now_ms as now_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 #: a rule looks at everything that there is, each time
 MOST_RULES = 200

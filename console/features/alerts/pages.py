@@ -29,16 +29,15 @@ from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.alerts.operations import ChangeRule, CreateRule, SilenceAlerts
 from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS, Actor
-from console.operations.errors import InvalidParameter, NotPossible, OutOfReach
-from console.operations.forms import draft as drafted
+from console.operations.errors import InvalidParameter, NotPossible, OutOfReach, words
+from console.operations.pages import drafted
 from console.operations.reading import number_of
 from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import TopicScope, current_scope
 from console.site.clock import real_now_ms as now_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
+from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
-from console.ui.form_addresses import form_of
-from console.ui.refusals import words
 from console.ui.table import FIGURE, TEXT, VALUE, Cell, Column, Table, file_columns
 
 _SUBJECT = Column("subject", _("Of"), Cell("alerts/cells/subject.html", text=TEXT.text), length=60)

@@ -20,15 +20,15 @@ from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.alerts.operations import shown_value
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS
 from console.rest.access import Everywhere
+from console.rest.database import token_actor
 from console.rest.errors import AlertRuleUnknown, SilenceUnknown
-from console.rest.moments import moment_ms
 from console.rest.operations_bridge import begun, in_thread
-from console.rest.recorder import token_actor
+from console.rest.query import moment_ms
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Deletion, Look, Moment, Reason
 from console.security.tokens import SETTINGS
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 Watched = Literal[
     "broker-down",

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from console.features.alerts.deliveries import CHANNELS, SettingRefused
 from console.features.alerts.models import AlertRule
 from console.operations.errors import InvalidParameter
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 Value = str | float | int | bool
 #: a day for what is counted in seconds is usual, a week is enough

@@ -20,6 +20,7 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
+from celery import shared_task
 from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
@@ -27,21 +28,10 @@ from django.utils.translation import gettext as _
 
 from broker.mirror.clock_file import broker_now_ms
 from broker.mirror.models import Broker, ScheduleLevel
+from console.features.dashboards import DASHBOARDS
 from console.features.dashboards.models import DashboardRun
 from console.site.broker import ask
 
-#: The dashboards in the order of the page; the jobs of the same name are in spark/jobs.
-DASHBOARDS = (
-    "flow",
-    "lateness",
-    "pending",
-    "cancellations",
-    "transactions",
-    "retries",
-    "keys",
-    "storage",
-    "ledger",
-)
 WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
 #: The window of the run that follows the log.
 LIVE = "live"
@@ -108,6 +98,12 @@ def fail_abandoned() -> int:
         with _alone(_lock_of(batch)) as is_alone:
             count += running.filter(batch=batch).update(**gone) if is_alone else 0
     return count
+
+
+@shared_task(name="console.run_dashboards", queue="dashboards")
+def run_dashboards(batch: str) -> None:
+    """Compute a batch of dashboards that was queued."""
+    run_batch(uuid.UUID(batch))
 
 
 def run_batch(batch: uuid.UUID) -> None:
@@ -211,7 +207,7 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
 def renew() -> None:
     """Compute all dashboards of everything, unless nothing can be computed here or nothing reads a log here."""
     if missing() is None and Path(settings.BROKER_STORE, "commitlog").is_dir():
-        run_batch(queue(DASHBOARDS, "all"))
+        run_batch(queue(tuple(DASHBOARDS), "all"))
 
 
 def cancel(batch: uuid.UUID) -> int:

@@ -14,15 +14,15 @@ from starlette.responses import Response
 
 from broker.client import BrokerUnreachable
 from broker.client.names import check_group
-from console.features.dead_letters.read import DeadLetter, DeadLetterFilter, DeadLetterPage
-from console.features.dead_letters.read import read_dead_letters as letters_of
+from console.features.dead_letters.pages import DeadLetter, DeadLetterFilter, DeadLetterPage
+from console.features.dead_letters.pages import read_dead_letters as letters_of
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.rest.access import Group, InBody, InRows
+from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter, SchemaViolated, TooManyMatch
-from console.rest.moments import moment_ms
 from console.rest.operations_bridge import begun, in_thread
 from console.rest.query import Moment as QueryMoment
-from console.rest.recorder import token_actor
+from console.rest.query import moment_ms
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Moment, Place, Reason, Text

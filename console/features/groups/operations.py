@@ -25,14 +25,24 @@ from broker.client.names import check_group, check_topic
 from broker.mirror.models import ConsumerOffset
 from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.groups import read
-from console.operations.actor import RESET_OFFSETS
+from console.operations.actor import RESET_OFFSETS, Scope, named
 from console.operations.catch_up import catch_up_ms, pace
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Call, Command, Form, ItemResult, Kind, Outcome, Target, Undo, renamed
+from console.operations.kind import (
+    REASON,
+    Call,
+    Command,
+    Form,
+    ItemResult,
+    Kind,
+    LagPreview,
+    Outcome,
+    Target,
+    Undo,
+    renamed,
+)
 from console.operations.models import Operation
-from console.operations.preview import LagPreview
 from console.operations.registry import register
-from console.operations.scope import Scope, named
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker

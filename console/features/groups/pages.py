@@ -11,14 +11,13 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.groups import read
+from console.features.groups.kept import PastGroups, groups_at
 from console.features.groups.read import GROUPS, Groups
-from console.features.topics.setting_fields import group_form, new_group_form
-from console.site.numbers import whole_number
+from console.operations.setting_fields import group_form, new_group_form
+from console.past import Asked, asked_of, past_of, status_of
+from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
-from console.ui.snapshots.as_of import Asked, asked_of, past_of, status_of
-from console.ui.snapshots.page_shapes import PastGroups
-from console.ui.snapshots.read import groups_at
 
 
 @require_safe

@@ -16,9 +16,7 @@ from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.evidence import Evidence
-from console.site.group_lags import GroupLag, lags_by_group
-from console.site.history import History
-from console.site.mirrored import Mirrored, mirrored
+from console.site.mirrored import GroupLag, History, Mirrored, lags_by_group, mirrored
 from console.ui.table import FIGURE, LOUD, NAME, RATE, VALUE, Cell, Column, Table, file_columns
 
 GROUPS = Table(

@@ -14,11 +14,11 @@ from broker.client import InvalidArgument, NotHeld, Receipt, Received, Sql, read
 from broker.client.names import check_group, check_topic
 from console.operations.actor import RESET_OFFSETS
 from console.rest.access import Group, InRows, Topic, visible_groups
+from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter, InvalidReceipt, SchemaViolated, TooManyRequests
 from console.rest.identifiers import written
-from console.rest.moments import moment_ms
 from console.rest.operations_bridge import begun, in_thread
-from console.rest.recorder import token_actor
+from console.rest.query import moment_ms
 from console.rest.responses import body_texts, json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Moment, Place, Reason

@@ -20,14 +20,13 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.errors import Answer
 from broker.client.names import check_group, check_writable_topic
-from console.operations.actor import RESEND_DEAD_LETTERS
+from console.operations.actor import RESEND_DEAD_LETTERS, Scope, named
 from console.operations.catch_up import behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Act, Call, ItemResult, Kind, Outcome, Target
 from console.operations.models import OperationItem
 from console.operations.registry import register
-from console.operations.scope import Scope, named
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 

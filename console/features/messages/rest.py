@@ -26,6 +26,7 @@ from console.operations.kind import ItemResult
 from console.operations.models import Operation
 from console.operations.registry import kind_of
 from console.rest.access import InRecord, visible_groups
+from console.rest.database import token_actor
 from console.rest.errors import (
     IdempotencyKeyUsed,
     InvalidIdentifier,
@@ -36,9 +37,8 @@ from console.rest.errors import (
 )
 from console.rest.identifiers import MessageIdentifier, parse, written
 from console.rest.masking import Masked
-from console.rest.moments import written_moment
 from console.rest.operations_bridge import begun, in_thread, shown_of
-from console.rest.recorder import token_actor
+from console.rest.query import written_moment
 from console.rest.records import (
     State,
     TimerHistory,

@@ -10,10 +10,9 @@ from starlette.responses import Response
 from broker.client import ClientError, Outgoing, SendResult
 from broker.client.errors import ScheduleKeyTaken, TimerTooFar
 from console.rest.access import Topic
-from console.rest.errors import MomentPast, RequestError, TooManyRequests
+from console.rest.errors import MomentPast, RequestError, TooManyRequests, problem_for
 from console.rest.identifiers import written
 from console.rest.outgoing import NewMessage, NewMessages, check_topic_to_send_to, outgoing
-from console.rest.problems import problem_for
 from console.rest.records import position_in
 from console.rest.request_body import MAX_BATCH_BYTES, MAX_SINGLE_BYTES
 from console.rest.responses import json_answer

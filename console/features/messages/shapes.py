@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.site.evidence import Evidence
 from console.templatetags.escapement import span
-from console.ui.charts.moments import FOLD_MS, Stop, life_svg
+from console.ui.charts import FOLD_MS, Stop, life_svg
 from console.ui.table import CHIP, MOMENT, SIZE, Cell, Column, Table, file_columns
 
 #: in all topics

@@ -13,15 +13,23 @@ from django.views.decorators.http import require_safe
 
 from broker.mirror.models import Broker, Queue, RateHistory, Topic
 from console.features.groups.read import group_rows, left_behind
-from console.features.overview.findings import LIMIT, Afar, afar, findings_of, seen_by
-from console.features.overview.shapes import BrokerRow, Flow, MirrorRow, Overview
+from console.features.overview.findings import (
+    LIMIT,
+    Afar,
+    BrokerRow,
+    Flow,
+    MirrorRow,
+    Overview,
+    afar,
+    findings_of,
+    seen_by,
+)
 from console.features.schedule.read import LANE_REQUESTS, figures, lane_of, levels, next_minute
 from console.features.timers.read import timer_figures
-from console.run import roster
+from console.run.supervisor import ROSTER_FILE, Process, read_roster
 from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import shown_ms
-from console.site.history import History
-from console.site.mirrored import Mirrored, mirrored
+from console.site.mirrored import History, Mirrored, mirrored
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.table import Table, file_columns
@@ -66,9 +74,9 @@ def read_overview(scope: TopicScope) -> Overview:
     )
 
 
-def _processes() -> tuple[roster.Process, ...]:
+def _processes() -> tuple[Process, ...]:
     """Those of this machine's supervisor; their moments are real ones, and stand beside the broker's."""
-    found = roster.read(settings.VAR / roster.FILE)
+    found = read_roster(settings.VAR / ROSTER_FILE)
     return tuple(replace(process, since_ms=shown_ms(process.since_ms)) for process in found)
 
 

@@ -25,15 +25,13 @@ from broker.redisson import repair as members
 from broker.redisson.survey import find_packed, find_poison, page, survey
 from broker.redisson.values import Handle, Waiting
 from console.features.redisson.read import queue_named, value_row, why_locked
-from console.operations.actor import STEER_DELAYED_QUEUES
+from console.operations.actor import STEER_DELAYED_QUEUES, Scope, named
 from console.operations.errors import InvalidParameter, NotPossible, TooMany
-from console.operations.kind import LIMIT, REASON, Call, Form, ItemResult, Kind, Outcome, Target, renamed
-from console.operations.preview import Preview
+from console.operations.kind import LIMIT, REASON, Call, Form, ItemResult, Kind, Outcome, Preview, Target, renamed
 from console.operations.registry import register
-from console.operations.scope import Scope, named
 from console.operations.selection import EXAMPLES, all_of
 from console.operations.typed_moments import checked_move, is_shift, shift_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 #: named at once, as for timers
 MOST_HANDLES = 1_000

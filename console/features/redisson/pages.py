@@ -14,7 +14,7 @@ from console.features.redisson import read
 from console.features.redisson.operations import CODECS
 from console.features.redisson.read import QUEUES, VALUES, QueuePage, QueuesPage
 from console.operations.typed_moments import bound_ms
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 

@@ -25,11 +25,11 @@ from console.features.redisson.read import read_queues as delayed_queues
 from console.operations.actor import STEER_DELAYED_QUEUES
 from console.operations.errors import OperationError
 from console.rest.access import InBody, InRows, Place, Queue, visible_to
+from console.rest.database import token_actor
 from console.rest.errors import InvalidMoment, InvalidParameter, OperationRefused, RedisUnavailable, RequestError
-from console.rest.moments import moment_ms
 from console.rest.operations_bridge import begun
 from console.rest.query import Moment as QueryMoment
-from console.rest.recorder import token_actor
+from console.rest.query import moment_ms
 from console.rest.responses import json_answer
 from console.rest.route import Call, Handler, route
 from console.rest.schemas import BEGUN, DeliverAt, Moment, Reason, ShiftMs, Text

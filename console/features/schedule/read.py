@@ -30,11 +30,11 @@ from console.features.schedule.shapes import (
     NextMinute,
     ParkedMessage,
 )
+from console.past import Moment, evidence_of, part_at
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, pull_all
-from console.site.history import History
-from console.site.mirrored import Mirrored, mirrored
+from console.site.mirrored import History, Mirrored, mirrored
 from console.site.reading_on import fill
 
 Number = TypeVar("Number", int, float)
@@ -376,3 +376,18 @@ def _parked(entry: QueueEntry, record: Message | None, released: int) -> ParkedM
         store_ms=record.store_ms if record else None,
         born_ms=record.born_ms if record else None,
     )
+
+
+def kept_lanes() -> Lanes:
+    """Return the lanes as a snapshot keeps them, without their rates: earlier snapshots show those better."""
+    found = lanes()
+    return replace(found, lanes=tuple(replace(lane, released=History()) for lane in found.lanes))
+
+
+def lanes_at(asked_ms: int) -> tuple[Moment, Lanes | None]:
+    """Return all lanes at an earlier moment, as its snapshot has them."""
+    moment, found = part_at(asked_ms, "lanes", Lanes)
+    if found is None:
+        return moment, None
+    evidence = evidence_of(moment)
+    return moment, replace(found, evidence=evidence, next_minute_evidence=evidence)

@@ -14,7 +14,7 @@ from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
 from console.site.evidence import Evidence
-from console.site.history import History
+from console.site.mirrored import History
 from console.ui.table import CHIP, SIZE, TIME, Cell, Column, Table, file_columns
 
 LANE = Table(

@@ -25,11 +25,20 @@ from broker.client import Admin, NotSupported
 from broker.client.timers import Action, Steered
 from console.features.timers import selection
 from console.features.timers.apache_records import recall
-from console.features.timers.release_load import Load, at_once, busiest, capacity_of
-from console.features.timers.rows import target_of
-from console.features.timers.selection import Found, checked_selection, filter_of, find_named, find_timers
+from console.features.timers.read import target_of
+from console.features.timers.selection import (
+    Found,
+    Load,
+    at_once,
+    busiest,
+    capacity_of,
+    checked_selection,
+    filter_of,
+    find_named,
+    find_timers,
+)
 from console.features.timers.shapes import TimerRow
-from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS
+from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, Scope
 from console.operations.catch_up import Behind, behind_after
 from console.operations.kind import (
     LIMIT,
@@ -39,6 +48,7 @@ from console.operations.kind import (
     ItemNow,
     ItemResult,
     Kind,
+    LagPreview,
     Outcome,
     Target,
     Undo,
@@ -46,9 +56,7 @@ from console.operations.kind import (
     renamed,
 )
 from console.operations.models import Operation, OperationItem
-from console.operations.preview import LagPreview
 from console.operations.registry import register
-from console.operations.scope import Scope
 from console.operations.selection import (
     EXAMPLES,
     PREVIEW_PATIENCE_S,
@@ -61,7 +69,7 @@ from console.operations.selection import (
 )
 from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "due_from", "to_ms": "due_before"}

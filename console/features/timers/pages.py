@@ -24,6 +24,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.timers import read
+from console.features.timers.kept import KEPT_ZOOMS, timers_at
 from console.features.timers.shapes import (
     DEFAULT,
     TIMERS,
@@ -37,15 +38,13 @@ from console.features.timers.shapes import (
 from console.operations.models import Operation, OperationItem
 from console.operations.reading import is_seen
 from console.operations.typed_moments import bound_ms
+from console.past import asked_of, past_of, status_of
 from console.security.topic_scope import current_scope
-from console.site.numbers import whole_number
+from console.site.parsing import whole_number
 from console.templatetags.escapement import span
-from console.ui.charts.moments import FOLD_MS, Stop, life_svg
+from console.ui.charts import FOLD_MS, Stop, life_svg
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
-from console.ui.snapshots.as_of import asked_of, past_of, status_of
-from console.ui.snapshots.read import timers_at
-from console.ui.snapshots.taker import KEPT_ZOOMS
 
 _LENGTHS = {"topic": 255, "key": 1_024, "from": 64, "to": 64, "cursor": 512}
 

@@ -12,18 +12,18 @@ from broker.client.timers import Timer
 from broker.rocketmq.properties import SCHEDULE_KEY, UNIQUE_KEY
 from console.operations.actor import PAUSE_TIMERS
 from console.rest.access import Everywhere, InRows, Overview
+from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter
-from console.rest.filled_pages import fill
 from console.rest.identifiers import written
 from console.rest.masking import Masked
 from console.rest.operations_bridge import begun
 from console.rest.query import Moment
-from console.rest.recorder import token_actor
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN, Reason
 from console.security.tokens import PUBLISH, READ
 from console.site.clock import now_ms
+from console.site.reading_on import fill_waiting
 
 MOST_STEPS = 2000
 _HOUR_MS = 3_600_000
@@ -175,7 +175,7 @@ async def timers(call: Call, query: TimersQuery) -> Response:
     if query.to_ms <= query.from_ms:
         raise InvalidParameter("to must be later than from.")
     admin, is_visible = call.state.admin, call.row_check()
-    page, found, cursor = await fill(
+    page, found, cursor = await fill_waiting(
         lambda place, step: admin.timers(
             query.from_ms, query.to_ms, topic=query.topic, key=query.key, limit=step, cursor=place
         ),

@@ -71,17 +71,15 @@ from console.features.timers.operations import (
     label_of,
     result_of,
 )
-from console.features.timers.release_load import busiest, capacity_of
-from console.features.timers.rows import one_timer, target_of
-from console.features.timers.selection import OF, TAKE_BACK, former_ms
+from console.features.timers.read import one_timer, target_of
+from console.features.timers.selection import OF, TAKE_BACK, busiest, capacity_of, former_ms
 from console.features.timers.shapes import TimerRow
-from console.operations.actor import STEER_TIMERS
+from console.operations.actor import STEER_TIMERS, UNBOUNDED, Scope
 from console.operations.copies import COPY_OF, NotReadable, plain_body, producer
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import LIMIT, REASON, Call, ItemNow, ItemResult, Outcome, Target
 from console.operations.models import Operation, OperationItem
 from console.operations.registry import register, scope_of
-from console.operations.scope import UNBOUNDED, Scope
 from console.operations.selection import EXAMPLES, PREVIEW_PATIENCE_S, topics_of
 from console.site import broker as site_broker
 from console.site.clock import now_ms

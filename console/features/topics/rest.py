@@ -15,15 +15,15 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from starlette.responses import Response
 
 from broker.client.names import check_group, check_topic
-from console.features.topics import setting_fields
 from console.features.topics.operations import PENDING
+from console.operations import setting_fields
 from console.operations.actor import CHANGE_SETTINGS
 from console.operations.models import OperationItem
 from console.operations.registry import kind_of
 from console.rest.access import Group, InBody, InRows, Topic
+from console.rest.database import token_actor
 from console.rest.errors import GroupUnknown, OperationRefused, TopicHasWaiting, TopicUnknown
 from console.rest.operations_bridge import begun, in_thread
-from console.rest.recorder import token_actor
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, Deletion, Reason, Text

@@ -13,11 +13,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
+from console.site.broker import MessageRow
 from console.site.evidence import Evidence
-from console.site.history import History
-from console.templatetags.charts import sparks
+from console.site.mirrored import History
 from console.templatetags.escapement import figure
-from console.ui.message_rows import MessageRow
+from console.ui.charts import sparks
 from console.ui.table import AGE, CHIP, FIGURE, LABEL, NAME, RATE, SIZE, TIME, VALUE, Cell, Column, Table
 
 

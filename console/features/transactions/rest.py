@@ -15,11 +15,10 @@ from broker.client import NotSupported
 from broker.client.names import check_topic
 from broker.client.transactions import Transaction, TransactionLife
 from broker.rocketmq.properties import UNIQUE_KEY
-from console.features.transactions.apache_records import read_newest
+from console.features.transactions.records import read_newest
 from console.features.transactions.shapes import TransactionRow
 from console.rest.access import InRecord, InRows
 from console.rest.errors import MessageNotFound
-from console.rest.filled_pages import fill
 from console.rest.identifiers import MessageIdentifier, parse, written
 from console.rest.masking import Masked
 from console.rest.operations_bridge import in_thread
@@ -28,6 +27,7 @@ from console.rest.route import Call, route
 from console.rest.state import ApiState
 from console.security.tokens import READ
 from console.site import broker as site_broker
+from console.site.reading_on import fill_waiting
 
 
 class TransactionsQuery(Struct, kw_only=True):
@@ -109,7 +109,7 @@ async def transactions(call: Call, query: TransactionsQuery) -> Response:
         check_topic(query.topic)
         call.require(query.topic)
     admin, is_visible = call.state.admin, call.row_check()
-    page, found, following = await fill(
+    page, found, following = await fill_waiting(
         lambda place, step: admin.transactions(
             query.state,
             after=place,

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from console.run.first_login import ensure_first_login
+from console.run.private_files import ensure_first_login
 
 
 class Command(BaseCommand):

@@ -11,12 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from broker.log_lines import escaped
 from console.run.addresses import DATABASE_URL_FILE, REDIS_URL_FILE
-from console.run.first_login import first_login, first_login_path
-from console.run.private_files import keep_private, narrow
+from console.run.private_files import first_login, first_login_path, keep_private, narrow
 from console.run.processes import exposed, processes, taken_ports
-from console.run.roster import FILE as ROSTER
-from console.run.roster import Roster
-from console.run.supervisor import Supervisor
+from console.run.supervisor import ROSTER_FILE, Roster, Supervisor
 
 NAME_WIDTH = 14
 
@@ -56,7 +53,7 @@ class Command(BaseCommand):
         logs.mkdir(exist_ok=True)
         narrow(settings.VAR)
         self._say("run", f"data in {settings.VAR}, logs in {logs}")
-        roster = Roster(settings.VAR / ROSTER)
+        roster = Roster(settings.VAR / ROSTER_FILE)
         code = Supervisor(specs, logs, self._say, verbose=options["verbose"], on_change=roster.write).run(self._greet)
         if code:
             raise CommandError("Not everything could be started.", returncode=code)

@@ -10,8 +10,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from broker.client import InvalidArgument
 from broker.log_lines import escaped
-from console.models import ApiToken
 from console.security import tokens as security_tokens
+from console.security.models import ApiToken
 
 
 class Command(BaseCommand):

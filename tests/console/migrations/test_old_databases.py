@@ -20,11 +20,11 @@ from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 from pytest_django import DjangoDbBlocker
 
+from console.apps import SQUASHED
 from console.features.alerts.models import Alert
+from console.features.groups.kept import GroupsKept
+from console.past import Snapshot, unpack
 from console.run.addresses import database_settings
-from console.site.database_check import SQUASHED
-from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.shapes import GroupsKept, unpack
 from tests.house.sources import ROOT
 
 #: what they did, as `sqlmigrate` told it

@@ -8,8 +8,7 @@ from typing import Any
 from console.features.timers.operations import TimersPreview
 from console.operations.actor import STEER_TIMERS
 from console.operations.errors import TooMany
-from console.operations.kind import LIMIT, Call, ItemResult, Kind, Target
-from console.operations.preview import Preview
+from console.operations.kind import LIMIT, Call, ItemResult, Kind, Preview, Target
 
 
 class Marking(Kind[Preview]):

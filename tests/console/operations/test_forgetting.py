@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from console.operations import retention as operations_retention
+from console.operations import runner
 from console.operations.models import AuditEntry, Operation, OperationItem
 
 DAY = timedelta(days=1)
@@ -30,7 +30,7 @@ def operation(state: str, age: timedelta, items: int = 2) -> Operation:
 def test_what_is_old_goes_and_what_may_happen_stays(db: None, settings: Any, state: str) -> None:
     settings.OPERATIONS_KEEP_DAYS = 30
     old, new = operation(state, 31 * DAY), operation(state, 29 * DAY)
-    operations_retention.forget()
+    runner.forget()
     goes = {old.pk} if state in OVER else {old.pk, new.pk} if state == "draft" else set()
     left = {old.pk, new.pk} - goes
     assert set(Operation.objects.values_list("pk", flat=True)) == left
@@ -41,26 +41,26 @@ def test_what_is_old_goes_and_what_may_happen_stays(db: None, settings: Any, sta
 def test_a_preview_of_today_stays(db: None, settings: Any) -> None:
     settings.OPERATIONS_KEEP_DAYS = 30
     operation("draft", timedelta(hours=23))
-    assert operations_retention.forget() == 0
+    assert runner.forget() == 0
 
 
 def test_many_go_in_several_steps(db: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.OPERATIONS_KEEP_DAYS = 30
-    monkeypatch.setattr(operations_retention, "BATCH", 4)
+    monkeypatch.setattr(runner, "ROWS", 4)
     for _ in range(3):
         operation("done", 40 * DAY, items=5)
-    monkeypatch.setattr(operations_retention, "BATCHES", 2)
-    assert 0 < operations_retention.forget() < 18
+    monkeypatch.setattr(runner, "ROUNDS", 2)
+    assert 0 < runner.forget() < 18
     # one that lost some of its items is there as long as any is left
     assert {each.operation_id for each in OperationItem.objects.all()} <= set(
         Operation.objects.values_list("pk", flat=True)
     )
-    monkeypatch.setattr(operations_retention, "BATCHES", 100)
-    operations_retention.forget()
+    monkeypatch.setattr(runner, "ROUNDS", 100)
+    runner.forget()
     assert not Operation.objects.exists()
 
 
 def test_all_are_kept_if_told_so(db: None, settings: Any) -> None:
     settings.OPERATIONS_KEEP_DAYS = 0
     operation("done", 4_000 * DAY)
-    assert operations_retention.forget() == 0
+    assert runner.forget() == 0

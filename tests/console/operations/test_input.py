@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from console.features.timers.selection import checked_selection
 from console.operations.errors import InvalidParameter
 from console.operations.typed_moments import moment_ms, shift_ms
-from console.rest.moments import moment_ms as rest_moment_ms
-from console.rest.moments import written_moment
+from console.rest.query import moment_ms as rest_moment_ms
+from console.rest.query import written_moment
 
 
 @pytest.mark.parametrize(

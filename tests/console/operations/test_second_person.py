@@ -17,11 +17,11 @@ from console.features.overview.pages import read_overview
 from console.operations import registry, workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import NotAllowed, NotPossible, SamePerson
+from console.operations.kind import Preview
 from console.operations.models import AuditEntry, Operation
-from console.operations.preview import Preview
 from console.operations.registry import KINDS
 from console.operations.second_person import is_needed
-from console.rest.recorder import token_actor
+from console.rest.database import token_actor
 from console.security import tokens as security_tokens
 from tests.console.operations.marking import Marking
 from tests.console.people import browser_of, person

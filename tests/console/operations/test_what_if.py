@@ -14,7 +14,7 @@ from console.operations.actor import PERMISSIONS, Actor
 from console.operations.catch_up import busy_rate, catch_up_ms
 from console.operations.models import Operation
 from console.site.clock import now_ms
-from console.site.history import History
+from console.site.mirrored import History
 from tests.console.dead_letters.test_dead_letters import bury
 from tests.console.stage import Stage
 from tests.console.timers.test_operations import HOUR, park

@@ -9,7 +9,7 @@ import pytest
 
 from broker.client import errors as client
 from broker.client.errors import Answer
-from console.rest import errors, problems
+from console.rest import errors
 from console.rest.responses import problem_answer
 from tests.house.sources import ROOT
 
@@ -21,16 +21,16 @@ def every(kind: type[Exception]) -> list[type[Exception]]:
 
 @pytest.mark.parametrize("kind", [*every(errors.RequestError), *every(client.ClientError)])
 def test_every_error_has_a_rule_of_its_own(kind: type[Exception]) -> None:
-    assert kind in problems.RULES
+    assert kind in errors.RULES
 
 
 def test_the_table_has_no_rule_for_what_does_not_exist() -> None:
-    assert set(problems.RULES) <= {*every(errors.RequestError), *every(client.ClientError)}
+    assert set(errors.RULES) <= {*every(errors.RequestError), *every(client.ClientError)}
 
 
 @pytest.mark.parametrize("code", list(Answer))
 def test_every_refusal_of_a_broker_is_an_error_with_a_code(code: int) -> None:
-    rule = problems.rule_for(client.BrokerRefused(code, "its own words"))
+    rule = errors.rule_for(client.BrokerRefused(code, "its own words"))
     assert 400 <= rule.status <= 599
     assert rule.code
 
@@ -50,21 +50,19 @@ def test_every_refusal_of_a_broker_is_an_error_with_a_code(code: int) -> None:
     ],
 )
 def test_refusals_keep_their_meaning(code: int, remark: str, status: int) -> None:
-    assert problems.rule_for(client.BrokerRefused(code, remark)).status == status
+    assert errors.rule_for(client.BrokerRefused(code, remark)).status == status
 
 
 def test_codes_mean_one_thing() -> None:
     statuses: dict[str, set[int]] = {}
-    for rule in (*problems.RULES.values(), *problems.REFUSALS.values(), problems.DISK_FULL):
+    for rule in (*errors.RULES.values(), *errors.REFUSALS.values(), errors.DISK_FULL):
         statuses.setdefault(rule.code, set()).add(rule.status)
     assert all(len(found) == 1 for found in statuses.values())
 
 
 def test_every_code_is_documented_with_its_status() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\d{3}) \|", (ROOT / "docs" / "REST.md").read_text(), re.MULTILINE)
-    told = {
-        (rule.code, rule.status) for rule in (*problems.RULES.values(), *problems.REFUSALS.values(), problems.DISK_FULL)
-    }
+    told = {(rule.code, rule.status) for rule in (*errors.RULES.values(), *errors.REFUSALS.values(), errors.DISK_FULL)}
     assert {(code, int(status)) for code, status in rows} == told
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.rest.errors import InvalidMoment, ZoneMissing
-from console.rest.moments import moment_ms, parameter_ms, written_moment
+from console.rest.query import moment_ms, parameter_ms, written_moment
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from console.rest import errors, problems
-from console.rest.openapi import description, example_of
+from console.rest import errors
+from console.rest.documentation import description, example_of
 from console.rest.route import Route
 from console.rest.routes import MODULES, ROUTES
 
@@ -40,7 +40,7 @@ def test_every_reference_leads_somewhere() -> None:
 def test_nothing_is_said_to_be_built_later() -> None:
     root = Path(__file__).resolve().parents[3]
     said = [json.dumps(description()), *(path.read_text() for path in (root / "static" / "api").iterdir())]
-    said += [(root / "docs" / "REST.md").read_text(), *(rule.title for rule in problems.RULES.values())]
+    said += [(root / "docs" / "REST.md").read_text(), *(rule.title for rule in errors.RULES.values())]
     assert not [text for text in said if "not built" in text.lower()]
 
 
@@ -77,8 +77,8 @@ async def test_every_error_leads_to_its_place_on_the_page(anonymous: httpx.Async
     assert len(places) == len(set(places))
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert kinds
-    codes = {problems.RULES[kind].code for kind in kinds if kind in problems.RULES}
-    codes |= {rule.code for rule in (*problems.RULES.values(), *problems.REFUSALS.values(), problems.DISK_FULL)}
+    codes = {errors.RULES[kind].code for kind in kinds if kind in errors.RULES}
+    codes |= {rule.code for rule in (*errors.RULES.values(), *errors.REFUSALS.values(), errors.DISK_FULL)}
     assert codes <= set(places)
     refused = (await anonymous.get("/api/v1/topics")).json()
     path, _, place = refused["type"].partition("#")
@@ -113,5 +113,6 @@ def test_every_example_is_a_body_that_is_taken(route: Route) -> None:
 
 def test_every_module_with_routes_is_brought_in() -> None:
     root = Path(__file__).resolve().parents[3]
-    found = {path.relative_to(root) for path in (root / "console" / "features").glob("*/rest*.py")}
+    files = (root / "console" / "features").rglob("*.py")
+    found = {path.relative_to(root) for path in files if "\n@route(" in path.read_text()}
     assert {".".join(path.with_suffix("").parts) for path in found} <= set(MODULES)

@@ -22,7 +22,7 @@ from broker.server.broker import BrokerService, Protection
 from broker.testing import small_store
 from console.rest.app import create_application
 from console.security import tokens as security_tokens
-from console.security.policies import PoliciesOfUser
+from console.security.tokens import PoliciesOfUser
 from tests.server.access.clients import ACCESS, ROOT, People, policy
 from tests.server.peer import Peer
 

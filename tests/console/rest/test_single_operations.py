@@ -16,7 +16,7 @@ from broker.server.broker import BrokerService
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.models import AuditEntry, Operation
-from console.rest import recorder
+from console.rest import database
 from console.rest.identifiers import parse, written
 from console.security import tokens as security_tokens
 from console.site.broker import hang_up
@@ -176,8 +176,8 @@ async def test_those_of_a_moment_are_written_together_each_once(
         batches.append(len(singles))
         recording(singles)
 
-    recording = recorder.record
-    monkeypatch.setattr(recorder, "record", counted)
+    recording = database.record
+    monkeypatch.setattr(database, "record", counted)
     sent = [await send(api) for _ in range(30)]
     answers = await asyncio.gather(*(api.delete(f"/api/v1/messages/{each['id']}/schedule") for each in sent))
     assert len({number_of(answer) for answer in answers}) == 30
@@ -192,7 +192,7 @@ async def test_without_the_database_it_is_done_and_says_that_nothing_is_kept(
     def away(_: object) -> None:
         raise DatabaseError("gone")
 
-    monkeypatch.setattr(recorder, "record", away)
+    monkeypatch.setattr(database, "record", away)
     await send(api, schedule_key="order-1")
     answer = await api.delete(KEYED + "order-1")
     assert (answer.status_code, answer.json()["outcome"], answer.json()["operation"]) == (200, "cancelled", None)

@@ -14,10 +14,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from console.models import ApiToken
 from console.rest.app import StateHolder
-from console.rest.grants import CACHE_S
+from console.rest.database import CACHE_S
 from console.security import tokens as security_tokens
+from console.security.models import ApiToken
 from tests.console.rest.conftest import MakeToken
 
 ORDERS, INVOICES = "/api/v1/topics/order-paid/messages", "/api/v1/topics/invoice/messages"

@@ -7,7 +7,7 @@ import csv
 import threading
 from pathlib import Path
 
-from console.run.demo import download
+from console.run.demo import flights
 from console.run.demo.replay import Options, Replay
 
 COLUMNS = ("sched_dep_time", "dep_delay", "carrier", "flight", "tailnum", "origin", "dest", "air_time", "distance")
@@ -26,7 +26,7 @@ def write_days(directory: Path) -> Path:
                 writer.writerow(
                     [clock, "" if number % 20 == 0 else "5", "UA", number, "N1", "EWR", "IAH", "100", "700"]
                 )
-    (days / download.COMPLETE).touch()
+    (days / flights.COMPLETE).touch()
     return directory
 
 

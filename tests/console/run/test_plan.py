@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from console.run.demo import download
-from console.run.demo.download import FlightsUnavailable, ensure_days
-from console.run.demo.flights import Flight, flights_of
+from console.run.demo import flights
+from console.run.demo.flights import Flight, FlightsUnavailable, ensure_days, flights_of
 from console.run.demo.plan import (
     ARRIVAL,
     CANCELLED,
@@ -21,12 +20,12 @@ from console.run.demo.plan import (
     GATE,
     Announcement,
     Reminder,
+    Schedule,
     announcements,
     level_for,
     reminders,
 )
 from console.run.demo.replay import Progress, load, save
-from console.run.demo.schedule import Schedule
 
 DELAYS_MS = [1_000, 5_000, 10_000, 30_000, *range(60_000, 600_001, 60_000), 1_200_000, 1_800_000, 3_600_000, 7_200_000]
 COLUMNS = "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay carrier flight tailnum origin dest air_time distance".split()  # noqa: SIM905, E501  # as the file's first line
@@ -49,7 +48,7 @@ def archive(path: Path, rows: list[dict[str, str]]) -> None:
     with zipfile.ZipFile(packed, "w") as inner:
         inner.writestr("flights.csv", text.getvalue())
     with tarfile.open(path, "w:gz") as outer:
-        member = tarfile.TarInfo(download.MEMBER)
+        member = tarfile.TarInfo(flights.MEMBER)
         member.size = len(packed.getvalue())
         outer.addfile(member, io.BytesIO(packed.getvalue()))
 
@@ -58,9 +57,9 @@ def archive(path: Path, rows: list[dict[str, str]]) -> None:
 def days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four days of a few flights, cut out of an archive whose hash is known."""
     rows = [row(1, "515"), row(1, "2359", "NA", "7", "NA"), row(2, "900", "-5", "8"), row(3, "600"), row(4, "700")]
-    archive(tmp_path / download.ARCHIVE, rows)
-    digest = download.hashlib.sha256((tmp_path / download.ARCHIVE).read_bytes()).hexdigest()
-    monkeypatch.setattr(download, "ARCHIVE_SHA256", digest)
+    archive(tmp_path / flights.ARCHIVE, rows)
+    digest = flights.hashlib.sha256((tmp_path / flights.ARCHIVE).read_bytes()).hexdigest()
+    monkeypatch.setattr(flights, "ARCHIVE_SHA256", digest)
     return ensure_days(tmp_path)
 
 
@@ -76,13 +75,13 @@ def test_the_year_begins_again_after_its_last_day(days: Path) -> None:
 
 
 def test_a_second_call_reads_nothing_again(days: Path) -> None:
-    (days.parent / download.ARCHIVE).unlink()
+    (days.parent / flights.ARCHIVE).unlink()
     assert ensure_days(days.parent) == days
 
 
 def test_an_archive_with_another_hash_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive(tmp_path / download.ARCHIVE, [row(1, "515")])
-    monkeypatch.setattr(download, "_download", lambda directory: None)
+    archive(tmp_path / flights.ARCHIVE, [row(1, "515")])
+    monkeypatch.setattr(flights, "_download", lambda directory: None)
     with pytest.raises(FlightsUnavailable, match="not the file"):
         ensure_days(tmp_path)
     assert not (tmp_path / "days").exists()

@@ -26,7 +26,7 @@ from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.features.overview.findings import forget
 from console.operations.models import AuditEntry, Operation
-from console.security.roles import ADMINISTRATOR
+from console.security.gate import ADMINISTRATOR
 from console.security.topic_scope import visible_topics
 from console.ui.live import LivePage, _render
 from console.urls import urlpatterns

@@ -13,20 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client import Decision, TransactionProducer, prepare
+from console import components
 from console.features.overview.findings import forget
 from console.features.overview.pages import read_overview
 from console.features.schedule import read as lane_read
 from console.features.timers import read as timers_read
 from console.features.timers.read import without_names
 from console.features.timers.shapes import TimerFilter
-from console.features.transactions import read as transactions_read
+from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import FIRST_COUNT
 from console.operations import reading
 from console.operations.models import Operation
 from console.security.topic_scope import ALL, TopicScope, VisibleTopics, scoped
 from console.site import reading_on
 from console.site.reading_on import Filled, fill
-from console.ui import design_drawings
 from tests.console.people import browser_of
 from tests.console.security.test_limited import FOREIGN, HOUR_MS, limited_person, text_of
 from tests.console.stage import Stage
@@ -136,7 +136,7 @@ def test_where_a_look_ends_in_others_halves_and_decisions_the_board_does_not_say
             others.commit(others.send_half(FOREIGN, prepare("x")))
     stage.mirror.run_once()
     monkeypatch.setattr(reading_on, "MOST_LOOKED", 2)
-    monkeypatch.setattr(transactions_read, "MOST_COUNTED", 2)
+    monkeypatch.setattr(transactions_pages, "MOST_COUNTED", 2)
     page = text_of(browser_of(limited_person("anna", "ord")), "/transactions/")
     for name in ("open", "decided"):
         section = page[page.index(f'id="{name}"') :]
@@ -181,7 +181,7 @@ def test_operations_are_paged_there_and_back(db: None, monkeypatch: pytest.Monke
 
 def test_topics_that_a_snapshot_did_not_keep_are_not_said_to_have_nothing() -> None:
     page = without_names(
-        replace(design_drawings.timers(100_000), is_past=True, topics_left=3), TopicScope(VisibleTopics(("none",)))
+        replace(components.timers(100_000), is_past=True, topics_left=3), TopicScope(VisibleTopics(("none",)))
     )
     with scoped(VisibleTopics(("none",))):
         shown = render_to_string("timers/topics.html", {"data": page})

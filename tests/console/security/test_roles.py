@@ -13,8 +13,7 @@ from django.urls import URLPattern
 
 from console.operations.models import AuditEntry, Operation
 from console.operations.registry import KINDS
-from console.security.access import Access, access_of
-from console.security.roles import ADMINISTRATOR, OPERATOR, ROLES, VIEWER
+from console.security.gate import ADMINISTRATOR, OPERATOR, ROLES, VIEWER, Access, access_of
 from console.site.broker import hang_up
 from console.urls import urlpatterns
 from tests.console.people import browser_of, person

@@ -10,8 +10,8 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 
-from console.security.roles import ROLES
-from console.security.sign_on.configuration import check_provider, groups_of
+from console.security.gate import ROLES
+from console.site.checks import check_provider, groups_of
 from tests.console.people import person
 from tests.console.security.identity_provider import FORGED_KEY, IdentityProvider, providing
 

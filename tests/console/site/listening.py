@@ -11,8 +11,8 @@ from typing import Any
 
 import uvicorn
 
-from console.site.web.bounds import Bounds
-from console.site.web.server import configuration
+from console.site.bounds import Bounds
+from console.site.web import configuration
 from tests.waiting import until_true
 
 DEADLINE_S = 30.0

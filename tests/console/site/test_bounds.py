@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import websockets
 
-from console.site.web.bounds import Bounds
-from console.site.web.server import SOCKET_MESSAGE_BYTES
+from console.site.bounds import Bounds
+from console.site.web import SOCKET_MESSAGE_BYTES
 from tests.console.site.listening import Line, serving
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"

@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, connections
 
 from console.site import asgi
-from console.site.web.exposure import ServingRefused, refuse_open_serving, trusted_proxies
+from console.site.checks import ServingRefused, refuse_open_serving, trusted_proxies
 from tests.console.people import person
 from tests.console.site.listening import Serving, serving
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.site.numbers import MOST, whole_number
+from console.site.parsing import MOST, whole_number
 
 
 @pytest.mark.parametrize(

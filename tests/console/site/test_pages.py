@@ -13,7 +13,7 @@ from django.db import connection, connections, transaction
 from django.test import Client
 
 from console.site import asgi
-from console.site.web.bodies import BodyBounds, WholeBodies
+from console.site.bounds import BodyBounds, WholeBodies
 from tests.console.people import person
 from tests.console.site.listening import Line, Serving, serving
 

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from console.site.compression import LEAST_BYTES, compressed
-from console.ui.navigation import SECTIONS
+from console.ui.frame import SECTIONS
 from tests.console.stage import Stage
 
 STATIC = Path(__file__).resolve().parents[3] / "static"

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.templatetags.charts import minute_svg, progress_svg, spread_svg
 from console.templatetags.escapement import delay_name, span
-from console.ui.charts.board import HalfMark, OpMark, board_svg
-from console.ui.charts.lanes import minute_svg, progress_svg, spark_svg, spread_svg
-from console.ui.charts.moments import Stop, life_svg
-from console.ui.charts.scale import heat, log_place, nice_ceiling
+from console.templatetags.transactions import HalfMark, OpMark, board_svg
+from console.ui.charts import Stop, heat, life_svg, log_place, nice_ceiling, spark_svg
 
 COUNTS = st.lists(st.integers(0, 10**7), min_size=1, max_size=60)
 

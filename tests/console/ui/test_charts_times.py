@@ -7,11 +7,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from console.ui.charts.dashboards import heat_svg, time_svg
-from console.ui.charts.lanes import minute_svg, spark_svg, spread_svg
-from console.ui.charts.moments import Column, Stop, kept_svg, life_svg
-from console.ui.charts.scale import Times
-from console.ui.charts.timers import Cell, Hub, Slot, forecast_svg, strip_svg, wheel_svg
+from console.templatetags.charts import minute_svg, spread_svg
+from console.templatetags.dashboards import heat_svg, time_svg
+from console.ui.charts import Column, Stop, Times, kept_svg, life_svg, spark_svg
+from console.ui.timer_charts import Cell, Hub, Slot, forecast_svg, strip_svg, wheel_svg
 
 NOON_MS = 1_795_262_400_000
 HOW = {"label": "", "figure": "{:g}".format, "address": "?at={}".format}

@@ -19,9 +19,9 @@ from django.template.loader import render_to_string
 from django.test import Client
 from django.urls import resolve, reverse
 
+from console import snapshots
 from console.operations import workflow
 from console.operations.actor import Actor
-from console.ui.snapshots import taker as snapshots_retention
 from tests.console.stage import Stage
 from tests.console.ui.test_exporting import FORMULA
 from tests.console.ui.test_exporting import filled as filled
@@ -99,7 +99,7 @@ def paths_of(stage: Stage, operator: Client, actor: Actor) -> list[str]:
         "groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "last"}, actor, reason="r"
     )
     client = stage.admin.consumers(["billing"])[0].client_id
-    snapshots_retention.take()
+    snapshots.take()
     return [
         "/", "/topics/", "/topics/orders/", "/topics/orders/0/", "/topics/orders/tail/", "/groups/", "/groups/billing/",
         "/clients/", f"/clients/one/?id={quote(client)}", "/schedule/", "/schedule/16/", "/timers/", "/timers/list/",

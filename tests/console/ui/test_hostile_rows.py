@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.operations.models import AuditEntry, Operation
-from console.ui.saved_views.models import SavedView
+from console.ui.saved_views import SavedView
 from tests.console.ui.test_hostile import SCHEMES, TEXTS, Skeleton
 
 PAGES = ("/alerts/", "/operations/", "/views/", "/find/")

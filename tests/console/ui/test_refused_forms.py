@@ -15,7 +15,7 @@ from broker.redisson import DelayedQueue
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.models import AuditEntry, Operation
-from console.ui.saved_views.models import SavedView
+from console.ui.saved_views import SavedView
 from tests.console.markup import tight
 from tests.console.people import browser_of, person
 from tests.console.security.test_roles import CLOSED, NOT_ALLOWED

@@ -10,9 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 from console.site.broker import hang_up
-from console.ui.saved_views import store as saved_views_store
-from console.ui.saved_views.addresses import ADDRESS_LENGTH, address_of
-from console.ui.saved_views.models import SavedView
+from console.ui import saved_views
+from console.ui.saved_views import ADDRESS_LENGTH, SavedView, address_of
 from tests.console.markup import tight
 from tests.console.people import browser_of, person
 from tests.console.security.test_limited import limited_person
@@ -125,7 +124,7 @@ def test_what_is_wrong_with_a_name_is_said_and_nothing_is_lost(db: None) -> None
 
 
 def test_nobody_has_more_views_than_there_may_be(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved_views_store, "MOST", 2)
+    monkeypatch.setattr(saved_views, "MOST", 2)
     anna = browser_of(person("anna"))
     codes = [save(anna, f"/groups/?search={number}", f"view {number}").status_code for number in range(3)]
     assert codes == [303, 303, 422]
@@ -141,7 +140,7 @@ def test_no_name_or_filter_becomes_markup(db: None) -> None:
         for user, name in ((anna, text[:50]), (ben, "harmless")):
             query = address_of(f"/groups/?search={number}")
             assert query is not None
-            saved_views_store.keep(user, query, f"{number} {name}")
+            saved_views.keep(user, query, f"{number} {name}")
     assert SavedView.objects.filter(owner=anna).count() > 10
     for path in ("/views/", "/groups/", "/find/?q=1"):
         pages = [Skeleton(browser_of(user).get(path).content.decode()) for user in (anna, ben)]

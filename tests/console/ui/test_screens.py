@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.ui.navigation import SECTIONS
+from console.ui.frame import SECTIONS
 from tests.console.ui import drawn
 
 MOST_BYTES = 150_000

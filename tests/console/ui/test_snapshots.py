@@ -11,22 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.mirror.models import Broker, MirrorState
+from console.comparison import Pair, compared
 from console.features.groups import read as groups_read
+from console.features.groups.kept import GroupsKept, GroupTopic, groups_at
 from console.features.groups.read import GroupRow, GroupState
 from console.features.schedule import read as schedule_read
+from console.features.schedule.read import lanes_at
 from console.features.schedule.shapes import Lane, LaneFigures, Lanes, LaneState
 from console.features.timers import read as timers_read
+from console.features.timers.kept import KEPT_ZOOMS, timers_at
 from console.features.timers.shapes import Stretch, TimerFigures, WheelSlot
+from console.past import Snapshot, moment_of, pack, unpack
 from console.site.broker import hang_up
 from console.site.evidence import Evidence
-from console.site.history import History
-from console.ui.snapshots import compare as snapshots_compare
-from console.ui.snapshots import read as snapshots_read
-from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.page_shapes import Pair
-from console.ui.snapshots.reader import moment_of
-from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken, pack, unpack
-from console.ui.snapshots.taker import HOUR_MS, KEPT_ZOOMS, keep, look, take, thin
+from console.site.mirrored import History
+from console.snapshots import HOUR_MS, KINDS, Taken, keep, look, take, thin
 from tests.console.stage import Stage
 
 MINUTE_MS = 60_000
@@ -76,7 +75,7 @@ def test_what_was_taken_is_what_is_shown(stage: Stage) -> None:
     row = keep(taken)
     assert (row.lanes_pending, row.timers_pending) == (19, 1)
 
-    moment, lanes = snapshots_read.lanes_at(taken.at_ms)
+    moment, lanes = lanes_at(taken.at_ms)
     assert (moment.at_ms, moment.is_known) == (taken.at_ms, True)
     assert lanes is not None
     assert taken.lanes is not None
@@ -86,7 +85,7 @@ def test_what_was_taken_is_what_is_shown(stage: Stage) -> None:
     assert lanes.lanes[15].next_due_ms == schedule_read.lanes().lanes[15].next_due_ms
 
     for zoom in KEPT_ZOOMS:
-        _, timers = snapshots_read.timers_at(taken.at_ms, zoom)
+        _, timers = timers_at(taken.at_ms, zoom)
         assert timers is not None
         assert (timers.zoom, timers.figures.pending) == (zoom, 1)
         assert timers.figures.next_due_ms == timers_read.timers().figures.next_due_ms
@@ -96,7 +95,7 @@ def test_what_was_taken_is_what_is_shown(stage: Stage) -> None:
         assert timers.wheel.strip.total == (0 if zoom == "1m" else 1)
         assert [row.topic for row in timers.topics] == ["orders"]
 
-    _, groups = snapshots_read.groups_at(taken.at_ms)
+    _, groups = groups_at(taken.at_ms)
     assert groups is not None
     assert {row.name: row.lag for row in groups.rows} == {row.name: row.lag for row in groups_read.groups().rows}
     reading = next(line for line in groups.topics if (line.group, line.topic) == ("billing", "orders"))
@@ -112,13 +111,13 @@ def test_of_a_broker_that_is_away_nothing_is_said(stage: Stage) -> None:
     hang_up()
     row = take()
     assert row is not None
-    assert row.why == dict.fromkeys(PARTS, "broker-unreachable")
-    assert {getattr(row, part) for part in (*PARTS, "lanes_pending", "timers_pending", "lag")} == {None}
-    moment, lanes = snapshots_read.lanes_at(row.at_ms)
+    assert row.why == dict.fromkeys(KINDS, "broker-unreachable")
+    assert {getattr(row, part) for part in (*KINDS, "lanes_pending", "timers_pending", "lag")} == {None}
+    moment, lanes = lanes_at(row.at_ms)
     assert (moment.at_ms, moment.why, lanes) == (row.at_ms, "broker-unreachable", None)
-    assert snapshots_read.groups_at(row.at_ms)[1] is None
-    assert snapshots_read.timers_at(row.at_ms)[1] is None
-    found = snapshots_compare.compared(row.at_ms, None)
+    assert groups_at(row.at_ms)[1] is None
+    assert timers_at(row.at_ms)[1] is None
+    found = compared(row.at_ms, None)
     assert {(cell.before, cell.difference) for cell in found.rows} == {(None, None)}
 
 
@@ -196,7 +195,7 @@ def test_two_moments_are_compared_the_earlier_one_first() -> None:
     keep(taken_at(START_MS, lanes=lanes_of(5, None, 3)))
     keep(taken_at(START_MS + MINUTE_MS, lanes=lanes_of(12, 4)))
     for moments in ((START_MS, START_MS + MINUTE_MS), (START_MS + MINUTE_MS, START_MS)):
-        found = snapshots_compare.compared(*moments)
+        found = compared(*moments)
         waiting = {line.name: line.pairs[0][1] for line in found.lanes}
         assert waiting == {"1": Pair(5, 12), "2": Pair(None, 4), "3": Pair(3, None)}
         assert [waiting[level].difference for level in "123"] == [7, None, None]

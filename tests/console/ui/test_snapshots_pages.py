@@ -15,13 +15,12 @@ from django.test import Client, RequestFactory
 
 from broker.mirror.models import MirrorState
 from console.features.timers import apache_records
+from console.features.timers.kept import timers_kept
 from console.features.timers.shapes import window_of
+from console.past import Asked, Snapshot, asked_of, last_time_of_day
 from console.site.mirrored import mirrored
-from console.ui.charts.moments import Column, kept_svg
-from console.ui.snapshots.as_of import Asked, asked_of, last_time_of_day
-from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.shapes import Taken
-from console.ui.snapshots.taker import keep, take, timers_kept
+from console.snapshots import Taken, keep, take
+from console.ui.charts import Column, kept_svg
 from tests.console.people import browser_of
 from tests.console.security.test_limited import FOREIGN, limited_person
 from tests.console.security.test_limited import filled as filled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.ui.template_files import thin
+from console.site.compression import thin
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,213 @@
+"""The palette: what a few letters, a key or a verb may mean, in all features.
+
+Pages, topics, groups and messages are found by a few letters of their names; those that begin so come first. Or it goes
+straight to the one message, timer or transaction with a key: that is asked for with Enter, never while somebody types,
+as a key is sought in the broker.
+
+Verbs are `cancel order-4711`, `resend 200 billing`, `move billing -1h`; what follows is the reason. Which there are and
+what may follow is said by the kinds of operations. A command leads to the preview of an operation, never further.
+Nothing is asked of the broker before it is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, override
+from django.views.decorators.http import require_safe
+
+from broker.mirror.models import ConsumerGroup, Topic
+from console.features.messages import read as messages_read
+from console.features.messages.shapes import OFFSET_ID
+from console.features.timers import read as timers_read
+from console.features.timers.shapes import TimerFilter
+from console.features.transactions.operations import halves_named
+from console.operations.actor import Actor
+from console.operations.errors import NotAllowed
+from console.operations.kind import Command, Kind
+from console.operations.pages import drafted
+from console.operations.registry import KINDS
+from console.security.topic_scope import current_scope
+from console.site.mirrored import mirrored
+from console.templatetags.tables import view_address, view_page
+from console.ui.addresses import form_of
+from console.ui.frame import BESIDE, places_for
+from console.ui.saved_views import views_for
+
+
+def commands(text: str) -> Iterator[Command]:
+    """Yield what the text asks for, whoever may do it; nothing if it begins with no verb."""
+    verb, _blank, rest = text.partition(" ")
+    kind = _kind_of(verb)
+    if kind is not None and rest.strip():
+        yield from kind.commands(verb, rest.strip())
+
+
+def offered(text: str) -> Iterator[Command]:
+    """Yield what can be done about a text without a verb, as if it were a key."""
+    key = text.split()[0]
+    if _kind_of(key) is not None:
+        return
+    for kind in KINDS.values():
+        if kind.is_offered_for_keys:
+            yield from kind.commands(kind.verbs[0], key)
+
+
+def _kind_of(verb: str) -> Kind[Any] | None:
+    return next((kind for kind in KINDS.values() if verb.lower() in kind.verbs), None)
+
+
+TEXT_LENGTH = 300
+#: of each kind
+LISTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """One place to go to: `kind` says what it is. With a `command`, the preview of an operation instead."""
+
+    address: str
+    label: str | Promise
+    kind: str | Promise
+    key: str = ""
+    command: str = ""
+
+
+def jumps(text: str, user: Any) -> Iterator[Jump]:
+    """What a verb asks for, pages, names, what has the text as its key; without a text all pages."""
+    yield from (_to_do(command) for command in commands(text) if user.has_perm(command.permission))
+    for place in (*places_for(user), *BESIDE):
+        if _is_named(text, place.label) or text.lower() == place.key:
+            yield Jump(place.address, place.label, gettext_lazy("page"), place.key.upper())
+    saved = [row for row in views_for(user) if text.lower() in row.name.lower()]
+    for row in saved[:LISTED]:
+        yield Jump(view_address(row), row.name, _("view of %(page)s") % {"page": view_page(row)})
+    if not text:
+        return
+    if _is_named(text, gettext_lazy("Saved views")):
+        yield Jump(reverse("saved_views"), gettext_lazy("Saved views"), gettext_lazy("page"))
+    for name in topics_named(text, LISTED):
+        yield Jump(reverse("topic", args=[name]), name, gettext_lazy("topic"))
+    for name in groups_named(text, LISTED):
+        yield Jump(reverse("group", args=[name]), name, gettext_lazy("group"))
+    if OFFSET_ID.fullmatch(text):
+        yield Jump(reverse("message", args=[text]), text, gettext_lazy("message at this offset id"))
+    yield from _with_key(text)
+    yield from (_to_do(command) for command in offered(text) if user.has_perm(command.permission))
+
+
+def _with_key(text: str) -> Iterator[Jump]:
+    """What has this key is looked for when it is chosen, not for every letter."""
+    labels = {
+        "": (_("What has the key or id “%(text)s”"), gettext_lazy("message, timer or transaction")),
+        "timers": (_("Timers with the key “%(text)s”"), gettext_lazy("waiting")),
+        "transactions": (_("Transaction with the key “%(text)s”"), gettext_lazy("half message")),
+    }
+    for of, (label, kind) in labels.items():
+        query = {"q": text, **({"of": of} if of else {})}
+        yield Jump(reverse("find_key") + "?" + urlencode(query), label % {"text": text}, kind)
+    address = reverse("messages") + "?" + urlencode({"q": text})
+    yield Jump(address, _("Messages with the key or id “%(text)s”") % {"text": text}, gettext_lazy("in all topics"))
+
+
+def _to_do(command: Command) -> Jump:
+    label = f"{command.label}: {command.reason}" if command.reason else command.label
+    return Jump("", label, gettext_lazy("look at it first"), command=command.text)
+
+
+def _is_named(text: str, label: str | Promise) -> bool:
+    """In the reader's language or in English."""
+    with override("en"):
+        english = str(label)
+    wanted = text.lower()
+    return wanted in str(label).lower() or wanted in english.lower()
+
+
+def topics_named(text: str, count: int) -> list[str]:
+    """At most `count` topics, RocketMQ's own left out."""
+    found = Topic.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
+    seen = current_scope()
+    return _first((name for name in found.values_list("name", flat=True) if seen.topic(name)), text, count)
+
+
+def groups_named(text: str, count: int) -> list[str]:
+    """At most `count` consumer groups, RocketMQ's own left out."""
+    found = ConsumerGroup.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
+    seen = current_scope()
+    return _first((name for name in found.values_list("name", flat=True) if seen.group(name)), text, count)
+
+
+def _first(names: Iterable[str], text: str, count: int) -> list[str]:
+    wanted = text.lower()
+    return sorted(names, key=lambda name: (not name.lower().startswith(wanted), name))[:count]
+
+
+@require_safe
+def find(request: HttpRequest) -> HttpResponse:
+    """Everything that the text may mean; `part=1` gives the options alone, for the palette."""
+    text = request.GET.get("q", "").strip()[:TEXT_LENGTH]
+    template = "jumping/options.html" if request.GET.get("part") == "1" else "jumping/page.html"
+    return render(request, template, {"jumps": list(jumps(text, request.user)), "text": text})
+
+
+@require_safe
+def open_key(request: HttpRequest) -> HttpResponse:
+    """See the one thing with the key, id or offset id `q`; `of=timers` and `of=transactions` look there only."""
+    text = request.GET.get("q", "").strip()[:TEXT_LENGTH]
+    if OFFSET_ID.fullmatch(text):
+        return redirect("message", text)
+    ways = {"messages": _of_messages, "timers": _of_timers, "transactions": _of_transactions}
+    wanted = request.GET.get("of", "")
+    for way in [ways[wanted]] if wanted in ways else ways.values():
+        if text and (address := way(text)):
+            return redirect(address)
+    return redirect(reverse("messages") + "?" + urlencode({"q": text}))
+
+
+def _of_messages(text: str) -> str | None:
+    """The first record of the one message: its page has the others."""
+    hits = messages_read.messages_everywhere(text).hits
+    if len({hit.unique_key or hit.offset_message_id for hit in hits}) == 1:
+        return reverse("message", args=[hits[-1].offset_message_id])
+    return reverse("messages") + "?" + urlencode({"q": text}) if hits else None
+
+
+def _of_timers(text: str) -> str | None:
+    rows = timers_read.timer_list(TimerFilter(key=text), count=2).rows
+    if len(rows) == 1:
+        return reverse("timer", args=[rows[0].position])
+    return reverse("timer_list") + "?" + urlencode({"key": text}) if rows else None
+
+
+def _of_transactions(text: str) -> str | None:
+    """The newest one; who sends a half with a key again means the last."""
+    positions = (row.position for row in halves_named(text) if row.position is not None)
+    position = next(positions, None)
+    return None if position is None else reverse("transaction", args=[position])
+
+
+@form_of("find")
+def act(request: HttpRequest) -> HttpResponse:
+    """Preview what a command of the palette asks for; its reason and number stand in the form already."""
+    text = request.POST.get("do", "").strip()[:TEXT_LENGTH]
+    command = next(commands(text), None)
+    if command is None:
+        raise Http404(_("There is no such operation."))
+    try:
+        Actor.of(request.user).require(command.permission, command.kind)
+    except NotAllowed as error:
+        raise PermissionDenied(error.permission) from None
+    answer = drafted(request, command.kind, command.parameters)
+    given = {"reason": command.reason, "typed": command.count}
+    if answer.status_code == 303 and any(given.values()):
+        answer["Location"] += "?" + urlencode({name: value for name, value in given.items() if value})
+    return answer

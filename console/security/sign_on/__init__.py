@@ -1,1 +1,0 @@
-"""Signing in by an OpenID Connect provider: off unless its settings are given (docs/CONSOLE.md)."""

@@ -1,0 +1,162 @@
+"""Take snapshots and let old ones go: one an interval, later one an hour, in the end none.
+
+A snapshot holds what the pages show, read as the pages read it. What cannot be read is None, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from django.conf import settings
+from django.db import connection
+
+from console.features.groups.kept import GroupsKept, kept_groups
+from console.features.schedule.read import kept_lanes
+from console.features.schedule.shapes import Lanes
+from console.features.timers.kept import KEPT_ZOOMS, TimersKept, kept_timers
+from console.features.transactions import pages as transactions_pages
+from console.features.transactions.shapes import TransactionFigures
+from console.past import Moment, Snapshot, columns_at, moment_of, opened, pack, reason_of
+from console.security.topic_scope import EVERYTHING
+from console.site.clock import now_ms
+from console.site.evidence import Evidence, StaleReason
+from console.site.mirrored import Mirrored, mirrored
+
+#: the parts of a snapshot, as its row has them, and the shape of each
+KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigures, "groups": GroupsKept}
+
+HOUR_MS = 3_600_000
+#: rows that one round deletes at most: a long pause is caught up with over several rounds
+BATCH = 500
+
+#: of each hour that is past the first limit one snapshot stays: the first that knows its lanes, else the first
+_THINNED = """
+    DELETE FROM console_snapshot WHERE id IN (
+        SELECT id FROM (
+            SELECT id, row_number() OVER (PARTITION BY broker, at_ms / %(hour)s ORDER BY lanes IS NULL, at_ms) AS place
+              FROM console_snapshot WHERE at_ms < %(each_until)s
+        ) numbered WHERE place > 1 LIMIT %(batch)s)
+"""
+_OLD = """
+    DELETE FROM console_snapshot WHERE id IN (
+        SELECT id FROM console_snapshot WHERE at_ms < %(until)s ORDER BY at_ms LIMIT %(batch)s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """All that is known of a moment. A part that is None could not be read: `why` has its StaleReason's code."""
+
+    broker: str
+    at_ms: int
+    lanes: Lanes | None
+    timers: TimersKept | None
+    transactions: TransactionFigures | None
+    groups: GroupsKept | None
+    why: dict[str, str]
+
+
+def take() -> Snapshot | None:
+    """Take and keep the snapshot of this interval unless it was taken, and delete old ones."""
+    slot_ms = _slot(now_ms())
+    kept = None
+    if not Snapshot.objects.filter(slot_ms=slot_ms).exists():
+        taken = look()
+        kept = keep(taken, slot_ms) if taken is not None else None
+    thin(now_ms())
+    return kept
+
+
+def keep(taken: Taken, slot_ms: int | None = None) -> Snapshot:
+    """Write a snapshot; of two of the same interval the first stays."""
+    packed = {part: None if getattr(taken, part) is None else pack(getattr(taken, part)) for part in KINDS}
+    lags = [row.lag for row in taken.groups.rows if row.lag is not None] if taken.groups else []
+    row = Snapshot(
+        broker=taken.broker,
+        slot_ms=_slot(taken.at_ms) if slot_ms is None else slot_ms,
+        at_ms=taken.at_ms,
+        why=taken.why,
+        lanes_pending=taken.lanes.figures.pending if taken.lanes else None,
+        timers_pending=taken.timers.page.figures.pending if taken.timers else None,
+        lag=sum(lags) if lags else None,
+        **packed,
+    )
+    Snapshot.objects.bulk_create([row], ignore_conflicts=True)
+    return Snapshot.objects.get(broker=row.broker, slot_ms=row.slot_ms)
+
+
+def thin(at_ms: int) -> int:
+    """Delete a batch of snapshots that are past their time. Returns how many."""
+    each_until = at_ms - round(settings.SNAPSHOT_KEEP_H * HOUR_MS)
+    until = at_ms - round(settings.SNAPSHOT_KEEP_DAYS * 24 * HOUR_MS)
+    with connection.cursor() as cursor:
+        cursor.execute(_OLD, {"until": until, "batch": BATCH})
+        gone = cursor.rowcount
+        cursor.execute(_THINNED, {"hour": HOUR_MS, "each_until": each_until, "batch": BATCH})
+        return gone + cursor.rowcount
+
+
+def look(zooms: tuple[str, ...] = KEPT_ZOOMS) -> Taken | None:
+    """Read the present, with the Timers page at these zooms; None as long as no broker was ever seen.
+
+    Without any zoom it reads sums alone, for a comparison: no wheel, not how long decisions took, nor how
+    fast groups are.
+    """
+    here = mirrored()
+    if not here.name:
+        return None
+    why: dict[str, str] = {}
+    trouble = _trouble(here)
+    if trouble is not None:
+        why = dict.fromkeys(("lanes", "groups"), trouble.value)
+    timers = kept_timers(here, zooms, why)
+    halves = _transactions(why, sums_only=not zooms)
+    return Taken(
+        broker=here.name,
+        at_ms=here.now_ms,
+        lanes=None if trouble else kept_lanes(),
+        timers=timers,
+        transactions=halves,
+        groups=None if trouble else kept_groups(here, sums_only=not zooms),
+        why=why,
+    )
+
+
+def _trouble(here: Mirrored) -> StaleReason | None:
+    """Return why the mirror's rows cannot be used; a mirror that is behind by less than the interval can."""
+    reason = here.evidence(polled_by=()).stale_reason
+    if reason is StaleReason.MIRROR_BEHIND and here.as_of_ms is not None:
+        interval_ms = max(settings.SNAPSHOT_EVERY_S, 60) * 1000
+        return reason if here.now_ms - here.as_of_ms > interval_ms else None
+    return reason
+
+
+def _transactions(why: dict[str, str], *, sums_only: bool) -> TransactionFigures | None:
+    page = (transactions_pages.transaction_sums if sums_only else transactions_pages.read_transactions).within(
+        EVERYTHING
+    )
+    evidence: Evidence = page.evidence
+    if evidence.stale_reason is not None:
+        why["transactions"] = evidence.stale_reason.value
+        return None
+    return page.figures
+
+
+def _slot(at_ms: int) -> int:
+    every_ms = max(1, round((settings.SNAPSHOT_EVERY_S or 60) * 1000))
+    return at_ms - at_ms % every_ms
+
+
+def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
+    """Return all parts of the snapshot for a moment, None without a snapshot."""
+    moment = moment_of(asked_ms)
+    if moment.at_ms is None:
+        return moment, None
+    *packed, why = columns_at(moment.at_ms, *KINDS, "why")
+    found = {
+        part: None if held is None else opened(kind, bytes(held))
+        for (part, kind), held in zip(KINDS.items(), packed, strict=True)
+    }
+    known = any(held is not None for held in packed)
+    taken = Taken(broker=mirrored().name, at_ms=moment.at_ms, why=why, **found)
+    return replace(moment, is_known=known, why=None if known else reason_of(why, "lanes")), taken

@@ -1,0 +1,148 @@
+"""The frame of every page: the places of the rail, the environment's name, the chosen theme, the icon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.templatetags.static import static
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+
+from console.site.clock import real_now_ms, simulated
+from console.ui.addresses import form_of
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One page; `name` is that of its address, `key` the letter that opens it."""
+
+    name: str
+    key: str
+    label: str | Promise
+    is_for_staff: bool = False
+
+    @property
+    def here(self) -> str:
+        """The value of `here` in the context of a page that belongs to this place."""
+        return self.name
+
+    @property
+    def address(self) -> str:
+        """The address of the page."""
+        return self.name if self.name.startswith("/") else reverse(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Places under one heading; the first section has none."""
+
+    title: str | Promise
+    places: tuple[Place, ...]
+
+
+SECTIONS = (
+    Section("", (Place("overview", "o", _("Overview")),)),
+    Section(
+        _("Time"),
+        (
+            Place("schedule", "s", _("Schedule lanes")),
+            Place("timers", "w", _("Timers")),
+            Place("transactions", "x", _("Transactions")),
+            Place("delayed_queues", "q", _("Redisson queues")),
+        ),
+    ),
+    Section(
+        _("Traffic"),
+        (
+            Place("topics", "p", _("Topics")),
+            Place("groups", "g", _("Groups")),
+            Place("clients", "c", _("Clients")),
+            Place("dead_letters", "l", _("Dead letters")),
+            Place("messages", "m", _("Messages")),
+        ),
+    ),
+    Section(
+        _("House"),
+        (
+            Place("dashboards", "d", _("Dashboards")),
+            Place("alerts", "n", _("Alerts")),
+            Place("operations", "e", _("Operations")),
+            Place("audit", "u", _("Audit")),
+            Place("/api/docs", "r", _("REST")),
+            Place("admin:index", "a", _("Access"), is_for_staff=True),
+        ),
+    ),
+)
+
+
+#: pages without a place in the rail; the palette goes there
+BESIDE = (Place("compare", "", _("Compare two moments")),)
+
+
+def sections_for(user: Any) -> Iterator[Section]:
+    """Yield the sections of the rail that a user sees."""
+    for section in SECTIONS:
+        places = tuple(place for place in section.places if user.is_staff or not place.is_for_staff)
+        yield Section(section.title, places)
+
+
+def places_for(user: Any) -> list[Place]:
+    """Return all places of the rail, without headings."""
+    return [place for section in sections_for(user) for place in section.places]
+
+
+THEME_COOKIE = "theme"
+THEMES = ("light", "dark")
+_YEAR_S = 365 * 24 * 3_600
+
+
+def _simulated() -> dict[str, object]:
+    """What the banner says, and what a page's own clock goes on from; nothing where the broker's clock is real."""
+    line = simulated()
+    if line is None:
+        return {}
+    answered_ms = real_now_ms()
+    return {
+        "simulated": line,
+        "answered_ms": answered_ms,
+        "simulated_now": datetime.fromtimestamp(line.at(answered_ms) / 1000, UTC),
+    }
+
+
+def page(request: HttpRequest) -> dict[str, object]:
+    """Context of all templates."""
+    theme = request.COOKIES.get(THEME_COOKIE, "")
+    return {
+        "environment": settings.ESCAPEMENT_ENV,
+        "theme": theme if theme in THEMES else "",
+        "sections": list(sections_for(request.user)) if hasattr(request, "user") else [],
+        **_simulated(),
+    }
+
+
+@form_of("overview")
+def set_theme(request: HttpRequest) -> HttpResponse:
+    """Back to the page on which it was asked for."""
+    back = request.POST.get("next", "")
+    if not url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure()):
+        back = "/"
+    answer = redirect(back)
+    answer.status_code = 303
+    if request.POST.get("theme") in THEMES:
+        answer.set_cookie(THEME_COOKIE, request.POST["theme"], max_age=_YEAR_S, samesite="Lax")
+    return answer
+
+
+@require_safe
+def favicon(request: HttpRequest) -> HttpResponse:
+    """Where browsers look for it."""
+    return redirect(static("icon.svg"))

@@ -1,0 +1,350 @@
+"""Timers by time: the wheel, a stretch of it unrolled, what it will put out against what can be released, and lateness.
+
+The wheel is three rings, the next 60 seconds, 60 minutes and 24 hours: now at the top, clockwise. The strip is a band
+of slots with the pointer, the rolls and the scale below. Lateness is bars, how many releases were how late; heights are
+logarithmic, so that a single late one is seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from console.ui.charts import Box, Times, even, heat, nice_ceiling, opened, place, turns
+
+CENTRE = 230
+#: inner and outer radius of each ring, the seconds outside
+RADII = ((178, 224), (128, 166), (88, 116))
+#: degrees left free between two slots
+_GAP = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One slot of a ring; texts are already escaped. `href` empty: it leads nowhere."""
+
+    count: int
+    title: str = ""
+    href: str = ""
+    #: outlined: more than can be released in time
+    is_herd: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """The words in the middle, already escaped; `due_ms` is counted down by the browser."""
+
+    above: str
+    figure: str
+    below: str
+    last: str = ""
+    due_ms: int | None = None
+
+
+def wheel_svg(
+    rings: Sequence[Sequence[Slot]],
+    *,
+    label: str,
+    now: str,
+    marks: Sequence[str],
+    hub: Hub,
+    times: Sequence[Times] = (),
+) -> str:
+    """Height and depth of blue are the count. `marks`: at the quarters of the outer ring; `times`: of the rings."""
+    told = turns(times, CENTRE, RADII)
+    parts = [f'<svg class="chart wheel" viewBox="-46 -22 552 504" role="group" aria-label="{label}"{told}>']
+    for inner, outer in RADII:
+        parts.append(f'<circle class="axis" cx="{CENTRE}" cy="{CENTRE}" r="{outer + 2}"/>')
+        parts.append(f'<circle class="axis" cx="{CENTRE}" cy="{CENTRE}" r="{inner - 2}"/>')
+    outlines: list[str] = []
+    for slots, (inner, outer) in zip(rings, RADII, strict=True):
+        peak = max((slot.count for slot in slots), default=0)
+        for index, slot in enumerate(slots):
+            if slot.count:
+                high = 0.12 + 0.88 * math.log1p(slot.count) / math.log1p(max(peak, 100))
+                path = sector(index / len(slots), (index + 1) / len(slots), inner, inner + (outer - inner) * high)
+                parts.append(_linked(slot, f'<path class="h{heat(slot.count, peak)}" d="{path}"/>'))
+                if slot.is_herd:
+                    whole = sector(index / len(slots), (index + 1) / len(slots), inner - 1, outer + 1)
+                    outlines.append(f'<path class="outlined" d="{whole}"/>')
+    parts += [f'<path class="axis-2" d="{_tick(turn / 12)}"/>' for turn in range(12)]
+    places = ((473, CENTRE + 4, ""), (CENTRE, 477, "text-middle"), (-13, CENTRE + 4, "text-end"))
+    for word, (x, y, anchor) in zip(marks, places, strict=True):
+        parts.append(f'<text class="{anchor}" x="{x if anchor != "text-end" else -8}" y="{y}">{word}</text>')
+    parts.append(f'<path class="now" d="M{CENTRE} {CENTRE - RADII[2][0] + 8}V-6"/>')
+    parts.append(f'<text class="text-middle text-strong" x="{CENTRE}" y="-8">{now}</text>')
+    return "".join([*parts, *outlines, _hub(hub), "</svg>"])
+
+
+def sector(start: float, end: float, inner: float, outer: float) -> str:
+    """The path of a piece of a ring; `start` and `end` are turns, 0 at the top, clockwise."""
+    pad = min(_GAP / 360, (end - start) / 4)
+    start, end = start + pad, end - pad
+    (x1, y1), (x2, y2), (x3, y3), (x4, y4) = (
+        at(start, outer), at(end, outer), at(end, inner), at(start, inner)
+    )  # fmt: skip
+    far = 1 if end - start > 0.5 else 0
+    return (
+        f"M{_at(x1)} {_at(y1)}A{_at(outer)} {_at(outer)} 0 {far} 1 {_at(x2)} {_at(y2)}"
+        f"L{_at(x3)} {_at(y3)}A{_at(inner)} {_at(inner)} 0 {far} 0 {_at(x4)} {_at(y4)}Z"
+    )
+
+
+def at(turn: float, radius: float) -> tuple[float, float]:
+    """Where a hand of this length points."""
+    angle = 2 * math.pi * turn
+    return CENTRE + radius * math.sin(angle), CENTRE - radius * math.cos(angle)
+
+
+def _at(value: float) -> str:
+    """One decimal is a tenth of a pixel: a ring of 60 slots stays small."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _tick(turn: float) -> str:
+    (x1, y1), (x2, y2) = at(turn, 226), at(turn, 234)
+    return f"M{_at(x1)} {_at(y1)}L{_at(x2)} {_at(y2)}"
+
+
+def _linked(slot: Slot, drawing: str) -> str:
+    title = f"<title>{slot.title}</title>"
+    if not slot.href:
+        return drawing.replace("/>", f">{title}</path>")
+    # the strip has the same slots for the keyboard
+    return f'<a href="{slot.href}" tabindex="-1">{title}{drawing}</a>'
+
+
+def _hub(hub: Hub) -> str:
+    counted = f' data-due-ms="{hub.due_ms}"' if hub.due_ms is not None else ""
+    return (
+        f'<text class="text-middle" x="{CENTRE}" y="204">{hub.above}</text>'
+        f'<text class="text-middle big" x="{CENTRE}" y="{place(238)}"{counted}>{hub.figure}</text>'
+        f'<text class="text-middle text-muted" x="{CENTRE}" y="258">{hub.below}</text>'
+        f'<text class="text-middle fine" x="{CENTRE}" y="276">{hub.last}</text>'
+    )
+
+
+STRIP_WIDTH, STRIP_HEIGHT = 1120, 84
+STRIP_TOP, STRIP_HIGH = 24, 34
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One slot with something in it; texts are already escaped."""
+
+    index: int
+    count: int
+    title: str
+    #: empty: it leads nowhere
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A word at a place of the band: `share` is 0 at the left edge, 1 at the right."""
+
+    share: float
+    text: str
+
+
+def strip_svg(
+    cells: Sequence[Cell],
+    length: int,
+    *,
+    label: str,
+    pointer: Mark | None,
+    ticks: Sequence[Mark],
+    rolls: Sequence[Mark],
+    span_ms: tuple[int, int] | None = None,
+) -> str:
+    """`length` slots from left to right over `span_ms`; what is empty is only ground."""
+    step = STRIP_WIDTH / length
+    peak = max((cell.count for cell in cells), default=0)
+    counts = {cell.index: cell.count for cell in cells}
+    times = span_ms and Times(*span_ms, [f"{counts.get(index, 0):,}" for index in range(length)])
+    told = even(times or None, Box(0, STRIP_WIDTH, STRIP_TOP - 8, STRIP_TOP + STRIP_HIGH + 4))
+    parts = [opened(STRIP_WIDTH, STRIP_HEIGHT, label, told, style="chart strip", role="group")]
+    parts.append(f'<rect class="h0" x="0" y="{STRIP_TOP}" width="{STRIP_WIDTH}" height="{STRIP_HIGH}" rx="2"/>')
+    wide = place(max(step - 0.6, 1))
+    for cell in cells:
+        bar = f"M{place(cell.index * step)} {STRIP_TOP}h{wide}v{STRIP_HIGH}h-{wide}z"
+        drawing = f'<path class="h{heat(cell.count, peak)}" d="{bar}"/>'
+        if cell.href:
+            parts.append(f'<a href="{cell.href}"><title>{cell.title}</title>{drawing}</a>')
+        else:
+            parts.append(drawing.replace("/>", f"><title>{cell.title}</title></path>"))
+    for tick in ticks:
+        left = place(tick.share * STRIP_WIDTH)
+        parts.append(f'<path class="axis-2" d="M{left} {STRIP_TOP - 3}V{STRIP_TOP + STRIP_HIGH + 4}"/>')
+        parts.append(
+            f'<text x="{place(tick.share * STRIP_WIDTH + 4)}" y="{STRIP_TOP + STRIP_HIGH + 18}">{tick.text}</text>'
+        )
+    for index, roll in enumerate(rolls):
+        x = roll.share * STRIP_WIDTH
+        parts.append(f'<path class="line-brass" d="M{place(x)} {STRIP_TOP - 6}V{STRIP_TOP + STRIP_HIGH + 4}"/>')
+        if index == 0:
+            parts.append(_word(x, roll.text, "text-brass"))
+    if pointer is not None:
+        x = max(0.75, pointer.share * STRIP_WIDTH)
+        parts.append(f'<path class="now" d="M{place(x)} {STRIP_TOP - 8}V{STRIP_TOP + STRIP_HIGH + 4}"/>')
+        parts.append(_word(x, pointer.text, "text-strong"))
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def _word(x: float, text: str, style: str) -> str:
+    """Above the band, on the side where there is room."""
+    if x > STRIP_WIDTH * 0.7:
+        return f'<text class="{style} text-end" x="{place(x - 6)}" y="12">{text}</text>'
+    return f'<text class="{style}" x="{place(x + 6 if x > 2 else 0)}" y="12">{text}</text>'
+
+
+FORECAST_WIDTH, FORECAST_SCALE, FORECAST_HEIGHT, FORECAST_FOOT = 1120, 1056, 172, 150
+FORECAST_HIGH = 142
+#: annotations that are drawn
+HERDS = 2
+#: the capacity is drawn if the axis need not be longer than so many times the fullest bar
+_STRETCH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HerdMark:
+    """A herd, its words already escaped."""
+
+    share: float
+    first: str
+    second: str
+
+
+def forecast_svg(
+    per_s: Sequence[float], *, label: str, capacity: float | None, capacity_text: str, ticks: Sequence[Mark],
+    warnings: Sequence[HerdMark], is_now: bool, span_ms: tuple[int, int] | None = None,
+) -> str:  # fmt: skip
+    """Bars of messages per second (the mean of a slot) over `span_ms`; the dashed line is the capacity."""
+    peak = max(per_s, default=0.0)
+    shown = capacity is not None and peak > 0 and capacity <= peak * _STRETCH
+    top = nice_ceiling(max(peak, capacity if shown and capacity else 0.0))
+    step = FORECAST_SCALE / max(1, len(per_s))
+    times = span_ms and Times(*span_ms, [f"{rate_text(value)}/s" for value in per_s])
+    told = even(times or None, Box(0, FORECAST_SCALE, 6, FORECAST_FOOT))
+    parts = [opened(FORECAST_WIDTH, FORECAST_HEIGHT, label, told, style="chart min-wide")]
+    for share in (0, 1 / 3, 2 / 3, 1):
+        y = place(FORECAST_FOOT - FORECAST_HIGH * share)
+        parts.append(f'<path class="axis" d="M0 {y}H{FORECAST_SCALE}"/>')
+        parts.append(
+            f'<text class="text-end" x="{FORECAST_WIDTH}" y="{place(FORECAST_FOOT - FORECAST_HIGH * share + 4)}">'
+            f"{rate_text(top * share)}/s</text>"
+        )
+    by_heat: dict[int, list[str]] = {}
+    for index, value in enumerate(per_s):
+        if value > 0:
+            high = max(1.5, FORECAST_HIGH * value / top)
+            left, wide, up = place(index * step + 0.5), place(max(step - 1, 0.8)), place(high)
+            bar = f"M{left} {FORECAST_FOOT}v-{up}h{wide}v{up}z"
+            by_heat.setdefault(heat(round(value * 1000), round(peak * 1000)), []).append(bar)
+    parts += [f'<path class="h{level}" d="{"".join(bars)}"/>' for level, bars in sorted(by_heat.items())]
+    if shown and capacity is not None:
+        y = place(FORECAST_FOOT - FORECAST_HIGH * capacity / top)
+        parts.append(
+            f'<path class="cap" d="M0 {y}H{FORECAST_SCALE}"/>'
+            f'<text class="text-ruby" x="6" y="{_above(y)}">{capacity_text}</text>'
+        )
+    for index, warning in enumerate(warnings[:HERDS]):
+        parts += _annotated(warning, 24 + 34 * index)
+    for tick in ticks:
+        x = place(tick.share * FORECAST_SCALE)
+        parts.append(f'<text class="text-middle" x="{x}" y="{FORECAST_FOOT + 18}">{tick.text}</text>')
+    if is_now:
+        parts.append(f'<path class="now" d="M.75 6V{FORECAST_FOOT}"/>')
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def _annotated(warning: HerdMark, y: int) -> list[str]:
+    x = warning.share * FORECAST_SCALE
+    left = x > FORECAST_SCALE * 0.6
+    anchor, at = (" text-end", x - 8) if left else ("", x + 10)
+    return [
+        f'<path class="line-brass" d="M{place(x)} {y - 14}V{FORECAST_FOOT}"/>',
+        f'<text class="text-brass{anchor}" x="{place(at)}" y="{y}">{warning.first}</text>',
+        f'<text class="text-muted{anchor}" x="{place(at)}" y="{y + 15}">{warning.second}</text>',
+    ]
+
+
+def _above(y: str) -> str:
+    return place(max(12.0, float(y) - 5))
+
+
+def rate_text(value: float) -> str:
+    """A rate with as many digits as it needs."""
+    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
+
+
+LATENESS_WIDTH, LATENESS_HEIGHT, LATENESS_FOOT = 420, 150, 126
+#: later than this deserves a look: the most that the broker's own figures allow
+LATE_MS = 50.0
+
+
+def lateness_svg(buckets: Sequence[tuple[float | None, int]], *, label: str) -> str:
+    """`buckets`: upper edge in ms (None: none) and count, ascending."""
+    parts = [opened(LATENESS_WIDTH, LATENESS_HEIGHT, label)]
+    step = LATENESS_WIDTH / max(1, len(buckets))
+    peak = max((count for _, count in buckets), default=0)
+    lower = 0.0
+    for index, (edge, count) in enumerate(buckets):
+        high = 106 * math.log1p(count) / math.log1p(peak) if count else 1
+        style = "h0" if not count else "fill-brass" if lower >= LATE_MS else "h4"
+        x, middle = index * step + 4, index * step + step / 2
+        parts.append(
+            f'<rect class="{style}" x="{place(x)}" y="{place(LATENESS_FOOT - high)}" width="{place(step - 8)}" '
+            f'height="{place(high)}" rx="2"/>'
+        )
+        parts.append(
+            f'<text class="text-middle" x="{place(middle)}" y="{LATENESS_FOOT + 16}">{_words(lower, edge)}</text>'
+        )
+        parts.append(
+            f'<text class="text-middle text-muted" x="{place(middle)}" y="{place(LATENESS_FOOT - high - 5)}">'
+            f"{short(count)}</text>"
+        )
+        lower = edge if edge is not None else lower
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def small_svg(buckets: Sequence[tuple[float | None, int]], *, label: str, width: int = 96, height: int = 18) -> str:
+    """The same within a row of a table, without words."""
+    parts = [f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">']
+    step = width / max(1, len(buckets))
+    peak = max((count for _, count in buckets), default=0)
+    lower = 0.0
+    for index, (edge, count) in enumerate(buckets):
+        if count:
+            high = max(1.5, (height - 2) * math.log1p(count) / math.log1p(peak))
+            style = "fill-brass" if lower >= LATE_MS else "h4"
+            parts.append(
+                f'<rect class="{style}" x="{place(index * step)}" y="{place(height - 1 - high)}" '
+                f'width="{place(step - 1)}" height="{place(high)}"/>'
+            )
+        lower = edge if edge is not None else lower
+    parts.append(f'<path class="axis" d="M0 {height - 0.5}h{width}"/></svg>')
+    return "".join(parts)
+
+
+def condensed(buckets: Sequence[tuple[float | None, int]], most: int = 9) -> list[tuple[float | None, int]]:
+    """At most `most` buckets: neighbours with the smallest sum of counts become one."""
+    rows = list(buckets)
+    while len(rows) > most:
+        at = min(range(len(rows) - 1), key=lambda index: rows[index][1] + rows[index + 1][1])
+        rows[at : at + 2] = [(rows[at + 1][0], rows[at][1] + rows[at + 1][1])]
+    return rows
+
+
+def short(count: int) -> str:
+    """A count that fits above a narrow bar."""
+    if count < 100_000:
+        return f"{count:,}"
+    return f"{count / 1e6:,.1f}M" if count >= 1_000_000 else f"{count / 1e3:,.0f}k"
+
+
+def _words(lower: float, edge: float | None) -> str:
+    return f"&gt;{lower:g}" if edge is None or edge >= 2**31 else f"{lower:g}\u2013{edge:g}"
