@@ -147,6 +147,8 @@ def _unreadable(name: str, kind: str) -> RequestRefused:
     return RequestRefused(Answer.INVALID_PARAMETER, f"The field {name!r} of the group is not {kind}.")
 
 
+# Which queues the members of a group get, and hold.
+
 PULL, POP = "PULL", "POP"
 BROADCASTING = "BROADCASTING"
 AVERAGELY, BY_CIRCLE = "AVG", "AVG_BY_CIRCLE"

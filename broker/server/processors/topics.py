@@ -186,6 +186,8 @@ def changed_attributes(known: Mapping[str, str], changes: str) -> dict[str, str]
     return attributes
 
 
+# Deleting a topic, and what waits for it.
+
 #: Records looked at before others get their turn: a few milliseconds.
 _LOOKS_AT_ONCE = 256
 _CHOICES = ("cancel", "keep")
