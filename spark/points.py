@@ -15,7 +15,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from broker.rocketmq.defaults import RETENTION_HOURS
+from broker.rocketmq.layout import RETENTION_HOURS
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000

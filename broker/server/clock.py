@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..engine.disk.files import Files
-from ..engine.log.simulated_clock import note_reached, reached_ms
+from ..engine.log.checkpoint import note_reached, reached_ms
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from ..engine.lateness import LATENCY_BOUNDS_MS, Histogram
 from ..engine.log.ticket import Ticket
 from ..rocketmq.codes import PROTOCOL_VERSION, RESPONSE_FLAG, Answer
 from ..rocketmq.frame import BINARY, LANGUAGES, Command, encode, encode_fields
+from ..rocketmq.ids import handle_of
 from ..rocketmq.properties import MSG_REGION, TRACE_SWITCH
-from ..rocketmq.recall_handle import handle_of
 from .connection import Connection
 
 REGION = "DefaultRegion"

@@ -14,7 +14,7 @@ from broker.client.remoting import RemotingClient
 from broker.engine.config import EngineConfig
 from broker.engine.disk.files import OsFiles
 from broker.engine.errors import StoreUnsupported
-from broker.engine.log.simulated_clock import reached_ms
+from broker.engine.log.checkpoint import reached_ms
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
 from broker.server.clock import Clocks, SimulatedClock, Simulation

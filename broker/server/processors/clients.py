@@ -16,9 +16,8 @@ from ...engine.tables.groups import Group
 from ...engine.tables.topics import MOST_QUEUES, Topic
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import body_as, text
+from ...rocketmq.fields import body_as, json_body, text
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
 from ...rocketmq.message import decode, parse_offset_message_id
 from ...rocketmq.subscription import SubscriptionBody, subscription_body
 from ...rocketmq.topics import RETRY_PREFIX, check_group_name, check_topic_name, is_of_tools

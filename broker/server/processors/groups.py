@@ -17,9 +17,8 @@ from ...engine.pop.service import RequestMode
 from ...engine.tables.groups import FIELDS, Group
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import INT_MAX, body_as, text, truth, whole
+from ...rocketmq.fields import INT_MAX, body_as, json_body, message_queue, text, truth, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body, message_queue
 from ...rocketmq.topics import RETRY_PREFIX, check_group_name
 from ...rocketmq.values import check_text
 from ..connection import Connection, Handler

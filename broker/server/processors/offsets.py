@@ -14,9 +14,8 @@ from ...engine.errors import TopicNotFound
 from ...engine.tables.topics import Topic
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import INT_MAX, text, truth, whole
+from ...rocketmq.fields import INT_MAX, json_body, message_queue, table_with_object_keys, text, truth, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body, message_queue, table_with_object_keys
 from ...rocketmq.subscription import subscription_body
 from ..connection import Connection, Handler
 from ..state import BrokerState

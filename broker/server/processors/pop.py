@@ -25,13 +25,13 @@ from ...rocketmq.codes import PROTOCOL_VERSION, Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, LONG_MAX, body_as, text, truth, whole
 from ...rocketmq.frame import JSON, Command
-from ...rocketmq.receipts import (
+from ...rocketmq.ids import (
     ORDER_QUEUE,
     as_of_topic,
     marked_topic,
     message_offsets,
     order_counts,
-    read_handle,
+    read_pop_handle,
     start_offsets,
 )
 from ...rocketmq.subscription import build_subscription
@@ -410,7 +410,7 @@ class AckProcessor:
             raise RequestRefused(
                 Answer.NO_MESSAGE, f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             )
-        handle = read_handle(text(ext, "extraInfo"))
+        handle = read_pop_handle(text(ext, "extraInfo"))
         key = text(ext, "consumerGroup"), topic, queue_id
         return Handle(key, handle.start, handle.pop_ms, handle.invisible_ms), offset
 

@@ -25,9 +25,8 @@ from ...engine.topic_backlog import Waiting
 from ...engine.transaction.decision import TOPIC_DELETED, Ending
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import LONG_MAX, body_as, text, truth, whole
+from ...rocketmq.fields import LONG_MAX, body_as, json_body, message_queue, table_with_object_keys, text, truth, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body, message_queue, table_with_object_keys
 from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPICS
 from ..connection import Connection, Handler
 from ..refusals import refusal_code

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.engine.config import EngineConfig
+from broker.rocketmq.acl import ACCESS_KEY, SIGNATURE, content, sign
 from broker.rocketmq.codes import PROTOCOL_VERSION, Request
 from broker.rocketmq.frame import Command, encode
-from broker.rocketmq.signature import ACCESS_KEY, SIGNATURE, content, sign
 from broker.server.access.gate import Strangers
 from broker.server.broker import BrokerService, Protection
 from broker.server.clock import Clocks
