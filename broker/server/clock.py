@@ -67,6 +67,18 @@ def _start_ms(text: str) -> int:
     return round(start.timestamp() * 1000)
 
 
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The two clocks of a broker. Without a live one it is the broker's, which a `simulation` replaces."""
+
+    broker: Callable[[], int] = wall_clock_ms
+    live: Callable[[], int] | None = None
+    simulation: Simulation | None = None
+
+
+WALL_CLOCK = Clocks()
+
+
 class SimulatedClock:
     """A clock that shows `start_ms` when it is made, and runs `speed` times as fast as `steady_ns`."""
 

@@ -27,9 +27,6 @@ REGION = "DefaultRegion"
 
 TRACE_FIELDS = {MSG_REGION: REGION, TRACE_SWITCH: "true"}
 
-SendOwner = tuple[Connection, int, int]
-"""Who waits for a message to be durable: connection, opaque, serialisation."""
-
 #: frame length, serialisation and header length, code, language, version, opaque, flag, remark length, ext length
 _START = Struct(">IIhbhiiii").pack
 _LANGUAGE = LANGUAGES.index("PYTHON")

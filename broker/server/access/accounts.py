@@ -211,6 +211,8 @@ def _policies_from(value: Mapping[str, Any]) -> Policies:
     }
 
 
+# The requests about users and policies.
+
 #: Answers with names and policies stay below what Java clients read in one frame.
 MOST_LISTED = 10_000
 

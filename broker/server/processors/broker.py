@@ -253,6 +253,8 @@ class TidyingProcessor:
         return request.answer()
 
 
+# Settings by their names in RocketMQ.
+
 NAMESPACE = f"{OWN_PREFIX}BROKER"
 _LONGEST_MS = 30 * 86_400_000
 

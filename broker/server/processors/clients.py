@@ -269,6 +269,8 @@ def _connection_set(members: Iterable[Member]) -> list[dict[str, object]]:
     ]
 
 
+# What only a client can answer.
+
 CLIENT_TIMEOUT_MS = 10_000
 """As long as RocketMQ waits for a client (Broker2Client.callClient)."""
 

@@ -205,9 +205,7 @@ class ProgressProcessor:
     def _time_span(self, _: Connection, request: Command) -> Command:
         """Answer from when to when each queue holds messages, and of what time those are that the group is at."""
         name, group = text(request.ext, "topic"), text(request.ext, "group")
-        topic = self._engine.topics.get(name)
-        if topic is None:
-            raise TopicNotFound(name)
+        topic = self._state.topic(name)
         committed = self._engine.offsets.of_topic(group, name)
         now_ms, stored_ms = self._state.clock(), self._engine.store_ms
         spans = []
@@ -283,9 +281,7 @@ class ResetProcessor:
         or later, a negative one meaning the end."""
         ext = request.ext
         name, group = text(ext, "topic"), text(ext, "group")
-        topic = self._engine.topics.get(name)
-        if topic is None:
-            raise TopicNotFound(name)
+        topic = self._state.topic(name)
         if self._engine.groups.get(group) is None:
             raise RequestRefused(Answer.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
         queue_id = whole(ext, "queueId", -1, low=-INT_MAX - 1, high=INT_MAX)

@@ -293,6 +293,8 @@ def _notified(request: Command, has_messages: bool, *, is_full: bool = False) ->
     return request.answer({"hasMsg": str(has_messages).lower(), "pollingFull": str(is_full).lower()})
 
 
+# What consumers say of popped messages.
+
 MOST_BITS = 1 << 16
 """How far the last message of a batch may be from the first of its pop."""
 MOST_ACKED = 4096

@@ -267,6 +267,8 @@ def _read(ext: Mapping[str, str]) -> PullHeader:
     )
 
 
+# Looking for messages.
+
 #: index type -> what stands before the key in the index
 _INDEXED_AS = {"": "", "K": "", "U": "", "T": "T#"}
 

@@ -292,6 +292,8 @@ def _is_plain_half(properties: bytes) -> bool:
     return b"TRACE" not in properties and _IS_HALF in properties and _HAS_GROUP in properties
 
 
+# Replies.
+
 CLIENT_TIMEOUT_MS = 3_000
 """As long as the asker has to take it."""
 

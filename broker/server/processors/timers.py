@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from ...engine.errors import StoreRefused, TopicNotFound
+from ...engine.errors import StoreRefused
 from ...engine.log.ticket import Ticket
 from ...engine.timer.listing import UNITS_PER_ANSWER
 from ...engine.timer.steer import Action, Outcome, Target
@@ -64,9 +64,7 @@ class TimerProcessor:
 
     def _recall(self, connection: Connection, request: Command) -> Command | None:
         ext = request.ext
-        topic = text(ext, "topic")
-        if self._engine.topics.get(topic) is None:
-            raise TopicNotFound(topic)
+        topic = self._state.topic(text(ext, "topic")).name
         try:
             handle = read_handle(text(ext, "recallHandle"))
         except BadHandle as error:

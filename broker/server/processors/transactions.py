@@ -249,6 +249,8 @@ def _checked_ending(ext: Mapping[str, str]) -> tuple[str, str, str]:
     return str(said), str(offset), str(position)
 
 
+# Asking producers.
+
 #: Questions in one slice: as many as take about this long.
 _SLICE_S = 0.0006
 _FEWEST, _MOST = 16, 256
