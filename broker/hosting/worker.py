@@ -30,7 +30,7 @@ from django.conf import settings
 from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
 from ..mirror.follower import follow
-from ..redisson.transfer_host import transfer_service
+from ..redisson.transfer import transfer_service
 from ..server.broker import BrokerService
 from ..server.listener import raise_descriptor_limit
 from . import HostingRefused, access_config, refuse_open_listening, simulation, tls_config
