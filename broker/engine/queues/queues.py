@@ -13,8 +13,7 @@ import struct
 from typing import NamedTuple
 
 from ...rocketmq.layout import QUEUE_OFFSET
-from ..disk.files import Files, directory_of, join
-from ..disk.handles import Handles
+from ..disk import Files, Handles, directory_of, join
 from ..errors import StoreUnsupported
 from ..log.commit_log import CommitLog
 

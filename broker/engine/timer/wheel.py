@@ -43,7 +43,7 @@ from operator import xor
 from typing import NamedTuple
 from zlib import crc32
 
-from ..disk.files import File, Files
+from ..disk import File, Files
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE
 
 # The ring of slots.
