@@ -267,12 +267,6 @@ def directory_of(path: str) -> str:
     return os.path.dirname(path)
 
 
-def sync_directories(files: Files, paths: Iterable[str]) -> None:
-    """Make the names in each of the folders durable, each once."""
-    for path in sorted(set(paths)):
-        files.sync_directory(path)
-
-
 # A bounded number of open files: thousands of queues must not cost thousands of descriptors.
 
 

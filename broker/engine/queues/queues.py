@@ -97,11 +97,6 @@ class ConsumeQueue:
         self.taken_bytes += size_bytes
         self.end_offset += len(entries) // ENTRY_SIZE
 
-    def drop_from(self, offset: int) -> None:
-        """Take back entries that were appended last and never shown."""
-        del self._tail[(offset - self._tail_offset) * ENTRY_SIZE :]
-        self.end_offset = offset
-
     def entries(self, offset: int, count: int) -> list[QueueEntry]:
         """Return up to ``count`` visible entries from ``offset``."""
         count = min(count, self.max_offset - offset)

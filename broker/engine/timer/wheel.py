@@ -368,11 +368,6 @@ class Reach:
         """Return the seconds in ``begin``..``end`` (not included) where timers due in an hour may wait."""
         return range(begin + (hour - begin) % self.rolls, end, self.rolls)
 
-    def hour_of(self, second: int) -> int:
-        """Return the first hour at or after a roll second whose timers wait there."""
-        low = second * 1000 // HOUR_MS
-        return low + (second - low) % self.rolls
-
     # the reserved bytes of a unit; the check finds every single bit that flips in them or in the position
 
     def plain_bytes(self, offset: int, due_ms: int, position: int) -> int:
