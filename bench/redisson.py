@@ -18,7 +18,7 @@ from bench.peers import work_directory
 from bench.results import Row, Section
 from bench.transfers import Transfer, fill, passes, probing, transfer
 from broker.redisson import DelayedQueue
-from broker.redisson.move_due import tend_index
+from broker.redisson.queue import tend_index
 from tests.interop.redis_servers import RedisServer
 from tests.interop.redisson import CURRENT, JavaQueues
 from tests.interop.redisson_service import ServiceProcess

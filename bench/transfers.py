@@ -22,7 +22,7 @@ import redis
 
 from bench.results import REPOSITORY
 from broker.redisson import DelayedQueue
-from broker.redisson.move_due import batch_for, move_due, tend_index
+from broker.redisson.queue import batch_for, move_due, tend_index
 from tests.interop.process import Child
 
 CHUNK = 1_000

@@ -30,7 +30,8 @@ from django.conf import settings
 from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
 from ..mirror.follower import follow
-from ..redisson.transfer_host import transfer_service
+from ..redisson.transfer import transfer_service
+from ..redisson.transfer import transfer_service
 from ..server.broker import BrokerService, Protection
 from ..server.clock import Clocks
 from ..server.listener import raise_descriptor_limit

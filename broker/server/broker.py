@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ..engine.config import EngineConfig
-from ..engine.disk.files import Files, OsFiles
+from ..engine.disk import Files, OsFiles
 from ..engine.engine import Engine
 from ..engine.log.ticket import Ticket
 from ..rocketmq.acl import AccessConfig

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from ..engine.disk.files import Files
+from ..engine.disk import Files
 from ..engine.log.checkpoint import note_reached, reached_ms
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import Protocol, cast
 
 from msgspec.structs import replace
 
-from ..engine.disk.files import NO_DESCRIPTOR
+from ..engine.disk import NO_DESCRIPTOR
 from ..engine.errors import BrokerError
 from ..rocketmq.codes import RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, HeaderRefused, RequestRefused

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
-from ..engine.disk.files import NO_DESCRIPTOR
+from ..engine.disk import NO_DESCRIPTOR
 from ..engine.engine import Engine
 from ..engine.log.ticket import SyncJob, Ticket
 from ..engine.log.upkeep import UpkeepJob
