@@ -17,15 +17,15 @@ from bench import (
     page,
     pending,
     redisson,
-    report,
     rest,
+    results,
     send,
     spark,
     storage,
     timers,
     transactions,
 )
-from bench.rows import keep
+from bench.results import keep
 
 MEASUREMENTS = {
     "send": send,
@@ -68,11 +68,11 @@ def main() -> int:
     for name in options.names or MEASUREMENTS:
         print(f"measuring {name}", file=sys.stderr)
         section = MEASUREMENTS[name].measure(options, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
-        report.show(section)
+        results.show(section)
         holds = holds and all(row.holds is not False for row in section.rows)
         if not options.quick:
             keep(section)
-            report.write()
+            results.write()
     return 0 if holds else 1
 
 

@@ -1,30 +1,37 @@
 """The console at large scale: every page, its first load in Chromium, and two hundred of them kept open.
 
 `--store A`: a store that `bench.filling` filled with timers before (what it printed in `A.told`); a copy is used.
+
+A page in Chromium tells what the first load brings, and how soon a change is on the screen. Open consoles need no
+browser: they are websockets that speak what the pages speak.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import statistics
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Awaitable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 
 import httpx
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 from bench import openhalves
-from bench.browsing import loaded, seen_after_ms
-from bench.house import House, house
-from bench.onlookers import Onlookers, busy, shown_after_ms
+from bench.installation import Installation, installed
 from bench.pace import at_rate
 from bench.peers import make, work_directory
 from bench.pending import copied, filled
-from bench.rows import Row, Section
+from bench.results import Row, Section
+from bench.send import processor_s
 from broker.client import Admin, AsyncProducer, Producer
 from tests.interop.servers import Server
 from tests.interop.waiting import wait_until
@@ -68,7 +75,7 @@ QUICK = Scale(50, 50, 20_000, 5_000, 5, 1, 20, 5, 5)
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """A broker with all of it, and a house that follows it."""
+    """A broker with all of it, and an installation that follows it."""
     scale = QUICK if options.quick else Scale()
     with work_directory() as base:
         server = make("escapement", base, "async")
@@ -77,7 +84,7 @@ def measure(options: Namespace, at: str) -> Section:
         server.start()
         try:
             furnish(server, scale)
-            with house(base, server.namesrv) as one:
+            with installed(base, server.namesrv) as one:
                 rows, notes = looked_at(one, server, scale)
         finally:
             server.kill()
@@ -102,8 +109,8 @@ def furnish(server: Server, scale: Scale) -> None:
     asyncio.run(openhalves.fill(server.namesrv, scale.halves))
 
 
-def looked_at(one: House, server: Server, scale: Scale) -> tuple[list[Row], list[str]]:
-    """All figures."""
+def looked_at(one: Installation, server: Server, scale: Scale) -> tuple[list[Row], list[str]]:
+    """Measure all pages, and tell what each of them took."""
     client = one.signed_in()
     newest = (f"/topics/{TOPIC.format(scale.topics - 1)}/", f"/groups/{GROUP.format(scale.groups - 1)}/")
     if not wait_until(lambda: all(client.get(path).status_code == 200 for path in newest), timeout_s=120):
@@ -175,7 +182,9 @@ def served_ms(client: httpx.Client, path: str, requests: int) -> float:
     return p95_ms
 
 
-async def kept_open(one: House, client: httpx.Client, server: Server, scale: Scale) -> tuple[list[Row], list[str]]:
+async def kept_open(
+    one: Installation, client: httpx.Client, server: Server, scale: Scale
+) -> tuple[list[Row], list[str]]:
     """What open pages cost the broker, and how soon a change is seen among them."""
     session = client.cookies["sessionid"]
     pages = [OPEN[number % len(OPEN)] for number in range(scale.sockets)]
@@ -221,3 +230,157 @@ async def kept_open(one: House, client: httpx.Client, server: Server, scale: Sca
         f"a change among them: {middle[0]}; with one page open: {middle[1]}",
     ]
     return rows, notes
+
+
+#: a page that is open a little longer than the socket's first frames take
+SETTLED_MS, SPACING_MS = 2_000, 700
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """First load of a page: bytes as they are sent, until deferred scripts ran."""
+
+    sent_kb: float
+    interactive_ms: float
+    scripts: Mapping[str, float]
+
+
+LOOK = """() => ({
+  ms: performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd,
+  sent: performance.getEntriesByType("navigation").concat(performance.getEntriesByType("resource"))
+    .map((each) => [each.name, each.encodedBodySize / 1000]),
+})"""
+HAS = "(mark) => document.querySelector('#tail').textContent.includes(mark)"
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start a Chromium that ends with the block."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def signed_in(browser: Browser, base: str, session: str) -> BrowserContext:
+    """A context of the session with an empty cache."""
+    context = browser.new_context()
+    context.add_cookies([{"name": "sessionid", "value": session, "url": base}])
+    return context
+
+
+def loaded(base: str, session: str, pages: Mapping[str, str], loads: int) -> dict[str, Load]:
+    """Load every page some times, each time with an empty cache."""
+    found: dict[str, Load] = {}
+    with chromium() as browser:
+        for name, path in pages.items():
+            told = []
+            for _ in range(loads):
+                with signed_in(browser, base, session) as context:
+                    page = context.new_page()
+                    page.goto(base + path, wait_until="load")
+                    told.append(page.evaluate(LOOK))
+            sent = dict(told[0]["sent"])
+            scripts = {address: kb for address, kb in sent.items() if address.partition("?")[0].endswith(".js")}
+            found[name] = Load(sum(sent.values()), max(each["ms"] for each in told), scripts)
+            print(f"  {path}: {found[name].sent_kb:.0f} kB, {found[name].interactive_ms:.0f} ms", file=sys.stderr)
+    return found
+
+
+def seen_after_ms(base: str, session: str, namesrv: str, topic: str, count: int) -> list[float]:
+    """From the call of a send to its body on the screen, on the topic's tail, ms."""
+    taken = []
+    with chromium() as browser, Producer("seen", namesrv) as producer:
+        page = signed_in(browser, base, session).new_page()
+        page.goto(f"{base}/topics/{topic}/tail/", wait_until="load")
+        page.wait_for_timeout(SETTLED_MS)
+        for number in range(count):
+            mark = f"seen-{number}-{time.time_ns()}"
+            begin_s = time.monotonic()
+            producer.send(topic, mark.encode())
+            page.wait_for_function(HAS, arg=mark, polling="raf")
+            taken.append((time.monotonic() - begin_s) * 1_000)
+            page.wait_for_timeout(SPACING_MS)
+    return taken
+
+
+TIMEOUT_S = 30
+
+
+@dataclass(slots=True)
+class Onlookers:
+    """Sockets of one session on some pages, and what they received."""
+
+    base: str
+    session: str
+    pages: Sequence[str]
+    frames: int = 0
+    letters: int = 0
+    #: sockets that the other side ended
+    lost: int = 0
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _reading: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def __aenter__(self) -> Onlookers:
+        for page in self.pages:
+            socket = await self._stack.enter_async_context(opened(self.base, self.session, page))
+            self._reading.append(asyncio.create_task(self._read(socket)))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._reading:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+        await self._stack.aclose()
+
+    async def _read(self, socket: ClientConnection) -> None:
+        try:
+            async for frame in socket:
+                self.frames += 1
+                self.letters += len(frame)
+        except ConnectionClosed:
+            pass
+        self.lost += 1
+
+
+def opened(base: str, session: str, page: str) -> connect:
+    """The socket of a page, to be entered."""
+    return connect(
+        f"{base.replace('http', 'ws', 1)}/ws/live/{page}", origin=base, max_size=None, open_timeout=TIMEOUT_S,
+        additional_headers={"Cookie": f"sessionid={session}"},
+    )  # fmt: skip
+
+
+async def shown_after_ms(base: str, session: str, namesrv: str, topic: str, count: int) -> list[float]:
+    """From the call of a send to the frame of the topic's tail that has its body, ms, sorted."""
+    taken: list[float] = []
+    chance = random.Random(7)
+    async with AsyncProducer("changes", namesrv) as producer, opened(base, session, f"tail/{topic}") as socket:
+        await asyncio.wait_for(socket.recv(), TIMEOUT_S)
+        for number in range(count):
+            await asyncio.sleep(0.5 + chance.random())
+            # never one of a round before: the tail still shows those
+            mark = f"change-{number:04}-{time.time_ns()}"
+            begin_s = time.monotonic()
+            await producer.send(topic, mark.encode())
+            while mark not in str(await asyncio.wait_for(socket.recv(), TIMEOUT_S)):
+                pass
+            taken.append((time.monotonic() - begin_s) * 1_000)
+    return sorted(taken)
+
+
+@dataclass(slots=True)
+class Share:
+    """Part of a core that a process took, in percent; set when the block ends."""
+
+    percent: float = 0
+
+
+@contextmanager
+def busy(pid: int) -> Iterator[Share]:
+    """How busy a process is while the block runs."""
+    share, begin_s, used_s = Share(), time.monotonic(), processor_s(pid)
+    yield share
+    share.percent = (processor_s(pid) - used_s) / (time.monotonic() - begin_s) * 100

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers import running, work_directory
-from bench.rows import REPOSITORY, Row, Section, compared
+from bench.results import REPOSITORY, Row, Section, compared
 from tests.interop.programs import Program
 from tests.interop.servers import Server
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import psycopg
 
-from bench.house import MANAGE, House, house
+from bench.installation import MANAGE, Installation, installed
 from bench.peers import work_directory
-from bench.rows import REPOSITORY, Row, Section
+from bench.results import REPOSITORY, Row, Section
 from bench.spark_log import write_log
 from broker.client import Admin
 
@@ -43,7 +43,7 @@ TOPIC = "Followed"
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """One house for both."""
+    """Measure both on one installation."""
     os.environ["ESCAPEMENT_DASHBOARDS_S"] = "0"  # nothing by the timetable
     seconds, turns = (20, 1) if options.quick else (SECONDS, TURNS)
     records = options.messages or (QUICK_RECORDS if options.quick else RECORDS)
@@ -51,7 +51,7 @@ def measure(options: Namespace, at: str) -> Section:
         store = Path(options.store) if options.store else base / "large"
         if not store.exists():
             write_log(store, records)
-        with house(base) as one:
+        with installed(base) as one:
             with Admin(one.namesrv) as admin:
                 admin.create_topic(TOPIC, queues=4)
             behind = sorted(_behind_s(one, seconds))
@@ -79,7 +79,7 @@ def _pair(values: list[float]) -> tuple[str, str, str]:
     return f"{values[0]:.2f} ms", f"{values[1]:.2f} ms", f"{values[0] / values[1]:.2f}"
 
 
-def _behind_s(one: House, seconds: int) -> list[float]:
+def _behind_s(one: Installation, seconds: int) -> list[float]:
     """How far the figures are behind what was acknowledged, again and again."""
     seen: list[tuple[float, float]] = []
     pause = threading.Event()
@@ -107,7 +107,7 @@ def _behind_s(one: House, seconds: int) -> list[float]:
     return found
 
 
-def _await_current(connection: psycopg.Connection, one: House) -> None:
+def _await_current(connection: psycopg.Connection, one: Installation) -> None:
     """Send single messages until the figures show one: Spark has started then."""
     pause = threading.Event()
     for _ in range(240):
@@ -128,7 +128,7 @@ def _shown(connection: psycopg.Connection) -> float:
     return float(row[0])
 
 
-def _turns(one: House, store: Path, turns: int) -> tuple[list[float], list[float]]:
+def _turns(one: Installation, store: Path, turns: int) -> tuple[list[float], list[float]]:
     """Times of sends in ms: alone, and while a log is scanned."""
     alone, beside = [], []
     _times(one)  # warm-up
@@ -144,13 +144,13 @@ def _turns(one: House, store: Path, turns: int) -> tuple[list[float], list[float
     return alone, beside
 
 
-def _forget_runs(one: House) -> None:
+def _forget_runs(one: Installation) -> None:
     """Say that nothing runs: a batch that was killed a moment ago would be waited for."""
     with psycopg.connect(one.manage("run", "--print", "database-url"), autocommit=True) as connection:
         connection.execute("UPDATE console_dashboardrun SET state = 'failed' WHERE state IN ('queued', 'running')")
 
 
-def _times(one: House) -> list[float]:
+def _times(one: Installation) -> list[float]:
     return [took_ms for _, took_ms in _sender(one, SLOW_RATE, TURN_S, 1).said()["answered"]]
 
 
@@ -171,7 +171,7 @@ class Sender:
         return found
 
 
-def _sender(one: House, rate: int, seconds: int, batch: int) -> Sender:
+def _sender(one: Installation, rate: int, seconds: int, batch: int) -> Sender:
     given = [one.namesrv, TOPIC, *map(str, (rate, seconds, batch))]
     return Sender([sys.executable, "-m", "bench.following_send", *given])
 

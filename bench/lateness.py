@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from bench.peers import running, work_directory
-from bench.rows import Row, Section
+from bench.results import Row, Section
 from broker.client import Admin
 from tests.interop.programs import Program
 from tests.interop.servers import Server

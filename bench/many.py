@@ -15,7 +15,7 @@ import httpx
 
 from bench.pace import at_rate
 from bench.peers import make, work_directory
-from bench.rows import REPOSITORY, Row, Section
+from bench.results import REPOSITORY, Row, Section
 from bench.storage import anonymous_mb
 from broker.client import AsyncAdmin, AsyncProducer
 from tests.interop.process import Child

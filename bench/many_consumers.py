@@ -21,7 +21,7 @@ TIMEOUT_S = 60
 
 
 async def handle(message: object) -> None:
-    """Nothing is sent."""
+    """Take a message; none is sent here."""
 
 
 async def settled(what: str, happening: Awaitable[object], members: list[AsyncConsumer]) -> None:
@@ -50,7 +50,7 @@ EVERY_QUEUE: list[MessageQueue] = []
 
 
 def consumer(namesrv: str) -> AsyncConsumer:
-    """One more member."""
+    """Make one more member of the group."""
     made = AsyncConsumer(GROUP, namesrv)
     made.subscribe(TOPIC, "*", handle)
     return made

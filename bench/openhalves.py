@@ -9,11 +9,10 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from bench.house import House, house
+from bench.installation import Installation, installed
 from bench.pace import at_rate
-from bench.peers import make, work_directory
-from bench.probe import first_answer_s
-from bench.rows import Row, Section
+from bench.peers import first_answer_s, make, work_directory
+from bench.results import Row, Section
 from bench.storage import anonymous_mb
 from broker.client import AsyncProducer, as_half, prepare
 from tests.interop.process import Child
@@ -65,7 +64,7 @@ def figures(server: Server, base: Path, count: int, requests: int) -> tuple[list
     server.launch()
     started_s = first_answer_s(server.address, STEADY, begin_s=begin_s, timeout_s=PATIENCE_S)
     memory_mb.append(anonymous_mb(server.pid))
-    with house(base, server.namesrv) as one:
+    with installed(base, server.namesrv) as one:
         pages_ms = visit(one, requests)
     quiet, loud = share(idle_ms, 0.99), share(busy_ms, 0.99)
     ratio = loud / quiet
@@ -145,7 +144,7 @@ async def asked_beside_sends(server: Server, base: Path, count: int) -> tuple[fl
     return float(line.split()[-1]), idle_ms, busy_ms
 
 
-def visit(one: House, requests: int) -> list[float]:
+def visit(one: Installation, requests: int) -> list[float]:
     """How long each page takes, ms."""
     client = one.signed_in()
     times: list[float] = []

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 
-from bench.house import House, house
+from bench.installation import Installation, installed
 from bench.peers import running, work_directory
-from bench.rows import Row, Section
+from bench.results import Row, Section
 from broker.client import Admin
 from tests.interop import jars
 from tests.interop.process import Child
@@ -38,7 +38,7 @@ PAGES = {
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """A bare broker with the messages, and a house that follows it."""
+    """A bare broker with the messages, and an installation that follows it."""
     topics, pending, requests = (100, 20_000, 10) if options.quick else (1_000, 1_000_000, 40)
     with work_directory() as base, running("escapement", base, "async") as server:
         with Admin(server.namesrv) as admin:
@@ -46,7 +46,7 @@ def measure(options: Namespace, at: str) -> Section:
                 admin.create_topic(f"Topic-{number:04}", queues=4)
         for level in LEVELS:
             park(server, base, level, pending // len(LEVELS))
-        with house(base, server.namesrv) as one:
+        with installed(base, server.namesrv) as one:
             rows = visit(one, topics, requests)
     definition = DEFINITION.format(topics=topics, pending=pending, requests=requests)
     return Section("page", TITLE, definition, "python -m bench page", at, rows, [])
@@ -72,7 +72,7 @@ def parked(admin: Admin, level: int) -> int:
     return queues.get(level - 1, 0)
 
 
-def visit(one: House, topics: int, requests: int) -> list[Row]:
+def visit(one: Installation, topics: int, requests: int) -> list[Row]:
     """Size and time of each page, once the mirror has caught up."""
     client = one.signed_in()
     newest = f"Topic-{topics - 1:04}"
@@ -84,7 +84,7 @@ def visit(one: House, topics: int, requests: int) -> list[Row]:
 
 
 def row(client: httpx.Client, name: str, path: str, requests: int) -> Row:
-    """One page."""
+    """Measure the answers for one page."""
     times_ms: list[float] = []
     size_kb = 0.0
     for _ in range(requests + 3):

@@ -19,9 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.filling import DAY_MS, TOPIC
-from bench.peers import make, running, work_directory
-from bench.probe import first_answer_s
-from bench.rows import REPOSITORY, Row, Section
+from bench.peers import first_answer_s, make, running, work_directory
+from bench.results import REPOSITORY, Row, Section
 from bench.storage import anonymous_mb
 from bench.timers import MAX_MS, P50_MS, P99_MS, RATE, Event, Load
 from broker.client import Admin, Producer, TimerTarget

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from argparse import Namespace
@@ -12,12 +13,10 @@ from pathlib import Path
 
 import redis
 
-from bench.cancels import removals_ms
 from bench.lateness import share
 from bench.peers import work_directory
-from bench.rows import Row, Section
-from bench.steady import Steady, fill_background, lateness_ms
-from bench.transfers import Transfer, passes, probing, transfer
+from bench.results import Row, Section
+from bench.transfers import Transfer, fill, passes, probing, transfer
 from broker.redisson import DelayedQueue
 from broker.redisson.move_due import tend_index
 from tests.interop.redis_servers import RedisServer
@@ -43,7 +42,25 @@ CALL_TARGET_MS = {100_000: 5}
 REMOVALS = 100
 PASSES = 21
 QUEUE = "orders"
+MIN_DELAY_MS, MAX_DELAY_MS = 500, 3_000
+CONSUMERS = 4
+HOUR_MS = 3_600_000
+ARRIVAL_TIMEOUT_S = 60
 Serve = Callable[[RedisServer, Path], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """Offers a second, for how long, and how much of it is warm-up."""
+
+    rate: int
+    seconds: int
+    skip_s: int
+
+    @property
+    def count(self) -> int:
+        """The number of all offers."""
+        return self.rate * self.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,3 +250,56 @@ def memory_rows(client: redis.Redis, waiting: int) -> list[Row]:
         Row(f"bytes a value, {under}", f"{places / waiting:,.0f} (served)", f"{plain / waiting:,.0f}"),
         Row(f"bytes a value, searched by value within an hour, {under}", f"{values / waiting:,.0f}", ""),
     ]
+
+
+def fill_background(client: redis.Redis, queue: str, count: int) -> None:
+    """Values that stay: random due times between one hour and two from now."""
+    now_ms = int(time.time() * 1_000)
+    fill(client, queue, count, now_ms + HOUR_MS, now_ms + 2 * HOUR_MS, prefix="waits-")
+
+
+def lateness_ms(server: RedisServer, base: Path, queue: str, steady: Steady) -> list[int]:
+    """Arrival minus due of each value after the warm-up, sorted; the queue is served by somebody else.
+
+    One JVM offers without a transfer task of its own, another takes. Raises RuntimeError when a value does not arrive.
+    """
+    offering = JavaQueues(server.url, version=CURRENT, work=base, fast_start=False)
+    taking = JavaQueues(server.url, version=CURRENT, work=base, fast_start=False)
+    try:
+        for _ in range(CONSUMERS):
+            taking.begin("traffic.take", queue)
+        delays = {"minMs": MIN_DELAY_MS, "maxMs": MAX_DELAY_MS}
+        due_ms = offering.call(
+            "traffic.offer",
+            queue,
+            prefix="late-",
+            count=steady.count,
+            rate=steady.rate,
+            # Whoever keeps the server busy delays the offers too.
+            timeout_s=5 * steady.seconds + ARRIVAL_TIMEOUT_S,
+            **delays,
+        )
+        arrived = dict(taking.await_collected(queue, steady.count, ARRIVAL_TIMEOUT_S))
+    finally:
+        offering.child.kill()
+        taking.child.kill()
+    missing = [number for number in range(steady.count) if f"late-{number}" not in arrived]
+    if missing:
+        raise RuntimeError(f"{len(missing)} of {steady.count} values never arrived, first late-{missing[0]}")
+    first = steady.rate * steady.skip_s
+    return sorted(arrived[f"late-{number}"] - due_ms[number] for number in range(first, steady.count))
+
+
+def removals_ms(remove: Callable[[str], bool], waiting: int, count: int) -> list[float]:
+    """Milliseconds of each of `count` removals of values drawn from all that `fill_background` left, sorted.
+
+    Raises RuntimeError when a value that waits is not found.
+    """
+    taken: list[float] = []
+    for number in random.Random(waiting).sample(range(waiting), count):
+        begin = time.perf_counter()
+        found = remove(f"waits-{number:07d}")
+        taken.append((time.perf_counter() - begin) * 1_000)
+        if not found:
+            raise RuntimeError(f"waits-{number:07d} was not found")
+    return sorted(taken)

@@ -10,9 +10,9 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from bench.house import house
+from bench.installation import installed
 from bench.peers import work_directory
-from bench.rows import Row, Section
+from bench.results import Row, Section
 
 TITLE = "REST sends"
 DEFINITION = (
@@ -32,10 +32,10 @@ SINGLE_TARGET, BATCH_TARGET = 5_000, 50_000
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """One house for both."""
+    """Measure both on one installation."""
     warm, seconds = (2, 4) if options.quick else (5, 20)
     body = {"body": "x" * 128}
-    with work_directory() as base, house(base) as one:
+    with work_directory() as base, installed(base) as one:
         token = one.manage("token", "create", "bench", "--publish", "*").splitlines()[-1]
         topic = f"{one.base}/api/v1/topics/Rest/messages"
         single, single_p99 = wrk(base, topic, token, body, warm, seconds)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers import running, work_directory
-from bench.rows import Row, Section, compared
+from bench.results import Row, Section, compared
 from tests.interop import jars
 from tests.interop.guarded import GUARDED, ROOT
 from tests.interop.process import Child

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from bench.peers import work_directory
-from bench.rows import REPOSITORY, Row, Section
+from bench.results import REPOSITORY, Row, Section
 from bench.spark_log import plain_loop, write_log
 
 TITLE = "Dashboards with Spark"

@@ -19,7 +19,7 @@ _HOST = pack_host("127.0.0.1", 10911)
 
 
 def main() -> int:
-    """Write a log."""
+    """Write a log of so many records."""
     write_log(Path(sys.argv[1]), int(sys.argv[2]))
     return 0
 

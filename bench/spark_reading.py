@@ -13,12 +13,11 @@ from pyspark.sql import functions as F
 from spark.jobs import JOBS
 from spark.points import Question
 from spark.priority import available, chosen, give_way
-from spark.records import OPTIONS
 from spark.run import scratch_for
 from spark.session import open_session
-from spark.shared import shared_scan
+from spark.source import shared_scan
 from spark.store import LogStore
-from spark.view import view_of
+from spark.view import OPTIONS, view_of
 
 #: What `ESCAPEMENT_DASHBOARDS_MEMORY_MB` is without a word.
 HEAP_MB = 896
@@ -26,7 +25,7 @@ SQL = "SELECT count(*), sum(size), count(unique_key), max(store_ms) FROM read_pa
 
 
 def main() -> int:
-    """Read as asked."""
+    """Read as the arguments say, and print its figures."""
     name, store, scratch = sys.argv[1:]
     found = _duckdb(Path(scratch)) if name == "duckdb" else _with_spark(name, store, Path(scratch))
     json.dump({"seconds": found.pop("all"), "each": found}, sys.stdout)

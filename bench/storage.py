@@ -9,9 +9,8 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.peers import make, work_directory
-from bench.probe import first_answer_s
-from bench.rows import Row, Section
+from bench.peers import first_answer_s, make, work_directory
+from bench.results import Row, Section
 from tests.interop.programs import Program
 from tests.interop.servers import Server
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.disk import bare_syncs
 from bench.peers import running, work_directory
-from bench.rows import Row, Section, compared
+from bench.results import Row, Section, compared
 from tests.interop.programs import Program
 from tests.interop.servers import Server
 
@@ -63,7 +63,7 @@ class Load:
         return told
 
     def end(self) -> None:
-        """Stop the program."""
+        """Stop the program of the client."""
         self._program.child.kill()
 
 

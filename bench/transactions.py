@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.disk import bare_syncs
 from bench.peers import running, work_directory
-from bench.rows import Row, Section, compared
+from bench.results import Row, Section, compared
 from bench.send import processor_s
 from tests.interop import jars
 from tests.interop.process import Child

@@ -15,11 +15,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from broker.rocketmq.topics import SCHEDULE_TOPIC
-from console.features.clients.read import Clients
+from console.features.clients import Clients
 from console.features.groups.read import Groups, GroupState
 from console.features.messages.shapes import Hop, HopKind, LifeStep, MessagePage, StepKind, life_of
 from console.features.overview.finding_kinds import Finding, FindingCode
-from console.features.overview.shapes import Flow, MirrorRow, Overview
+from console.features.overview.findings import Flow, MirrorRow, Overview
 from console.features.schedule.shapes import BUCKETS, DueSpread, Lane, LaneState, NextMinute
 from console.features.timers.operations import TimersPreview
 from console.features.timers.shapes import (

@@ -30,7 +30,7 @@ from console.features.messages import read as messages_read
 from console.features.messages.shapes import OFFSET_ID
 from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter
-from console.features.transactions.find import halves_named
+from console.features.transactions.operations import halves_named
 from console.operations.actor import Actor
 from console.operations.errors import NotAllowed
 from console.operations.kind import Command, Kind

@@ -14,7 +14,7 @@ from console.features.groups.kept import GroupsKept, kept_groups
 from console.features.schedule.read import kept_lanes
 from console.features.schedule.shapes import Lanes
 from console.features.timers.kept import KEPT_ZOOMS, TimersKept, kept_timers
-from console.features.transactions import read as transactions_read
+from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionFigures
 from console.past import Moment, Snapshot, columns_at, moment_of, opened, pack, reason_of
 from console.security.topic_scope import EVERYTHING
@@ -132,7 +132,9 @@ def _trouble(here: Mirrored) -> StaleReason | None:
 
 
 def _transactions(why: dict[str, str], *, sums_only: bool) -> TransactionFigures | None:
-    page = (transactions_read.transaction_sums if sums_only else transactions_read.transactions).within(EVERYTHING)
+    page = (transactions_pages.transaction_sums if sums_only else transactions_pages.read_transactions).within(
+        EVERYTHING
+    )
     evidence: Evidence = page.evidence
     if evidence.stale_reason is not None:
         why["transactions"] = evidence.stale_reason.value

@@ -8,8 +8,8 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, register_converter
 
 from console import comparison, components, health, palette
+from console.features import clients
 from console.features.alerts import pages as alerts_pages
-from console.features.clients import pages as clients_pages
 from console.features.dashboards import pages as dashboards_pages
 from console.features.dead_letters import pages as dead_letters_pages
 from console.features.groups import pages as groups_pages
@@ -81,8 +81,8 @@ urlpatterns: list[URLPattern] = [
     page("groups/", groups_pages.groups, "groups"),
     page("groups/<name:name>/", groups_pages.group, "group"),
     page("compare/", comparison.compare, "compare"),
-    page("clients/", clients_pages.clients, "clients"),
-    page("clients/one/", clients_pages.client, "client"),
+    page("clients/", clients.clients, "clients"),
+    page("clients/one/", clients.client, "client"),
     page("alerts/", alerts_pages.alerts, "alerts", ALERTS),
     page("alerts/silence/", alerts_pages.silence, "alert_silence", SILENCING),
     page("alerts/rules/new/", alerts_pages.new_rule, "alert_rule_new"),
@@ -118,7 +118,7 @@ live_pages: Mapping[str, LiveKind] = {
     **overview_pages.LIVE,
     **topics_pages.LIVE,
     **groups_pages.LIVE,
-    **clients_pages.LIVE,
+    **clients.LIVE,
     **schedule_pages.LIVE,
     **timers_pages.LIVE,
     **transactions_pages.LIVE,

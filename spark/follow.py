@@ -21,16 +21,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from broker import log_lines
 
-from .errors import DashboardError
 from .jobs import JOBS
 from .points import Question
 from .priority import FOLLOWER_NICENESS
-from .records import OPTIONS
 from .run import Order, settled
 from .session import open_session
 from .sink import Coverage, Sink
-from .store import LogStore
-from .view import view_of
+from .store import DashboardError, LogStore
+from .view import OPTIONS, view_of
 
 FOLLOWED = "flow"
 #: How often new stretches are looked for, and how often somebody may stop it, in seconds.

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from .fields import PADDING, Fields, Longs, Mask, Octets, Window
 
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _FIRST = 8
 
 
@@ -114,7 +114,7 @@ def whole_numbers(texts: pa.Array) -> pa.Array:
         if ((octets >= 48) & (octets <= 57)).all() and lengths.min() > 0 and lengths.max() <= 18:
             return texts.cast(pa.int64())
         values = texts.to_numpy(zero_copy_only=False)
-    numbers = [int(text) if text is not None and _WHOLE_NUMBER.fullmatch(text) else None for text in values]
+    numbers = [int(text) if text is not None and WHOLE_NUMBER.fullmatch(text) else None for text in values]
     return pa.array(numbers, pa.int64())
 
 

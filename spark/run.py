@@ -33,18 +33,15 @@ from pyspark.sql import functions as F
 
 from broker import log_lines
 from broker.rocketmq.defaults import DELAY_LEVELS, RETENTION_HOURS
-from spark.errors import DashboardError, StoreUnreadable
 from spark.jobs import JOBS
 from spark.options import parse_options
 from spark.points import HOUR_MS, Question
 from spark.priority import GROUP_NICENESS, available, chosen, give_way
-from spark.records import OPTIONS
 from spark.session import open_session, scratch_of
-from spark.shared import clear, shared_scan
 from spark.sink import Coverage, Sink
-from spark.source import LogReader, first_position
-from spark.store import LogStore
-from spark.view import view_of
+from spark.source import LogReader, clear_scans, first_position, shared_scan
+from spark.store import DashboardError, LogStore, StoreUnreadable
+from spark.view import OPTIONS, view_of
 
 #: How a window is written: a number of hours or days.
 _UNITS_MS = {"h": HOUR_MS, "d": 24 * HOUR_MS}
@@ -256,11 +253,11 @@ def scratch_for(store: str, wanted: str, disk: str, memory: Path = MEMORY) -> Pa
     if wanted:
         return Path(wanted)
     beside = scratch_of(disk)
-    clear(beside)
+    clear_scans(beside)
     own = memory / f"escapement-{os.getuid()}"
     if not _is_ours(own):
         return beside
-    clear(own)
+    clear_scans(own)
     try:
         needed = TIMES * sum(segment.size for segment in LogStore(store).segments())
     except (OSError, StoreUnreadable):

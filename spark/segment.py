@@ -17,10 +17,9 @@ import pyarrow as pa
 from broker.rocketmq.layout import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX
 from broker.rocketmq.message import is_sound
 
-from .decode import decode_records
+from .columns import Selection
+from .decode import batch_of, damage, decode_records
 from .fields import PADDING, Longs, Window
-from .rows import batch_of, damage
-from .selection import Selection
 
 #: Read at once: few enough that all arrays over it stay in the processor's cache.
 WINDOW_BYTES = 2 << 20

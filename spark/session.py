@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from .errors import JavaMissing, SparkNotStarted
 from .source import LogDataSource
+from .store import DashboardError
 
 #: The oldest Java that Spark 4 runs on.
 JAVA_VERSION = 17
@@ -41,6 +41,14 @@ _MASTER = re.compile(r"local(-cluster)?(\[[^\]]+\])?|(spark|k8s)://\S+|yarn")
 ROOT = Path(__file__).parents[1]
 #: What a worker on another machine needs of this project: this package and the codec.
 _SHIPPED = ("spark/**/*.py", "broker/__init__.py", "broker/rocketmq/*.py")
+
+
+class JavaMissing(DashboardError):
+    """Spark needs Java, and there is none."""
+
+
+class SparkNotStarted(DashboardError):
+    """There is no session of Spark on the master that was named."""
 
 
 def java() -> str:

@@ -21,7 +21,6 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.fs
 
-from .errors import StoreUnreadable
 from .segment import Stretch, last_sound, next_record
 
 _MAGIC = b"ESCKPT01"
@@ -32,6 +31,14 @@ _FAR_BYTES = 16 << 20
 #: Asked of the kernel at once on this machine: one without preemption (as servers have) gives the processor to nobody
 #: else before it has copied them all, and 2 MiB took it away from those who send for milliseconds.
 _PIECE_BYTES = 128 << 10
+
+
+class DashboardError(Exception):
+    """Parent of what can go wrong while the log is read for dashboards; each says what to do."""
+
+
+class StoreUnreadable(DashboardError):
+    """The directory holds no commit log, or one that cannot be read."""
 
 
 class LogStore:

@@ -12,23 +12,26 @@ import psycopg
 from django.db import connection
 
 _KEEP = """
-DO $$ DECLARE place record; is_filled bool; BEGIN
+DO $$ DECLARE
+  place record;
+  is_filled bool;
+  steps text := 'SET LOCAL session_replication_role = replica;';
+BEGIN
   CREATE SCHEMA kept;
   FOR place IN SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public' LOOP
     EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', place.name) INTO is_filled;
-    IF is_filled THEN EXECUTE format('CREATE TABLE kept.%I AS TABLE public.%I', place.name, place.name); END IF;
+    IF is_filled THEN
+      EXECUTE format('CREATE TABLE kept.%1$I AS TABLE public.%1$I', place.name);
+      steps := steps || format(
+        'IF (SELECT array_agg(old::text) FROM public.%1$I AS old)'
+        ' IS DISTINCT FROM (SELECT array_agg(old::text) FROM kept.%1$I AS old) '
+        'THEN DELETE FROM public.%1$I; INSERT INTO public.%1$I TABLE kept.%1$I; END IF;', place.name);
+    ELSE
+      steps := steps || format('IF EXISTS (SELECT FROM public.%1$I) THEN DELETE FROM public.%1$I; END IF;', place.name);
+    END IF;
   END LOOP;
-END $$
-"""
-_PUT_BACK = """
-DO $$ DECLARE place record; BEGIN
-  SET LOCAL session_replication_role = replica;
-  FOR place IN SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public' LOOP
-    EXECUTE format('DELETE FROM public.%I', place.name);
-  END LOOP;
-  FOR place IN SELECT tablename AS name FROM pg_tables WHERE schemaname = 'kept' LOOP
-    EXECUTE format('INSERT INTO public.%I TABLE kept.%I', place.name, place.name);
-  END LOOP;
+  -- a function, as its plans are made once for a connection and not for every test
+  EXECUTE format('CREATE FUNCTION kept.put_back() RETURNS void LANGUAGE plpgsql AS %L', 'BEGIN ' || steps || ' END');
 END $$
 """
 
@@ -51,4 +54,4 @@ def keep() -> None:
 def put_back(case: Any) -> None:
     """In the place of `TransactionTestCase._fixture_teardown`."""
     with connection.cursor() as cursor:
-        cursor.execute(_PUT_BACK)
+        cursor.execute("SELECT kept.put_back()")

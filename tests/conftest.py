@@ -87,6 +87,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         clearing.keep()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", clearing.put_back)
+        # a new connection for each test costs more than most of them do
+        patch.setattr(TransactionTestCase, "_should_reload_connections", lambda _case: False)
         yield
     # threads of servers that tests began may still hold theirs, and a database in use cannot be dropped
     with django_db_blocker.unblock(), connection.cursor() as cursor:

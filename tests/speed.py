@@ -40,6 +40,13 @@ SLOW = (
     "console/overview/test_cost.py",
     "mirror/test_killed.py",
     "console/checkback/test_worker.py",
+    "console/security/test_behind_others.py",
+    "console/ui/test_hostile.py",
+    "engine/test_timer_clock.py",
+    "redisson/test_index.py",
+    "redisson/test_model.py",
+    "server/test_every_handler.py",
+    "server/test_full_tables.py",
 )
 #: what the gate runs of `make interop`: each client and each direction once, the longest left to `make interop`
 CORE = (
@@ -76,7 +83,6 @@ LONG = (
     "interop/test_go_consumers.py",
     "console",
     "redisson",
-    "house",
     "server",
 )
 

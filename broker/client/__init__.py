@@ -16,24 +16,20 @@ from __future__ import annotations
 from ..rocketmq.traces import Trace
 from ._admin import AsyncAdmin
 from ._consumer import DEFAULT_HANDLERS, DRAIN_S, SUSPEND_BOUNDS_MS, AsyncConsumer, Handler
+from ._faces import StopSignals
 from ._lite_pull import AsyncLitePullConsumer
 from ._orderly import SUSPEND_MS
 from ._outgoing import MessageOptions, Outgoing, Timing, prepare
 from ._producer import AsyncProducer
 from ._simple import AsyncSimpleConsumer, Receipt, Received, SimpleConsumers, read_receipt
-from ._stop_signals import StopSignals
-from ._subscription import ALL, Sql, subscription
 from ._sync_admin import Admin
-from ._sync_consumer import Consumer
-from ._sync_lite_pull import LitePullConsumer
-from ._sync_producer import Producer
-from ._sync_simple import SimpleConsumer
-from ._sync_transaction_producer import TransactionProducer
+from ._sync_plain import Producer, SimpleConsumer
+from ._sync_started import Consumer, LitePullConsumer, TransactionProducer
 from ._trace_events import trace_topic
 from ._tracing import with_trace
 from ._transaction import Decision, Half, TransactionListener, TransactionResult, as_half, plain_sends
 from ._transaction_producer import AsyncTransactionProducer
-from ._types import Message, MessageQueue, SendResult
+from ._types import ALL, Message, MessageQueue, SendResult, Sql, subscription
 from .credentials import Access, Tls, remember
 from .errors import (
     BrokerRefused,

@@ -1,4 +1,4 @@
-"""The asynchronous admin: what brokers know about topics, groups, queues, levels and messages.
+"""The asynchronous admin: what brokers know about topics, groups, queues, levels, messages and clients.
 
 The one implementation; `Admin` is its synchronous face. Only RocketMQ's own requests are used, but for `changes`,
 `schedule_status` and most of what is asked about timers and transactions: they raise NotSupported where the broker is
@@ -7,6 +7,8 @@ not Escapement.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from ..rocketmq.codes import Answer, Request
@@ -14,21 +16,22 @@ from ..rocketmq.message import Message, parse_offset_message_id
 from ..rocketmq.topics import TOOLS_GROUP, TRACE_TOPIC
 from ..rocketmq.traces import Trace, read_traces
 from . import _answers as answers
-from ._admin_access import AccessQuestions
-from ._admin_clients import ClientQuestions
-from ._admin_settings import ProgressQuestions, SettingQuestions
-from ._admin_timers import TimerQuestions
-from ._admin_transactions import TransactionQuestions
-from ._answers import read_object
+from ._admin_settings import AccessQuestions, ProgressQuestions, SettingQuestions
+from ._admin_waiting import TimerQuestions, TransactionQuestions
+from ._answers import Fields, Json, Table, fields, number, read_object, rows
 from ._reader import PULL_BYTES, read_record, split_records
-from ._types import Route
+from ._types import MessageQueue, Route
 from .admin import (
+    ConnectedClient,
     ConsumeStats,
     GroupConfig,
     GroupConnections,
+    HeldQueue,
     QueueEntries,
+    RunningInfo,
     TopicConfig,
     TopicStats,
+    TopicWork,
 )
 from .errors import BadAnswer, BrokerRefused, InvalidArgument, RouteNotFound
 
@@ -36,12 +39,14 @@ _FOUND = (Answer.SUCCESS, Answer.PULL_NOT_FOUND, Answer.PULL_RETRY_IMMEDIATELY, 
 _QUERIED = (Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
 #: PullSysFlag: the request carries its subscription; nothing is suspended, nothing committed.
 _WITH_SUBSCRIPTION = 4
+#: groups that are asked at the same time
+_GROUPS_AT_ONCE = 32
+#: asks for what only Escapement tells; other brokers do not know the field
+_WITH_DETAILS = {"escDetails": "true"}
 WHOLE_TIME_MS = 2**62
 
 
-class AsyncAdmin(
-    AccessQuestions, ClientQuestions, ProgressQuestions, SettingQuestions, TimerQuestions, TransactionQuestions
-):  # fmt: skip
+class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQuestions, TransactionQuestions):
     """Asks the brokers of one name server about topics, groups, clients and messages, and changes their settings.
 
     >>> async with AsyncAdmin("127.0.0.1:9876") as admin:
@@ -91,6 +96,41 @@ class AsyncAdmin(
         """Return the connected consumers of the group; raises BrokerRefused with code 206 if there are none."""
         answer = await self._ask(Request.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
         return answers.group_connections(group, read_object(answer.body))
+
+    async def producers(self) -> tuple[ConnectedClient, ...]:
+        """Return every connected producer, by group and client; raises NotSupported of a broker without request 328."""
+        found: dict[tuple[str, str], ConnectedClient] = {}
+        for broker in await self._chosen():
+            answer = await self._ask(Request.GET_ALL_PRODUCER_INFO, _WITH_DETAILS, address=broker.address)
+            for client in _producers(read_object(answer.body)):
+                found.setdefault((client.group, client.client_id), client)
+        return tuple(found[key] for key in sorted(found))
+
+    async def consumers(self, groups: Sequence[str]) -> tuple[ConnectedClient, ...]:
+        """Return the connected consumers of these groups, by group and client."""
+        found: dict[tuple[str, str], ConnectedClient] = {}
+        for broker in await self._chosen():
+            for first in range(0, len(groups), _GROUPS_AT_ONCE):
+                asked = [self._consumers(group, broker.address) for group in groups[first : first + _GROUPS_AT_ONCE]]
+                for clients in await asyncio.gather(*asked):
+                    for client in clients:
+                        found.setdefault((client.group, client.client_id), client)
+        return tuple(found[key] for key in sorted(found))
+
+    async def _consumers(self, group: str, address: str) -> list[ConnectedClient]:
+        ext = {"consumerGroup": group, **_WITH_DETAILS}
+        try:
+            answer = await self._ask(Request.GET_CONSUMER_CONNECTION_LIST, ext, address=address)
+        except BrokerRefused as refusal:
+            if refusal.code in (Answer.CONSUMER_NOT_ONLINE, Answer.SYSTEM_ERROR):
+                return []
+            raise
+        return list(_consumers(group, read_object(answer.body)))
+
+    async def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> RunningInfo:
+        """Have a consumer tell of its work; raises BrokerRefused (it is not there, or cannot say), Timeout."""
+        ext = {"consumerGroup": group, "clientId": client_id, "jstackEnable": "true" if with_stack else "false"}
+        return _running_info(read_object((await self._ask(Request.GET_CONSUMER_RUNNING_INFO, ext)).body))
 
     async def delay_offsets(self) -> dict[int, int]:
         """Return by delay level the offset in its queue of SCHEDULE_TOPIC_XXXX up to which messages were released."""
@@ -232,3 +272,85 @@ class AsyncAdmin(
 
 #: The order of events of one millisecond.
 _ORDER = {"sent": 0, "ended": 1, "recalled": 2, "delivered": 3, "handled": 4}
+
+
+def _producers(answer: Fields) -> Iterator[ConnectedClient]:
+    for group, members in fields(answer.get("data")).items():
+        for row in rows(members):
+            yield ConnectedClient(
+                "producer", group, str(row.get("clientId")), str(row.get("remoteIP", "")).removeprefix("/"),
+                str(row.get("language")), number(row.get("version", 0)), _count(row.get("escSinceMs")),
+                _count(row.get("lastUpdateTimestamp")),
+            )  # fmt: skip
+
+
+def _consumers(group: str, answer: Fields) -> Iterator[ConnectedClient]:
+    subscriptions = {
+        topic: str(fields(about).get("subString")) for topic, about in fields(answer.get("subscriptionTable")).items()
+    }
+    seen, locks = fields(answer.get("escSeen")), answer.get("escLocks")
+    for row in rows(answer.get("connectionSet")):
+        client_id = str(row.get("clientId"))
+        since_ms, seen_ms = _listed(seen.get(client_id), 2) or (None, None)
+        yield ConnectedClient(
+            "consumer", group, client_id, str(row.get("clientAddr")), str(row.get("language")),
+            number(row.get("version", 0)), _count(since_ms), _count(seen_ms), str(answer.get("consumeType")),
+            str(answer.get("messageModel")), subscriptions, tuple(_locked_by(client_id, locks)),
+        )  # fmt: skip
+
+
+def _locked_by(client_id: str, locks: Json) -> Iterator[MessageQueue]:
+    for each in locks if isinstance(locks, list) and not isinstance(locks, Table) else ():
+        lock = _listed(each, 3)
+        if lock is not None and lock[2] == client_id:
+            yield MessageQueue(str(lock[0]), "", number(lock[1]))
+
+
+def _listed(value: Json, length: int) -> list[Json] | None:
+    """The list of so many things that `value` is; None for anything else."""
+    if not isinstance(value, list) or isinstance(value, Table) or len(value) != length:
+        return None
+    return value
+
+
+def _running_info(answer: Fields) -> RunningInfo:
+    queues = [*_held(answer.get("mqTable")), *_held(answer.get("mqPopTable"))]
+    work = [_work(topic, fields(about)) for topic, about in sorted(fields(answer.get("statusTable")).items())]
+    stack = answer.get("jstack")
+    return RunningInfo(
+        {name: str(value) for name, value in sorted(fields(answer.get("properties")).items())},
+        tuple(sorted(queues, key=lambda held: _place(held.queue))),
+        tuple(work),
+        stack if isinstance(stack, str) else "",
+    )
+
+
+def _place(queue: MessageQueue) -> tuple[str, str, int]:
+    return queue.topic, queue.broker, queue.queue_id
+
+
+def _held(table: Json) -> Iterator[HeldQueue]:
+    for key, value in table if isinstance(table, Table) else ():
+        about = fields(value)
+        yield HeldQueue(
+            MessageQueue(str(key.get("topic")), str(key.get("brokerName")), number(key.get("queueId"))),
+            _count(about.get("commitOffset")), _count(about.get("cachedMsgCount", about.get("waitAckCount"))),
+            about.get("locked") is True, _count(about.get("lastPullTimestamp", about.get("lastPopTimestamp"))),
+            _count(about.get("lastConsumeTimestamp")),
+        )  # fmt: skip
+
+
+def _work(topic: str, about: Fields) -> TopicWork:
+    return TopicWork(
+        topic, _figure(about.get("pullRT")), _figure(about.get("consumeRT")), _figure(about.get("consumeOKTPS")),
+        _figure(about.get("consumeFailedTPS")), _count(about.get("consumeFailedMsgs")),
+    )  # fmt: skip
+
+
+def _count(value: Json) -> int | None:
+    """A whole number that is not negative; clients say -1 for what they do not know."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _figure(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,23 +1,74 @@
-"""Parts of the asynchronous admin: settings of topics and groups, and how far groups are.
+"""Parts of the asynchronous admin: how it asks, and what it asks about the settings of a cluster.
 
-- `SettingQuestions` makes, changes and deletes them. Fields are RocketMQ's own; what is not named stays as it is.
+- `Questions` is what all parts stand on: the connections, and which broker is asked.
+- `SettingQuestions` makes, changes and deletes topics and groups. Fields are RocketMQ's own; what is not named stays.
 - `ProgressQuestions` looks for places in queues, and moves groups to them.
+- `AccessQuestions` asks what access control lets a user do. What a broker tells of one is decided upon here by the
+  broker's own rule (broker/rocketmq/acl.py): there is no second one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Unpack
 
 import msgspec
 
+from ..rocketmq.acl import AccessError, Policies, PolicyType, entry, policy_type, subject_of, user_status, user_type
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.topics import TEMPLATE_TOPIC
 from . import names
-from ._admin_base import Questions
-from ._answers import Fields, fields, read_object
-from .admin import Pending, TopicWaiting
-from .errors import BadAnswer, BrokerRefused, InvalidArgument, NotSupported
+from ._answers import Fields, fields, read_json, read_object
+from ._event_loop import AsyncClosing
+from ._session import DEFAULT_TIMEOUT_MS, Session
+from ._types import Broker
+from .admin import Pending, TopicWaiting, UserAccess
+from .credentials import Access
+from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotSupported
+from .names import check_user
+from .remoting import Response
+
+
+class Questions(AsyncClosing):
+    """The way to ask; each part of the admin adds its questions."""
+
+    def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
+        self._session = Session(namesrv, **access)
+        self._broker = broker
+
+    async def brokers(self) -> tuple[Broker, ...]:
+        """Return the master of every broker that the name server lists, by name; empty if there is none."""
+        return await self._session.masters()
+
+    async def close(self) -> None:
+        """End all connections; idempotent."""
+        await self._session.close()
+
+    async def _chosen(self) -> tuple[Broker, ...]:
+        found = await self.brokers()
+        chosen = tuple(each for each in found if self._broker in (None, each.name))
+        if not chosen:
+            raise BrokerUnreachable(self._broker or "any broker", "the name server lists none")
+        return chosen
+
+    async def _ask(
+        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, topic: str | None = None,
+        accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> Response:  # fmt: skip
+        """Ask the broker at `address`, or the one of this admin; of a topic's question, one that has the topic."""
+        if address is not None:
+            return await self._session.ask(address, code, ext, body, accept=accept, timeout_ms=timeout_ms)
+        chosen = await self._chosen()
+        address = chosen[0].address
+        if self._broker is None and len(chosen) > 1 and topic is not None and topic not in names.BROKER_TOPICS:
+            address = (await self._addresses_of(topic) or [address])[0]
+        return await self._session.ask(address, code, ext, body, accept=accept, timeout_ms=timeout_ms)
+
+    async def _addresses_of(self, topic: str) -> list[str]:
+        if topic in names.BROKER_TOPICS:
+            return [broker.address for broker in await self.brokers()]
+        return sorted((await self._session.route(topic)).addresses.values())
+
 
 _NEW_TOPIC: Fields = {
     "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0,
@@ -180,3 +231,80 @@ class ProgressQuestions(Questions):
             "isForce": "true",
         }  # fmt: skip
         await self._ask(Request.INVOKE_BROKER_TO_RESET_OFFSET, ext, topic=topic)
+
+
+class AccessQuestions(Questions):
+    """The questions about users of access control."""
+
+    async def access_of(self, user: str) -> tuple[UserAccess, ...]:
+        """Return what each broker with access control lets a user do; () where none has it. Raises InvalidArgument.
+
+        Asking needs Get on the cluster. A broker of Apache RocketMQ is asked for its configuration, too.
+        """
+        check_user(user)
+        found: list[UserAccess] = []
+        for broker in await self._chosen():
+            try:
+                found.append(await self._access_at(broker, user))
+            except BrokerRefused as refusal:
+                if not isinstance(refusal, NotSupported) and await self._is_controlled(broker):
+                    raise
+        return tuple(found)
+
+    async def _access_at(self, broker: Broker, user: str) -> UserAccess:
+        body = (await self._ask(Request.AUTH_GET_USER, {"username": user}, address=broker.address)).body
+        said = read_json(body) if body else None
+        if not isinstance(said, dict):
+            return UserAccess(user, broker, is_known=False, is_super=False, is_enabled=False, policies={})
+        ext = {"subject": subject_of(user)}
+        body = (await self._ask(Request.AUTH_GET_ACL, ext, address=broker.address)).body
+        try:
+            return UserAccess(
+                user, broker, is_known=True,
+                is_super=user_type(_word(said.get("userType"))) is True,
+                is_enabled=user_status(_word(said.get("userStatus"))) is not False,
+                policies=_policies(body),
+            )  # fmt: skip
+        except (AccessError, msgspec.ValidationError, msgspec.DecodeError) as error:
+            raise BadAnswer(f"What broker {broker.name} says of the user {user!r} cannot be read: {error}") from None
+
+    async def _is_controlled(self, broker: Broker) -> bool:
+        """Whether the broker decides by policies; Apache RocketMQ refuses the questions of before where it does not."""
+        text = (await self._ask(Request.GET_BROKER_CONFIG, address=broker.address)).body.decode("utf-8", "replace")
+        lines = (line.partition("=") for line in text.splitlines())
+        return {name.strip(): value.strip() for name, _, value in lines}.get("authorizationEnabled") != "false"
+
+
+class _Entry(msgspec.Struct, rename="camel"):
+    """AclInfo.PolicyEntryInfo as it is told; actions are a list, or in some versions one text."""
+
+    resource: str
+    actions: list[str] | str = []
+    source_ips: list[str] | None = None
+    decision: str = ""
+
+
+class _Policy(msgspec.Struct, rename="camel"):
+    policy_type: str | None = None
+    entries: list[_Entry] | None = None
+
+
+class _Acl(msgspec.Struct):
+    policies: list[_Policy] | None = None
+
+
+def _policies(body: bytes) -> Policies:
+    """Read the policies that a broker tells; raises AccessError, msgspec.ValidationError."""
+    if not body:
+        return {}
+    told: dict[PolicyType, list[Any]] = {}
+    for policy in msgspec.convert(read_object(body), _Acl).policies or ():
+        for each in policy.entries or ():
+            actions = each.actions.split(",") if isinstance(each.actions, str) else each.actions
+            kept = entry(each.resource, actions, each.decision, each.source_ips or ())
+            told.setdefault(policy_type(policy.policy_type), []).append(kept)
+    return {type_: tuple(entries) for type_, entries in told.items()}
+
+
+def _word(value: object) -> str | None:
+    return value if isinstance(value, str) else None

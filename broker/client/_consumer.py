@@ -8,20 +8,18 @@ from typing import Literal, Self, Unpack
 
 from ..rocketmq.topics import RETRY_PREFIX
 from . import names
-from ._client_info import ClientInfo
 from ._event_loop import AsyncClosing
 from ._handler_calls import Flow, Handlers, UnorderedFlow
 from ._handler_calls import Handler as Handler
-from ._membership import Membership
+from ._membership import ClientInfo, Membership
 from ._offsets import StartOffsets
 from ._orderly import SUSPEND_MS, OrderlyFlow
 from ._producer import trace_writer
 from ._reader import QueueReader
 from ._running_info import Consuming, Properties
 from ._session import Session
-from ._subscription import ALL, Subscription, subscription
 from ._trace_events import HandlerTrace
-from ._types import MessageQueue
+from ._types import ALL, MessageQueue, Subscription, subscription
 from .credentials import Access
 from .errors import ClientClosed, ClientError, InvalidArgument
 

@@ -22,10 +22,9 @@ from weakref import WeakSet
 from ..rocketmq.message import Message
 from ._reader import PAUSE_AFTER_ERROR_S, QueueReader, as_delivered
 from ._running_info import HandlerStats
-from ._subscription import Subscription
 from ._trace_events import HandlerTrace
 from ._tracing import tracing
-from ._types import MessageQueue
+from ._types import MessageQueue, Subscription
 from .errors import ClientError, InvalidArgument
 
 logger = logging.getLogger(__name__)

@@ -15,18 +15,16 @@ from types import TracebackType
 from typing import Any, Literal, Unpack
 
 from . import names
-from ._client_info import ClientInfo
 from ._event_loop import AsyncClosing
-from ._membership import Membership
+from ._membership import ClientInfo, Membership
 from ._offsets import QueueOffsets, StartOffsets
 from ._producer import trace_writer
 from ._reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT, QueueReader, ReadAhead
 from ._running_info import Consuming, Properties, QueueWork
 from ._session import Session
-from ._subscription import ALL, Subscription, subscription
 from ._trace_events import HandlerTrace
 from ._tracing import tracing
-from ._types import Message, MessageQueue
+from ._types import ALL, Message, MessageQueue, Subscription, subscription
 from .credentials import Access
 from .errors import ClientClosed, ClientError, InvalidArgument
 

@@ -15,11 +15,16 @@ A half becomes a timer when its transaction commits, and nobody can be told then
 `on_conflict` must be replace. Apache RocketMQ knows the first two and keeps the others unread.
 
 `unique_ids` makes the ids of all messages of this process.
+
+RocketMQ's batch (request 320) holds many messages of one queue in one body, stored all or not at all:
+
+    one message: 4 size | 4 magic 0 | 4 CRC 0 | 4 flag | 4 body length | body | 2 properties length | properties
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from struct import Struct
 from typing import TypedDict, Unpack
 
 import msgspec
@@ -37,10 +42,15 @@ from ..rocketmq.properties import (
     UNIQUE_KEY,
     WAIT,
 )
+from ..rocketmq.topics import TEMPLATE_TOPIC
 from ..rocketmq.unique_ids import UniqueIds
 from . import names
-from .errors import InvalidArgument
+from ._types import MessageQueue, SendResult
+from .errors import BadAnswer, InvalidArgument
 from .timers import OnConflict
+
+#: Queues that a topic gets which is made by its first message.
+DEFAULT_QUEUES = 4
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -262,3 +272,58 @@ def _shown(value: object) -> str:
 
 
 unique_ids = UniqueIds()
+
+
+# RocketMQ's batch.
+
+_FRONT = Struct(">iiiii")
+_LENGTH = Struct(">H")
+_DELAYS = tuple(f"\x02{name}\x01" for name in (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_MS))
+
+
+def batch_body(messages: Sequence[Outgoing]) -> bytes:
+    """The request's body; raises InvalidArgument for an empty batch, delayed messages, or more than 4 MiB."""
+    if not messages:
+        raise InvalidArgument("A batch needs at least one message.", field="messages")
+    if len({(message.queue_id, message.sharding_key) for message in messages}) > 1:
+        raise InvalidArgument("Messages of a batch go to one queue; these ask for several.", field="messages")
+    parts: list[bytes] = []
+    for message in messages:
+        if any(mark in message.properties for mark in _DELAYS):
+            raise InvalidArgument("Messages of a batch cannot be delayed; send them one by one.", field="delay_level")
+        properties = message.properties.encode()
+        size = _FRONT.size + len(message.body) + _LENGTH.size + len(properties)
+        parts += (
+            _FRONT.pack(size, 0, 0, 0, len(message.body)), message.body, _LENGTH.pack(len(properties)), properties
+        )  # fmt: skip
+    whole = b"".join(parts)
+    if len(whole) > names.MAX_BODY_BYTES:
+        raise InvalidArgument(
+            f"The batch has {len(whole):,} bytes, the limit is {names.MAX_BODY_BYTES:,}; make smaller batches.",
+            field="messages",
+        )
+    return whole
+
+
+def batch_header(group: str, queue: MessageQueue, born_ms: int, unique_id: str) -> dict[str, str]:
+    """Return the header fields of the request (SendMessageRequestHeaderV2)."""
+    return {
+        "a": group, "b": queue.topic, "c": TEMPLATE_TOPIC, "d": str(DEFAULT_QUEUES), "e": str(queue.queue_id),
+        "f": "0", "g": str(born_ms), "h": "0", "i": f"{UNIQUE_KEY}\x01{unique_id}\x02{WAIT}\x01true\x02", "j": "0",
+        "k": "false", "m": "true", "n": queue.broker,
+    }  # fmt: skip
+
+
+def batch_results(
+    messages: Sequence[Outgoing], queue: MessageQueue, ext: Mapping[str, str], status: str
+) -> list[SendResult]:
+    """Return a result for each message: ids come joined by commas, the offset is the first one's."""
+    ids = ext.get("msgId", "").split(",")
+    if len(ids) != len(messages):
+        raise BadAnswer(f"The broker answered {len(ids)} ids to a batch of {len(messages)}.")
+    first = int(ext.get("queueOffset", -1))
+    queue_id = int(ext.get("queueId", queue.queue_id))
+    return [
+        SendResult(message.unique_id, each, queue.topic, queue.broker, queue_id, first + nth, status)
+        for nth, (message, each) in enumerate(zip(messages, ids, strict=True))
+    ]

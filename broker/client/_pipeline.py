@@ -1,4 +1,6 @@
-"""One connection to a broker on which many sends are under way at once, and what the answers mean.
+"""The quick way of a send: which queue it goes to, and one connection on which many are under way at once.
+
+A `Destination` has the ready parts of the request headers of one queue; `Destinations` gives a topic's queues in turn.
 
 The general RemotingClient serves every kind of request; a Line serves the one that must be quick. A caller hands over
 the header's fields ready encoded, all requests of one turn of the event loop leave in one write, and answers are
@@ -17,21 +19,137 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
-from itertools import count
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, cycle
 from struct import Struct
 from typing import Literal, NamedTuple, cast
 
-from ..rocketmq.codes import ONEWAY_FLAG, PROTOCOL_VERSION, Answer
+from ..rocketmq.codes import ONEWAY_FLAG, PROTOCOL_VERSION, Answer, Request
 from ..rocketmq.errors import BadFrame
-from ..rocketmq.frame import BINARY, LANGUAGES, FrameBuffer, decode
-from ._destinations import Destination
-from ._outgoing import Outgoing
-from ._session import refusal
-from ._types import SendResult
+from ..rocketmq.frame import BINARY, LANGUAGES, FrameBuffer, decode, encode_fields
+from ..rocketmq.message import string_hash
+from ..rocketmq.topics import TEMPLATE_TOPIC
+from ._outgoing import DEFAULT_QUEUES, Outgoing
+from ._session import ROUTE_AGE_S, Deadline, Session, refusal
+from ._types import MessageQueue, Route, RouteQueues, SendResult
 from .credentials import Security, Signer
-from .errors import BrokerUnreachable, ClientError, Timeout
+from .errors import BrokerUnreachable, ClientError, NoBroker, NoSuchQueue, NotWritable, RouteNotFound, Timeout
 from .remoting import MAX_ANSWER_BYTES, Connection, Connections, Response
+
+#: How long such a borrowed route is used before the topic's own is asked for.
+BORROWED_AGE_S = 2.0
+#: MessageSysFlag.TRANSACTION_PREPARED_TYPE of 5.5.0: the send is a transaction's half.
+PREPARED_FLAG = 4
+#: Name of the time of birth, whose text has 13 digits until the year 2286; then the flag, and the properties' name.
+_BORN_FIELD = b"\0\x01g\0\0\0\x0d"
+_FLAG_FIELD = encode_fields({"h": "0"}) + b"\0\x01i"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """One queue to send to; `before` and `after` are the encoded fields around what changes with each message.
+
+    `before_half` is `before` with the sysFlag of a transaction's half.
+    """
+
+    queue: MessageQueue
+    address: str
+    before: bytes
+    after: bytes
+    before_half: bytes
+
+    def fields(self, born_ms: int, properties: str, *, half: bool = False) -> bytes:
+        """The encoded fields of a send of one message (SendMessageRequestHeaderV2)."""
+        stored = properties.encode()
+        before = self.before_half if half else self.before
+        return b"%b%d%b%b%b%b" % (before, born_ms, _FLAG_FIELD, len(stored).to_bytes(4, "big"), stored, self.after)
+
+
+class Destinations:
+    """The queues of one topic in turn; remade when its route is older than `expires_s` (monotonic)."""
+
+    def __init__(self, group: str, route: Route, *, borrowed: bool) -> None:
+        queues = route.writable()
+        if not queues:
+            raise NotWritable(route.topic)
+        self.expires_s = time.monotonic() + (BORROWED_AGE_S if borrowed else ROUTE_AGE_S)
+        self.all = tuple(_destination(group, queue, route.addresses[queue.broker]) for queue in queues)
+        first = secrets.randbelow(len(self.all))
+        self._turn: Iterator[Destination] = cycle(self.all[first:] + self.all[:first])
+
+    @property
+    def has_several_brokers(self) -> bool:
+        """Whether a broker's refusal may be different on another one."""
+        return len({each.queue.broker for each in self.all}) > 1
+
+    def of(self, message: Outgoing, queue_id: int | None, avoid: Destination | None) -> Destination:
+        """Return where a message goes: to the queue that it names, else to the next one in turn. Raises NoSuchQueue."""
+        if queue_id is None:
+            queue_id = message.queue_id
+        if queue_id is not None:
+            return self.of_queue(queue_id)
+        if message.sharding_key is not None:
+            # SelectMessageQueueByHash: Java's remainder has the sign of the hash, which is dropped
+            return self.all[abs(string_hash(message.sharding_key)) % len(self.all)]
+        return self.next(avoid=avoid)
+
+    def next(self, *, avoid: Destination | None = None) -> Destination:
+        """The next queue in turn; a retry avoids the broker that failed, or at least the queue."""
+        chosen = next(self._turn)
+        if avoid is None:
+            return chosen
+        elsewhere = [each for each in self.all if each.queue.broker != avoid.queue.broker]
+        if elsewhere:
+            while chosen.queue.broker == avoid.queue.broker:
+                chosen = next(self._turn)
+        elif chosen is avoid:
+            chosen = next(self._turn)
+        return chosen
+
+    def of_queue(self, queue_id: int) -> Destination:
+        """The queue with this number, on the first broker that has it; raises NoSuchQueue."""
+        for each in self.all:
+            if each.queue.queue_id == queue_id:
+                return each
+        raise NoSuchQueue(self.all[0].queue.topic, queue_id)
+
+
+def _destination(group: str, queue: MessageQueue, address: str) -> Destination:
+    # the order of the fields is the official client's: brokers may know it by heart
+    before = {"a": group, "b": queue.topic, "c": TEMPLATE_TOPIC, "d": str(DEFAULT_QUEUES), "e": str(queue.queue_id)}
+    after = {"j": "0", "k": "false", "m": "false", "n": queue.broker}
+    plain, half = (encode_fields(before | {"f": str(flag)}) + _BORN_FIELD for flag in (0, PREPARED_FLAG))
+    return Destination(queue, address, plain, encode_fields(after), half)
+
+
+async def _unknown(session: Session, topic: str) -> RouteNotFound:
+    """Return the error of a topic that has no route: there is none, or there is no broker that could tell.
+
+    Raises ClientError where the name server does not say which brokers are there.
+    """
+    return RouteNotFound(topic) if await session.masters() else NoBroker(topic)
+
+
+async def find_destinations(session: Session, group: str, topic: str) -> Destinations:
+    """The queues of `topic` now, or of the template topic if it does not exist yet; raises RouteNotFound,
+    NotWritable."""
+    try:
+        return Destinations(group, await session.route(topic, max_age_s=0.5), borrowed=False)
+    except RouteNotFound:
+        pass
+    try:
+        template = await session.route(TEMPLATE_TOPIC)
+    except RouteNotFound:
+        raise await _unknown(session, topic) from None
+    parts = tuple(
+        RouteQueues(part.broker, *(2 * (min(DEFAULT_QUEUES, part.write_queues),)), part.permission)
+        for part in template.queues
+    )
+    return Destinations(group, Route(topic, template.addresses, parts), borrowed=True)
+
 
 CONNECT_TIMEOUT_S = 3.0
 #: Written ahead of a broker that reads slowly; asyncio's 64 KiB would make large batches take turns.
@@ -264,3 +382,85 @@ def _full_result(destination: Destination, message: Outgoing, outcome: Response)
         ext.get("recallHandle"),
         cast(Literal["replaced", "kept"], conflict) if conflict in ("replaced", "kept") else None,
     )
+
+
+# Sends of one message each.
+
+SEND = int(Request.SEND_MESSAGE_V2)
+
+
+def fields_of(way: Destination, message: Outgoing) -> bytes:
+    """The encoded header fields of a send that leaves now."""
+    return way.fields(time.time_ns() // 1_000_000, message.properties)
+
+
+async def line_with_room(lines: Lines, address: str, deadline: Deadline) -> Line:
+    """An open line on which something can be written. Raises BrokerUnreachable, Timeout."""
+    line = lines.ready(address)
+    if line is None:
+        line = await deadline.of(lines.to(address), f"a connection to {address}")
+    if not line.has_room:
+        await deadline.of(line.room(), f"{address} to read what was sent before")
+    return line
+
+
+async def ask_each(
+    lines: Lines, ways: Sequence[Destination | ClientError], messages: Sequence[Outgoing], deadline: Deadline
+) -> list[SendResult | ClientError]:
+    """Send each message, in one write to each broker; return what becomes of each, in order.
+
+    One without a way has its error already.
+
+    Raises BrokerUnreachable where no broker can be connected to; one that cannot harms no message for another.
+    """
+    connected, failed = await _connect(lines, {way.address for way in ways if isinstance(way, Destination)}, deadline)
+    results: list[SendResult | ClientError | None] = [
+        way if isinstance(way, ClientError) else failed.get(way.address) for way in ways
+    ]
+    going = [(nth, way) for nth, way in enumerate(ways) if isinstance(way, Destination) and way.address in connected]
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    left = len(going)
+
+    def answer_to(nth: int, way: Destination) -> Answered:
+        def answered(outcome: Outcome) -> None:
+            nonlocal left
+            results[nth] = result_of(way, messages[nth], outcome)
+            left -= 1
+            if not left and not done.done():
+                done.set_result(None)
+
+        return answered
+
+    timeout_ms = deadline.left_ms
+    for nth, way in going:
+        message = messages[nth]
+        connected[way.address].ask(SEND, fields_of(way, message), message.body, timeout_ms, answer_to(nth, way))
+    for line in connected.values():
+        line.flush()  # the broker works on these while the next batch is read here
+    if going:
+        await done
+    return [result for result in results if result is not None]
+
+
+async def _connect(
+    lines: Lines, addresses: Collection[str], deadline: Deadline
+) -> tuple[dict[str, Line], dict[str, ClientError]]:
+    """Open lines with room, and why others are not; raises the error where none is open."""
+    connected: dict[str, Line] = {}
+    failed: dict[str, ClientError] = {}
+
+    async def connect(address: str) -> None:
+        try:
+            connected[address] = await line_with_room(lines, address, deadline)
+        except ClientError as error:
+            failed[address] = error
+
+    for address in addresses:
+        line = lines.ready(address)
+        if line is not None and line.has_room:
+            connected[address] = line
+    if len(connected) < len(addresses):
+        await asyncio.gather(*(connect(address) for address in addresses if address not in connected))
+    if failed and not connected:
+        raise next(iter(failed.values()))
+    return connected, failed

@@ -2,35 +2,61 @@
 
 Sends of one message each go out on a line (_pipeline.py): many at once, each answered on its own.
 
-RocketMQ's batch (request 320) holds many messages of one queue in one body, stored all or not at all:
-
-    one message: 4 size | 4 magic 0 | 4 CRC 0 | 4 flag | 4 body length | body | 2 properties length | properties
+Request and reply go over topics: a message that is answered by whoever consumes it. The asker names himself and his
+question in properties; the answer goes to the cluster's reply topic, and the broker hands it over (request 326) on the
+connection over which the asker's heartbeats come.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import secrets
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from struct import Struct
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Unpack
 
+import msgspec
+
 from ..rocketmq.codes import Answer, Request
-from ..rocketmq.properties import DELAY, TIMER_DELAY_MS, TIMER_DELIVER_MS, UNIQUE_KEY, WAIT
+from ..rocketmq.errors import RequestRefused
+from ..rocketmq.fields import whole
+from ..rocketmq.frame import Command
+from ..rocketmq.properties import (
+    CLUSTER,
+    CORRELATION_ID,
+    MESSAGE_REPLY_TO_CLIENT,
+    MESSAGE_TTL,
+    MESSAGE_TYPE,
+)
 from ..rocketmq.recall_handle import OUTCOME, BadHandle, read_handle
-from ..rocketmq.topics import TEMPLATE_TOPIC
+from ..rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from . import names
-from ._destinations import DEFAULT_QUEUES, Destination, Destinations, find_destinations
 from ._event_loop import AsyncClosing, plain_send
 from ._membership import Heartbeat
-from ._outgoing import MessageOptions, Outgoing, prepare, ready_message
-from ._pipeline import STORED, Answered, Line, Lines, Outcome, result_of
-from ._replies import Replies, answer_of, reply_to, send_reply
+from ._outgoing import MessageOptions, Outgoing, batch_body, batch_header, batch_results, prepare, ready_message
+from ._pipeline import (
+    SEND,
+    STORED,
+    Destination,
+    Destinations,
+    Lines,
+    Outcome,
+    ask_each,
+    fields_of,
+    find_destinations,
+    line_with_room,
+    result_of,
+)
 from ._session import Deadline, Session
 from ._trace_events import SendWatch, TraceWriter, trace_group, trace_topic
-from ._types import Message, MessageQueue, SendResult
+from ._types import Message, SendResult
 from .credentials import Access
-from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NoSuchQueue
+from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NoSuchQueue
+
+logger = logging.getLogger(__name__)
+
 
 #: Refusals that another broker may not repeat (DefaultMQProducer's retryResponseCodes).
 RETRIED = frozenset({Answer.SYSTEM_ERROR, Answer.SYSTEM_BUSY, Answer.SERVICE_NOT_AVAILABLE, Answer.NO_PERMISSION,
@@ -269,7 +295,7 @@ class AsyncProducer(AsyncClosing):
         try:
             queue = destination.queue.queue_id
             await self.send_prepared(topic, question, queue_id=queue, timeout_ms=deadline.left_ms)
-            return await answer_of(answer, topic, deadline)
+            return await deadline.of(answer, f"an answer of the consumers of {topic}")
         finally:
             answer.cancel()
 
@@ -355,138 +381,133 @@ def trace_writer(trace: bool | str, group: str, namesrv: str, access: Access) ->
     return TraceWriter(topic, lambda: AsyncProducer(trace_group(group), namesrv, retries=1, **access))
 
 
-# Sends of one message each.
+# Questions and their answers.
 
-SEND = int(Request.SEND_MESSAGE_V2)
-
-
-def fields_of(way: Destination, message: Outgoing) -> bytes:
-    """The encoded header fields of a send that leaves now."""
-    return way.fields(time.time_ns() // 1_000_000, message.properties)
+MOST_WAITING = 100_000
+#: How long a question waits until other brokers know its asker: one that is away must not hold it up.
+OTHERS_WAIT_S = 1.0
 
 
-async def line_with_room(lines: Lines, address: str, deadline: Deadline) -> Line:
-    """An open line on which something can be written. Raises BrokerUnreachable, Timeout."""
-    line = lines.ready(address)
-    if line is None:
-        line = await deadline.of(lines.to(address), f"a connection to {address}")
-    if not line.has_room:
-        await deadline.of(line.room(), f"{address} to read what was sent before")
-    return line
+class Replies:
+    """The questions of one producer that have no answer yet."""
 
+    def __init__(self, session: Session, heartbeat: Heartbeat) -> None:
+        self._session = session
+        self._heartbeat = heartbeat
+        self._waiting: dict[str, asyncio.Future[Message]] = {}
+        self._known: set[str] = set()
+        #: others that were told, or could not be at that time
+        self._tried: set[str] = set()
+        session.register(Request.PUSH_REPLY_MESSAGE_TO_CLIENT, self._came)
+        session.on_lost(self._known.discard)
 
-async def ask_each(
-    lines: Lines, ways: Sequence[Destination | ClientError], messages: Sequence[Outgoing], deadline: Deadline
-) -> list[SendResult | ClientError]:
-    """Send each message, in one write to each broker; return what becomes of each, in order.
+    async def introduce(self, address: str) -> None:
+        """Make sure that brokers know where answers are to go: who answers sends to any broker of the cluster.
 
-    One without a way has its error already.
+        Raises BrokerUnreachable, Timeout if that of the question cannot be told; others hear of it with a heartbeat.
+        """
+        others = [asyncio.ensure_future(self._meet_other(each)) for each in await self._new_others(address)]
+        await self._meet(address)
+        if others:
+            await asyncio.wait(others, timeout=OTHERS_WAIT_S)
 
-    Raises BrokerUnreachable where no broker can be connected to; one that cannot harms no message for another.
-    """
-    connected, failed = await _connect(lines, {way.address for way in ways if isinstance(way, Destination)}, deadline)
-    results: list[SendResult | ClientError | None] = [
-        way if isinstance(way, ClientError) else failed.get(way.address) for way in ways
-    ]
-    going = [(nth, way) for nth, way in enumerate(ways) if isinstance(way, Destination) and way.address in connected]
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    left = len(going)
-
-    def answer_to(nth: int, way: Destination) -> Answered:
-        def answered(outcome: Outcome) -> None:
-            nonlocal left
-            results[nth] = result_of(way, messages[nth], outcome)
-            left -= 1
-            if not left and not done.done():
-                done.set_result(None)
-
-        return answered
-
-    timeout_ms = deadline.left_ms
-    for nth, way in going:
-        message = messages[nth]
-        connected[way.address].ask(SEND, fields_of(way, message), message.body, timeout_ms, answer_to(nth, way))
-    for line in connected.values():
-        line.flush()  # the broker works on these while the next batch is read here
-    if going:
-        await done
-    return [result for result in results if result is not None]
-
-
-async def _connect(
-    lines: Lines, addresses: Collection[str], deadline: Deadline
-) -> tuple[dict[str, Line], dict[str, ClientError]]:
-    """Open lines with room, and why others are not; raises the error where none is open."""
-    connected: dict[str, Line] = {}
-    failed: dict[str, ClientError] = {}
-
-    async def connect(address: str) -> None:
+    async def _new_others(self, address: str) -> list[str]:
+        """Brokers that were not told yet, beside this one."""
         try:
-            connected[address] = await line_with_room(lines, address, deadline)
-        except ClientError as error:
-            failed[address] = error
+            found = {broker.address for broker in await self._session.masters()} - self._tried - {address}
+        except ClientError:
+            return []
+        self._tried |= found
+        return sorted(found)
 
-    for address in addresses:
-        line = lines.ready(address)
-        if line is not None and line.has_room:
-            connected[address] = line
-    if len(connected) < len(addresses):
-        await asyncio.gather(*(connect(address) for address in addresses if address not in connected))
-    if failed and not connected:
-        raise next(iter(failed.values()))
-    return connected, failed
+    async def _meet_other(self, address: str) -> None:
+        with suppress(ClientError):
+            await self._meet(address)
+
+    async def _meet(self, address: str) -> None:
+        if address not in self._known:
+            self._heartbeat.reach([address])
+            await self._heartbeat.beat(address)
+            self._known.add(address)
+
+    def ask(self, message: Outgoing, timeout_ms: int) -> tuple[Outgoing, asyncio.Future[Message]]:
+        """The message with what makes it a question, and its answer to come."""
+        if len(self._waiting) >= MOST_WAITING:
+            raise InvalidArgument(f"{MOST_WAITING:,} questions wait for their answers already.", field="topic")
+        correlation = secrets.token_hex(16)
+        added = {
+            CORRELATION_ID: correlation,
+            MESSAGE_REPLY_TO_CLIENT: self._heartbeat.client_id,
+            MESSAGE_TTL: str(timeout_ms),
+        }
+        properties = message.properties + "".join(f"{name}\x01{value}\x02" for name, value in added.items())
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation] = answer
+        answer.add_done_callback(lambda _: self._waiting.pop(correlation, None))
+        return msgspec.structs.replace(message, properties=properties), answer
+
+    def _came(self, _: str, request: Command) -> Command:
+        try:
+            message = _message(request)
+        except (RequestRefused, ValueError) as error:
+            logger.warning("an answer cannot be read: %s", error)
+            return request.answer(code=Answer.SYSTEM_ERROR, remark="the reply message cannot be read")
+        waiting = self._waiting.get(message.properties.get(CORRELATION_ID, ""))
+        if waiting is None or waiting.done():
+            # its asker has given up; the broker and who answered need not know
+            logger.info("an answer came that nobody waits for any more")
+        else:
+            waiting.set_result(message)
+        return request.answer()
 
 
-# RocketMQ's batch.
-
-_FRONT = Struct(">iiiii")
-_SHORT = Struct(">H")
-_DELAYS = tuple(f"\x02{name}\x01" for name in (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_MS))
+#: What an answer says as its question does.
+_HANDED_BACK = (CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT, MESSAGE_TTL)
 
 
-def batch_body(messages: Sequence[Outgoing]) -> bytes:
-    """The request's body; raises InvalidArgument for an empty batch, delayed messages, or more than 4 MiB."""
-    if not messages:
-        raise InvalidArgument("A batch needs at least one message.", field="messages")
-    if len({(message.queue_id, message.sharding_key) for message in messages}) > 1:
-        raise InvalidArgument("Messages of a batch go to one queue; these ask for several.", field="messages")
-    parts: list[bytes] = []
-    for message in messages:
-        if any(mark in message.properties for mark in _DELAYS):
-            raise InvalidArgument("Messages of a batch cannot be delayed; send them one by one.", field="delay_level")
-        properties = message.properties.encode()
-        size = _FRONT.size + len(message.body) + _SHORT.size + len(properties)
-        parts += (
-            _FRONT.pack(size, 0, 0, 0, len(message.body)), message.body, _SHORT.pack(len(properties)), properties
-        )  # fmt: skip
-    whole = b"".join(parts)
-    if len(whole) > names.MAX_BODY_BYTES:
-        raise InvalidArgument(
-            f"The batch has {len(whole):,} bytes, the limit is {names.MAX_BODY_BYTES:,}; make smaller batches.",
-            field="messages",
-        )
-    return whole
+def reply_to(question: Message, body: bytes | str, properties: Mapping[str, str] | None) -> tuple[str, Outgoing]:
+    """The topic that an answer goes to, and the answer. Raises InvalidArgument if nobody asked."""
+    about = question.properties
+    missing = [name for name in (CLUSTER, CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT) if not about.get(name)]
+    if missing:
+        raise InvalidArgument(f"The message is no question: it lacks {' and '.join(missing)}.", field="question")
+    message = prepare(body, properties=properties)
+    added = {
+        MESSAGE_TYPE: "reply",
+        **{name: about[name] for name in _HANDED_BACK if name in about},
+    }
+    stored = message.properties + "".join(f"{name}\x01{value}\x02" for name, value in added.items())
+    return reply_topic(about[CLUSTER]), Outgoing(message.body, stored, message.unique_id)
 
 
-def batch_header(group: str, queue: MessageQueue, born_ms: int, unique_id: str) -> dict[str, str]:
-    """Return the header fields of the request (SendMessageRequestHeaderV2)."""
-    return {
-        "a": group, "b": queue.topic, "c": TEMPLATE_TOPIC, "d": str(DEFAULT_QUEUES), "e": str(queue.queue_id),
-        "f": "0", "g": str(born_ms), "h": "0", "i": f"{UNIQUE_KEY}\x01{unique_id}\x02{WAIT}\x01true\x02", "j": "0",
-        "k": "false", "m": "true", "n": queue.broker,
+async def send_reply(session: Session, group: str, topic: str, message: Outgoing, deadline: Deadline) -> None:
+    """Send an answer. Raises BrokerRefused if its asker is gone."""
+    names.check_topic(topic)
+    route = await deadline.of(session.route(topic), f"the route of topic {topic} from {' or '.join(session.namesrv)}")
+    queue = next(iter(route.writable()), None)
+    if queue is None:
+        raise BrokerRefused(Answer.NO_PERMISSION, f"No broker lets topic {topic} be written now.")
+    ext = {
+        "a": group, "b": topic, "c": TEMPLATE_TOPIC, "d": "4", "e": str(queue.queue_id), "f": "0",
+        "g": str(time.time_ns() // 1_000_000), "h": "0", "i": message.properties, "j": "0", "k": "false", "m": "false",
+        "n": queue.broker,
     }  # fmt: skip
+    address = route.addresses[queue.broker]
+    await session.ask(address, Request.SEND_REPLY_MESSAGE_V2, ext, message.body, timeout_ms=deadline.left_ms)
 
 
-def batch_results(
-    messages: Sequence[Outgoing], queue: MessageQueue, ext: Mapping[str, str], status: str
-) -> list[SendResult]:
-    """Return a result for each message: ids come joined by commas, the offset is the first one's."""
-    ids = ext.get("msgId", "").split(",")
-    if len(ids) != len(messages):
-        raise BadAnswer(f"The broker answered {len(ids)} ids to a batch of {len(messages)}.")
-    first = int(ext.get("queueOffset", -1))
-    queue_id = int(ext.get("queueId", queue.queue_id))
-    return [
-        SendResult(message.unique_id, each, queue.topic, queue.broker, queue_id, first + nth, status)
-        for nth, (message, each) in enumerate(zip(messages, ids, strict=True))
-    ]
+def _message(request: Command) -> Message:
+    """Read the answer that a broker pushes (ReplyMessageRequestHeader)."""
+    ext = request.ext
+    pairs = (part.partition("\x01") for part in ext.get("properties", "").split("\x02") if part)
+    return Message(
+        ext.get("topic", ""), whole(ext, "queueId", 0), 0, 0, 0, request.body,
+        {name: value for name, _, value in pairs}, whole(ext, "flag", 0), whole(ext, "sysFlag", 0),
+        whole(ext, "bornTimestamp", 0), _host(ext.get("bornHost", "")), whole(ext, "storeTimestamp", 0),
+        _host(ext.get("storeHost", "")), whole(ext, "reconsumeTimes", 0), 0,
+    )  # fmt: skip
+
+
+def _host(text: str) -> tuple[str, int]:
+    host, _, port = text.lstrip("/").rpartition(":")
+    return host, int(port) if port.isdigit() else 0

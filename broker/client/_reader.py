@@ -26,8 +26,7 @@ from ..rocketmq.topics import RETRY_PREFIX
 from ._offsets import QueueOffsets, StartOffsets
 from ._running_info import Pulling, QueueWork
 from ._session import Session
-from ._subscription import Subscription
-from ._types import MessageQueue
+from ._types import MessageQueue, Subscription
 from .errors import BadAnswer, ClientClosed, ClientError
 from .remoting import Response
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ._subscription import Subscription
-from ._types import MessageQueue
+from ._types import MessageQueue, Subscription
 
 _MEBIBYTE = 1 << 20
 #: Name of PROTOCOL_VERSION, whose forms of requests and answers are used.

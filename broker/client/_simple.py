@@ -25,9 +25,8 @@ from ._membership import introduce_once
 from ._offsets import StartOffsets
 from ._reader import read_delivery, split_records
 from ._session import Session
-from ._subscription import ALL, Subscription, subscription
 from ._tracing import tracing
-from ._types import Route
+from ._types import ALL, Route, Subscription, subscription
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotHeld, Timeout
 

@@ -14,11 +14,10 @@ from ..rocketmq.codes import Answer, Request
 from ..rocketmq.frame import Command
 from ..rocketmq.message import parse_offset_message_id
 from ..rocketmq.properties import is_delayed
-from ._destinations import Destination
 from ._event_loop import unhurried
 from ._outgoing import MessageOptions, Outgoing, ready_message
-from ._pipeline import Line, Outcome, result_of
-from ._producer import RETRY_PAUSE_S, SEND, AsyncProducer, line_with_room
+from ._pipeline import SEND, Destination, Line, Outcome, line_with_room, result_of
+from ._producer import RETRY_PAUSE_S, AsyncProducer
 from ._session import Deadline
 from ._transaction import (
     WORKERS,

@@ -11,6 +11,116 @@ it is a dead letter, where the console shows it. Delivery is at least once: a ha
 
 from __future__ import annotations
 
-from .registry import HandlingError, Registration, consumer, registered
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar
+
+from ..client import ALL, DEFAULT_HANDLERS, SUSPEND_BOUNDS_MS, SUSPEND_MS, Handler, subscription, trace_topic
+from ..client.names import check_group, check_topic
 
 __all__ = ["HandlingError", "Registration", "consumer", "registered"]
+
+
+Where = Literal["first", "last"]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class HandlingError(Exception):
+    """Handlers contradict each other, or there are none; the message says which and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """How a group consumes: the same for all its handlers. What each means is told at `consumer`."""
+
+    from_where: Where
+    threads: int
+    orderly: bool
+    max_reconsume_times: int | None
+    suspend_ms: int
+    trace: bool | str
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One handler: what it is called for, and how its group consumes."""
+
+    topic: str
+    group: str
+    expression: str
+    handler: Handler
+    options: GroupOptions
+
+    @property
+    def place(self) -> str:
+        """The module and name of the handler."""
+        return f"{self.handler.__module__}.{getattr(self.handler, '__qualname__', repr(self.handler))}"
+
+
+_registered: dict[tuple[str, str], Registration] = {}
+
+
+def consumer(
+    topic: str, group: str, expression: str = ALL, *, from_where: Where = "last", threads: int = DEFAULT_HANDLERS,
+    orderly: bool = False, max_reconsume_times: int | None = None, suspend_ms: int = SUSPEND_MS,
+    trace: bool | str = False,
+) -> Callable[[Function], Function]:  # fmt: skip
+    """Have the decorated function called for messages of `topic` with these tags (``a || b``, ``*`` for all).
+
+    `from_where` is where a new group begins; `threads`: how many handlers of the group run at once in a process;
+    `orderly`: those of one queue one after the other. A message that failed is tried again `max_reconsume_times` times
+    (none given: 16, in order without end), in order after a rest of `suspend_ms`. `trace`: see broker.client. All these
+    belong to the group: its handlers must say the same. A coroutine function runs in the client's event loop.
+
+    Raises:
+        InvalidArgument: a name or an expression that no broker takes.
+        HandlingError: another handler has this topic in this group, or says otherwise about the group.
+    """
+    check_topic(topic)
+    check_group(group)
+    subscription(topic, expression)
+    trace_topic(trace)
+    _check(group, "threads", threads, 1)
+    _check(group, "max_reconsume_times", max_reconsume_times or 0, 0)
+    _check(group, "suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
+    options = GroupOptions(from_where, threads, orderly, max_reconsume_times, suspend_ms, trace)
+
+    def register(function: Function) -> Function:
+        _register(Registration(topic, group, expression, function, options))
+        return function
+
+    return register
+
+
+def registered() -> tuple[Registration, ...]:
+    """Return all handlers, by group and topic."""
+    return tuple(registration for _, registration in sorted(_registered.items()))
+
+
+def forget_all() -> None:
+    """Forget all handlers, for tests."""
+    _registered.clear()
+
+
+def _check(group: str, name: str, value: int, least: int, most: int | None = None) -> None:
+    if value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"{least} to {most}"
+        raise HandlingError(f"{name}={value} of group {group} is not valid: {bounds}.")
+
+
+def _register(new: Registration) -> None:
+    key = (new.group, new.topic)
+    if (other := _registered.get(key)) is not None and other.place != new.place:
+        raise HandlingError(
+            f"{new.place} and {other.place} both handle {new.topic} in group {new.group}: a message of a group goes to "
+            "one handler. Use another group for one of them, or call one from the other."
+        )
+    for other in _registered.values():
+        if other.group == new.group and other.options != new.options:
+            names = [each.name for each in fields(GroupOptions)]
+            named = [name for name in names if getattr(other.options, name) != getattr(new.options, name)]
+            raise HandlingError(
+                f"{new.place} and {other.place} differ about group {new.group}: {', '.join(named)} belongs to the "
+                "group, give both handlers the same."
+            )
+    _registered[key] = new

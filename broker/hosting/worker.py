@@ -32,14 +32,8 @@ from ..engine.errors import BrokerError
 from ..mirror.follower import follow
 from ..redisson.transfer_host import transfer_service
 from ..server.broker import BrokerService
-from ..server.connection_limit import raise_descriptor_limit
-from .security import (
-    HostingRefused,
-    access_config,
-    refuse_open_listening,
-    simulation,
-    tls_config,
-)
+from ..server.listener import raise_descriptor_limit
+from . import HostingRefused, access_config, refuse_open_listening, simulation, tls_config
 
 logger = logging.getLogger(__name__)
 

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .after_commit import send_later as send_later
     from .after_commit import send_on_commit as send_on_commit
-    from .errors import NotInTransaction as NotInTransaction
-    from .errors import OutboxError as OutboxError
+    from .configuration import NotInTransaction as NotInTransaction
+    from .configuration import OutboxError as OutboxError
     from .transaction_block import Block as Block
     from .transaction_block import producer as producer
     from .transaction_block import transactional as transactional
 
 _HOMES = {
     "Block": "transaction_block",
-    "NotInTransaction": "errors",
-    "OutboxError": "errors",
+    "NotInTransaction": "configuration",
+    "OutboxError": "configuration",
     "producer": "transaction_block",
     "send_later": "after_commit",
     "send_on_commit": "after_commit",

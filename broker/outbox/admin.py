@@ -13,8 +13,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from .after_commit import send_again
 from .models import OutboxMessage
-from .worker import send_again
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[OutboxMessage]

@@ -29,10 +29,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..client import ClientError, Decision, Half, MessageOptions, TransactionProducer, prepare
 from ..client import plain_sends as plain_sends_of_thread
-from .configuration import namesrv, transaction_limit_s
+from .configuration import BlockEnded, NotInTransaction, TransactionTooLong, WrongThread, namesrv, transaction_limit_s
 from .configuration import producer_group as chosen_group
 from .decisions import Origin, check, confirmed, current_origin, decide, row_state
-from .errors import BlockEnded, NotInTransaction, TransactionTooLong, WrongThread
 from .models import OutboxHalf
 
 logger = logging.getLogger(__name__)

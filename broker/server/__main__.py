@@ -15,8 +15,7 @@ from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
 from ..rocketmq.acl import AccessConfig, User
 from .broker import BrokerService
-from .connection_limit import raise_descriptor_limit
-from .exposure import Listening, ListeningRefused, Remedies, refuse_exposed
+from .listener import Listening, ListeningRefused, Remedies, raise_descriptor_limit, refuse_exposed
 from .tls import TlsConfig
 
 #: what a store keeps as it was made
@@ -71,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _refuse_exposed(options: argparse.Namespace) -> None:
-    """Raise ListeningRefused for what the hosted broker (broker/hosting/security.py) refuses, too."""
+    """Raise ListeningRefused for what the hosted broker (broker/hosting) refuses, too."""
     if options.access_key and not os.environ.get("ESCAPEMENT_SECRET_KEY"):
         raise ListeningRefused(f"{options.access_key} has no secret: set ESCAPEMENT_SECRET_KEY.")
     listening = Listening(

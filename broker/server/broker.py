@@ -17,40 +17,27 @@ from ..engine.engine import Engine
 from ..engine.log.ticket import Ticket
 from ..rocketmq.acl import AccessConfig
 from ..rocketmq.codes import Request
+from .access.accounts import AccessProcessor
 from .access.gate import Gate, guard
-from .check_rounds import CheckRounds
 from .clock import Simulation, Simulator, wall_clock_ms
 from .connection import Connection, Handler, Hooks, Limits, Server, Shared
-from .connection_limit import WORTH_TRIMMING_BYTES, give_back
-from .http_health import Pages
-from .listener import bound, bound_pair, no_vip_channel
+from .front import Pages, front
+from .listener import WORTH_TRIMMING_BYTES, bound, bound_pair, give_back, no_vip_channel
 from .long_polls import WaitingPops, WaitingPulls
 from .metrics import BrokerMetrics
-from .processors.access import AccessProcessor
-from .processors.acks import AckProcessor
-from .processors.assignment import AssignmentProcessor
-from .processors.broker import BrokerProcessor, ConfigurationProcessor, TidyingProcessor
-from .processors.client_queries import RelayProcessor
-from .processors.deletion import DeletionProcessor, sweep_all
-from .processors.groups import GroupProcessor
-from .processors.heartbeat import HeartbeatProcessor
-from .processors.locks import LockProcessor
+from .processors.broker import BrokerProcessor, ConfigurationProcessor, KeptSettings, TidyingProcessor
+from .processors.clients import HeartbeatProcessor, RelayProcessor
+from .processors.groups import AssignmentProcessor, GroupProcessor, LockProcessor
 from .processors.namesrv import NameService
-from .processors.offsets import OffsetProcessor
-from .processors.pop import PopProcessor
-from .processors.progress import ProgressProcessor
-from .processors.pull import PullProcessor
-from .processors.query import QueryProcessor
-from .processors.replies import ReplyProcessor
-from .processors.resets import ResetProcessor
-from .processors.send import SendProcessor
+from .processors.offsets import OffsetProcessor, ProgressProcessor, ResetProcessor
+from .processors.pop import AckProcessor, PopProcessor
+from .processors.pull import PullProcessor, QueryProcessor
+from .processors.send import ReplyProcessor, SendProcessor
 from .processors.timers import ScheduleProcessor, TimerProcessor
-from .processors.topics import TopicProcessor
-from .processors.transactions import TransactionProcessor
+from .processors.topics import DeletionProcessor, TopicProcessor, sweep_all
+from .processors.transactions import CheckRounds, TransactionProcessor
 from .pump import Pump
 from .send_reply import SendReplies
-from .settings import KeptSettings
-from .sniffing import front
 from .state import BrokerState
 from .tls import Certificates, TlsConfig
 

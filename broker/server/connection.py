@@ -23,9 +23,8 @@ from ..rocketmq.codes import RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, HeaderRefused, RequestRefused
 from ..rocketmq.frame import MAX_FRAME_BYTES, Command, decode, encode
 from ..rocketmq.message import pack_host
-from .connection_limit import Places
 from .incoming import Budget, Cut, Incoming
-from .listener import Listener
+from .listener import Listener, Places
 from .refusals import refusal_code, refusal_fields
 from .statistics import CallTimes
 
@@ -83,7 +82,7 @@ class Limits:
     most_partial_bytes: int = 64 * 1024 * 1024
     """What all connections together may hold of frames that are not whole yet."""
     max_connections: int = 10_000
-    """Of one server; all together have as many as descriptors allow (connection_limit.py)."""
+    """Of one server; all together have as many as descriptors allow (listener.py)."""
     frame_timeout_ms: int = 30_000
     """A frame that was begun must be whole after this time."""
     idle_timeout_ms: int = 120_000

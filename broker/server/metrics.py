@@ -26,9 +26,8 @@ from ..engine.lateness import Histogram
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.message import decode
 from ..rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
-from .clients import Member
 from .connection import Server
-from .state import BrokerState
+from .state import BrokerState, Member
 from .statistics import GROUP_GET_NUMS, GROUP_GET_SIZE, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, row_labels
 
 _STATES = ("OK", "DEGRADED", "READONLY", "FAILED", "CLOSED")

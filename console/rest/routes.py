@@ -15,7 +15,7 @@ MODULES = (
     "console.features.transactions.rest_decisions",
     "console.features.transactions.rest",
     "console.features.timers.rest",
-    "console.features.schedule.rest",
+    "console.features.schedule.pages",
     "console.rest.operations",
     "console.features.dead_letters.rest",
     "console.features.topics.rest",

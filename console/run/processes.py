@@ -10,7 +10,7 @@ import psycopg
 from django.conf import settings
 from django.core.management import get_commands
 
-from broker.hosting.security import HostingRefused, refuse_open_listening
+from broker.hosting import HostingRefused, refuse_open_listening
 from console.features.dashboards.runs import missing
 from console.run.addresses import answers, database_url, taken
 from console.run.supervisor import ChildSpec

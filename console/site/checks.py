@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from broker.hosting.security import is_loopback
+from broker.hosting import is_loopback
 
 
 class ServingRefused(Exception):

@@ -1,4 +1,7 @@
-"""The dashboards, one file each: a pure function from the frames of a log to points. ``JOBS`` names them in order."""
+"""The dashboards by subject: each a pure function from the frames of a log to points. ``JOBS`` names them in order.
+
+The description of a function says what each of its series means.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,9 @@ from pyspark.sql import DataFrame
 from spark.points import Question
 from spark.view import View
 
-from .cancellations import cancellations
-from .flow import flow
-from .keys import keys
-from .lateness import lateness
-from .ledger import ledger
-from .pending import pending
-from .retries import retries
-from .storage import storage
-from .transactions import transactions
+from .accounts import ledger, storage
+from .traffic import flow, keys, retries
+from .waiting import cancellations, lateness, pending, transactions
 
 Job = Callable[[View, Question], DataFrame]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Message, Producer
-from broker.handlers.consumers import stop_all
+from broker.handlers.management.commands.consume import stop_all
 from broker.server.broker import BrokerService
 from broker.testing import BrokerThread
 
@@ -135,9 +136,24 @@ async def test_it_is_said_what_becomes_of_a_failure(
     assert [line.rpartition("; ")[2] for line in said] == [then]
 
 
-def test_consumers_of_one_process_begin_nothing_while_another_one_is_waited_for(broker: BrokerThread) -> None:
+def drains(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """An event that is set when the consumer reads no more, and begins to wait for its handlers."""
+    has_begun, flow = threading.Event(), consumer.core._flow
+
+    async def drain(timeout_s: float, drain: Callable[[float], Awaitable[None]] = flow.drain) -> None:
+        has_begun.set()
+        await drain(timeout_s)
+
+    monkeypatch.setattr(flow, "drain", drain)
+    return has_begun
+
+
+def test_consumers_of_one_process_begin_nothing_while_another_one_is_waited_for(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held, other = Held(), Held()
     slow, quick = Consumer("slow", broker.namesrv), Consumer("quick", broker.namesrv)
+    is_slow_waited_for = drains(slow, monkeypatch)
     for consumer, handler in ((slow, held), (quick, other)):
         consumer.subscribe("t", "*", handler)
         consumer.start()
@@ -147,6 +163,7 @@ def test_consumers_of_one_process_begin_nothing_while_another_one_is_waited_for(
         other.has_begun(1)
         stopping = threading.Thread(target=stop_all, args=([slow, quick],))
         stopping.start()
+        assert is_slow_waited_for.wait(PATIENCE_S)
         other.go_on.set()
         quick.stop()
         producer.send("t", b"2")

@@ -22,7 +22,7 @@ from broker.client import (
     prepare,
 )
 from broker.client._membership import Heartbeat
-from broker.client._replies import Replies
+from broker.client._producer import Replies
 from broker.client._session import Session
 from broker.client.admin import Broker
 from broker.server.broker import BrokerService

@@ -87,7 +87,7 @@ async def test_an_orderly_consumer_shows_its_locks_and_threads_when_asked(
     assert {held.is_locked for held in info.queues if held.queue.topic == "orders"} == {True}
     assert info.properties["PROP_CONSUMEORDERLY"] == "true"
     assert '"MainThread"' in info.stack
-    assert "client_info.py" in info.stack
+    assert "_membership.py" in info.stack
 
 
 async def test_a_lite_pull_consumer_shows_its_queues(

@@ -25,7 +25,7 @@ from broker.client import (
 )
 from broker.engine.tables.topics import WRITE, Topic
 from broker.server.broker import BrokerService
-from broker.server.processors.acks import MOST_ACKED
+from broker.server.processors.pop import MOST_ACKED
 from broker.testing import BrokerThread
 
 TOPIC = "order"

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from broker import handlers
-from broker.handlers.registry import forget_all
+from broker.handlers import forget_all
 from tests.house.sources import ROOT
 
 DOCUMENT = (ROOT / "docs" / "CONSUMING.md").read_text()

@@ -10,8 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from broker.client import InvalidArgument
-from broker.handlers import HandlingError, consumer, registered
-from broker.handlers.registry import forget_all
+from broker.handlers import HandlingError, consumer, forget_all, registered
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.client import Producer
-from broker.hosting.security import HostingRefused, simulation
+from broker.hosting import HostingRefused, simulation
 from broker.hosting.worker import EngineGuest
 from tests.hosting.test_host import two_free_ports
 

@@ -15,7 +15,7 @@ from console.features.overview.pages import read_overview
 from console.features.schedule import read as lane_read
 from console.features.schedule import read as schedule_read
 from console.features.schedule.shapes import LaneState
-from console.features.topics import read as topics_read
+from console.features.topics.pages import read_topics
 from console.site.broker import hang_up
 from tests.interop.servers import Server
 from tests.waiting import until
@@ -80,7 +80,7 @@ def test_topics_and_overview(mirror: Mirror, producer: Producer) -> None:
 
     def stored() -> bool:
         mirror.run_once()
-        row = next((row for row in topics_read.topics(search=TOPIC).rows if row.name == TOPIC), None)
+        row = next((row for row in read_topics(search=TOPIC).rows if row.name == TOPIC), None)
         return row is not None and (row.messages or 0) > 0
 
     until(stored)

@@ -17,7 +17,7 @@ from broker.client import Admin, Decision, Half, TransactionProducer, prepare
 from broker.mirror.follower import Mirror
 from broker.mirror.halves import HalfFollower
 from broker.mirror.models import HalfMessage
-from console.features.transactions import read as transactions_read
+from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionEvent, TransactionFilter, TransactionRow
 from console.operations.models import Operation, OperationItem
 from console.rest.app import create_application
@@ -92,7 +92,7 @@ def begin(producer: TransactionProducer, key: str) -> Half:
 
 
 def listed(state: str, key: str) -> list[TransactionRow]:
-    rows = transactions_read.transaction_list(TransactionFilter(state, topic=TOPIC)).rows
+    rows = transactions_pages.read_transaction_list(TransactionFilter(state, topic=TOPIC)).rows
     return [row for row in rows if row.name == key]
 
 
@@ -137,7 +137,7 @@ def test_the_page_says_what_is_there_and_what_is_not(admin: Admin, shop: Transac
     half, waiting = begin(shop, "shown"), begin(shop, "waiting")
     shop.commit(half)
     assert wait_until(lambda: bool(listed("decided", "shown") and listed("open", "waiting")), FIRST_OP_S)
-    data = transactions_read.transactions()
+    data = transactions_pages.read_transactions()
     assert data.polled
     assert (data.groups, data.figures.commit_total, data.figures.next_check_ms) == ((), None, None)
     assert data.board is not None
@@ -171,7 +171,7 @@ def test_a_parked_half_is_resumed_by_323(hasty: tuple[Server, Admin], operator: 
         half = begin(producer, "stuck")
         assert wait_until(lambda: bool(listed("parked", "stuck")), PATIENCE_S)
         (row,) = listed("parked", "stuck")
-        kinds = [event.kind for event in transactions_read.transaction_life(row.position or 0).events]
+        kinds = [event.kind for event in transactions_pages.read_transaction_life(row.position or 0).events]
         assert (kinds[0], kinds[-1]) == (TransactionEvent.HALF, TransactionEvent.PARKED)
         said[0] = Decision.COMMIT
         assert act(operator, "resume", row).results == {"checks_resumed": 1}

@@ -14,7 +14,7 @@ from django.db import Error, OperationalError, connection, connections, transact
 from broker.client import BrokerUnreachable, Decision, Producer, Timeout
 from broker.client.errors import PlainSendRefused
 from broker.outbox import NotInTransaction, producer, transactional
-from broker.outbox.errors import BlockEnded, NotConfigured, WrongThread
+from broker.outbox.configuration import BlockEnded, NotConfigured, WrongThread
 from broker.outbox.models import OutboxHalf
 from console.security.gate import ROLES
 from tests.client.halfbroker import HalfBroker

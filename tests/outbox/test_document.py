@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import Group as Order
 
 from broker.client import Decision
+from broker.outbox.after_commit import Worker
 from broker.outbox.transaction_block import producer_of
-from broker.outbox.worker import Worker
 from console.security.gate import ROLES
 from tests.client.halfbroker import HalfBroker
 

@@ -11,11 +11,11 @@ from django.db import OperationalError, connections, transaction
 
 from broker.client import Decision
 from broker.outbox import send_later, transactional
+from broker.outbox.after_commit import Worker
+from broker.outbox.configuration import TransactionTooLong
 from broker.outbox.decisions import Origin, current_origin, decide, find_connection
-from broker.outbox.errors import TransactionTooLong
 from broker.outbox.models import OutboxHalf, OutboxMessage
 from broker.outbox.transaction_block import producer_of
-from broker.outbox.worker import Worker
 from tests.client.halfbroker import HalfBroker
 from tests.outbox.raising import Changed, raised
 

@@ -16,9 +16,9 @@ from opentelemetry import trace
 
 from broker.client import Decision, InvalidArgument
 from broker.outbox import send_later, send_on_commit, transactional
+from broker.outbox.after_commit import Worker
 from broker.outbox.models import OutboxMessage
 from broker.outbox.transaction_block import close_all, producer_of
-from broker.outbox.worker import Worker
 from tests.client.halfbroker import HalfBroker
 from tests.client.recording import RecordingProvider
 from tests.interop.process import Child

@@ -18,10 +18,10 @@ from django.utils import timezone
 
 from broker.client import BrokerRefused, BrokerUnreachable, NoBroker, NotWritable, RouteNotFound, Timeout, TimerLimit
 from broker.outbox import send_later
-from broker.outbox.errors import NotConfigured
+from broker.outbox.after_commit import MOST_REFUSALS, Worker, is_refusal
+from broker.outbox.configuration import NotConfigured
 from broker.outbox.models import OutboxMessage
 from broker.outbox.transaction_block import close_all, producer_of
-from broker.outbox.worker import MOST_REFUSALS, Worker, is_refusal
 from broker.rocketmq.topics import TEMPLATE_TOPIC
 from tests.client.halfbroker import HalfBroker
 

@@ -8,8 +8,7 @@ import pytest
 import redis
 
 from bench.redisson import rate_row
-from bench.transfers import Blocks, Transfer, passes, probing, settle
-from bench.waiting import keys, member
+from bench.transfers import Blocks, Transfer, keys, member, passes, probing, settle
 from broker.redisson import DelayedQueue
 from broker.redisson.move_due import BATCH, move_due
 

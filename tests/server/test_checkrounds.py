@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.server.check_rounds import CheckRounds
+from broker.server.processors.transactions import CheckRounds
 
 
 class Rounds(CheckRounds):

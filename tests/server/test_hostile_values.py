@@ -13,7 +13,7 @@ from broker.rocketmq.frame import Command, encode
 from broker.rocketmq.subscription import LONGEST_EXPRESSION
 from broker.server.broker import BrokerService
 from broker.server.connection import Connection, Server
-from broker.server.processors.heartbeat import MOST_LETTERS, HeartbeatProcessor
+from broker.server.processors.clients import MOST_LETTERS, HeartbeatProcessor
 from tests.server.peer import Peer, heartbeat_body
 from tests.server.stranger import stranger_at
 

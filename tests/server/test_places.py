@@ -11,7 +11,7 @@ import pytest
 
 from broker.engine.config import EngineConfig
 from broker.server.broker import BrokerService
-from broker.server.connection_limit import RECOUNT_INTERVAL_MS, Places, open_descriptors
+from broker.server.listener import RECOUNT_INTERVAL_MS, Places, open_descriptors
 from tests.server.access.clients import ACCESS
 from tests.server.stranger import stranger_at
 from tests.server.test_server import Clock

@@ -13,7 +13,7 @@ from broker.engine.tables.groups import Group
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
-from broker.server.processors.acks import MOST_ACKED, MOST_BITS
+from broker.server.processors.pop import MOST_ACKED, MOST_BITS
 from tests.server.peer import Peer
 from tests.server.popper import GROUP, TOPIC, Popper, bodies, got_of
 
@@ -252,7 +252,7 @@ async def test_modes_are_set_and_kept(service: BrokerService, json_peer: Peer) -
 
 
 def test_queues_are_shared_out_as_by_rocketmq() -> None:
-    from broker.server.processors.assignment import AVERAGELY, BY_CIRCLE, _shared, allocate
+    from broker.server.processors.groups import AVERAGELY, BY_CIRCLE, _shared, allocate
 
     queues, clients = list(range(8)), ["a", "b", "c"]
     assert [allocate(AVERAGELY, queues, clients, one) for one in clients] == [[0, 1, 2], [3, 4, 5], [6, 7]]

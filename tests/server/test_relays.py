@@ -11,10 +11,10 @@ import pytest
 from broker.client.remoting import RemotingClient
 from broker.rocketmq.codes import RESPONSE_FLAG, Answer, Request
 from broker.rocketmq.frame import Command, encode
-from broker.server import clients
+from broker.server import state
 from broker.server.broker import BrokerService
-from broker.server.processors import client_queries
-from broker.server.processors.client_queries import queue_table
+from broker.server.processors import clients as client_requests
+from broker.server.processors.clients import queue_table
 from tests.server.peer import Peer, records
 from tests.server.stranger import stranger_at
 from tests.server.test_administration import lenient_json
@@ -97,7 +97,7 @@ async def test_a_consumer_that_is_not_there_is_not_asked(peer: Peer, tool: Peer)
 
 
 async def test_who_says_nothing_in_time_is_reported_so(peer: Peer, tool: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_queries, "CLIENT_TIMEOUT_MS", 20)
+    monkeypatch.setattr(client_requests, "CLIENT_TIMEOUT_MS", 20)
     await consumer(peer, Request.GET_CONSUMER_RUNNING_INFO, lambda _: None)
     answer = await tool.ask(Request.GET_CONSUMER_RUNNING_INFO, INFO)
     assert answer.code == Answer.CONSUME_MSG_TIMEOUT
@@ -114,7 +114,7 @@ async def test_who_leaves_meanwhile_is_not_waited_for(service: BrokerService, pe
 
 
 async def test_so_many_questions_wait_and_no_more(peer: Peer, tool: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "MOST_WAITING", 0)
+    monkeypatch.setattr(state, "MOST_WAITING", 0)
     asked = await consumer(peer, Request.GET_CONSUMER_RUNNING_INFO, lambda request: request.answer())
     assert (await tool.ask(Request.GET_CONSUMER_RUNNING_INFO, INFO)).code == Answer.CONSUME_MSG_TIMEOUT
     assert asked == []

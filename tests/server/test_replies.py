@@ -11,7 +11,7 @@ from broker.client.remoting import RemotingClient
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
-from broker.server.processors import replies
+from broker.server.processors import send
 from tests.server.peer import BORN_MS, Peer, records, send_ext
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
@@ -84,7 +84,7 @@ async def test_a_reply_to_nobody_is_refused_and_not_kept(
     await asker(peer, lambda request: request.answer(code=1))
     assert "push reply message to c1 fail" in await refused(answerer, service)
     await asker(peer, lambda request: None)
-    monkeypatch.setattr(replies, "CLIENT_TIMEOUT_MS", 30)
+    monkeypatch.setattr(send, "CLIENT_TIMEOUT_MS", 30)
     assert "push reply message to c1 fail" in await refused(answerer, service)
     unregister = {"clientID": "c1", "producerGroup": "producers"}
     assert (await peer.ask(Request.UNREGISTER_CLIENT, unregister)).code == Answer.SUCCESS

@@ -204,7 +204,7 @@ async def test_the_bare_broker_listens_for_others_where_that_is_answered_for(tmp
     assert line[1].startswith("127.0.0.1:")
     program.send_signal(signal.SIGTERM)
     _, errors = await asyncio.wait_for(program.communicate(), 10)
-    assert b"WARNING broker.server.exposure: The broker would listen on 0.0.0.0 without TLS" in errors
+    assert b"WARNING broker.server.listener: The broker would listen on 0.0.0.0 without TLS" in errors
 
 
 async def test_who_does_not_wait_for_the_disk_is_answered_before_it(config: EngineConfig) -> None:

@@ -9,7 +9,7 @@ from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
-from broker.server.settings import CHANGEABLE, BadSetting, all_settings, changed
+from broker.server.processors.broker import CHANGEABLE, BadSetting, all_settings, changed
 from tests.server.peer import Peer
 
 

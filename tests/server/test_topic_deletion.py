@@ -10,7 +10,7 @@ from broker.engine.testing.driver import BORN_HOST
 from broker.engine.topic_backlog import Waiting
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
-from broker.server.processors import deletion
+from broker.server.processors import topics
 from tests.server.peer import Peer
 from tests.server.test_timers import HOUR_MS, listed, now_ms, send_timer
 from tests.server.transacting import COMMIT, begin, end
@@ -103,7 +103,7 @@ async def test_what_comes_while_it_is_counted_is_not_missed(
     await peer.create_topic("orders", 3)
     for _ in range(20):
         await peer.send("others", b"level", "DELAY\x012\x02")
-    monkeypatch.setattr(deletion, "_LOOKS_AT_ONCE", 5)
+    monkeypatch.setattr(topics, "_LOOKS_AT_ONCE", 5)
     look, looks = Waiting.look, []
 
     def look_and_send(self: Waiting, count: int) -> bool:

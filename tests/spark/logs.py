@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from broker.rocketmq.defaults import DELAY_LEVELS
 from broker.rocketmq.message import encode, format_properties, pack_host, record_size
+from spark.columns import GROUPS, Selection, delays_of
 from spark.segment import Stretch, read_stretch
-from spark.selection import GROUPS, Selection, delays_of
 
 #: Everything that a record itself says; what it is, group ``kinds``, is derived (test_kinds.py).
 ALL = Selection(groups=frozenset(GROUPS) - {"kinds"}, delays_ms=delays_of(DELAY_LEVELS))

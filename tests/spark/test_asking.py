@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from broker.client import Producer
-from spark.errors import OptionInvalid
-from spark.options import parse_options
+from spark.options import OptionInvalid, parse_options
 from spark.source import LogReader, acknowledged_end, known_end
 from spark.store import LogStore
 from tests.mirror.running import running_broker

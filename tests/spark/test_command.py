@@ -26,8 +26,7 @@ from broker.mirror.models import Broker, ScheduleLevel
 from broker.testing import BrokerThread, small_store
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
-from spark.errors import SparkNotStarted
-from spark.session import open_session
+from spark.session import SparkNotStarted, open_session
 from tests.spark.randomlog import RandomLog
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import spark.segment
 from broker.rocketmq.layout import MAGIC_BLANK
+from spark.columns import Selection
 from spark.segment import WINDOW_BYTES
-from spark.selection import Selection
 from tests.crash.golden import folders, load
 from tests.spark import plain
 from tests.spark.logs import ALL, log_of, read, record
@@ -228,7 +228,7 @@ def test_a_body_that_would_inflate_to_more_than_there_is_memory_for_says_so(
         body = sink.getvalue().to_pybytes()
     data, inflated = {0: log_of({"body": body, "sys_flag": flag})}, Selection(groups=frozenset({"body"}), inflate=True)
     assert read(data, selection=inflated)[0]["body"] == text
-    monkeypatch.setattr("spark.bodies.LARGEST_BYTES", 65_536)
+    monkeypatch.setattr("spark.decode.LARGEST_BYTES", 65_536)
     [row] = read(data, selection=inflated)
     assert row["body"] == body and "larger than" in row["corrupt"]
 

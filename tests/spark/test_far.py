@@ -12,9 +12,8 @@ import pytest
 import spark.store
 from broker.engine.disk.files import OsFiles
 from broker.engine.testing import open_engine
-from spark.errors import StoreUnreadable
 from spark.segment import read_stretch
-from spark.store import LogStore, stretches
+from spark.store import LogStore, StoreUnreadable, stretches
 from tests.spark.logs import ALL
 
 

@@ -14,12 +14,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from broker.engine.disk.files import OsFiles
 from broker.engine.testing import open_engine
-from spark.errors import StoreUnreadable
-from spark.jobs.storage import storage
+from spark.jobs.accounts import storage
 from spark.options import parse_options
 from spark.points import Question
 from spark.source import LogReader, LogStreamReader
-from spark.store import LogStore
+from spark.store import LogStore, StoreUnreadable
 from tests.spark.logs import log_of, record
 from tests.spark.test_jobs import points_of, view
 

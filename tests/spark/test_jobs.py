@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 from spark.jobs import JOBS
 from spark.options import parse_options
 from spark.points import Question
-from spark.records import OPTIONS
 from spark.segment import Stretch, read_stretch
-from spark.view import View, view_of
+from spark.view import OPTIONS, View, view_of
 from tests.crash.golden import load
 from tests.spark import plain, sorting
 from tests.spark.count import Points, as_text, count_all

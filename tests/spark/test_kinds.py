@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from broker.rocketmq.message import Message
-from spark.kinds import KINDS
-from spark.selection import Selection
+from spark.columns import KINDS, Selection
 from tests.crash.golden import folders, load
 from tests.spark import plain, sorting
 from tests.spark.logs import log_of, read

@@ -24,8 +24,7 @@ from pyspark.sql.datasource import (
 
 from broker.engine.disk.files import OsFiles
 from broker.engine.testing import open_engine
-from spark.options import parse_options
-from spark.row_filter import CLOCK_SLACK_MS, LEAST, MOST, Wanted, split
+from spark.options import CLOCK_SLACK_MS, LEAST, MOST, Wanted, parse_options, split
 from spark.segment import WINDOW_BYTES
 from spark.source import LogReader
 from spark.store import LogStore, stretches

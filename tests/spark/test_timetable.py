@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings
 from pyspark.sql import SparkSession
 
+from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
 from console.site.celery import app
@@ -42,7 +43,7 @@ def test_its_turn_computes_all_nine_of_a_store_that_is_there(
     dashboards_runs.renew()  # the first is not done yet
     assert len(ran) == 2 and len(set(ran)) == 1
     rows = DashboardRun.objects.filter(batch=ran[0])
-    assert sorted(row.dashboard for row in rows) == sorted(dashboards_runs.DASHBOARDS)
+    assert sorted(row.dashboard for row in rows) == sorted(DASHBOARDS)
     assert {(row.window, row.actor, row.source) for row in rows} == {("all", "", str(tmp_path))}
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     dashboards_runs.renew()

@@ -24,8 +24,8 @@ from ...rocketmq.fields import body_as
 from ...rocketmq.frame import Command
 from ...rocketmq.message import parse_offset_message_id
 from ...rocketmq.recall_handle import BadHandle, read_handle
-from ..processors.heartbeat import ClientConfigBody, HeartbeatBody
-from ..processors.locks import LockBody
+from ..processors.clients import ClientConfigBody, HeartbeatBody
+from ..processors.groups import LockBody
 from ..processors.timers import NamedTarget, read_steering, read_target
 
 #: The topic that the record at a position of the log is of (a parked one: is meant for); None if there is no record.

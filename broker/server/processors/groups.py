@@ -1,4 +1,9 @@
-"""Consumer groups: 200, 201, 207, 225, 352, 353."""
+"""Consumer groups and their queues: 200, 201, 207, 225, 352, 353; who gets which queue, and who holds it.
+
+- `AssignmentProcessor`: which queues a consumer gets, decided by the broker (400), and whether its group pulls or pops
+  them (401);
+- `LockProcessor`: queues that orderly consumers hold (41, 42).
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,18 @@ from typing import Any
 
 import msgspec
 
-from ...engine.errors import GroupNotFound
+from ...engine.errors import GroupNotFound, TopicNotFound
+from ...engine.pop.service import RequestMode
 from ...engine.tables.groups import FIELDS, Group
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import body_as, text, truth, whole
+from ...rocketmq.fields import INT_MAX, body_as, text, truth, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
+from ...rocketmq.json_body import json_body, message_queue
+from ...rocketmq.topics import RETRY_PREFIX, check_group_name
+from ...rocketmq.values import check_text
 from ..connection import Connection, Handler
-from ..state import BrokerState
+from ..state import LONGEST_CLIENT_ID, BrokerState
 
 MOST_GROUPS_AT_ONCE = 10_000
 
@@ -137,3 +145,157 @@ def _truth(name: str, value: object) -> bool:
 
 def _unreadable(name: str, kind: str) -> RequestRefused:
     return RequestRefused(Answer.INVALID_PARAMETER, f"The field {name!r} of the group is not {kind}.")
+
+
+PULL, POP = "PULL", "POP"
+BROADCASTING = "BROADCASTING"
+AVERAGELY, BY_CIRCLE = "AVG", "AVG_BY_CIRCLE"
+ANY_QUEUE = -1
+
+
+class AssignmentBody(msgspec.Struct, rename="camel"):
+    """The body of request 400 (QueryAssignmentRequestBody)."""
+
+    topic: str
+    consumer_group: str
+    client_id: str = ""
+    message_model: str = "CLUSTERING"
+    strategy_name: str = AVERAGELY
+
+
+class ModeBody(msgspec.Struct, rename="camel"):
+    """The body of request 401 (SetMessageRequestModeRequestBody)."""
+
+    topic: str
+    consumer_group: str
+    mode: str = PULL
+    pop_share_queue_num: int = 0
+
+
+class AssignmentProcessor:
+    """The requests that share out queues among the clients of a group."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._engine = state.engine
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
+        return {Request.QUERY_ASSIGNMENT: self._query, Request.SET_MESSAGE_REQUEST_MODE: self._set_mode}
+
+    def _query(self, _: Connection, request: Command) -> Command:
+        """Answer the queues of one client; none at all where nothing can be said, so that it keeps what it has."""
+        body = body_as(AssignmentBody, request.body)
+        mode = self._engine.pops.modes.get(body.consumer_group, body.topic) or RequestMode(PULL)
+        queues = self._assigned(body, mode)
+        if queues is None:
+            return request.answer(body=json_body({}))
+        broker = self._state.config.broker_name
+        rows = [
+            {"messageQueue": message_queue(broker, body.topic, queue_id), "mode": mode.mode}
+            for queue_id in dict.fromkeys(queues)
+        ]
+        return request.answer(body=json_body({"messageQueueAssignments": rows}))
+
+    def _assigned(self, body: AssignmentBody, mode: RequestMode) -> list[int] | None:
+        topic = self._engine.topics.get(body.topic)
+        if topic is None:
+            return None
+        every = list(range(topic.read_queues))
+        if body.message_model == BROADCASTING:
+            return every
+        group = self._state.clients.consumers(body.consumer_group)
+        if group is None or body.strategy_name not in (AVERAGELY, BY_CIRCLE):
+            return None
+        clients = sorted({member.client_id for member in group.members.values()})
+        if mode.mode == POP:
+            return _shared(body.strategy_name, every, clients, body.client_id, mode.share_queues)
+        return allocate(body.strategy_name, every, clients, body.client_id)
+
+    def _set_mode(self, _: Connection, request: Command) -> Command:
+        body = body_as(ModeBody, request.body)
+        if body.topic.startswith(RETRY_PREFIX):
+            raise RequestRefused(Answer.NO_PERMISSION, "retry topic is not allowed to set mode")
+        if self._engine.topics.get(body.topic) is None:
+            raise TopicNotFound(body.topic)
+        if body.mode not in (PULL, POP) or not -1 <= body.pop_share_queue_num <= INT_MAX:
+            raise RequestRefused(Answer.INVALID_PARAMETER, f"The mode is {PULL} or {POP}, not {body.mode[:20]!r}.")
+        self._state.group(body.consumer_group)
+        mode = RequestMode(body.mode, body.pop_share_queue_num)
+        self._engine.pops.modes.put(body.consumer_group, body.topic, mode)
+        return request.answer()
+
+
+def allocate(strategy: str, queues: list[int], clients: list[str], client_id: str) -> list[int]:
+    """Return the share of one client: AllocateMessageQueueAveragely and ...ByCircle of RocketMQ."""
+    if client_id not in clients:
+        return []
+    index, count = clients.index(client_id), len(clients)
+    if strategy == BY_CIRCLE:
+        return queues[index::count]
+    share, more = divmod(len(queues), count)
+    start = index * share + min(index, more)
+    return queues[start : start + share + (index < more)]
+
+
+def _shared(strategy: str, queues: list[int], clients: list[str], client_id: str, share: int) -> list[int]:
+    """Return the queues that one client pops: any, or its own and those of the next ``share`` clients."""
+    if share <= 0 or share >= len(clients) - 1:
+        return [ANY_QUEUE]
+    if client_id not in clients:
+        return []
+    index = clients.index(client_id)
+    if len(clients) > len(queues):
+        return [queues[index % len(queues)]]
+    neighbours = [clients[(index + step) % len(clients)] for step in range(share + 1)]
+    return [queue for neighbour in neighbours for queue in allocate(strategy, queues, clients, neighbour)]
+
+
+class QueueBody(msgspec.Struct, rename="camel"):
+    """A queue as RocketMQ names one (MessageQueue)."""
+
+    topic: str
+    queue_id: int
+    broker_name: str = ""
+
+
+class LockBody(msgspec.Struct, rename="camel"):
+    """The body of requests 41 and 42 (LockBatchRequestBody, UnlockBatchRequestBody)."""
+
+    consumer_group: str
+    client_id: str
+    mq_set: list[QueueBody] = []
+
+    def queues(self, broker_name: str) -> list[tuple[str, int]]:
+        """Return the queues of this broker."""
+        return [(queue.topic, queue.queue_id) for queue in self.mq_set if queue.broker_name in {"", broker_name}]
+
+
+class LockProcessor:
+    """The requests that lock queues for one consumer and unlock them; only queues that exist."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._broker_name = state.config.broker_name
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
+        return {Request.LOCK_BATCH_MQ: self._lock, Request.UNLOCK_BATCH_MQ: self._unlock}
+
+    def _lock(self, _: Connection, request: Command) -> Command:
+        body = body_as(LockBody, request.body)
+        check_group_name(body.consumer_group)
+        check_text("The client id", body.client_id, most=LONGEST_CLIENT_ID)
+        queues = [queue for queue in body.queues(self._broker_name) if self._exists(*queue)]
+        granted = self._state.locks.lock(body.consumer_group, body.client_id, queues, self._state.live_clock())
+        held = [message_queue(self._broker_name, topic, queue_id) for topic, queue_id in granted]
+        return request.answer(body=json_body({"lockOKMQSet": held}))
+
+    def _unlock(self, _: Connection, request: Command) -> Command:
+        body = body_as(LockBody, request.body)
+        self._state.locks.unlock(body.consumer_group, body.client_id, body.queues(self._broker_name))
+        return request.answer()
+
+    def _exists(self, topic: str, queue_id: int) -> bool:
+        known = self._state.engine.topics.get(topic)
+        return known is not None and 0 <= queue_id < known.read_queues

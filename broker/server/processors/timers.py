@@ -31,7 +31,7 @@ from ...rocketmq.message import parse_offset_message_id
 from ...rocketmq.properties import MSG_REGION
 from ...rocketmq.recall_handle import OUTCOME, BadHandle, RecallHandle, handle_of, read_handle
 from ..connection import Connection, Handler
-from ..connection_limit import anonymous_bytes
+from ..listener import anonymous_bytes
 from ..send_reply import REGION
 from ..state import BrokerState
 

@@ -35,8 +35,17 @@ from django.utils.translation import gettext as _
 from console.features.alerts.evaluate import News
 from console.features.alerts.models import AlertRule, Delivery
 from console.features.checkback.allowed import AddressRefused, AllowList, read_address
-from console.features.checkback.request import Asker, HttpLimits, NoAnswer, Resolver
-from console.features.checkback.signature import NONCE_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, secret_of, sign_alert
+from console.features.checkback.models import make_secret
+from console.features.checkback.request import (
+    NONCE_HEADER,
+    SIGNATURE_HEADER,
+    TIMESTAMP_HEADER,
+    Asker,
+    HttpLimits,
+    NoAnswer,
+    Resolver,
+    sign_alert,
+)
 
 
 def allow_list() -> AllowList:
@@ -219,7 +228,7 @@ CHANNELS: Mapping[str, Channel] = {channel.name: channel for channel in (Mail(),
 
 def secret_of_rule(rule: AlertRule) -> str:
     """The secret under which a rule's webhook is signed."""
-    return secret_of(f"alert rule {rule.pk}", rule.salt)
+    return make_secret(f"alert rule {rule.pk}", rule.salt)
 
 
 def sentence(news: News) -> str:

@@ -9,7 +9,7 @@ from django.db import models
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from console.features.checkback.signature import new_salt
+from console.features.checkback.models import new_salt
 
 
 class AlertRule(models.Model):

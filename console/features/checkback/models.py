@@ -1,18 +1,44 @@
-"""The address at which producers of one group are asked."""
+"""The address at which producers of one group are asked, and its secret.
+
+The secret is not stored: it is made from Django's SECRET_KEY, the group and a salt of the row, so that a copy of the
+database signs nothing.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import secrets
 from typing import Any
 
 from django.conf import settings
 from django.db import models
+from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext_lazy as _
 
 from console.features.checkback.allowed import LONGEST_ADDRESS
 
+_PURPOSE = "console.features.checkback.secret"
+
+
+def new_salt() -> str:
+    """Return 128 random bits in hex, for a new secret."""
+    return secrets.token_hex(16)
+
+
+def make_secret(group: str, salt: str) -> str:
+    """Return the secret of a group's address, by which it knows our questions, and we its answers."""
+    raw = salted_hmac(_PURPOSE, f"{group}\n{salt}", algorithm="sha256").digest()
+    return "chk_" + base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def digest(secret: str) -> str:
+    """Return the SHA-256 of a secret in hex, by which a change of SECRET_KEY is noticed."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
 
 class CheckAddress(models.Model):
-    """Where the producers of one group are asked what became of a half. Its secret is not here (see signature.py)."""
+    """Where the producers of one group are asked what became of a half. Its secret is not here."""
 
     group = models.CharField(_("producer group"), max_length=127, unique=True)
     url = models.CharField(_("address"), max_length=LONGEST_ADDRESS)

@@ -14,9 +14,8 @@ from django.db import IntegrityError, transaction
 
 from broker.client.errors import InvalidArgument
 from broker.client.names import check_group
-from console.features.checkback import signature as checkback_signature
 from console.features.checkback.allowed import AddressRefused, AllowList, read_address
-from console.features.checkback.models import CheckAddress
+from console.features.checkback.models import CheckAddress, digest, make_secret, new_salt
 from console.features.checkback.request import HttpLimits
 from console.operations.actor import Actor
 from console.operations.errors import InvalidParameter, ReasonMissing
@@ -101,8 +100,8 @@ def remove(group: str, actor: Actor, *, reason: str) -> CheckAddress:
 
 def secret_of(row: CheckAddress) -> str | None:
     """Return the secret of an address; None if SECRET_KEY has changed since it was made."""
-    secret = checkback_signature.secret_of(row.group, row.salt)
-    return secret if checkback_signature.digest(secret) == row.digest else None
+    secret = make_secret(row.group, row.salt)
+    return secret if digest(secret) == row.digest else None
 
 
 def check(group: str, url: str, *, is_new: bool = False) -> None:
@@ -145,9 +144,9 @@ def audit(step: str, actor: Actor, reason: str, result: dict[str, Any]) -> None:
 
 
 def _new_secret(row: CheckAddress) -> str:
-    row.salt = checkback_signature.new_salt()
-    secret = checkback_signature.secret_of(row.group, row.salt)
-    row.digest = checkback_signature.digest(secret)
+    row.salt = new_salt()
+    secret = make_secret(row.group, row.salt)
+    row.digest = digest(secret)
     return secret
 
 

@@ -3,11 +3,20 @@
 httpx asks it, over a transport that connects to what was looked up and to nothing else. No redirects, no proxies, no
 cookies, no compressed bodies, no connection kept. Names are looked up by the system's resolver, in threads, so that a
 slow name server does not use up the time of others.
+
+Questions and answers are signed: HMAC-SHA256 with a secret of the address, both ways.
+
+    question   HMAC(secret, "check" LF timestamp LF nonce LF body)
+    answer     HMAC(secret, "answer" LF nonce LF body)
+
+The nonce is the question's, so that an answer counts for that question and no other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import ipaddress
 import logging
 import socket
@@ -22,6 +31,10 @@ import httpx
 from console.features.checkback.allowed import Address, AddressRefused, AllowList, IPAddress
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every question
+
+TIMESTAMP_HEADER = "Escapement-Timestamp"
+NONCE_HEADER = "Escapement-Nonce"
+SIGNATURE_HEADER = "Escapement-Signature"
 
 #: Time for the connection, within the time for the whole question.
 CONNECT_S = 2.0
@@ -254,3 +267,22 @@ def _words(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason or error}"
     return f"{type(error).__name__}: {(isinstance(error, OSError) and error.strerror) or error}"
+
+
+def sign_question(secret: str, timestamp: str, nonce: str, body: bytes) -> str:
+    """Return the signature of a question in hex."""
+    return _sign(secret, f"check\n{timestamp}\n{nonce}\n", body)
+
+
+def sign_answer(secret: str, nonce: str, body: bytes) -> str:
+    """Return the signature of an answer in hex."""
+    return _sign(secret, f"answer\n{nonce}\n", body)
+
+
+def sign_alert(secret: str, timestamp: str, nonce: str, body: bytes) -> str:
+    """Return the signature of an alert's webhook in hex."""
+    return _sign(secret, f"alert\n{timestamp}\n{nonce}\n", body)
+
+
+def _sign(secret: str, head: str, body: bytes) -> str:
+    return hmac.new(secret.encode(), head.encode() + body, hashlib.sha256).hexdigest()

@@ -26,11 +26,19 @@ from django.db import DatabaseError, connection
 
 from broker.client import AsyncTransactionProducer, Decision, Message
 from broker.rocketmq.properties import CHECK_TIMES
-from console.features.checkback import signature as checkback_signature
 from console.features.checkback.allowed import Address, AddressRefused, read_address
 from console.features.checkback.models import CheckAddress
 from console.features.checkback.registry import allow_list, http_limits, secret_of
-from console.features.checkback.request import Asker, NoAnswer, Resolver
+from console.features.checkback.request import (
+    NONCE_HEADER,
+    SIGNATURE_HEADER,
+    TIMESTAMP_HEADER,
+    Asker,
+    NoAnswer,
+    Resolver,
+    sign_answer,
+    sign_question,
+)
 from console.site.parsing import whole_number
 
 logger = logging.getLogger(__name__)
@@ -239,15 +247,13 @@ class Answerer:
         body = question(self.contact.group, transaction_id, message)
         nonce, timestamp = secrets.token_urlsafe(24), str(int(self._clock()))
         headers = {
-            checkback_signature.TIMESTAMP_HEADER: timestamp,
-            checkback_signature.NONCE_HEADER: nonce,
-            checkback_signature.SIGNATURE_HEADER: checkback_signature.sign_question(
-                self.contact.secret, timestamp, nonce, body
-            ),
+            TIMESTAMP_HEADER: timestamp,
+            NONCE_HEADER: nonce,
+            SIGNATURE_HEADER: sign_question(self.contact.secret, timestamp, nonce, body),
         }
         answer = await self._asker.ask(self.contact.address, headers, body)
-        signed = answer.headers.get(checkback_signature.SIGNATURE_HEADER.lower(), "")
-        right = checkback_signature.sign_answer(self.contact.secret, nonce, answer.body)
+        signed = answer.headers.get(SIGNATURE_HEADER.lower(), "")
+        right = sign_answer(self.contact.secret, nonce, answer.body)
         if not hmac.compare_digest(signed.encode(), right.encode()):
             raise NoAnswer("the answer's signature is missing or wrong")
         return read_decision(answer.body)

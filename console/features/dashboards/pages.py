@@ -10,9 +10,10 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import read as reads
 from console.features.dashboards import runs as dashboards_runs
-from console.features.dashboards.read import ABOUT, PANELS, TITLES, Asked, Bar
+from console.features.dashboards.read import Asked, Bar
 from console.features.dashboards.runs import run_dashboards
 from console.operations.errors import InvalidParameter
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
@@ -32,22 +33,22 @@ _COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions")
 @require_safe
 def dashboards(request: HttpRequest) -> HttpResponse:
     """Show the first dashboard."""
-    return redirect("dashboard", next(iter(PANELS)))
+    return redirect("dashboard", next(iter(DASHBOARDS)))
 
 
 @require_safe
 def dashboard(request: HttpRequest, name: str) -> HttpResponse:
     """Show one dashboard, for the window, topic and moments in the address."""
-    if name not in PANELS:
+    if name not in DASHBOARDS:
         raise Http404(_("There is no such dashboard."))
     asked, errors = _asked(request)
     given = {key: request.GET.get(key, "")[:255] for key in ("window", "topic", "from", "to")}
     context = {
         "data": reads.dashboard(name, asked, visible_topics(request.user)),
         "here": "dashboards",
-        "title": TITLES[name],
-        "about": ABOUT[name],
-        "titles": TITLES.items(),
+        "title": DASHBOARDS[name].title,
+        "about": DASHBOARDS[name].about,
+        "titles": [(each, declared.title) for each, declared in DASHBOARDS.items()],
         "windows": WINDOWS,
         "given": given,
         "errors": errors,
@@ -87,7 +88,7 @@ def series(request: HttpRequest, name: str, series: str) -> HttpResponse:
     """Send one series over time in columns, as a plot reads it."""
     asked, errors = _asked(request)
     run = reads.current_run(name, asked.window)
-    if run is None or errors or series not in {spec.series for spec in PANELS[name] if spec.kind == "time"}:
+    if run is None or errors or series not in {spec.series for spec in DASHBOARDS[name].panels if spec.kind == "time"}:
         raise Http404(_("There is no such dashboard."))
     found = reads.lines(run, series, asked, visible_topics(request.user))
     columns = {"step_ms": found.step_ms, "at_s": found.at_s, "names": found.names, "values": found.values}
@@ -98,11 +99,11 @@ def series(request: HttpRequest, name: str, series: str) -> HttpResponse:
 def run(request: HttpRequest) -> HttpResponse:
     """Queue a run of one dashboard, or of all of them."""
     name, window = request.POST.get("name", ""), request.POST.get("window", "all")
-    if name not in PANELS:
+    if name not in DASHBOARDS:
         raise Http404(_("There is no such dashboard."))
     if dashboards_runs.missing() is None:
         try:
-            batch = dashboards_runs.queue(tuple(PANELS), window, actor=request.user.get_username())
+            batch = dashboards_runs.queue(tuple(DASHBOARDS), window, actor=request.user.get_username())
         except ValueError:
             raise Http404(_("There is no such window.")) from None
         run_dashboards.delay(str(batch))
@@ -117,7 +118,7 @@ def cancel(request: HttpRequest) -> HttpResponse:
     except ValueError:
         raise Http404(_("There is no such run.")) from None
     name = request.POST.get("name", "")
-    return redirect(_address(name if name in PANELS else next(iter(PANELS)), request.POST.get("window", "all")))
+    return redirect(_address(name if name in DASHBOARDS else next(iter(DASHBOARDS)), request.POST.get("window", "all")))
 
 
 def _address(name: str, window: str) -> str:

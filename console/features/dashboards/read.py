@@ -1,123 +1,23 @@
-"""What the dashboards' pages show: their panels, and the points of the current run, drawn, listed and exported."""
+"""What the dashboards' pages show: the points of the current run, drawn, listed and exported."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from django.conf import settings
 from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, Q, QuerySet, Sum
 from django.urls import reverse
-from django.utils.functional import Promise
 from django.utils.http import urlencode
-from django.utils.translation import gettext_lazy as _
 
 from broker.mirror.models import Broker
+from console.features.dashboards import DASHBOARDS, PanelSpec
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.security.topic_scope import TopicScope, VisibleTopics
 from console.site.clock import now_ms
-
-#: time: bars by moment; bars: one bar a name; heat: hours by days; quantiles: p50 to max in a table; rows: a table
-Kind = Literal["time", "bars", "heat", "quantiles", "rows"]
-#: what a figure is: a number of messages, bytes, ms, a share of one, a moment
-Unit = Literal["count", "bytes", "ms", "share", "moment"]
-
-
-@dataclass(frozen=True, slots=True)
-class PanelSpec:
-    """One sheet of a dashboard. ``by``: the column whose values are the bars. A quantile panel's series is a prefix."""
-
-    title: str | Promise
-    series: str
-    kind: Kind
-    unit: Unit = "count"
-    by: Literal["topic", "label", "part"] = "topic"
-
-
-TITLES: dict[str, str | Promise] = {
-    "flow": _("Flow"),
-    "lateness": _("Lateness"),
-    "pending": _("Pending and forecast"),
-    "cancellations": _("Cancellations"),
-    "transactions": _("Transactions"),
-    "retries": _("Retries"),
-    "keys": _("Keys"),
-    "storage": _("Storage"),
-    "ledger": _("Ledger"),
-}
-
-ABOUT: dict[str, str | Promise] = {
-    "flow": _("What is sent, released, committed and consumed, minute by minute, and who sends it."),
-    "lateness": _("When messages were released against when they were due."),
-    "pending": _("What fires when, from now to ten years."),
-    "cancellations": _("How long before their moment messages are called back or moved, and how many are."),
-    "transactions": _("How long producers take to decide, what they decide, how often they had to be asked."),
-    "retries": _("How often groups need another try, how long that takes, and what never succeeds."),
-    "keys": _("The busiest business keys, and the life of an order from its first message to its last."),
-    "storage": _("What fills each segment, what holds it, and when it may go."),
-    "ledger": _("Everything that was accepted is somewhere. What does not add up is an alarm."),
-}
-
-PANELS: dict[str, tuple[PanelSpec, ...]] = {
-    "flow": (
-        PanelSpec(_("Sent"), "sent", "time"),
-        PanelSpec(_("Released"), "released", "time"),
-        PanelSpec(_("Committed"), "committed", "time"),
-        PanelSpec(_("Consumed, by group"), "consumed", "bars", by="label"),
-        PanelSpec(_("Bytes of the log"), "bytes", "time", "bytes"),
-        PanelSpec(_("Producers"), "producers", "bars", by="label"),
-    ),
-    "lateness": (
-        PanelSpec(_("By level"), "late_", "quantiles", "ms"),
-        PanelSpec(_("How late"), "histogram", "bars", by="part"),
-        PanelSpec(_("p99 by hour and day"), "hour_p99", "heat", "ms"),
-    ),
-    "pending": (
-        PanelSpec(_("How soon"), "pending", "bars", by="label"),
-        PanelSpec(_("The next hour"), "minute", "time"),
-        PanelSpec(_("The next two days"), "hour", "time"),
-        PanelSpec(_("The next sixty days"), "day", "time"),
-    ),
-    "cancellations": (
-        PanelSpec(_("What became of parked messages"), "fate", "bars", by="label"),
-        PanelSpec(_("How long before their moment"), "before", "bars", by="part"),
-        PanelSpec(_("Share of each topic"), "share", "rows", "share"),
-    ),
-    "transactions": (
-        PanelSpec(_("Outcomes"), "outcome", "bars", by="part"),
-        PanelSpec(_("Time to decide"), "decide_", "quantiles", "ms"),
-        PanelSpec(_("Checks, by group"), "checks", "bars", by="label"),
-        PanelSpec(_("Transactions by number of checks"), "checked", "bars", by="label"),
-    ),
-    "retries": (
-        PanelSpec(_("Tries"), "attempts", "bars", by="part"),
-        PanelSpec(_("Given up, by group"), "dead", "bars", by="label"),
-        PanelSpec(_("From the first send to the latest try"), "again_", "quantiles", "ms"),
-        PanelSpec(_("Poison keys"), "poison", "rows"),
-    ),
-    "keys": (
-        PanelSpec(_("Keys that reach each topic"), "reach", "bars"),
-        PanelSpec(_("Busiest keys"), "hot", "rows"),
-        PanelSpec(_("Life of a key"), "life_", "quantiles", "ms"),
-    ),
-    "storage": (
-        PanelSpec(_("What holds segments"), "held", "rows"),
-        PanelSpec(_("Growth"), "growth", "time", "bytes"),
-        PanelSpec(_("Bytes by topic"), "content", "bars", "bytes"),
-        PanelSpec(_("When segments may go"), "expiry", "rows", "moment"),
-    ),
-    "ledger": (
-        PanelSpec(_("Alarms"), "alarm", "rows"),
-        PanelSpec(_("Accepted"), "accepted", "rows"),
-        PanelSpec(_("Released"), "released", "rows"),
-        PanelSpec(_("Pending"), "pending", "rows"),
-        PanelSpec(_("Difference"), "difference", "rows"),
-    ),
-}
-
 
 #: Bars of a drawing, rows of a table, lines of the history at most.
 MOST_BARS, MOST_ROWS, MOST_RUNS = 24, 100, 12
@@ -242,7 +142,7 @@ class DashboardPage:
 
 def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
     """Read one dashboard, of the topics that may be seen. Raises KeyError if there is none of that name."""
-    specs = PANELS[name]
+    specs = DASHBOARDS[name].panels
     run = current_run(name, asked.window)
     found = points(run, asked, topics) if run is not None else DashboardPoint.objects.none()
     ids = _MessageIds(run.broker if run is not None else "")
@@ -267,7 +167,7 @@ def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
 
 def current_run(name: str, window: str) -> DashboardRun | None:
     """Return the run whose points are shown, None without one."""
-    if name not in PANELS:
+    if name not in DASHBOARDS:
         return None
     return DashboardRun.objects.filter(
         broker=settings.BROKER_NAME, dashboard=name, window=window, is_current=True

@@ -28,21 +28,10 @@ from django.utils.translation import gettext as _
 
 from broker.mirror.clock_file import broker_now_ms
 from broker.mirror.models import Broker, ScheduleLevel
+from console.features.dashboards import DASHBOARDS
 from console.features.dashboards.models import DashboardRun
 from console.site.broker import ask
 
-#: The dashboards in the order of the page; the jobs of the same name are in spark/jobs.
-DASHBOARDS = (
-    "flow",
-    "lateness",
-    "pending",
-    "cancellations",
-    "transactions",
-    "retries",
-    "keys",
-    "storage",
-    "ledger",
-)
 WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
 #: The window of the run that follows the log.
 LIVE = "live"
@@ -218,7 +207,7 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
 def renew() -> None:
     """Compute all dashboards of everything, unless nothing can be computed here or nothing reads a log here."""
     if missing() is None and Path(settings.BROKER_STORE, "commitlog").is_dir():
-        run_batch(queue(DASHBOARDS, "all"))
+        run_batch(queue(tuple(DASHBOARDS), "all"))
 
 
 def cancel(batch: uuid.UUID) -> int:

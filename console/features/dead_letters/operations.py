@@ -8,9 +8,11 @@ A filter leaves out what was sent again before; who names one means it. An empty
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -21,15 +23,17 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
-from console.features.dead_letters.read import (
+from broker.rocketmq.topics import DLQ_PREFIX
+from console.features.dead_letters.pages import (
     PAGE,
+    STEP,
     DeadLetter,
     DeadLetterFilter,
-    Found,
-    find_matching,
-    find_named,
+    bounds_of,
     letter_of,
-    message_at,
+    marked,
+    matches,
+    newest_first,
 )
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope
 from console.operations.catch_up import Behind, behind_after, group_behind_after
@@ -55,6 +59,53 @@ from console.site.parsing import whole_number
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "died_from", "to_ms": "died_before"}
 _TEXT_LENGTH = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an operation is about, the newest first."""
+
+    now_ms: int
+    rows: Sequence[DeadLetter]
+    #: all that match were found
+    is_whole: bool = True
+
+
+def message_at(admin: Admin, group: str, queue_id: int, offset: int) -> Message | None:
+    """The record itself; None if it is not there any more."""
+    found = [each for each in admin.pull(DLQ_PREFIX + group, queue_id, offset, 1) if each.queue_offset == offset]
+    return found[0] if found else None
+
+
+def find_matching(admin: Admin, group: str, wanted: DeadLetterFilter, *, most: int, patience_s: float | None) -> Found:
+    """All that match and were not sent again yet, at most `most`; raises ClientError."""
+    begun_ms = now_ms()
+    end_s = None if patience_s is None else time.monotonic() + patience_s
+    rows: list[DeadLetter] = []
+    part: list[DeadLetter] = []
+    is_whole = True
+    for row in newest_first(admin, group, bounds_of(admin, group), None):
+        if matches(row, wanted):
+            part.append(row)
+        if len(part) == STEP:
+            rows, part = rows + _untouched(group, part), []
+        if len(rows) >= most or (end_s is not None and time.monotonic() > end_s):
+            is_whole = False
+            break
+    rows += _untouched(group, part)
+    return Found(begun_ms, rows[:most], is_whole)
+
+
+def find_named(admin: Admin, group: str, targets: Sequence[tuple[int, int]]) -> list[DeadLetter | None]:
+    """Those at these queues and offsets, None for one that is not there; raises ClientError."""
+    rows = [letter_of(message) if (message := message_at(admin, group, *each)) else None for each in targets]
+    known = marked(group, [row for row in rows if row is not None])
+    by_place = {(row.queue_id, row.offset): row for row in known}
+    return [by_place.get(place) for place in targets]
+
+
+def _untouched(group: str, rows: list[DeadLetter]) -> list[DeadLetter]:
+    return [row for row in marked(group, rows) if not row.sent_again]
 
 
 class SendAgain(Kind[SentAgainPreview]):

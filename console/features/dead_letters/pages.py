@@ -1,19 +1,313 @@
-"""Dead letters: the groups that have some, those of one group, and what is done with them."""
+"""Dead letters: their shapes with the columns of the lists, reading them, and their pages.
+
+Which groups have some is known from the mirror. The messages themselves are read from the broker, the newest first, and
+each is shown with what was done with it here before.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import ClassVar
 
+from django.db.models import F, Max, Sum
 from django.http import HttpRequest
 from django.utils.http import urlencode
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
-from console.features.dead_letters import read
-from console.features.dead_letters.read import DEAD_LETTERS, GROUPS, DeadLetterFilter, DeadLetterPage
+from broker.client import Admin, BrokerRefused, Message, RouteNotFound
+from broker.mirror.models import ConsumerGroup, Queue
+from broker.rocketmq.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from console.operations.models import OperationItem
+from console.operations.registry import KINDS
 from console.operations.typed_moments import bound_ms
+from console.security.masking import masks
+from console.security.topic_scope import TopicScope, authorised
+from console.site.broker import ask, pull_all, row_of
+from console.site.evidence import Evidence
+from console.site.mirrored import mirrored
 from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
+from console.ui.table import AGE, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
+
+GROUPS = Table(
+    "dead-letter-groups",
+    (
+        Column("name", _("Group"), NAME, page="dead_letters_of", length=80),
+        Column("count", _("Dead letters"), LOUD),
+        Column("stored_total", _("Ever"), FIGURE),
+        Column("last_ms", _("Last one"), AGE),
+        Column("members", _("Members"), FIGURE),
+    ),
+)
+
+_MESSAGE = Cell("dead_letters/cells/message.html")
+_TOPIC = Cell("dead_letters/cells/topic.html")
+_PREVIEW = Cell("dead_letters/cells/preview.html")
+_SENT_AGAIN = Cell("dead_letters/cells/sent_again.html", by=(VALUE,))
+
+DEAD_LETTERS = Table(
+    "dead-letters",
+    (
+        *file_columns("queue_id offset"),
+        Column("name", _("Message"), _MESSAGE, in_file=False, page="message", page_field="offset_message_id"),
+        Column("topic", _("Topic"), _TOPIC, page="topic"),
+        *file_columns("keys"),
+        Column("tag", _("Tag"), CHIP, length=30),
+        *file_columns("unique_key offset_message_id"),
+        Column("preview", _("Body"), _PREVIEW),
+        Column("attempts", _("Tries"), FIGURE),
+        Column("born_ms", _("Sent first"), AGE),
+        Column("died_ms", _("Died"), AGE),
+        *file_columns("size_bytes"),
+        Column("sent_again", _("Sent again"), _SENT_AGAIN),
+    ),
+    choice=Choice("letter", "choice"),
+    file_order=(
+        "queue_id offset topic keys tag unique_key offset_message_id born_ms died_ms attempts size_bytes preview"
+        " sent_again"
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Which dead letters of a group; empty texts and None match all."""
+
+    #: the topic in which the group got it
+    topic: str = ""
+    #: one of its keys, its unique id or its tag, exactly
+    key: str = ""
+    #: died at or after, and before; epoch ms
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every dead letter matches."""
+        return not (self.topic or self.key or self.from_ms is not None or self.to_ms is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One message that its group gave up."""
+
+    queue_id: int
+    offset: int
+    position: int
+    offset_message_id: str
+    #: the topic in which the group got it
+    topic: str
+    unique_key: str
+    keys: tuple[str, ...]
+    tag: str
+    #: when it was sent first, and when it died
+    born_ms: int
+    died_ms: int
+    attempts: int
+    size_bytes: int
+    #: the beginning of a text body; None: not text, or compressed
+    preview: str | None
+    #: what was done with it in this console: an outcome code; "": nothing
+    sent_again: str = ""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.keys[0] if self.keys else self.unique_key or self.offset_message_id
+
+    @property
+    def choice(self) -> str:
+        """What names it in a form."""
+        return f"{self.queue_id}-{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroup:
+    """A group with dead letters."""
+
+    name: str
+    #: held now, and ever stored
+    count: int
+    stored_total: int
+    #: epoch ms of the newest; None: not known
+    last_ms: int | None
+    members: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroups:
+    """All groups that have some, the most first."""
+
+    table: ClassVar[Table] = GROUPS
+
+    evidence: Evidence
+    now_ms: int
+    rows: tuple[DeadLetterGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPage:
+    """Dead letters of one group, the newest first."""
+
+    table: ClassVar[Table] = DEAD_LETTERS
+
+    evidence: Evidence
+    now_ms: int
+    group: str
+    wanted: DeadLetterFilter
+    rows: tuple[DeadLetter, ...]
+    #: held now; None: not known
+    total: int | None
+    #: where the next page begins: queue and the offset behind its first; None: this was the last
+    following: tuple[int, int] | None
+    #: who consumes for the group now; None: not known
+    members: int | None
+    #: so many were looked through where the look ended before the page was full; 0: it did not
+    looked: int = 0
+
+
+#: topic stats on an Apache RocketMQ broker; topic stats and pull
+GROUPS_REQUESTS = (202,)
+PAGE_REQUESTS = (202, 11)
+ROWS = 50
+#: read for one page at most: a page with a narrow filter is short rather than slow
+READ_AT_MOST = 2_000
+
+#: records read at once
+STEP = 32
+#: the address of the page to which operations on dead letters belong
+PAGE = "dead_letters"
+
+
+@authorised
+def dead_letter_groups(scope: TopicScope) -> DeadLetterGroups:
+    """Return every group that has dead letters, the one with most first."""
+    here = mirrored()
+    queues = Queue.objects.filter(broker=here.name, topic__startswith=DLQ_PREFIX)
+    held = queues.values("topic").annotate(
+        held=Sum(F("max_offset") - F("min_offset")), stored=Sum("max_offset"), last=Max("last_ms")
+    )
+    members = dict(ConsumerGroup.objects.filter(broker=here.name).values_list("name", "members"))
+    rows = [
+        DeadLetterGroup(name, int(row["held"]), int(row["stored"]), row["last"], members.get(name))
+        for row in held.order_by()
+        if row["held"] and (name := row["topic"].removeprefix(DLQ_PREFIX)) and scope.group(name)
+    ]
+    rows.sort(key=lambda row: (-row.count, row.name))
+    return DeadLetterGroups(here.evidence(polled_by=GROUPS_REQUESTS), here.now_ms, tuple(rows))
+
+
+@authorised
+def dead_letters(
+    scope: TopicScope, group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None = None
+) -> DeadLetterPage:
+    """Return a page of a group's dead letters, the newest first; `after` is the `following` of the page before."""
+    scope.require_group(group)
+    found = read_dead_letters(group, wanted, after, scope.topic)
+    return replace(found, rows=masks().rows(found.rows))
+
+
+def read_dead_letters(
+    group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None, is_seen: Callable[[str], bool]
+) -> DeadLetterPage:
+    """Return a page of those whose topic is seen, nothing masked: for callers that decide themselves who may."""
+    here = mirrored()
+    found, evidence = ask(
+        lambda admin: _page(admin, group, wanted, after, is_seen), source=here.name, requests=PAGE_REQUESTS
+    )
+    rows, total, following, looked = found if found is not None else ((), None, None, 0)
+    members = ConsumerGroup.objects.filter(broker=here.name, name=group).values_list("members", flat=True).first()
+    return DeadLetterPage(
+        evidence, here.now_ms, group, wanted, marked(group, rows), total, following, members, looked
+    )  # fmt: skip
+
+
+def _page(
+    admin: Admin, group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None, is_seen: Callable[[str], bool]
+) -> tuple[tuple[DeadLetter, ...], int, tuple[int, int] | None, int]:
+    bounds = bounds_of(admin, group)
+    rows: list[DeadLetter] = []
+    following, looked = None, 0
+    for number, row in enumerate(newest_first(admin, group, bounds, after), 1):
+        if matches(row, wanted) and is_seen(row.topic):
+            rows.append(row)
+        if len(rows) == ROWS or number == READ_AT_MOST:
+            following, looked = (row.queue_id, row.offset), 0 if len(rows) == ROWS else number
+            break
+    return tuple(rows), sum(high - low for low, high in bounds.values()), following, looked
+
+
+def bounds_of(admin: Admin, group: str) -> dict[int, tuple[int, int]]:
+    """First offset and end of each queue of the group's dead letters; none without such a topic."""
+    try:
+        stats = admin.topic_stats(DLQ_PREFIX + group)
+    except (BrokerRefused, RouteNotFound):
+        return {}
+    return {part.queue.queue_id: (part.min_offset, part.max_offset) for part in stats.queues}
+
+
+def newest_first(
+    admin: Admin, group: str, bounds: dict[int, tuple[int, int]], after: tuple[int, int] | None
+) -> Iterator[DeadLetter]:
+    """From the end of the last queue backwards, or from before `after`. Brokers give a group one queue."""
+    for queue_id in sorted(bounds, reverse=True):
+        low, high = bounds[queue_id]
+        if after is not None:
+            if queue_id > after[0]:
+                continue
+            high = min(high, after[1]) if queue_id == after[0] else high
+        while high > low:
+            first = max(low, high - STEP)
+            for message in reversed(pull_all(admin, DLQ_PREFIX + group, queue_id, first, high - first)):
+                yield letter_of(message)
+            high = first
+
+
+def letter_of(message: Message) -> DeadLetter:
+    """A record as a dead letter."""
+    row = row_of(message)
+    topic = message.properties.get(DLQ_ORIGIN_TOPIC) or message.properties.get(RETRY_TOPIC) or ""
+    group = message.topic.removeprefix(DLQ_PREFIX)
+    # on Apache RocketMQ what was popped more than once is said to be of the topic it was popped from then
+    for popped in (f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+"):
+        topic = topic.removeprefix(popped)
+    return DeadLetter(
+        queue_id=message.queue_id, offset=row.offset, position=row.position, offset_message_id=row.offset_message_id,
+        topic=topic, unique_key=row.unique_key or "", keys=row.keys, tag=row.tag or "", born_ms=row.born_ms,
+        died_ms=row.store_ms, attempts=row.reconsume_times, size_bytes=row.size_bytes, preview=row.preview,
+    )  # fmt: skip
+
+
+def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
+    """With what was done with them here before."""
+    kinds = [kind for kind in KINDS.values() if kind.page == PAGE]
+    sent = [code for kind in kinds for code, outcome in kind.outcomes.items() if outcome.mark == "ok"]
+    items = OperationItem.objects.filter(
+        operation__kind__in=[kind.name for kind in kinds], operation__parameters__group=group, outcome__in=sent,
+        target__offset__in=[row.offset for row in rows],
+    )  # fmt: skip
+    done = {
+        (target["queueId"], target["offset"]): outcome
+        for target, outcome in items.order_by("operation__created_at").values_list("target", "outcome")
+    }
+    return tuple(replace(row, sent_again=done.get((row.queue_id, row.offset), "")) for row in rows)
+
+
+def matches(row: DeadLetter, wanted: DeadLetterFilter) -> bool:
+    """Whether the filter is about this one."""
+    if wanted.topic and row.topic != wanted.topic:
+        return False
+    if wanted.key and wanted.key not in (*row.keys, row.unique_key, row.tag):
+        return False
+    if wanted.from_ms is not None and row.died_ms < wanted.from_ms:
+        return False
+    return wanted.to_ms is None or row.died_ms < wanted.to_ms
+
 
 _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 
@@ -21,8 +315,8 @@ _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 @require_safe
 def groups(request: HttpRequest) -> Answer:
     """Every group that has dead letters, the most first."""
-    data = read.dead_letter_groups()
-    context = {"data": data, "here": read.PAGE}
+    data = dead_letter_groups()
+    context = {"data": data, "here": PAGE}
     return page_or_file(request, "dead_letters/groups.html", context, GROUPS, lambda _place: data)
 
 
@@ -35,14 +329,14 @@ def letters(request: HttpRequest, name: str) -> Answer:
     wanted = DeadLetterFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
 
     def page(place: tuple[int, int] | None) -> DeadLetterPage:
-        return read.dead_letters(name[:255], wanted, place)
+        return dead_letters(name[:255], wanted, place)
 
     data = page(_place(request.GET.get("after", "")))
     shown = {field: text for field, text in given.items() if text}
     following = None if data.following is None else {**shown, "after": f"{data.following[0]}-{data.following[1]}"}
     context = {
         "data": data,
-        "here": read.PAGE,
+        "here": PAGE,
         "given": given,
         "errors": errors,
         "number": uuid.uuid4(),

@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from broker.client import BrokerUnreachable
 from broker.client.names import check_group
-from console.features.dead_letters.read import DeadLetter, DeadLetterFilter, DeadLetterPage
-from console.features.dead_letters.read import read_dead_letters as letters_of
+from console.features.dead_letters.pages import DeadLetter, DeadLetterFilter, DeadLetterPage
+from console.features.dead_letters.pages import read_dead_letters as letters_of
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.rest.access import Group, InBody, InRows
 from console.rest.database import token_actor

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from console.features.groups import read
 from console.features.groups.kept import PastGroups, groups_at
 from console.features.groups.read import GROUPS, Groups
-from console.features.topics.setting_fields import group_form, new_group_form
+from console.operations.setting_fields import group_form, new_group_form
 from console.past import Asked, asked_of, past_of, status_of
 from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file

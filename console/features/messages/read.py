@@ -18,8 +18,16 @@ from broker.mirror.models import ConsumerOffset, Queue, Topic
 from broker.rocketmq.properties import REAL_TOPIC, SOURCE
 from broker.rocketmq.topics import GROUP_PREFIXES, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.bodies import body_of
-from console.features.messages.hops import TOLD_LIMIT, Told, Trail, hops_of, real_topic_of, told_of
-from console.features.messages.readers import readers_of, topics_of_group
+from console.features.messages.hops import (
+    TOLD_LIMIT,
+    Told,
+    Trail,
+    hops_of,
+    readers_of,
+    real_topic_of,
+    told_of,
+    topics_of_group,
+)
 from console.features.messages.shapes import (
     Body,
     BodyForm,

@@ -1,1 +1,1 @@
-"""The first page."""
+"""The first page: what needs somebody, what happens next, how much flows."""

@@ -13,8 +13,17 @@ from django.views.decorators.http import require_safe
 
 from broker.mirror.models import Broker, Queue, RateHistory, Topic
 from console.features.groups.read import group_rows, left_behind
-from console.features.overview.findings import LIMIT, Afar, afar, findings_of, seen_by
-from console.features.overview.shapes import BrokerRow, Flow, MirrorRow, Overview
+from console.features.overview.findings import (
+    LIMIT,
+    Afar,
+    BrokerRow,
+    Flow,
+    MirrorRow,
+    Overview,
+    afar,
+    findings_of,
+    seen_by,
+)
 from console.features.schedule.read import LANE_REQUESTS, figures, lane_of, levels, next_minute
 from console.features.timers.read import timer_figures
 from console.run.supervisor import ROSTER_FILE, Process, read_roster

@@ -1,4 +1,4 @@
-"""SCHEDULE_TOPIC_XXXX: all lanes, and one lane opened into its messages."""
+"""SCHEDULE_TOPIC_XXXX: all lanes, one lane opened into its messages, and the delay levels by REST."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
+from msgspec import Struct
+from starlette.responses import Response
 
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule import read
-from console.features.schedule import read as lane_read
 from console.features.schedule.shapes import LANE, MAX_PAGE_COUNT
 from console.past import asked_of, past_of, status_of
+from console.rest.access import Overview
+from console.rest.responses import json_answer
+from console.rest.route import Call, route
+from console.security.tokens import READ
 from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
@@ -34,7 +40,7 @@ def schedule(request: HttpRequest) -> HttpResponse:
 def lane(request: HttpRequest, level: int) -> Answer:
     """The pending messages of a level in due order, paged by offset."""
     offset = whole_number(request.GET.get("offset"))
-    data = lane_read.lane(level, offset)
+    data = read.lane(level, offset)
     if data.lane is None:
         raise Http404(_("There is no such delay level."))
     context = {
@@ -45,7 +51,7 @@ def lane(request: HttpRequest, level: int) -> Answer:
         "next_level": level + 1 if level < read.highest_level() else None,
     }
     return page_or_file(
-        request, "schedule/lane.html", context, LANE, lambda place: lane_read.lane(level, place, MAX_PAGE_COUNT),
+        request, "schedule/lane.html", context, LANE, lambda place: read.lane(level, place, MAX_PAGE_COUNT),
         rows=attrgetter("messages"), following=attrgetter("next_offset"),
     )  # fmt: skip
 
@@ -53,10 +59,49 @@ def lane(request: HttpRequest, level: int) -> Answer:
 LIVE = {
     "schedule": LiveKind(lambda _, __: read.lanes(), frozenset({"levels", "histories"})),
     "lane": LiveKind(
-        lambda level, query: lane_read.lane(whole_number(level) or 0, whole_number(query.get("offset"))),
+        lambda level, query: read.lane(whole_number(level) or 0, whole_number(query.get("offset"))),
         frozenset({"levels"}),
         frozenset({"offset"}),
         takes_argument=True,
         is_numbered=True,
     ),
 }
+
+
+class LevelRow(Struct, kw_only=True):
+    """One delay level: `backlog` messages wait, `offset` was released last, `max_offset` is the end of its queue."""
+
+    level: int
+    delay_ms: int
+    offset: int
+    max_offset: int
+    backlog: int
+
+
+class LevelList(Struct, kw_only=True):
+    """The delay levels of the broker."""
+
+    levels: list[LevelRow]
+
+
+@route(
+    "GET",
+    "/schedule/levels",
+    "List delay levels",
+    action=READ,
+    on=Overview(),
+    answers=((200, "Levels.", LevelList),),
+)
+async def levels(call: Call) -> Response:
+    """List the delay levels and what waits on each."""
+    admin = call.state.admin
+    delays = await admin.delay_levels()
+    released = await admin.delay_offsets()
+    ends = {each.queue.queue_id: each.max_offset for each in (await admin.topic_stats(SCHEDULE_TOPIC)).queues}
+    rows = []
+    for level, delay_ms in enumerate(delays, start=1):
+        end, offset = ends.get(level - 1, 0), released.get(level, 0)
+        rows.append(
+            LevelRow(level=level, delay_ms=delay_ms, offset=offset, max_offset=end, backlog=max(0, end - offset))
+        )
+    return json_answer(LevelList(levels=rows))

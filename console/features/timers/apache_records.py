@@ -31,9 +31,9 @@ from broker.rocketmq.properties import (
     TIMER_ROLLS,
 )
 from broker.rocketmq.topics import TIMER_TOPIC
-from console.features.timers.rows import RINGS, stretch_of_rows, within
 from console.features.timers.shapes import (
     FIRST_COUNT,
+    RINGS,
     LifeEvent,
     LifeKind,
     TimerFigures,
@@ -45,6 +45,8 @@ from console.features.timers.shapes import (
     TopicTimers,
     Wheel,
     Window,
+    stretch_of_rows,
+    within,
 )
 from console.operations.kind import ItemResult
 from console.site.broker import KeptClients, ask, pull_all

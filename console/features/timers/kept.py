@@ -7,8 +7,7 @@ from functools import partial
 
 from broker.client import Admin
 from console.features.timers import apache_records
-from console.features.timers.read import timer_sums, timers, without_names
-from console.features.timers.rows import forecast_of, stretch_of_rows
+from console.features.timers.read import forecast_of, timer_sums, timers, without_names
 from console.features.timers.shapes import (
     DEFAULT,
     ZOOMS,
@@ -18,6 +17,7 @@ from console.features.timers.shapes import (
     TimerList,
     TimersPage,
     Window,
+    stretch_of_rows,
     window_of,
 )
 from console.past import Moment, evidence_of, part_at

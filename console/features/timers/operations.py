@@ -25,9 +25,18 @@ from broker.client import Admin, NotSupported
 from broker.client.timers import Action, Steered
 from console.features.timers import selection
 from console.features.timers.apache_records import recall
-from console.features.timers.release_load import Load, at_once, busiest, capacity_of
-from console.features.timers.rows import target_of
-from console.features.timers.selection import Found, checked_selection, filter_of, find_named, find_timers
+from console.features.timers.read import target_of
+from console.features.timers.selection import (
+    Found,
+    Load,
+    at_once,
+    busiest,
+    capacity_of,
+    checked_selection,
+    filter_of,
+    find_named,
+    find_timers,
+)
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, Scope
 from console.operations.catch_up import Behind, behind_after

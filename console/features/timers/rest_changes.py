@@ -7,7 +7,7 @@ publish to, and where the request does not say the topic, the preview of the ope
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
 from msgspec import Meta, Struct, to_builtins
@@ -42,7 +42,7 @@ from console.rest.operations import begun
 from console.rest.query import moment_ms, written_moment
 from console.rest.records import by_offset_id, is_offset_id, real_topic
 from console.rest.responses import json_answer
-from console.rest.route import Call, route
+from console.rest.route import Call, Handler, route
 from console.rest.schemas import (
     BEGUN,
     PREVIEWED,
@@ -225,46 +225,33 @@ async def reschedule_keyed(call: Call, body: NewMoment) -> Response:
     return await _steer(call, "reschedule", _keyed(call), None, body.reason, _due_ms(body, now_ms()))
 
 
-@route(
-    "POST",
-    "/timers:cancel",
-    "Cancel chosen waiting messages, or all that match",
-    action=PUBLISH,
-    on=InBody(),
-    answers=(BEGUN, PREVIEWED),
-    errors=(TooManyMatch,),
-    example={"filter": {"topic": "orders"}, "reason": "the flight is late", "preview": True},
-)
+def _on_many(verb: str, summary: str, **more: Any) -> Callable[[Handler], Handler]:
+    """Declare a route that does something to all waiting messages that are chosen or match; `more` is of its body."""
+    return route(
+        "POST",
+        f"/timers:{verb}",
+        summary,
+        action=PUBLISH,
+        on=InBody(),
+        answers=(BEGUN, PREVIEWED),
+        errors=(TooManyMatch,),
+        example={"filter": {"topic": "orders"}, **more, "reason": "the flight is late", "preview": True},
+    )
+
+
+@_on_many("cancel", "Cancel chosen waiting messages, or all that match")
 async def cancel_many(call: Call, body: ManyTimers) -> Response:
     """Cancel all that are chosen or match."""
     return await _begin(call, "timers.cancel", body)
 
 
-@route(
-    "POST",
-    "/timers:deliver-now",
-    "Deliver chosen waiting messages now, or all that match",
-    action=PUBLISH,
-    on=InBody(),
-    answers=(BEGUN, PREVIEWED),
-    errors=(TooManyMatch,),
-    example={"filter": {"topic": "orders"}, "reason": "the flight is late", "preview": True},
-)
+@_on_many("deliver-now", "Deliver chosen waiting messages now, or all that match")
 async def deliver_many(call: Call, body: ManyTimers) -> Response:
     """Deliver all that are chosen or match at once."""
     return await _begin(call, "timers.deliver_now", body)
 
 
-@route(
-    "POST",
-    "/timers:reschedule",
-    "Move chosen waiting messages, or all that match",
-    action=PUBLISH,
-    on=InBody(),
-    answers=(BEGUN, PREVIEWED),
-    errors=(TooManyMatch,),
-    example={"filter": {"topic": "orders"}, "shift_ms": 3_600_000, "reason": "the flight is late", "preview": True},
-)
+@_on_many("reschedule", "Move chosen waiting messages, or all that match", shift_ms=3_600_000)
 async def reschedule_many(call: Call, body: ManyMoved) -> Response:
     """Move all that are chosen or match."""
     own = [each.deliver_at is not None for each in body.timers or ()]

@@ -1,16 +1,23 @@
 """Timers as the pages draw them: the wheel, what fires next, the forecast, lateness, a life, and their columns.
 
 The zoom has eight stretches of future from ten years to one second, and says how one opens the next.
+
+A second of RocketMQ's wheel holds what is due after its beginning and up to its end. The broker counts it where it
+ends, so that whole seconds, which people choose, stand in their own slot: the slot at 14:00:04 holds what is due after
+14:00:03 and up to 14:00:04. Below a second the slots are cut from the timers themselves, after their beginning up to
+their end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from broker.client.timers import WheelBucket
 from console.site.evidence import Evidence
 from console.ui.table import AGE, CHIP, KEY, LEFT, MOMENT, SIZE, TIME, VALUE, Cell, Choice, Column, Table, file_columns
 
@@ -218,6 +225,43 @@ class Stretch:
     def peak(self) -> int:
         """The fullest slot's count."""
         return max((slot.count for slot in self.slots), default=0)
+
+
+#: the rings: span and slot
+RINGS = ((MINUTE, SECOND), (HOUR, MINUTE), (DAY, HOUR))
+
+
+def stretch_of(buckets: Iterable[WheelBucket], start_ms: int, span_ms: int, step_ms: int) -> Stretch:
+    """Slots without gaps; bytes of a slot are known only if those of all its parts are."""
+    length = span_ms // step_ms
+    counts = [0] * length
+    sizes: list[int | None] = [0] * length
+    for bucket in buckets:
+        at = (bucket.start_ms - start_ms) // step_ms
+        if 0 <= at < length:
+            counts[at] += bucket.count
+            known = sizes[at]
+            sizes[at] = None if known is None or bucket.size_bytes is None else known + bucket.size_bytes
+    slots = (
+        WheelSlot(start_ms + index * step_ms, count, size if count else 0)
+        for index, (count, size) in enumerate(zip(counts, sizes, strict=True))
+    )
+    return Stretch(start_ms, step_ms, tuple(slots))
+
+
+def stretch_of_rows(rows: Sequence[TimerRow], start_ms: int, span_ms: int, step_ms: int) -> Stretch:
+    """Return the stretch as it follows from timers that were read."""
+    if step_ms < SECOND:
+        places = (WheelBucket(row.due_ms - 1, 1, row.size_bytes) for row in rows)
+    else:
+        places = (WheelBucket(-(-row.due_ms // SECOND) * SECOND, 1, row.size_bytes) for row in rows)
+    return stretch_of(places, start_ms, span_ms, step_ms)
+
+
+def within(start_ms: int, end_ms: int, step_ms: int) -> TimerFilter:
+    """The timers of slots of `step_ms` from `start_ms` to `end_ms`."""
+    before_ms = SECOND if step_ms >= SECOND else 0
+    return TimerFilter(from_ms=max(0, start_ms - before_ms + 1), to_ms=end_ms - before_ms + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,9 +71,8 @@ from console.features.timers.operations import (
     label_of,
     result_of,
 )
-from console.features.timers.release_load import busiest, capacity_of
-from console.features.timers.rows import one_timer, target_of
-from console.features.timers.selection import OF, TAKE_BACK, former_ms
+from console.features.timers.read import one_timer, target_of
+from console.features.timers.selection import OF, TAKE_BACK, busiest, capacity_of, former_ms
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import STEER_TIMERS, UNBOUNDED, Scope
 from console.operations.copies import COPY_OF, NotReadable, plain_body, producer

@@ -1,1 +1,1 @@
-"""Topics, their queues, and the settings of topics and groups."""
+"""Topics, their queues, and how topics and groups are created, changed and deleted."""

@@ -10,22 +10,23 @@ One item is the topic or group; it keeps what was before and what is after, so t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
+from django.db.models import Q
 from django.http import QueryDict
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from broker.client import BrokerRefused, ClientError, InvalidArgument
+from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, NotSupported
+from broker.client.admin import TopicWaiting
 from broker.client.names import check_group, check_writable_topic
-from broker.mirror.models import ConsumerGroup, ConsumerOffset
-from broker.rocketmq.topics import DLQ_PREFIX
-from console.features.topics import setting_fields
-from console.features.topics.read import AT_LEAST, NOT_TOLD, counts, held, topics_of_tries, waiting_for
-from console.features.topics.setting_fields import GROUP, TOPIC, Fields, Setting
+from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
+from broker.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX
+from console.operations import setting_fields
 from console.operations.actor import CHANGE_SETTINGS, UNBOUNDED, Scope, named
 from console.operations.errors import InvalidParameter, NotPossible, OperationError, PendingUndecided
 from console.operations.kind import (
@@ -43,12 +44,18 @@ from console.operations.kind import (
 )
 from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
+from console.operations.setting_fields import GROUP, TOPIC, Fields, Setting
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored
 
 #: what can become of that which waits for a topic
 PENDING = ("cancel", "keep")
+#: codes of what a preview misses: there may be more that waits than was counted; the broker does not tell all of it
+AT_LEAST, NOT_TOLD = "waiting", "waiting_not_told"
+#: topics are asked about for so long; the first one is, however long that takes
+_PATIENCE_S = 3.0
+
 OfSettings = TypeVar("OfSettings", bound=Preview)
 
 
@@ -226,6 +233,74 @@ class _Change(_Settings[SettingsPreview]):
             (admin.set_topic if self.is_topic else admin.set_group)(name, fields)
 
         return _result_of(change, "made" if self.is_new else "changed")
+
+
+def held(broker: str, topics: Sequence[str]) -> int:
+    """Return how many messages stand in the topics' queues."""
+    rows = Queue.objects.filter(broker=broker, topic__in=topics).values_list("min_offset", "max_offset")
+    return sum((high or 0) - (low or 0) for low, high in rows)
+
+
+def counts(found: TopicWaiting) -> dict[str, int | None]:
+    """Return what waits, kind by kind, as a preview and a result have it."""
+    return {
+        "timers": found.timers, "delayed": found.delayed, "halves": found.halves, "parked_halves": found.parked_halves,
+    }  # fmt: skip
+
+
+def waiting_for(topics: Sequence[str]) -> tuple[dict[str, int | None], list[str]]:
+    """Return what waits for the topics, and codes of what is not known; of Apache RocketMQ their timers alone."""
+    admin = site_broker.admin()
+    try:
+        found = _told(admin, topics)
+        return counts(found), [] if found.complete else [AT_LEAST]
+    except NotSupported:
+        pass
+    nothing = dict.fromkeys(counts(TopicWaiting()))
+    try:
+        timers = sum(each.count for each in admin.timer_metrics() if each.topic in topics)
+    except BrokerRefused:
+        # its timers are switched off, or it is older than they are
+        return nothing, [NOT_TOLD]
+    return nothing | {"timers": timers}, [NOT_TOLD]
+
+
+def topics_of_tries(broker: str, group: str) -> list[str]:
+    """Return where a group's tries are: its own topic first, then those that there are of the topics that it pops.
+
+    %RETRY%a_b_c may be of a group a that pops b_c, of a_b that pops c, or the own one of a_b_c. Who has an offset in
+    it reads it; without one it is the group's that reads such a topic, if that can be said of no other group.
+    """
+    own = RETRY_PREFIX + group
+    begins = Q(topic__startswith=f"{own}{POP_SEPARATORS[0]}") | Q(topic__startswith=f"{own}{POP_SEPARATORS[1]}")
+    there = Queue.objects.filter(begins, broker=broker).values_list("topic", flat=True).distinct().order_by("topic")
+    read = set(ConsumerOffset.objects.filter(broker=broker, group=group).values_list("topic", flat=True))
+    popped = [
+        name
+        for name in there
+        if name in read or (name[len(own) + 1 :] in read and not _may_be_anothers(broker, group, name))
+    ]
+    return [own, *popped]
+
+
+def _may_be_anothers(broker: str, group: str, topic: str) -> bool:
+    rest = topic.removeprefix(RETRY_PREFIX)
+    readings = Q(topic=topic) | Q(group=rest)
+    for at, letter in enumerate(rest):
+        if letter in POP_SEPARATORS:
+            readings |= Q(group=rest[:at], topic=rest[at + 1 :])
+    others = ConsumerOffset.objects.filter(readings, broker=broker).exclude(group=group)
+    return others.exists() or ConsumerGroup.objects.filter(broker=broker, name=rest).exists()
+
+
+def _told(admin: Admin, topics: Sequence[str]) -> TopicWaiting:
+    """Ask for one topic after another; not complete where time was over before the last. Raises NotSupported."""
+    until_s, found = time.monotonic() + _PATIENCE_S, TopicWaiting()
+    for number, topic in enumerate(topics):
+        if number and time.monotonic() > until_s:
+            return found + TopicWaiting(complete=False)
+        found += admin.topic_waiting(topic)
+    return found
 
 
 class _Delete(_Settings[DeletionPreview]):

@@ -1,22 +1,300 @@
-"""Topics, one topic, and the messages of a queue."""
+"""Topics, one topic, and the messages of a queue: read from the mirror and the broker, and their pages."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
+from django.db.models import Count, Max, Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console.features.topics import read
-from console.features.topics.setting_fields import new_topic_form, topic_form
-from console.features.topics.shapes import QUEUE, TOPICS, QueueMessages, TopicKind, Topics
+from broker.client import Admin, Message
+from broker.mirror.models import ConsumerOffset, Queue, Topic
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from console.features.topics.shapes import (
+    QUEUE,
+    TOPICS,
+    QueueMessages,
+    QueueRow,
+    Tail,
+    TopicKind,
+    TopicPage,
+    TopicReader,
+    TopicRow,
+    Topics,
+)
+from console.operations.setting_fields import new_topic_form, topic_form
+from console.security.masking import masks
+from console.security.topic_scope import TopicScope, authorised
+from console.site.broker import MessageRow, ask, pull_all, row_of
 from console.site.evidence import StaleReason
+from console.site.mirrored import History, Mirrored, lags_by_group, mirrored
 from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
+
+#: topic configuration and topic stats, on an Apache RocketMQ broker
+TOPIC_REQUESTS = (21, 202)
+MAX_COUNT = 200
+#: orders that need the sums over every topic's queues, not of a page's topics alone
+_BY_QUEUES = frozenset({"messages", "last"})
+
+
+class Known(Protocol):
+    """What is known of a topic from its row in the mirror."""
+
+    @property
+    def name(self) -> str:
+        """The name of the topic."""
+
+    @property
+    def is_system(self) -> bool:
+        """Whether it is one of RocketMQ's own."""
+
+    @property
+    def read_queues(self) -> int:
+        """Number of queues that consumers read."""
+
+    @property
+    def write_queues(self) -> int:
+        """Number of queues that producers write."""
+
+    @property
+    def permission(self) -> int:
+        """PermName: read 4, write 2."""
+
+
+class _Line(NamedTuple):
+    """A topic out of thousands, without the cost of a model."""
+
+    name: str
+    is_system: bool
+    read_queues: int
+    write_queues: int
+    permission: int
+
+
+@authorised
+def read_topics(
+    scope: TopicScope, *, search: str = "", kind: str = "", order: str = "name", offset: int = 0, count: int = 100
+) -> Topics:
+    """Return a page of the topics whose name contains `search`.
+
+    `kind` "" is all but system topics, "all" is all, else a TopicKind value; `order` is name, messages, rate or last,
+    with "-" before it the other way round.
+    """
+    here = mirrored()
+    count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
+    lines = map(_Line._make, Topic.objects.filter(broker=here.name).values_list(*_Line._fields).order_by())
+    wanted, by = search.lower(), order.lstrip("-")
+    found = [(row, kind_of(row)) for row in lines if wanted in row.name.lower() and scope.topic(row.name)]
+    counts = Counter(str(each) for _, each in found)
+    chosen = [row for row, each in found if _wanted(each, kind)]
+    ends = _ends(here) if by in _BY_QUEUES else {}
+    rates = here.histories("topic", [row.name for row in chosen]) if by == "rate" else {}
+    chosen.sort(key=_sort_key(by, ends, rates), reverse=order.startswith("-"))
+    page = chosen[offset : offset + count]
+    rows = _rows(here, page, ends or _ends(here, [row.name for row in page]))
+    return Topics(
+        evidence=here.evidence(polled_by=TOPIC_REQUESTS),
+        now_ms=here.now_ms,
+        rows=rows,
+        total=len(chosen),
+        counts=dict(counts),
+        offset=offset,
+        count=count,
+        search=search,
+        kind=kind,
+        order=order,
+    )
+
+
+@authorised
+def read_topic(scope: TopicScope, name: str) -> TopicPage:
+    """Return one topic with its queues, and the groups that read it as far as they are seen."""
+    scope.require_topic(name)
+    here = mirrored()
+    row = Topic.objects.filter(broker=here.name, name=name).first()
+    queues = Queue.objects.filter(broker=here.name, topic=name).order_by("queue_id")
+    readers = tuple(
+        TopicReader(group=lag.group, lag=lag.lag, queues=lag.queues)
+        for lag in lags_by_group(here.name, topic=name)
+        if scope.group(lag.group)
+    )
+    return TopicPage(
+        evidence=here.evidence(polled_by=TOPIC_REQUESTS),
+        now_ms=here.now_ms,
+        name=name,
+        broker=here.name,
+        topic=_rows(here, [row], _ends(here, [name]))[0] if row else None,
+        order=bool(row and row.order),
+        filter_type=row.filter_type if row else "",
+        attributes=dict(row.attributes) if row else {},
+        queues=tuple(QueueRow(queue.queue_id, queue.min_offset, queue.max_offset, queue.last_ms) for queue in queues),
+        readers=readers,
+    )
+
+
+def kind_of(row: Known) -> TopicKind:
+    """Return what the topic is for."""
+    if row.name.startswith(RETRY_PREFIX):
+        return TopicKind.RETRY
+    if row.name.startswith(DLQ_PREFIX):
+        return TopicKind.DEAD_LETTER
+    return TopicKind.SYSTEM if row.is_system else TopicKind.NORMAL
+
+
+def _wanted(row: TopicKind, kind: str) -> bool:
+    if kind == "all":
+        return True
+    return row == kind if kind else row != TopicKind.SYSTEM
+
+
+def _ends(here: Mirrored, names: Collection[str] | None = None) -> Mapping[str, dict[str, Any]]:
+    """Sums over the queues of each topic: first, end, last."""
+    queues = Queue.objects.filter(broker=here.name)
+    if names is not None:
+        queues = queues.filter(topic__in=names)
+    sums = queues.values("topic").annotate(first=Sum("min_offset"), end=Sum("max_offset"), last=Max("last_ms"))
+    return {row["topic"]: {**row} for row in sums.order_by()}
+
+
+def _rows(here: Mirrored, page: Sequence[Known], ends: Mapping[str, dict[str, Any]]) -> tuple[TopicRow, ...]:
+    names = [row.name for row in page]
+    histories = here.histories("topic", names)
+    readers = dict(
+        ConsumerOffset.objects.filter(broker=here.name, topic__in=names)
+        .values_list("topic")
+        .annotate(groups=Count("group", distinct=True))
+        .order_by()
+    )
+    return tuple(
+        _row(row, ends.get(row.name), histories.get(row.name, History()), readers.get(row.name, 0)) for row in page
+    )
+
+
+def _row(row: Known, end: Mapping[str, Any] | None, history: History, readers: int) -> TopicRow:
+    first, total = (end["first"], end["end"]) if end else (None, None)
+    return TopicRow(
+        name=row.name,
+        kind=kind_of(row),
+        read_queues=row.read_queues,
+        write_queues=row.write_queues,
+        permission=row.permission,
+        messages=None if total is None or first is None else int(total - first),
+        stored_total=None if total is None else int(total),
+        last_ms=end["last"] if end else None,
+        sends_per_s=history.latest,
+        sends=history,
+        groups=readers,
+    )
+
+
+def _sort_key(
+    order: str, ends: Mapping[str, dict[str, Any]], rates: Mapping[str, History]
+) -> Callable[[_Line], tuple[Any, str]]:
+    """Unknown sorts as nothing; names decide between equals."""
+    if order == "messages":
+        return lambda row: (_held(ends.get(row.name)), row.name)
+    if order == "last":
+        return lambda row: ((ends.get(row.name) or {}).get("last") or 0, row.name)
+    if order == "rate":
+        return lambda row: (rates[row.name].latest or 0, row.name)
+    # retry and dead-letter topics begin with "%": behind the others
+    return lambda row: ((kind_of(row) != TopicKind.NORMAL, row.name.lower()), row.name)
+
+
+def _held(end: Mapping[str, Any] | None) -> int:
+    return int((end["end"] or 0) - (end["first"] or 0)) if end else 0
+
+
+#: topic stats, pull
+QUEUE_REQUESTS = (202, 11)
+#: topic stats, pull
+TAIL_REQUESTS = (202, 11)
+#: messages of a topic's tail at most, however fast they come, and the queues that are read: those written to last
+SHOWN, QUEUES = 50, 16
+
+Page = tuple[tuple[int, int] | None, int, list[Message]]
+
+
+@authorised
+def queue_messages(
+    scope: TopicScope, topic: str, queue_id: int, offset: int | None = None, count: int = 32
+) -> QueueMessages:
+    """Return a page of one queue's messages; offset None is the newest page."""
+    scope.require_topic(topic)
+    here = mirrored()
+    count = min(max(count, 1), MAX_COUNT)
+    page, evidence = ask(
+        lambda admin: _read(admin, topic, queue_id, offset, count), source=here.name, requests=QUEUE_REQUESTS
+    )
+    bounds, first, found = page if page is not None else (None, offset or 0, [])
+    low, high = bounds if bounds is not None else (None, None)
+    after = found[-1].queue_offset + 1 if found else first
+    return QueueMessages(
+        evidence=evidence,
+        now_ms=here.now_ms,
+        topic=topic,
+        queue_id=queue_id,
+        offset=first,
+        count=count,
+        min_offset=low,
+        max_offset=high,
+        messages=masks().rows(map(row_of, found), topic),
+        previous_offset=max(low, first - count) if low is not None and first > low else None,
+        next_offset=after if high is not None and found and after < high else None,
+    )
+
+
+def _read(admin: Admin, topic: str, queue_id: int, offset: int | None, count: int) -> Page:
+    stats = admin.topic_stats(topic)
+    bounds = next(
+        ((part.min_offset, part.max_offset) for part in stats.queues if part.queue.queue_id == queue_id), None
+    )
+    if bounds is None:
+        return None, offset or 0, []
+    low, high = bounds
+    first = max(low, high - count) if offset is None else min(max(offset, low), high)
+    found = pull_all(admin, topic, queue_id, first, min(count, high - first)) if first < high else []
+    return bounds, first, found
+
+
+@authorised
+def read_tail(scope: TopicScope, name: str) -> Tail:
+    """Return the newest messages of a topic."""
+    scope.require_topic(name)
+    here, hide = mirrored(), masks()
+    found, evidence = ask(lambda admin: _newest(admin, name), source=here.name, requests=TAIL_REQUESTS)
+    rows, stored = found if found is not None else ((), None)
+    shown = tuple((queue_id, hide.row(row, name)) for queue_id, row in rows)
+    return Tail(evidence, here.now_ms, name, shown, stored, SHOWN)
+
+
+def _newest(admin: Admin, name: str) -> tuple[tuple[tuple[int, MessageRow], ...], int]:
+    queues = admin.topic_stats(name).queues
+    last = sorted(queues, key=lambda each: each.last_update_ms, reverse=True)[:QUEUES]
+    found = []
+    for each in last:
+        queue_id, first = each.queue.queue_id, max(each.min_offset, each.max_offset - SHOWN)
+        if first < each.max_offset:
+            messages = pull_all(admin, name, queue_id, first, each.max_offset - first)
+            found += [(queue_id, row_of(message)) for message in messages]
+    found.sort(key=lambda row: (row[1].store_ms, row[1].position), reverse=True)
+    return tuple(found[:SHOWN]), sum(each.max_offset for each in queues)
+
+
+def stored_mark(name: str) -> Hashable:
+    """Return what changes with whatever is stored in a topic, as the mirror has it: the broker is not asked."""
+    queues = Queue.objects.filter(broker=mirrored().name, topic=name).order_by()
+    found = queues.aggregate(first=Sum("min_offset"), end=Sum("max_offset"), last=Max("last_ms"))
+    return tuple(found.values())
+
 
 _ORDERS = ("name", "messages", "last", "rate")
 
@@ -30,7 +308,7 @@ def topics(request: HttpRequest) -> Answer:
     offset = whole_number(request.GET.get("offset")) or 0
 
     def page(place: int | None) -> Topics:
-        return read.topics(search=wanted["search"], kind=kind, order=order, offset=place or 0)
+        return read_topics(search=wanted["search"], kind=kind, order=order, offset=place or 0)
 
     data = page(offset)
     query = request.GET.urlencode()
@@ -50,7 +328,7 @@ def topics(request: HttpRequest) -> Answer:
 @require_safe
 def topic(request: HttpRequest, name: str) -> HttpResponse:
     """One topic with its queues, readers and newest messages."""
-    data = read.topic(name)
+    data = read_topic(name)
     if data.topic is None and not data.evidence.stale:
         raise Http404(_("There is no such topic."))
     context = {
@@ -63,7 +341,7 @@ def topic(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def tail(request: HttpRequest, name: str) -> HttpResponse:
     """The newest messages, followed."""
-    data = read.tail(name)
+    data = read_tail(name)
     if data.evidence.stale_reason is StaleReason.NOT_THERE:
         raise Http404(_("There is no such topic."))
     return render(request, "topics/tail.html", {"data": data, "here": "topics", "live": f"tail/{name}"})
@@ -74,12 +352,12 @@ def queue(request: HttpRequest, name: str, queue_id: int) -> Answer:
     """The messages of one queue, a page of offsets, newest first."""
 
     def page(place: tuple[int, int] | None) -> QueueMessages:
-        return read.queue_messages(name, queue_id, *(place or (None,)))
+        return queue_messages(name, queue_id, *(place or (None,)))
 
     def before(shown: QueueMessages) -> tuple[int, int] | None:
         return None if (first := shown.previous_offset) is None else (first, shown.offset - first)
 
-    data = read.queue_messages(name, queue_id, whole_number(request.GET.get("offset")))
+    data = queue_messages(name, queue_id, whole_number(request.GET.get("offset")))
     context = {"data": data, "here": "topics", "newest_first": data.messages[::-1]}
     return page_or_file(
         request, "topics/queue.html", context, QUEUE, page, rows=lambda shown: shown.messages[::-1], following=before
@@ -87,7 +365,7 @@ def queue(request: HttpRequest, name: str, queue_id: int) -> Answer:
 
 
 def _topics_live(_: str, query: Mapping[str, str]) -> Topics:
-    return read.topics(
+    return read_topics(
         search=query.get("search", ""),
         kind=query.get("kind", ""),
         order=query.get("order", "name"),
@@ -98,12 +376,12 @@ def _topics_live(_: str, query: Mapping[str, str]) -> Topics:
 _MOVED_BY = frozenset({"topics", "queues", "offsets", "histories"})
 LIVE = {
     "topics": LiveKind(_topics_live, _MOVED_BY, frozenset({"search", "kind", "order", "offset"})),
-    "topic": LiveKind(lambda name, _: read.topic(name), _MOVED_BY, takes_argument=True),
+    "topic": LiveKind(lambda name, _: read_topic(name), _MOVED_BY, takes_argument=True),
     "tail": LiveKind(
-        lambda name, _: read.tail(name),
+        lambda name, _: read_tail(name),
         frozenset({"queues"}),
         takes_argument=True,
-        mark=read.stored_mark,
+        mark=stored_mark,
         is_near=True,
     ),
 }

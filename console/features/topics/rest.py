@@ -15,8 +15,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from starlette.responses import Response
 
 from broker.client.names import check_group, check_topic
-from console.features.topics import setting_fields
 from console.features.topics.operations import PENDING
+from console.operations import setting_fields
 from console.operations.actor import CHANGE_SETTINGS
 from console.operations.models import OperationItem
 from console.operations.registry import kind_of

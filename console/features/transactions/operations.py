@@ -8,8 +8,9 @@ A filter that names nothing but a state means everything in it and must be asked
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,10 +18,13 @@ from django.http import QueryDict
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from broker.client import NotSupported
+from broker.client import Admin, BrokerRefused, NotSupported, RouteNotFound
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
-from console.features.transactions import apache_records
-from console.features.transactions.find import Found, find_matching, find_named, halves_named
+from broker.rocketmq.properties import REAL_TOPIC
+from broker.rocketmq.topics import HALF_TOPIC
+from console.features.transactions import records
+from console.features.transactions.pages import PAGE, page_of
+from console.features.transactions.records import matches, read_newest, row_of
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS, Scope
 from console.operations.catch_up import Behind, behind_after
@@ -39,7 +43,12 @@ from console.operations.selection import (
     there_before,
     topics_of,
 )
+from console.security.masking import masks
+from console.security.topic_scope import TopicScope, authorised
 from console.site import broker as site_broker
+from console.site.broker import ask
+from console.site.clock import now_ms
+from console.site.mirrored import mirrored
 from console.site.parsing import whole_number
 
 _TEXT_LENGTH = 255
@@ -52,6 +61,99 @@ _DECIDED: Mapping[str, Outcome] = {
     "already_rolled_back": Outcome(_("rolled back before"), "idle"),
     "already_decided": Outcome(_("decided before"), "idle"),
 }
+
+
+#: by key, transaction by position
+KEY_REQUESTS = (12, 14_011)
+#: of one key; records that are looked through for them
+MOST_OF_KEY, LOOKED_OF_KEY = 64, 256
+#: ResponseCode.QUERY_NOT_FOUND
+_NOT_FOUND = 22
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found. `undecided`: open and parked ones of the whole broker; None: not told."""
+
+    now_ms: int
+    rows: Sequence[TransactionRow]
+    #: all that match were found
+    is_whole: bool = True
+    #: from the newest records of an Apache RocketMQ broker
+    is_polled: bool = False
+    #: of named ones: each in its order, None for one that is not there
+    named: Sequence[TransactionRow | None] = ()
+    undecided: int | None = None
+
+
+def find_matching(admin: Admin, wanted: TransactionFilter, *, most: int, patience_s: float | None) -> Found:
+    """All that match, at most `most`; raises ClientError."""
+    begun_ms = now_ms()
+    end_s = None if patience_s is None else time.monotonic() + patience_s
+    rows: list[TransactionRow] = []
+    try:
+        status = admin.transaction_status()
+        for page in pages_of(admin, wanted, now_ms=begun_ms):
+            rows += [row for row in page if row.is_undecided and row.position is not None]
+            if len(rows) >= most or (end_s is not None and time.monotonic() > end_s):
+                return Found(status.now_ms, rows[:most], is_whole=False, undecided=status.open + status.parked)
+    except NotSupported:
+        newest = read_newest(admin)
+        rows = [row for row in newest.rows if matches(row, wanted)]
+        is_whole = len(newest.halves) >= newest.halves_total
+        return Found(begun_ms, rows[:most], is_whole, is_polled=True)
+    return Found(status.now_ms, rows, undecided=status.open + status.parked)
+
+
+def find_named(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> Found:
+    """Each of them, as it is now; raises ClientError."""
+    begun_ms = now_ms()
+    try:
+        status = admin.transaction_status()
+    except NotSupported:
+        known = {row.position: row for row in read_newest(admin).rows}
+        named = [known.get(target["position"]) for target in targets]
+        return Found(begun_ms, [row for row in named if row is not None], is_polled=True, named=named)
+    named = [_one(admin, target["position"]) for target in targets]
+    rows = [row for row in named if row is not None]
+    return Found(status.now_ms, rows, named=named, undecided=status.open + status.parked)
+
+
+def _one(admin: Admin, position: int) -> TransactionRow | None:
+    try:
+        return row_of(admin.transaction(position=position))
+    except BrokerRefused as error:
+        if error.code == _NOT_FOUND:
+            return None
+        raise
+
+
+@authorised
+def halves_named(scope: TopicScope, key: str) -> tuple[TransactionRow, ...]:
+    """Return transactions with this key or unique id as they are now, the newest first; none if the broker does not
+    answer."""
+    found, _evidence = ask(lambda admin: _named(admin, key, scope.topic), source=mirrored().name, requests=KEY_REQUESTS)
+    return masks().rows(found or ())
+
+
+def _named(admin: Admin, key: str, is_seen: Callable[[str], bool]) -> list[TransactionRow]:
+    try:
+        halves = admin.messages_by_key(HALF_TOPIC, key, LOOKED_OF_KEY)
+    except RouteNotFound:
+        return []
+    halves = [half for half in halves if is_seen(half.properties.get(REAL_TOPIC, ""))][:MOST_OF_KEY]
+    targets = [{"offset": half.queue_offset, "position": half.position} for half in halves]
+    return [row for row in find_named(admin, targets).named if row is not None]
+
+
+def pages_of(admin: Admin, wanted: TransactionFilter, *, now_ms: int) -> Iterator[list[TransactionRow]]:
+    """Yield all pages of one state."""
+    after: int | None = None
+    while True:
+        rows, after = page_of(admin, wanted, now_ms=now_ms, after=after, count=PAGE)
+        yield rows
+        if after is None:
+            return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +294,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         try:
             answer = admin.steer_transactions(self.action, named, who=who, reason=reason)
         except NotSupported:
-            return apache_records.steer(admin, self.action, self.done, targets)
+            return records.steer(admin, self.action, self.done, targets)
         return [self._result(steered) for steered in answer.results]
 
     def _result(self, steered: SteeredTransaction) -> ItemResult:

@@ -15,7 +15,7 @@ from broker.client import NotSupported
 from broker.client.names import check_topic
 from broker.client.transactions import Transaction, TransactionLife
 from broker.rocketmq.properties import UNIQUE_KEY
-from console.features.transactions.apache_records import read_newest
+from console.features.transactions.records import read_newest
 from console.features.transactions.shapes import TransactionRow
 from console.rest.access import InRecord, InRows
 from console.rest.errors import MessageNotFound

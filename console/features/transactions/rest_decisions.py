@@ -21,8 +21,8 @@ from broker.client.names import check_group
 from broker.client.transactions import Action, Transaction, TransactionTarget
 from broker.rocketmq.properties import PRODUCER_GROUP, REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC
-from console.features.transactions import apache_records
-from console.features.transactions.apache_records import read_newest
+from console.features.transactions import records
+from console.features.transactions.records import read_newest
 from console.operations import second_person
 from console.operations.actor import STEER_TRANSACTIONS, Actor
 from console.operations.kind import ItemResult, Target
@@ -38,18 +38,7 @@ from console.rest.records import position_in
 from console.rest.request_body import MAX_SINGLE_BYTES
 from console.rest.responses import json_answer
 from console.rest.route import Call, Handler, route
-from console.rest.schemas import (
-    BEGUN,
-    PREVIEWED,
-    WAITS,
-    Look,
-    Moment,
-    Name,
-    Place,
-    ProducerGroupName,
-    Reason,
-    Text,
-)
+from console.rest.schemas import BEGUN, PREVIEWED, WAITS, Look, Moment, Name, Place, ProducerGroupName, Reason, Text
 from console.rest.state import ApiState
 from console.security.tokens import PUBLISH, Grant
 from console.site import broker as site_broker
@@ -457,7 +446,7 @@ async def _resume(half: Half) -> bool:
         admin = site_broker.admin()
         rows = read_newest(admin).rows
         newest = next((row.position for row in rows if row.transaction_id == half.transaction_id), half.position)
-        return apache_records.steer(admin, "resume", "done", [{"offset": half.offset, "position": newest}])[0]
+        return records.steer(admin, "resume", "done", [{"offset": half.offset, "position": newest}])[0]
 
     result = await in_thread(work)
     if result.outcome != "done":

@@ -16,6 +16,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError, connection
 
 from broker.log_lines import escaped
+from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
 
@@ -29,7 +30,7 @@ class Command(BaseCommand):
         """Subcommands: run [NAME ...], list, cancel BATCH."""
         actions = parser.add_subparsers(dest="action", required=True)
         run = actions.add_parser("run", help="compute dashboards; all of them if none is named")
-        run.add_argument("names", nargs="*", metavar="NAME", help=", ".join(dashboards_runs.DASHBOARDS))
+        run.add_argument("names", nargs="*", metavar="NAME", help=", ".join(DASHBOARDS))
         run.add_argument("--since", default="all", metavar="WINDOW", help="how far back: 24h, 7d, ...; all by default")
         run.add_argument(
             "--store", default="", help="the store to read (this broker's by default); also hdfs://, s3://"
@@ -56,7 +57,7 @@ class Command(BaseCommand):
         {"run": self._run, "list": self._list, "cancel": self._cancel}[options["action"]](options)
 
     def _run(self, options: dict[str, Any]) -> None:
-        names = options["names"] or dashboards_runs.DASHBOARDS
+        names = options["names"] or tuple(DASHBOARDS)
         if not 0 <= options["interval"] < math.inf:
             raise CommandError(f"--interval {options['interval']}: give a number of seconds from 0 on.")
         if options["store"] and "://" not in options["store"]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from broker.client import Message
-from console.features.checkback import signature as checkback_signature
+from console.features.checkback.models import make_secret, new_salt
+from console.features.checkback.request import sign_answer, sign_question
 from tests.console.checkback.server import Question, Speech, decided, http
 
-SECRET = checkback_signature.secret_of("shop", checkback_signature.new_salt())
+SECRET = make_secret("shop", new_salt())
 
 
 def agree(decision: str) -> Speech:
@@ -19,20 +20,18 @@ def agree(decision: str) -> Speech:
 def forged(asked: Question) -> dict[str, bytes]:
     """Answers that say COMMIT and must not be believed."""
     nonce, body = asked.headers["escapement-nonce"], b'{"decision": "COMMIT"}'
-    right = checkback_signature.sign_answer(SECRET, nonce, body)
+    right = sign_answer(SECRET, nonce, body)
 
     def signed(body: bytes) -> bytes:
-        return http(body, Escapement_Signature=checkback_signature.sign_answer(SECRET, nonce, body))
+        return http(body, Escapement_Signature=sign_answer(SECRET, nonce, body))
 
     return {
         "unsigned": http(body),
-        "another secret": http(body, Escapement_Signature=checkback_signature.sign_answer("chk_x", nonce, body)),
-        "another question": http(body, Escapement_Signature=checkback_signature.sign_answer(SECRET, "n", body)),
+        "another secret": http(body, Escapement_Signature=sign_answer("chk_x", nonce, body)),
+        "another question": http(body, Escapement_Signature=sign_answer(SECRET, "n", body)),
         "another body": http(b'{"decision":"COMMIT"}', Escapement_Signature=right),
         "the question's own": http(body, Escapement_Signature=asked.headers["escapement-signature"]),
-        "signed as a question": http(
-            body, Escapement_Signature=checkback_signature.sign_question(SECRET, "", nonce, body)
-        ),
+        "signed as a question": http(body, Escapement_Signature=sign_question(SECRET, "", nonce, body)),
         "not latin": http(body, Escapement_Signature="é" * 64),
         "no decision": signed(b"{}"),
         "another word": signed(b'{"decision": "commit"}'),

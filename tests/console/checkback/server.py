@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from console.features.checkback import signature as checkback_signature
+from console.features.checkback.request import sign_answer
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def http(body: bytes, *, status: str = "200 OK", kind: str = "application/json",
 def decided(question: Question, secret: str, decision: str) -> bytes:
     """A proper answer."""
     body = json.dumps({"decision": decision}).encode()
-    signature = checkback_signature.sign_answer(secret, question.headers["escapement-nonce"], body)
+    signature = sign_answer(secret, question.headers["escapement-nonce"], body)
     return http(body, Escapement_Signature=signature)
 
 

@@ -14,18 +14,9 @@ import pytest
 from broker.client import AsyncAdmin, AsyncProducer, Decision, as_half, prepare
 from broker.client.transactions import TransactionTarget
 from broker.server.broker import BrokerService
-from console.features.checkback import signature as checkback_signature
 from console.features.checkback.allowed import AllowList, read_address
-from console.features.checkback.request import Asker, HttpLimits, NoAnswer, Resolver
-from console.features.checkback.worker import (
-    IN_FLIGHT,
-    PATIENCE,
-    Answerer,
-    Contact,
-    Standing,
-    question,
-    read_decision,
-)
+from console.features.checkback.request import Asker, HttpLimits, NoAnswer, Resolver, sign_question
+from console.features.checkback.worker import IN_FLIGHT, PATIENCE, Answerer, Contact, Standing, question, read_decision
 from tests.console.checkback.answers import EMPTY, SECRET, agree, forged, message
 from tests.console.checkback.server import Question, Server, always, decided, http
 from tests.waiting import until_true
@@ -94,7 +85,7 @@ async def test_a_signed_answer_decides(
         "transaction_id": transaction_id, "producer_group": "shop", "topic": "orders", "keys": ["4711"], "tag": "paid",
     }  # fmt: skip
     stamp, nonce = asked.headers["escapement-timestamp"], asked.headers["escapement-nonce"]
-    assert asked.headers["escapement-signature"] == checkback_signature.sign_question(SECRET, stamp, nonce, asked.body)
+    assert asked.headers["escapement-signature"] == sign_question(SECRET, stamp, nonce, asked.body)
     (row,) = (await admin.transactions("decided")).items
     assert row.by.startswith("check ")
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from console.features.checkback.signature import new_salt, secret_of, sign_answer, sign_question
+from console.features.checkback.models import make_secret, new_salt
+from console.features.checkback.request import sign_answer, sign_question
 from console.features.checkback.worker import read_decision
 from tests.house.sources import ROOT
 
@@ -33,14 +34,14 @@ def asked(secret: str, body: bytes, age_s: float = 0) -> dict[str, str]:
 
 
 def test_the_example_answers_what_is_believed(answer: Any) -> None:
-    secret, body = secret_of("shop", new_salt()), json.dumps({"transaction_id": "T"}).encode()
+    secret, body = make_secret("shop", new_salt()), json.dumps({"transaction_id": "T"}).encode()
     said, signature = answer(secret, asked(secret, body), body, lambda question: "COMMIT")
     assert read_decision(said).name == "COMMIT"
     assert signature == sign_answer(secret, "n", said)
 
 
 def test_the_example_believes_nobody_else(answer: Any) -> None:
-    secret, body = secret_of("shop", new_salt()), b"{}"
+    secret, body = make_secret("shop", new_salt()), b"{}"
     for headers, given in (
         (asked("another", body), body), (asked(secret, body), b'{"x": 1}'), (asked(secret, body, 400), body),
         (asked(secret, body) | {"Escapement-Nonce": "m"}, body),

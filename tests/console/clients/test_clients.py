@@ -16,8 +16,7 @@ from broker.client._event_loop import event_loop_thread
 from broker.client.remoting import RemotingClient
 from broker.rocketmq.codes import Request
 from broker.rocketmq.frame import Command
-from console.features.clients import read as clients_read
-from console.features.clients.read import ClientRole, ClientRow
+from console.features.clients import ClientRole, ClientRow, read_client, read_clients, read_running
 from console.site.evidence import StaleReason
 from tests.console.stage import HOSTILE, Stage
 from tests.console.ui.test_pages import tags_of, words
@@ -68,7 +67,7 @@ def connected(
 
 
 def rows(search: str = "", role: str = "") -> list[ClientRow]:
-    return list(clients_read.clients(search=search, role=role).rows)
+    return list(read_clients(search=search, role=role).rows)
 
 
 def test_producers_and_consumers_are_listed_with_what_they_say(stage: Stage) -> None:
@@ -89,9 +88,9 @@ def test_producers_and_consumers_are_listed_with_what_they_say(stage: Stage) -> 
 
 def test_the_list_has_pages(stage: Stage) -> None:
     with connected(stage, "a"), connected(stage, "b"), connected(stage, "c"):
-        data = clients_read.clients(role="consumer", count=2)
+        data = read_clients(role="consumer", count=2)
         assert ([row.client_id for row in data.rows], data.total, data.following) == (["a", "b"], 3, 2)
-        data = clients_read.clients(role="consumer", count=2, offset=2)
+        data = read_clients(role="consumer", count=2, offset=2)
         assert ([row.client_id for row in data.rows], data.previous, data.following) == (["c"], 0, None)
         assert (data.consumers, data.clients >= 3) == (3, True)
 
@@ -104,7 +103,7 @@ def test_one_client_says_what_it_holds_and_shows_its_threads_when_asked(stage: S
         assert "Its threads" not in page
         html = operator.get("/clients/one/?id=java@1&stack=1").content.decode()
         assert "TID: 1 &quot;main&quot; &lt;script&gt;" in html
-        held = clients_read.running("billing", "java@1").info
+        held = read_running("billing", "java@1").info
         assert held is not None
         assert [(each.queue.topic, each.queue.queue_id, each.offset, each.cached) for each in held.queues] == [
             ("orders", 1, 41, 3)
@@ -129,7 +128,7 @@ def test_a_python_consumer_shows_its_queues(stage: Stage, operator: Client) -> N
         stage.wait_for(lambda: stage.mirror.run_once() or rows(role="consumer"))
         [row] = rows(role="consumer")
         page = words(operator.get("/clients/one/", {"id": row.client_id}))
-        held = clients_read.running("billing", row.client_id).info
+        held = read_running("billing", row.client_id).info
     assert "What it reports for billing" in page
     assert held is not None
     assert [each.queue.queue_id for each in held.queues if each.queue.topic == "orders"] == [0, 1]
@@ -138,7 +137,7 @@ def test_a_python_consumer_shows_its_queues(stage: Stage, operator: Client) -> N
 def test_who_has_left_is_not_found(stage: Stage, operator: Client) -> None:
     assert operator.get("/clients/one/?id=nobody").status_code == 404
     assert operator.get("/clients/one/").status_code == 404
-    assert clients_read.client("nobody").evidence.stale_reason is StaleReason.NOT_THERE
+    assert read_client("nobody").evidence.stale_reason is StaleReason.NOT_THERE
 
 
 def test_a_filter_that_nobody_matches_is_said(stage: Stage, operator: Client) -> None:

@@ -10,8 +10,9 @@ import json
 import pytest
 from django.test import Client
 
+from console.features.dashboards import DASHBOARDS
 from console.features.dashboards.models import DashboardRun
-from console.features.dashboards.read import MOST_BARS, MOST_ROWS, PANELS
+from console.features.dashboards.read import MOST_BARS, MOST_ROWS
 from tests.console.dashboards.test_dashboards import NOON_MS, computed
 from tests.console.ui.test_exporting import text_of
 from tests.console.ui.test_hostile import SCHEMES, TEXTS, Skeleton
@@ -31,7 +32,7 @@ def page_of(operator: Client, name: str, texts: list[str], query: str = "") -> S
         name,
         *[
             (series, text, text, text, NOON_MS + number * 60_000, 9_000.0 - number, [number])
-            for spec in PANELS[name]
+            for spec in DASHBOARDS[name].panels
             for series in ([f"{spec.series}_p50"] if spec.kind == "quantiles" else [spec.series])
             for number, text in enumerate(texts)
         ],
@@ -55,9 +56,9 @@ def is_safe(page: Skeleton) -> bool:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", list(PANELS))
+@pytest.mark.parametrize("name", list(DASHBOARDS))
 def test_no_text_of_a_table_becomes_markup(operator: Client, name: str) -> None:
-    first = list(PANELS).index(name) * ROWS % len(KEPT)
+    first = list(DASHBOARDS).index(name) * ROWS % len(KEPT)
     texts = (KEPT[first:] + KEPT[:first])[:ROWS]
     found = page_of(operator, name, texts)
     assert shape(found) == shape(page_of(operator, name, harmless(len(texts))))
@@ -66,7 +67,7 @@ def test_no_text_of_a_table_becomes_markup(operator: Client, name: str) -> None:
 
 @pytest.mark.django_db
 def test_no_name_of_a_bar_becomes_markup(operator: Client) -> None:
-    name = next(name for name, specs in PANELS.items() if any(spec.kind == "bars" for spec in specs))
+    name = next(name for name, each in DASHBOARDS.items() if any(spec.kind == "bars" for spec in each.panels))
     for first in range(0, len(KEPT), MOST_BARS):
         texts = KEPT[first : first + MOST_BARS]
         found = page_of(operator, name, texts)
@@ -77,7 +78,7 @@ def test_no_name_of_a_bar_becomes_markup(operator: Client) -> None:
 @pytest.mark.django_db
 def test_what_is_asked_for_is_text(operator: Client) -> None:
     page_of(operator, "keys", ["orders"])
-    series = next(spec.series for spec in PANELS["keys"] if spec.kind == "bars")
+    series = next(spec.series for spec in DASHBOARDS["keys"].panels if spec.kind == "bars")
     for field in ("topic", "name", "window", "from"):
         asked = {"series": series, "name": "x", field: "zzz"}
         plain = Skeleton(operator.get("/dashboards/keys/", asked).content.decode())

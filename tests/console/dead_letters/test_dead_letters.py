@@ -15,8 +15,8 @@ from django.test import Client
 
 from broker.client import Consumer, Message
 from broker.mirror.models import ConsumerGroup
-from console.features.dead_letters import read as dead_letters_read
-from console.features.dead_letters.read import DeadLetterFilter
+from console.features.dead_letters import pages as dead_letters_pages
+from console.features.dead_letters.pages import DeadLetterFilter
 from console.operations import copies, workflow
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
 from console.operations.copies import NotReadable
@@ -50,7 +50,7 @@ def bury(stage: Stage, key: str, body: str = "pay", **more: Any) -> None:
 
 
 def dead(wanted: DeadLetterFilter | None = None, after: tuple[int, int] | None = None) -> list[str]:
-    return [row.name for row in dead_letters_read.dead_letters("billing", wanted or DeadLetterFilter(), after).rows]
+    return [row.name for row in dead_letters_pages.dead_letters("billing", wanted or DeadLetterFilter(), after).rows]
 
 
 def drafted(operator: Client, kind: str, **form: Any) -> str:
@@ -82,13 +82,13 @@ def test_groups_with_dead_letters_are_listed_and_one_is_opened(graves: Stage, op
     shown = operator.get("/dead-letters/of/billing/")
     assert "5 dead letters" in words(shown)
     assert dead() == [f"order-{number}" for number in (4, 3, 2, 1, 0)]
-    (row,) = dead_letters_read.dead_letters("billing", DeadLetterFilter(key="order-3")).rows
+    (row,) = dead_letters_pages.dead_letters("billing", DeadLetterFilter(key="order-3")).rows
     assert (row.topic, row.tag, row.preview, row.attempts, row.sent_again) == ("orders", "paid", "pay", 1, "")
     assert f'value="{row.choice}"' in shown.content.decode()
 
 
 def test_one_goes_back_to_its_group_alone(graves: Stage, operator: Client) -> None:
-    row = dead_letters_read.dead_letters("billing", DeadLetterFilter(key="order-3")).rows[0]
+    row = dead_letters_pages.dead_letters("billing", DeadLetterFilter(key="order-3")).rows[0]
     address = drafted(operator, "send_back", letter=row.choice)
     page = words(operator.get(address))
     assert "1 chosen dead letter of billing" in page
@@ -114,7 +114,7 @@ def test_what_fails_again_is_a_dead_letter_again(graves: Stage) -> None:
     consumer.subscribe("orders", "*", fail)
     with consumer:
         graves.wait_for(lambda: dead().count("order-1") == 2)
-    newest = dead_letters_read.dead_letters("billing", DeadLetterFilter(key="order-1")).rows[0]
+    newest = dead_letters_pages.dead_letters("billing", DeadLetterFilter(key="order-1")).rows[0]
     assert newest.sent_again == ""
 
 
@@ -125,7 +125,7 @@ def test_all_that_match_go_as_new_messages_and_only_once(graves: Stage, operator
     assert done.results == {"sent_as_new": 5}
     assert sum(part.max_offset for part in graves.admin.topic_stats("orders").queues) == before + 5
     copy = graves.admin.messages_by_key("orders", "order-2", 8)[0]
-    grave = dead_letters_read.dead_letters("billing", DeadLetterFilter(key="order-2")).rows[0]
+    grave = dead_letters_pages.dead_letters("billing", DeadLetterFilter(key="order-2")).rows[0]
     assert (copy.body, copy.tags, copy.keys) == (b"pay", "paid", ["order-2"])
     assert copy.properties["note"] == "by hand"
     assert copy.properties["RESENT_FROM"] == grave.offset_message_id
@@ -148,13 +148,13 @@ def test_what_died_after_the_preview_is_not_touched(graves: Stage, operator: Cli
 def test_a_record_that_is_gone_and_a_group_that_never_was(graves: Stage) -> None:
     gone = {"group": "billing", "targets": [{"queueId": 0, "offset": 4711}]}
     assert workflow.start("dead_letters.send_back", gone, ACTOR, reason="try").results == {"gone": 1}
-    nobody = dead_letters_read.dead_letters("nobody", DeadLetterFilter())
+    nobody = dead_letters_pages.dead_letters("nobody", DeadLetterFilter())
     assert (nobody.rows, nobody.total) == ((), 0)
 
 
 def test_only_a_later_page_leads_to_the_first(graves: Stage, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["console.features.dead_letters.read"], "ROWS", 2)
-    monkeypatch.setattr("console.features.dead_letters.read.STEP", 2)
+    monkeypatch.setattr(sys.modules["console.features.dead_letters.pages"], "ROWS", 2)
+    monkeypatch.setattr("console.features.dead_letters.pages.STEP", 2)
     first = operator.get("/dead-letters/of/billing/").content.decode()
     following = re.search(r'rel="next" href="([^"]*)"', first)
     assert following and "First page" not in first
@@ -162,11 +162,11 @@ def test_only_a_later_page_leads_to_the_first(graves: Stage, operator: Client, m
 
 
 def test_filters_and_pages_are_exact(graves: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["console.features.dead_letters.read"], "ROWS", 2)
-    monkeypatch.setattr("console.features.dead_letters.read.STEP", 2)
-    first = dead_letters_read.dead_letters("billing", DeadLetterFilter())
-    second = dead_letters_read.dead_letters("billing", DeadLetterFilter(), first.following)
-    third = dead_letters_read.dead_letters("billing", DeadLetterFilter(), second.following)
+    monkeypatch.setattr(sys.modules["console.features.dead_letters.pages"], "ROWS", 2)
+    monkeypatch.setattr("console.features.dead_letters.pages.STEP", 2)
+    first = dead_letters_pages.dead_letters("billing", DeadLetterFilter())
+    second = dead_letters_pages.dead_letters("billing", DeadLetterFilter(), first.following)
+    third = dead_letters_pages.dead_letters("billing", DeadLetterFilter(), second.following)
     seen = [[row.name for row in page.rows] for page in (first, second, third)]
     assert seen == [["order-4", "order-3"], ["order-2", "order-1"], ["order-0"]]
     assert third.following is None

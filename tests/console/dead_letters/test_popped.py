@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from broker.client import Received, SimpleConsumer
-from console.features.dead_letters import read as dead_letters_read
-from console.features.dead_letters.read import DeadLetterFilter
+from console.features.dead_letters import pages as dead_letters_pages
+from console.features.dead_letters.pages import DeadLetterFilter
 from console.features.groups import read as groups_read
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
@@ -48,7 +48,7 @@ def received(stage: Stage, consumer: SimpleConsumer, count: int) -> list[Receive
 
 
 def letters() -> list[str]:
-    return [row.name for row in dead_letters_read.dead_letters(GROUP, DeadLetterFilter()).rows]
+    return [row.name for row in dead_letters_pages.dead_letters(GROUP, DeadLetterFilter()).rows]
 
 
 def waits(stage: Stage) -> tuple[int | None, int | None]:

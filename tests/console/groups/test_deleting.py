@@ -10,7 +10,7 @@ from django.test import Client
 from broker.client import Admin, Message, NotSupported, SimpleConsumer
 from broker.engine import topic_backlog
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, Queue
-from console.features.topics.read import topics_of_tries
+from console.features.topics.operations import topics_of_tries
 from console.operations import workflow
 from tests.console.stage import Stage
 from tests.console.topics.test_settings import ACTOR, drafted

@@ -7,15 +7,14 @@ import time
 import pytest
 from django.test import Client
 
+from console.features.messages import pages as message_pages
 from console.features.messages import read as messages_read
-from console.features.messages import search
-from console.features.messages import search as message_search
 from console.features.messages.shapes import MessageFilter
 from tests.console.stage import HOSTILE, Stage
 
 
 def keys(wanted: MessageFilter) -> list[str]:
-    found = [hit.keys[0] for hit in message_search.messages_through("orders", wanted).hits]
+    found = [hit.keys[0] for hit in message_pages.messages_through("orders", wanted).hits]
     # two that were stored within one millisecond have no order
     return sorted(found, key=lambda key: -int(key.partition("-")[2]))
 
@@ -50,11 +49,11 @@ def test_time_tag_and_property_narrow(sent: int) -> None:
 def test_what_was_not_looked_at_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(100):
         stage.producer.send("orders", "x", keys=[f"k-{number}"], queue_id=number % 2)
-    monkeypatch.setattr(search, "READ", 40)
-    found = message_search.messages_through("orders", MessageFilter(tag="none"))
+    monkeypatch.setattr(message_pages, "READ", 40)
+    found = message_pages.messages_through("orders", MessageFilter(tag="none"))
     assert (found.hits, found.read, found.left) == ((), 64, 36)
-    monkeypatch.setattr(search, "READ", 4_000)
-    monkeypatch.setattr(search, "SHOWN", 5)
+    monkeypatch.setattr(message_pages, "READ", 4_000)
+    monkeypatch.setattr(message_pages, "SHOWN", 5)
     assert keys(MessageFilter())[0] in ("k-99", "k-98")
 
 

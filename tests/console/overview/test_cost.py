@@ -25,7 +25,7 @@ from broker.mirror.watch import flat
 from console.features.groups import read as groups_read
 from console.features.overview.pages import read_overview
 from console.features.schedule import read as schedule_read
-from console.features.topics import read as topics_read
+from console.features.topics import pages as topics_pages
 from console.site.clock import now_ms
 
 TOPICS = 1_000
@@ -100,9 +100,9 @@ def big_mirror(db: None) -> None:
 
 PAGES: list[tuple[str, Callable[[], object], int]] = [
     ("overview", read_overview, 13),
-    ("topics", topics_read.topics, 5),
-    ("topics by rate", lambda: topics_read.topics(order="-rate"), 6),
-    ("topic", lambda: topics_read.topic("topic-0500"), 7),
+    ("topics", topics_pages.read_topics, 5),
+    ("topics by rate", lambda: topics_pages.read_topics(order="-rate"), 6),
+    ("topic", lambda: topics_pages.read_topic("topic-0500"), 7),
     ("groups", groups_read.groups, 5),
     ("lanes", schedule_read.lanes, 3),
 ]

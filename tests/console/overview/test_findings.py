@@ -18,9 +18,8 @@ from broker.redisson import DelayedQueue
 from console.features.groups.read import GroupRow, GroupState
 from console.features.overview import findings
 from console.features.overview.finding_kinds import Finding, FindingCode
-from console.features.overview.findings import AGED_MS, QUIET_MS, Afar, findings_of
+from console.features.overview.findings import AGED_MS, QUIET_MS, Afar, MirrorRow, findings_of
 from console.features.overview.pages import read_overview
-from console.features.overview.shapes import MirrorRow
 from console.site.evidence import Evidence
 from console.site.mirrored import SLOT_MS, SLOTS, History, Mirrored
 from console.templatetags.words import sentence

@@ -20,8 +20,7 @@ from console.features.overview.pages import read_overview
 from console.features.schedule import read as lane_read
 from console.features.schedule import read as schedule_read
 from console.features.schedule.shapes import BUCKETS, LaneState
-from console.features.topics import read as topic_contents
-from console.features.topics import read as topics_read
+from console.features.topics import pages as topics_pages
 from console.features.topics.shapes import TopicKind
 from console.site.broker import hang_up
 from console.site.evidence import StaleReason
@@ -57,7 +56,7 @@ def test_before_the_mirror_all_is_unknown(db: None) -> None:
     assert lanes.figures.pending is None
     assert lanes.lanes == ()
     assert read_overview().mirror.state == "never"
-    assert topics_read.topics().total == 0
+    assert topics_pages.read_topics().total == 0
 
 
 def test_a_lane_never_used_is_not_an_empty_one(site: Site) -> None:
@@ -187,13 +186,13 @@ def test_topics_are_found_sorted_and_paged(site: Site) -> None:
     for _ in range(3):
         site.producer.send("flights", "x")
     site.mirrored()
-    assert [row.name for row in topics_read.topics(search="ORDERS").rows] == ["orders", "orders-eu"]
-    busiest = topics_read.topics(order="-messages", count=1)
+    assert [row.name for row in topics_pages.read_topics(search="ORDERS").rows] == ["orders", "orders-eu"]
+    busiest = topics_pages.read_topics(order="-messages", count=1)
     assert [row.name for row in busiest.rows] == ["flights"]
     assert busiest.rows[0].messages == 3
     assert busiest.total == 3
-    assert topics_read.topics(kind=TopicKind.SYSTEM).total > 0
-    unused = topics_read.topics(search="orders-eu").rows[0]
+    assert topics_pages.read_topics(kind=TopicKind.SYSTEM).total > 0
+    unused = topics_pages.read_topics(search="orders-eu").rows[0]
     assert unused.never_used
 
 
@@ -201,24 +200,24 @@ def test_a_topic_shows_its_queues(site: Site) -> None:
     site.admin.create_topic("orders", queues=2)
     site.producer.send("orders", "x", queue_id=1)
     site.mirrored()
-    page = topics_read.topic("orders")
+    page = topics_pages.read_topic("orders")
     assert [(queue.queue_id, queue.messages) for queue in page.queues] == [(0, 0), (1, 1)]
-    assert topics_read.topic("nowhere").topic is None
+    assert topics_pages.read_topic("nowhere").topic is None
 
 
 def test_messages_of_a_queue_newest_page_first(site: Site) -> None:
     site.admin.create_topic("orders", queues=1)
     for number in range(70):
         site.producer.send("orders", f"body {number}")
-    page = topic_contents.queue_messages("orders", 0)
+    page = topics_pages.queue_messages("orders", 0)
     assert [row.offset for row in page.messages] == list(range(38, 70))
     assert page.messages[-1].preview == "body 69"
     assert page.previous_offset == 6
     assert page.next_offset is None
-    middle = topic_contents.queue_messages("orders", 0, 10, 40)
+    middle = topics_pages.queue_messages("orders", 0, 10, 40)
     assert [row.offset for row in middle.messages] == list(range(10, 50))
-    assert topic_contents.queue_messages("orders", 7).messages == ()
-    assert topic_contents.queue_messages("nowhere", 0).evidence.stale_reason is StaleReason.NOT_THERE
+    assert topics_pages.queue_messages("orders", 7).messages == ()
+    assert topics_pages.queue_messages("nowhere", 0).evidence.stale_reason is StaleReason.NOT_THERE
 
 
 def test_a_group_nobody_knows(site: Site) -> None:
@@ -252,7 +251,7 @@ def test_lag_of_a_group_without_consumer_is_a_finding(site: Site) -> None:
     until(said)
     codes = {finding.code for finding in read_overview().findings}
     assert FindingCode.GROUP_WITHOUT_CONSUMER in codes
-    assert topics_read.topic("orders").readers[0].lag == 4
+    assert topics_pages.read_topic("orders").readers[0].lag == 4
 
 
 def test_a_broker_that_is_away_is_evidence(site: Site) -> None:
@@ -263,7 +262,7 @@ def test_a_broker_that_is_away_is_evidence(site: Site) -> None:
     assert lane_read.lane(3).evidence.stale_reason is StaleReason.BROKER_UNREACHABLE
     assert lane_read.lane(3).lane is not None
     assert messages_read.message("F" * 32, "orders").evidence.stale_reason is StaleReason.BROKER_UNREACHABLE
-    assert topic_contents.queue_messages("orders", 0).evidence.stale_reason is StaleReason.BROKER_UNREACHABLE
+    assert topics_pages.queue_messages("orders", 0).evidence.stale_reason is StaleReason.BROKER_UNREACHABLE
     assert groups_read.group("x").members is None
 
 

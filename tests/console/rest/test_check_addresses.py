@@ -9,8 +9,7 @@ import pytest
 
 from broker.client import AsyncAdmin
 from console.features.checkback import registry
-from console.features.checkback import signature as checkback_signature
-from console.features.checkback.models import CheckAddress
+from console.features.checkback.models import CheckAddress, make_secret
 from console.operations.models import AuditEntry
 from console.rest.operations import in_thread
 from console.security import tokens as security_tokens
@@ -84,7 +83,7 @@ async def test_the_database_holds_nothing_that_signs(ops: httpx.AsyncClient, set
     assert registry.secret_of(kept) == secret
     settings.SECRET_KEY = "another one"
     assert registry.secret_of(kept) is None
-    assert checkback_signature.secret_of("shop", row["salt"]) != secret
+    assert make_secret("shop", row["salt"]) != secret
 
 
 async def test_a_group_has_one_address(ops: httpx.AsyncClient) -> None:

@@ -18,8 +18,8 @@ from broker.rocketmq.frame import Command
 from broker.server.access.demands import Demands
 from broker.server.broker import BrokerService
 from console.features.topics.rest import GroupSettings, TopicSettings
-from console.features.topics.setting_fields import GROUP, TOPIC
 from console.operations.models import AuditEntry
+from console.operations.setting_fields import GROUP, TOPIC
 from console.security import tokens as security_tokens
 from console.security.tokens import PoliciesOfUser
 from console.site.broker import hang_up

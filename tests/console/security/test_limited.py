@@ -20,7 +20,7 @@ from broker.client import Consumer, Decision, Message, SimpleConsumer, Transacti
 from broker.mirror.models import Topic
 from broker.redisson import DelayedQueue
 from console.features.alerts.models import AlertRule
-from console.features.clients import read as clients_read
+from console.features.clients import read_clients
 from console.features.groups import read as groups_read
 from console.features.messages import read as messages_read
 from console.features.overview.findings import forget
@@ -47,16 +47,14 @@ SOURCES = {"mirrored", "ask", "_ask", "ask_redis"}
 #: reads that are not given the scope of whoever looks, and why they need not be
 OPEN_READS = {
     "alerts.evaluate.read": "watches all, for the rules",
-    "dead_letters.read.read_dead_letters": "REST says itself what a token sees",
+    "dead_letters.pages.read_dead_letters": "REST says itself what a token sees",
     "redisson.read.read_queue": "REST says itself what a token sees",
     "redisson.read.read_queues": "REST says itself what a token sees",
     "schedule.read.highest_level": "a number",
     "schedule.read.lanes": "counts and moments of the whole broker, no names",
     "timers.read.timers_mark": "numbers that nobody is shown",
-    "topics.read.stored_mark": "numbers that nobody is shown",
-    "topics.setting_fields.group_form": "asked for by the page of a group that is seen",
-    "topics.setting_fields.topic_form": "asked for by the page of a topic that is seen",
-    "transactions.read.transactions_mark": "numbers that nobody is shown",
+    "topics.pages.stored_mark": "numbers that nobody is shown",
+    "transactions.pages.transactions_mark": "numbers that nobody is shown",
 }
 FOREIGN = "payroll"
 #: opens of its own address as well as by a list
@@ -285,8 +283,8 @@ def test_a_client_is_seen_with_all_that_it_reads(filled: Stage) -> None:
         filled.wait_for(lambda: len(filled.admin.consumers(["billing", "wages"])) == 2)
         filled.mirror.run_once()
         with scoped(visible_topics(limited_person("anna", "ord"))):
-            assert [row.group for row in clients_read.clients().rows] == ["billing"]
-        assert {row.group for row in clients_read.clients().rows} >= {"billing", "wages", "tests"}
+            assert [row.group for row in read_clients().rows] == ["billing"]
+        assert {row.group for row in read_clients().rows} >= {"billing", "wages", "tests"}
 
 
 def test_a_group_is_seen_if_all_that_it_reads_is(filled: Stage) -> None:

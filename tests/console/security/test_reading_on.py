@@ -20,7 +20,7 @@ from console.features.schedule import read as lane_read
 from console.features.timers import read as timers_read
 from console.features.timers.read import without_names
 from console.features.timers.shapes import TimerFilter
-from console.features.transactions import read as transactions_read
+from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import FIRST_COUNT
 from console.operations import reading
 from console.operations.models import Operation
@@ -136,7 +136,7 @@ def test_where_a_look_ends_in_others_halves_and_decisions_the_board_does_not_say
             others.commit(others.send_half(FOREIGN, prepare("x")))
     stage.mirror.run_once()
     monkeypatch.setattr(reading_on, "MOST_LOOKED", 2)
-    monkeypatch.setattr(transactions_read, "MOST_COUNTED", 2)
+    monkeypatch.setattr(transactions_pages, "MOST_COUNTED", 2)
     page = text_of(browser_of(limited_person("anna", "ord")), "/transactions/")
     for name in ("open", "decided"):
         section = page[page.index(f'id="{name}"') :]

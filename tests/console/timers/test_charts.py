@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client.timers import WheelBucket
-from console.features.timers.rows import stretch_of
-from console.features.timers.shapes import DAY, FURTHEST_MS, ZOOMS, window_of
+from console.features.timers.shapes import DAY, FURTHEST_MS, ZOOMS, stretch_of, window_of
 from console.ui.timer_charts import (
     CENTRE,
     FORECAST_FOOT,

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from console.features.topics import setting_fields
 from console.features.topics.operations import undo_parameters
-from console.operations import workflow
+from console.operations import setting_fields, workflow
 from console.operations.actor import CHANGE_SETTINGS, PERMISSIONS, Actor
 from console.operations.errors import InvalidParameter, NameNotTyped, NotAllowed, NotPossible, PendingUndecided
 from console.operations.models import AuditEntry, Operation

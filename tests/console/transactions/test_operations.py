@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from broker.client import Decision, TransactionProducer
-from console.features.transactions import read as transactions_read
+from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionRow
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
@@ -189,4 +189,4 @@ def test_only_who_may_decides(stage: Stage, payers: TransactionProducer) -> None
     form = {"kind": "transactions.commit", "scope": "selected", "half": row.choice}
     assert viewer.post("/operations/draft/", form).status_code == 403
     assert AuditEntry.objects.filter(what="denied", kind="transactions.commit").count() == 2
-    assert transactions_read.transactions().figures.open == 1
+    assert transactions_pages.read_transactions().figures.open == 1

@@ -13,7 +13,7 @@ from django.test import Client
 
 from broker.client import Decision, Half, TransactionProducer, prepare
 from console.features.overview.pages import read_overview
-from console.features.transactions import read as transactions_read
+from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionEvent, TransactionFilter, TransactionRow
 from console.site.clock import now_ms
 from console.ui.live import page_of, parts_of
@@ -44,7 +44,7 @@ def listed(state: str, **wanted: Any) -> list[TransactionRow]:
     rows: list[TransactionRow] = []
     after: int | None = None
     while True:
-        page = transactions_read.transaction_list(TransactionFilter(state, **wanted), after, 2)
+        page = transactions_pages.read_transaction_list(TransactionFilter(state, **wanted), after, 2)
         rows.extend(page.rows)
         after = page.following
         if after is None:
@@ -71,9 +71,9 @@ def test_the_page_counts_and_says_who_would_be_asked(
     first, second, third = begin(payers, "first", "second", "third")
     payers.commit(first)
     payers.rollback(second)
-    stage.wait_for(lambda: len(transactions_read.transactions().decided.rows) == 2)
+    stage.wait_for(lambda: len(transactions_pages.read_transactions().decided.rows) == 2)
     stage.wait_for(lambda: listed("open")[0].producers)
-    data = transactions_read.transactions()
+    data = transactions_pages.read_transactions()
     assert (data.figures.open, data.figures.parked, data.figures.half_total) == (1, 0, 3)
     assert (data.figures.commit_total, data.figures.rollback_total, data.figures.took_count) == (1, 1, 2)
     assert (data.figures.max_checks, data.figures.timeout_ms) == (15, 6_000)
@@ -96,7 +96,7 @@ def test_a_group_without_a_producer_is_said(stage: Stage, operator: Client) -> N
     with transactor(stage, group="gone") as producer:
         begin(producer, "left")
     stage.wait_for(lambda: listed("open")[0].is_alone)
-    data = transactions_read.transactions()
+    data = transactions_pages.read_transactions()
     assert [row.group for row in data.lonely] == ["gone"]
     page = words(operator.get("/transactions/"))
     assert "1 half of gone waits: no producer of the group is connected" in page
@@ -112,8 +112,8 @@ def test_the_board_joins_each_decision_to_its_halves(
         payers.commit(halves[number])
     for number in (9, 2):
         payers.rollback(halves[number])
-    stage.wait_for(lambda: len(transactions_read.transactions().decided.rows) == 5)
-    board = transactions_read.transactions().board
+    stage.wait_for(lambda: len(transactions_pages.read_transactions().decided.rows) == 5)
+    board = transactions_pages.read_transactions().board
     assert board is not None
     assert [row.offset for row in board.halves] == list(range(6, 20))
     assert (board.halves_total, board.ops_read) == (20, board.ops_total)
@@ -143,8 +143,8 @@ def test_the_life_of_one_that_is_committed_leads_to_its_message(
     stage.wait_for(lambda: listed("open")[0].producers)
     assert "seen by nobody: not decided yet" in words(operator.get(path))
     payers.commit(half)
-    stage.wait_for(lambda: transactions_read.transaction_life(half.position).delivered)
-    life = transactions_read.transaction_life(half.position)
+    stage.wait_for(lambda: transactions_pages.read_transaction_life(half.position).delivered)
+    life = transactions_pages.read_transaction_life(half.position)
     assert {event.kind for event in life.events} == {
         TransactionEvent.HALF, TransactionEvent.COMMITTED, TransactionEvent.DELIVERED,
     }  # fmt: skip
@@ -220,7 +220,7 @@ def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage,
         assert (row.name, row.state.value, row.checks) == ("stuck", "parked", 1)
         assert row.parked_ms is not None
         assert row.parked_ms <= now_ms() + 1_000
-        life = transactions_read.transaction_life(half.position)
+        life = transactions_pages.read_transaction_life(half.position)
         assert [event.kind for event in life.events] == [
             TransactionEvent.HALF, TransactionEvent.CHECK, TransactionEvent.PARKED,
         ]  # fmt: skip
@@ -235,7 +235,7 @@ def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage,
         address = operator.post("/operations/draft/", form).headers["Location"]
         assert operator.post(address + "confirm/", {"reason": "the bank knows by now"}).status_code == 303
         hurried.wait_for(lambda: listed("decided"))
-    events = transactions_read.transaction_life(half.position).events
+    events = transactions_pages.read_transaction_life(half.position).events
     resumed = next(event for event in events if event.kind is TransactionEvent.RESUMED)
     assert (resumed.by, resumed.reason) == ("operator", "the bank knows by now")
     (row,) = listed("decided")

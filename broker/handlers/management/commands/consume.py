@@ -1,19 +1,27 @@
-"""`manage.py consume`: runs the handlers of all apps until SIGTERM or SIGINT."""
+"""`manage.py consume`: runs the handlers of all apps until SIGTERM or SIGINT.
+
+There is one consumer a group, and each message is handled with healthy database connections.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import close_old_connections
 from django.utils.module_loading import autodiscover_modules
 
-from ....client import DRAIN_S, ClientError, StopSignals
+from ....client import DRAIN_S, ClientError, Consumer, Handler, StopSignals
 from ....log_lines import escaped
-from ...consumers import consumers, stop_all
-from ...registry import HandlingError, Registration, registered
+from ....rocketmq.message import Message
+from ... import HandlingError, Registration, registered
 
 #: Handlers were left behind.
 EXIT_LATE = 1
@@ -86,3 +94,53 @@ def _chosen(groups: list[str] | None) -> tuple[Registration, ...]:
         have = ", ".join(sorted({registration.group for registration in known}))
         raise HandlingError(f"No handlers for group {', '.join(missing)}; there are some for {have}.")
     return tuple(registration for registration in known if not groups or registration.group in groups)
+
+
+def consumers(
+    registrations: Iterable[Registration], namesrv: str, *, drain_timeout_s: float = DRAIN_S
+) -> dict[str, Consumer]:
+    """A consumer for each group, not started, with the handlers of its topics. Raises InvalidArgument."""
+    made: dict[str, Consumer] = {}
+    for registration in registrations:
+        one = made.get(registration.group)
+        if one is None:
+            options = registration.options
+            one = made[registration.group] = Consumer(
+                registration.group,
+                namesrv,
+                from_where=options.from_where,
+                handlers=options.threads,
+                orderly=options.orderly,
+                max_reconsume_times=options.max_reconsume_times,
+                suspend_ms=options.suspend_ms,
+                trace=options.trace,
+                drain_timeout_s=drain_timeout_s,
+            )
+        one.subscribe(registration.topic, registration.expression, with_connections(registration.handler))
+    return made
+
+
+def stop_all(running: Iterable[Consumer]) -> None:
+    """Stop all at the same time: none begins anything while another one is waited for."""
+    stopping = list(running)
+    with ThreadPoolExecutor(len(stopping) or 1) as pool:
+        list(pool.map(lambda each: each.stop(), stopping))
+
+
+def with_connections(handler: Handler) -> Handler:
+    """Wrap a handler as Django does a request: connections that died or are too old are dropped before and after.
+
+    A coroutine function is left alone: it has no thread of its own, and Django's connections belong to threads.
+    """
+    if inspect.iscoroutinefunction(handler):
+        return handler
+
+    @functools.wraps(handler)
+    def handle(message: Message) -> object:
+        close_old_connections()
+        try:
+            return handler(message)
+        finally:
+            close_old_connections()
+
+    return handle

@@ -10,9 +10,8 @@ from django.db import Error, close_old_connections, connections
 
 from ....client import StopSignals
 from ....log_lines import escaped
-from ...configuration import producer_groups
+from ...configuration import NotConfigured, producer_groups
 from ...decisions import clean
-from ...errors import NotConfigured
 from ...transaction_block import close_all, producer_of
 
 logger = logging.getLogger(__name__)

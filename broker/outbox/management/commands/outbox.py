@@ -10,10 +10,9 @@ from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections
 
 from ....client import StopSignals
 from ....log_lines import escaped
-from ...configuration import producer_group
-from ...errors import NotConfigured
+from ...after_commit import Turn, Worker, send_again, stuck, waiting
+from ...configuration import NotConfigured, producer_group
 from ...transaction_block import close_all, producer_of
-from ...worker import Turn, Worker, send_again, stuck, waiting
 
 logger = logging.getLogger(__name__)
 #: Pause after a turn that sent nothing, and the longest one while the database is away.

@@ -1,0 +1,87 @@
+"""A whole installation (PostgreSQL, Valkey, broker, mirror, web) on ports and a var/ of its own, to be measured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from bench.results import REPOSITORY
+from tests.interop.ports import free_ports
+from tests.interop.process import Child
+
+START_TIMEOUT_S = 180
+USER, PASSWORD = "bench", "a long word for one run"
+MANAGE = str(REPOSITORY / "manage.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """An installation that runs: its address, its name server, its environment."""
+
+    base: str
+    namesrv: str
+    env: dict[str, str]
+
+    def manage(self, *arguments: str) -> str:
+        """Run a management command and return what it printed."""
+        env = {**os.environ, **self.env, "DJANGO_SUPERUSER_PASSWORD": PASSWORD}
+        done = subprocess.run(
+            [sys.executable, MANAGE, *arguments], env=env, capture_output=True, text=True, timeout=120, check=True
+        )
+        return done.stdout.strip()
+
+    def signed_in(self) -> httpx.Client:
+        """A browser's session of a superuser made for this run."""
+        self.manage("createsuperuser", "--noinput", "--username", USER, "--email", "bench@example.org")
+        client = httpx.Client(base_url=self.base, timeout=60)
+        client.get("/login/")
+        token = client.cookies["csrftoken"]
+        fields = {"username": USER, "password": PASSWORD, "csrfmiddlewaretoken": token}
+        answer = client.post("/login/", data=fields, headers={"Referer": self.base})
+        if answer.status_code != 302:
+            raise RuntimeError(f"sign-in answered {answer.status_code}")
+        return client
+
+
+@contextmanager
+def installed(base: Path, namesrv: str = "") -> Iterator[Installation]:
+    """Start an installation; with `namesrv` it follows that broker instead of one of its own."""
+    first = free_ports(3)
+    env = {
+        "ESCAPEMENT_VAR": str(base / "var"),
+        "ESCAPEMENT_DEMO": "0",
+        "ESCAPEMENT_WEB_PORT": str(first),
+        "ESCAPEMENT_BROKER_PORT": str(first + 1),
+        "ESCAPEMENT_NAMESRV_PORT": str(first + 2),
+        **({"ESCAPEMENT_NAMESRV": namesrv} if namesrv else {}),
+    }
+    child = Child([sys.executable, MANAGE, "run"], log=base / "installation.err", env=env)
+    one = Installation(f"http://127.0.0.1:{first}", namesrv or f"127.0.0.1:{first + 2}", env)
+    try:
+        await_pages(one, child)
+        yield one
+    finally:
+        child.stop(60)
+
+
+def await_pages(one: Installation, child: Child) -> None:
+    """Wait until the sign-in page is served."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    pause = threading.Event()
+    while time.monotonic() < deadline and child.process.poll() is None:
+        try:
+            if httpx.get(f"{one.base}/login/", timeout=5).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        pause.wait(0.2)
+    raise RuntimeError(f"the installation did not start: {child.tail()}")

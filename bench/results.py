@@ -1,0 +1,150 @@
+"""What a measurement gives: rows of ours against theirs, kept as JSON, shown as text, written to docs/BENCHMARKS.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+RESULTS = REPOSITORY / "var" / "bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure; `theirs` and `ratio` (ours / theirs) are empty where the other side has no such thing."""
+
+    name: str
+    ours: str
+    theirs: str = ""
+    ratio: str = ""
+    target: str = ""
+    holds: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One subcommand's result with the words it needs to be understood."""
+
+    name: str
+    title: str
+    definition: str
+    command: str
+    measured_at: str
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    peer: str = "Apache RocketMQ"
+
+
+def compared(name: str, ours: float, theirs: float, unit: str, target: str, holds: Callable[[float], bool]) -> Row:
+    """A row with a ratio; `holds` judges the ratio."""
+    ratio = ours / theirs if theirs else 0.0
+    return Row(
+        name, f"{ours:,.0f} {unit}", f"{theirs:,.0f} {unit}", f"{ratio:.2f}", target, holds(ratio) if target else None
+    )
+
+
+def keep(section: Section) -> None:
+    """Write a section's result where the report finds it."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{section.name}.json").write_text(json.dumps(asdict(section), indent=1))
+
+
+def kept() -> list[Section]:
+    """All results there are, by name."""
+    sections = []
+    for path in sorted(RESULTS.glob("*.json")):
+        values = json.loads(path.read_text())
+        values["rows"] = [Row(**row) for row in values["rows"]]
+        sections.append(Section(**values))
+    return sections
+
+
+DOCUMENT = REPOSITORY / "docs" / "BENCHMARKS.md"
+ORDER = [
+    "send",
+    "lateness",
+    "timers",
+    "pending",
+    "transactions",
+    "commits",
+    "openhalves",
+    "consume",
+    "many",
+    "storage",
+    "rest",
+    "page",
+    "consoles",
+    "redisson",
+    "spark",
+    "following",
+]
+INTRODUCTION = """# Benchmarks
+
+Figures of one machine, side by side with Apache RocketMQ 5.5.0 or Redisson 4.7.0 where it has the same thing.
+`make bench` measures all and writes this page; `python -m bench send` (or `lateness`, `storage`, `rest`, `page`,
+`redisson`) measures one part, `--quick` in small. Client and server share the machine; everything goes over loopback.
+
+Words: **lateness** is the time of arrival in the consumer's handler minus due (the parked record's store time plus its
+level's delay). **Memory** is the anonymous memory (`RssAnon`) of the broker's process, page cache not counted.
+**Ready** is the first send answered after the start of the process. **Ratio** is ours / theirs, in the same run with
+the same client, medians, the JVMs warmed up.
+"""
+
+
+def machine() -> list[str]:
+    """Shape of the machine and versions."""
+    memory_kb = int(Path("/proc/meminfo").read_text().split()[1])
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
+    shape = f"{os.cpu_count()} cores ({processor()}), {memory_kb / (1 << 20):.0f} GB of memory"
+    return [
+        f"{shape}, {platform.system()} {platform.release()}",
+        f"Python {platform.python_version()}; {java[0] if java else 'no Java'}; Apache RocketMQ 5.5.0; Redisson 4.7.0",
+    ]
+
+
+def processor() -> str:
+    """The model's name, where the kernel tells it."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def verdict(row: Row) -> str:
+    """Whether the target holds, as a word."""
+    return {True: "yes", False: "no", None: ""}[row.holds]
+
+
+def table(section: Section) -> list[str]:
+    """A section's rows as a Markdown table."""
+    lines = [f"| | Escapement | {section.peer} | Ratio | Target | Holds |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| {row.name} | {row.ours} | {row.theirs} | {row.ratio} | {row.target} | {verdict(row)} |"
+        for row in section.rows
+    ]
+    return lines
+
+
+def show(section: Section) -> None:
+    """Print a section in the terminal."""
+    print(f"\n{section.title}\n")
+    print("\n".join([*table(section), *section.notes]), flush=True)
+
+
+def write() -> None:
+    """Write the document from all results that are kept."""
+    sections = sorted(kept(), key=lambda section: ORDER.index(section.name))
+    lines = [INTRODUCTION, "Machine:", "", *(f"- {line}" for line in machine()), ""]
+    for section in sections:
+        lines += [f"## {section.title}", "", section.definition, "", *table(section), ""]
+        lines += [
+            *(f"- {note}" for note in section.notes),
+            f"- Measured {section.measured_at}: `{section.command}`.",
+            "",
+        ]
+    DOCUMENT.write_text("\n".join(lines))

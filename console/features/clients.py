@@ -1,0 +1,307 @@
+"""Connected clients as the broker knows them: the list of all, and one with what it says of itself.
+
+Producers are asked for by request 328, consumers by 203 for each group that has any, one consumer's own words by 307.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import ClassVar
+from urllib.parse import urlencode
+
+from django.db.models import TextChoices
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+
+from broker.client import Admin, BrokerRefused, NotSupported
+from broker.client.admin import ConnectedClient, RunningInfo
+from broker.mirror.models import ConsumerGroup
+from console.security.topic_scope import TopicScope, authorised
+from console.site.broker import ask
+from console.site.evidence import Evidence, StaleReason
+from console.site.mirrored import Mirrored, mirrored
+from console.site.parsing import whole_number
+from console.ui.export import Answer, page_or_file
+from console.ui.live import LiveKind
+from console.ui.table import AGE, VALUE, Cell, Column, Table, file_columns
+
+CLIENTS = Table(
+    "clients",
+    (
+        Column("client_id", _("Client"), Cell("clients/cells/client.html")),
+        Column("role", _("Role"), Cell("clients/cells/role.html", by=(VALUE,))),
+        Column("group", _("Group"), Cell("clients/cells/group.html", by=("role", "group"))),
+        Column("address", _("Address"), Cell("clients/cells/address.html", by=(VALUE,))),
+        Column("language", _("Language"), length=20),
+        Column("version", _("Version"), Cell("clients/cells/version.html", is_figure=True, by=(VALUE,))),
+        Column("since_ms", _("Since"), AGE),
+        Column("seen_ms", _("Last heartbeat"), AGE),
+        *file_columns("consume_type message_model"),
+        Column("subscriptions", _("Subscribes to"), Cell("clients/cells/subscriptions.html", by=(VALUE,))),
+        Column("locked", _("Holds in order"), Cell("clients/cells/locked.html", by=(VALUE,)), in_file=False),
+    ),
+    row_id="client",
+    file_order="role group client_id",
+)
+
+
+CLIENT_REQUESTS = (328, 203)
+RUNNING_REQUESTS = (307,)
+MAX_COUNT = 200
+#: groups that a page asks for their consumers; Escapement's mirror knows which have any
+GROUPS_ASKED = 500
+
+
+class ClientRole(TextChoices):
+    """What a client is in a group."""
+
+    PRODUCER = "producer", _("producer")
+    CONSUMER = "consumer", _("consumer")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRow:
+    """One client in one group; names, address and language are what the client said: hostile."""
+
+    role: ClientRole
+    group: str
+    client_id: str
+    address: str
+    language: str
+    #: RocketMQ's version number; None when it does not say
+    version: int | None
+    #: first and last heartbeat; None where the broker does not tell
+    since_ms: int | None
+    seen_ms: int | None
+    consume_type: str
+    message_model: str
+    #: topic and expression, of the whole group
+    subscriptions: tuple[tuple[str, str], ...]
+    #: topic and queue that it holds to consume in order
+    locked: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """A page of the list. `is_apache`: the broker does not tell when consumers came and were heard last."""
+
+    table: ClassVar[Table] = CLIENTS
+
+    evidence: Evidence
+    now_ms: int
+    rows: tuple[ClientRow, ...]
+    #: that match, and of all: producers, consumers, different clients
+    total: int
+    producers: int | None
+    consumers: int
+    clients: int
+    offset: int
+    count: int
+    search: str
+    role: str
+    is_apache: bool
+    #: groups whose consumers were not asked for: there are too many
+    groups_left: int
+
+    @property
+    def previous(self) -> int | None:
+        """Where the page before begins."""
+        return max(0, self.offset - self.count) if self.offset else None
+
+    @property
+    def following(self) -> int | None:
+        """Where the next page begins."""
+        return self.offset + self.count if self.offset + self.count < self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPage:
+    """One client: a row for each group that it is in; none: it is not connected now."""
+
+    evidence: Evidence
+    now_ms: int
+    client_id: str
+    rows: tuple[ClientRow, ...]
+    is_apache: bool
+
+    @property
+    def first(self) -> ClientRow | None:
+        """Where address, language and version stand."""
+        return self.rows[0] if self.rows else None
+
+    @property
+    def consuming(self) -> tuple[ClientRow, ...]:
+        """The groups that it consumes for."""
+        return tuple(row for row in self.rows if row.role is ClientRole.CONSUMER)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a consumer says of itself for one group; `info` None: it did not, evidence says why."""
+
+    group: str
+    evidence: Evidence
+    info: RunningInfo | None
+
+
+@authorised
+def read_clients(scope: TopicScope, *, search: str = "", role: str = "", offset: int = 0, count: int = 50) -> Clients:
+    """Return clients whose id, group, address or language contains `search`, a row for each group."""
+    here = mirrored()
+    count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
+    groups = _groups(here, scope)
+    found, evidence = ask(
+        lambda admin: _connected(admin, groups[:GROUPS_ASKED]), source=here.name, requests=CLIENT_REQUESTS
+    )
+    producers, consumers = found if found is not None else (None, ())
+    rows = [_row(each) for each in (*consumers, *(producers or ())) if _is_seen(each, scope)]
+    wanted = [row for row in rows if row.role == role or role not in ClientRole.values]
+    wanted = sorted((row for row in wanted if _matches(row, search)), key=_order)
+    return Clients(
+        evidence=evidence,
+        now_ms=here.now_ms,
+        rows=tuple(wanted[offset : offset + count]),
+        total=len(wanted),
+        producers=None if producers is None else sum(row.role is ClientRole.PRODUCER for row in rows),
+        consumers=sum(row.role is ClientRole.CONSUMER for row in rows),
+        clients=len({row.client_id for row in rows}),
+        offset=offset,
+        count=count,
+        search=search,
+        role=role,
+        is_apache=here.polling,
+        groups_left=max(0, len(groups) - GROUPS_ASKED),
+    )
+
+
+@authorised
+def read_client(scope: TopicScope, client_id: str) -> ClientPage:
+    """Return one client in all its groups that are seen."""
+    here = mirrored()
+    groups = _groups(here, scope)[:GROUPS_ASKED]
+    found, evidence = ask(lambda admin: _connected(admin, groups), source=here.name, requests=CLIENT_REQUESTS)
+    producers, consumers = found if found is not None else (None, ())
+    found_all = (each for each in (*consumers, *(producers or ())) if each.client_id == client_id)
+    rows = [_row(each) for each in found_all if _is_seen(each, scope)]
+    if not rows and not evidence.stale:
+        evidence = replace(evidence, stale_reason=StaleReason.NOT_THERE)
+    return ClientPage(evidence, here.now_ms, client_id, tuple(sorted(rows, key=_order)), here.polling)
+
+
+@authorised
+def read_running(scope: TopicScope, group: str, client_id: str, *, with_stack: bool = False) -> Running:
+    """Return what a consumer says of itself; of topics that are seen."""
+    scope.require_group(group)
+    info, evidence = ask(
+        lambda admin: admin.running_info(group, client_id, with_stack=with_stack), source=client_id[:60],
+        requests=RUNNING_REQUESTS,
+    )  # fmt: skip
+    if info is not None and not scope.see_all:
+        queues = scope.rows(info.queues, lambda row: row.queue.topic)
+        works = scope.rows(info.topics, lambda row: row.topic)
+        # a stack and the properties are texts that nobody can look through for names
+        info = replace(info, queues=queues, topics=works, properties={}, stack="")
+    return Running(group, evidence, info)
+
+
+def _is_seen(each: ConnectedClient, scope: TopicScope) -> bool:
+    """Nobody tells which topics a producer sends to: it is seen by those who see all."""
+    if scope.see_all:
+        return True
+    return each.role == "consumer" and scope.group(each.group) and all(map(scope.topic, each.subscriptions))
+
+
+def _groups(here: Mirrored, scope: TopicScope) -> list[str]:
+    """Groups that are seen and that may have consumers: where the broker does not tell in bulk how many, all."""
+    found = ConsumerGroup.objects.filter(broker=here.name)
+    if not here.polling:
+        found = found.filter(members__gt=0)
+    names = found.order_by("name").values_list("name", flat=True)
+    return [name for name in names if scope.group(name)]
+
+
+def _connected(
+    admin: Admin, groups: Sequence[str]
+) -> tuple[tuple[ConnectedClient, ...] | None, tuple[ConnectedClient, ...]]:
+    """Producers (None: the broker cannot list them) and consumers."""
+    try:
+        producers = admin.producers()
+    except (NotSupported, BrokerRefused):
+        return None, admin.consumers(groups)
+    return producers, admin.consumers(groups)
+
+
+def _row(each: ConnectedClient) -> ClientRow:
+    return ClientRow(
+        role=ClientRole(each.role),
+        group=each.group,
+        client_id=each.client_id,
+        address=each.address,
+        language=each.language,
+        version=each.version or None,
+        since_ms=each.since_ms,
+        seen_ms=each.seen_ms,
+        consume_type=each.consume_type,
+        message_model=each.message_model,
+        subscriptions=tuple(sorted(each.subscriptions.items())),
+        locked=tuple((queue.topic, queue.queue_id) for queue in each.locked),
+    )
+
+
+def _matches(row: ClientRow, search: str) -> bool:
+    text = search.lower()
+    return any(text in said.lower() for said in (row.client_id, row.group, row.address, row.language))
+
+
+def _order(row: ClientRow) -> tuple[str, str, str]:
+    return row.group, row.role, row.client_id
+
+
+@require_safe
+def clients(request: HttpRequest) -> Answer:
+    """The list, by group."""
+    search, role = (request.GET.get(name, "")[:255] for name in ("search", "role"))
+    role = role if role in ClientRole.values else ""
+    offset = whole_number(request.GET.get("offset")) or 0
+
+    def page(place: int | None) -> Clients:
+        return read_clients(search=search, role=role, offset=place or 0)
+
+    data = page(offset)
+    query = urlencode({"search": search, "role": role, "offset": offset})
+    context = {"data": data, "here": "clients", "live": f"clients?{query}", "roles": ClientRole}
+    return page_or_file(request, "clients/page.html", context, CLIENTS, page, following=attrgetter("following"))
+
+
+@require_safe
+def client(request: HttpRequest) -> HttpResponse:
+    """One client, by `id`; `group` says for which of its groups it is asked, `stack=1` that its threads are, too."""
+    client_id = request.GET.get("id", "")[:255]
+    data = read_client(client_id)
+    if data.evidence.stale_reason is StaleReason.NOT_THERE:
+        raise Http404(gettext("There is no such client; it may have left."))
+    asked = next((row for row in data.consuming if row.group == request.GET.get("group")), None)
+    asked = asked or next(iter(data.consuming), None)
+    running = read_running(asked.group, client_id, with_stack="stack" in request.GET) if asked else None
+    context = {
+        "data": data, "running": running, "here": "clients", "live": "client?" + urlencode({"id": client_id}),
+        "with_stack": "stack" in request.GET,
+    }  # fmt: skip
+    return render(request, "clients/client.html", context)
+
+
+def _clients_live(_: str, query: Mapping[str, str]) -> Clients:
+    return read_clients(
+        search=query.get("search", ""), role=query.get("role", ""), offset=whole_number(query.get("offset")) or 0
+    )
+
+
+LIVE = {
+    "clients": LiveKind(_clients_live, frozenset({"groups"}), frozenset({"search", "role", "offset"})),
+    "client": LiveKind(lambda _, query: read_client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})),
+}

@@ -1,1 +1,0 @@
-"""Clients that are connected."""
