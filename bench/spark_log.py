@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker.rocketmq.layout import MAGIC_BLANK
-from broker.rocketmq.message import blank, decode, encode, format_properties, pack_host, record_size
+from broker.rocketmq.message import blank, decode, encode, pack_host, record_size
+from broker.rocketmq.properties import format_properties
 
 SEGMENT_BYTES = 256 << 20
 START_MS = 1_795_000_000_000

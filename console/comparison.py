@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
-from console.features.groups.kept import GroupsKept, seen_of
+from console.features.groups.pages import GroupsKept, seen_of
 from console.past import Asked, Moment, asked_of, status_of
 from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms

@@ -47,11 +47,11 @@ class Snapshot(models.Model):
     why = models.JSONField(default=dict)
     #: console.features.schedule.shapes.Lanes
     lanes = models.BinaryField(null=True)
-    #: console.features.timers.kept.TimersKept
+    #: console.features.timers.pages.TimersKept
     timers = models.BinaryField(null=True)
     #: console.features.transactions.shapes.TransactionFigures
     transactions = models.BinaryField(null=True)
-    #: console.features.groups.kept.GroupsKept
+    #: console.features.groups.pages.GroupsKept
     groups = models.BinaryField(null=True)
     #: messages that waited on all lanes, pending timers, the lag of all groups; null: not known
     lanes_pending = models.BigIntegerField(null=True)

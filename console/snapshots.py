@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from django.conf import settings
 from django.db import connection
 
-from console.features.groups.kept import GroupsKept, kept_groups
+from console.features.groups.pages import GroupsKept, kept_groups
 from console.features.schedule.read import kept_lanes
 from console.features.schedule.shapes import Lanes
-from console.features.timers.kept import KEPT_ZOOMS, TimersKept, kept_timers
+from console.features.timers.pages import KEPT_ZOOMS, TimersKept, kept_timers
 from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionFigures
 from console.past import Moment, Snapshot, columns_at, moment_of, opened, pack, reason_of

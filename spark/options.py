@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from broker.rocketmq.defaults import DELAY_LEVELS
+from broker.rocketmq.topics import DELAY_LEVELS
 
 from .columns import GROUPS, NEEDED_PROPERTIES, Selection, chosen, delays_of
 from .decode import NAMED

@@ -15,13 +15,11 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from broker.rocketmq.defaults import RETENTION_HOURS
+from broker.rocketmq.layout import RETENTION_HOURS
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
-#: Schema of every job's result.
-SCHEMA = "series string, topic string, label string, part string, at_ms bigint, value double, positions array<bigint>"
 #: Positions that a point names at most.
 MOST_POSITIONS = 100
 #: Spans of time for histograms: (upper bound in ms, name); the last one is open.

@@ -14,6 +14,8 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
+from broker.rocketmq.layout import CRC_NAME
+
 from .fields import PADDING, Fields, Longs, Mask, Octets, Window
 
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
@@ -124,7 +126,7 @@ def gather(window: Window, fields: Fields) -> tuple[Properties | None, Mask]:
     octets: Octets = np.frombuffer(data, np.uint8)
     separators = np.flatnonzero(octets < 3)
     kinds = octets[separators]
-    regular = len(kinds) % 2 == 0 and bool((kinds[0::2] == 1).all() and (kinds[1::2] == 2).all()) and _is_text(data)
+    regular = len(kinds) % 2 == 0 and bool((kinds[0::2] == 1).all() and (kinds[1::2] == 2).all()) and _is_plain(data)
     if regular:
         return Properties(data, offsets, separators), np.zeros(len(fields.starts), np.bool_)
     return None, _irregular(data, offsets, separators, kinds)
@@ -155,13 +157,16 @@ def _irregular(data: bytes, offsets: Longs, separators: Longs, kinds: Octets) ->
     odd = np.zeros(len(counts), np.bool_)
     odd[records[kinds != turn + 1]] = True
     odd |= counts % 2 == 1
-    if not _is_text(data):
+    if not _is_plain(data):
         for number, (a, b) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
-            odd[number] |= not _is_text(data[a:b])
+            odd[number] |= not _is_plain(data[a:b])
     return odd
 
 
-def _is_text(data: bytes) -> bool:
+def _is_plain(data: bytes) -> bool:
+    """Tell whether it is text in which nothing has the name of the checksum, which the codec takes out anywhere."""
+    if CRC_NAME in data:
+        return False
     if data.isascii():
         return True
     try:

@@ -32,7 +32,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from broker import log_lines
-from broker.rocketmq.defaults import DELAY_LEVELS, RETENTION_HOURS
+from broker.rocketmq.layout import RETENTION_HOURS
+from broker.rocketmq.topics import DELAY_LEVELS
 from spark.jobs import JOBS
 from spark.options import parse_options
 from spark.points import HOUR_MS, Question

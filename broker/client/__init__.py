@@ -23,8 +23,7 @@ from ._outgoing import MessageOptions, Outgoing, Timing, prepare
 from ._producer import AsyncProducer
 from ._simple import AsyncSimpleConsumer, Receipt, Received, SimpleConsumers, read_receipt
 from ._sync_admin import Admin
-from ._sync_plain import Producer, SimpleConsumer
-from ._sync_started import Consumer, LitePullConsumer, TransactionProducer
+from ._sync_clients import Consumer, LitePullConsumer, Producer, SimpleConsumer, TransactionProducer
 from ._trace_events import trace_topic
 from ._tracing import with_trace
 from ._transaction import Decision, Half, TransactionListener, TransactionResult, as_half, plain_sends

@@ -12,13 +12,11 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from ._consumer import AsyncConsumer, Handler
 from ._event_loop import Face, event_loop_thread
 from ._lite_pull import AsyncLitePullConsumer
-from ._sync_plain import Producer
-from ._transaction_producer import AsyncTransactionProducer
 from ._types import ALL
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -171,27 +169,3 @@ class LitePullFace(Face[AsyncLitePullConsumer]):
         """
         event_loop_thread.run(self._core.close(is_done=is_done))
         self._is_closed = True
-
-
-class TransactionFace(Producer):
-    """A producer whose core is a transaction producer; a block starts it."""
-
-    def __init__(self, make: Callable[[], AsyncTransactionProducer]) -> None:
-        Face.__init__(self, make)
-
-    @property
-    def _core(self) -> AsyncTransactionProducer:
-        return cast(AsyncTransactionProducer, super()._core)
-
-    @property
-    def core(self) -> AsyncTransactionProducer:
-        """The asynchronous client behind this face."""
-        return self._core
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def start(self) -> None:
-        """Tell every broker that this producer is there, so that it is asked; the first half does it too."""
-        event_loop_thread.run(self._core.start())

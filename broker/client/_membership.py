@@ -315,6 +315,8 @@ def allocate(client_id: str, clients: Collection[str], queues: Collection[Messag
     return tuple(ordered[start : start + share + (1 if index < left_over else 0)])
 
 
+# What brokers ask a member.
+
 #: CMResult: the message was handled, or its handler raised.
 _HANDLED, _RAISED = "CR_SUCCESS", "CR_THROW_EXCEPTION"
 #: Why a handler failed is told this far.

@@ -29,6 +29,7 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
+from ..rocketmq.ids import UniqueIds
 from ..rocketmq.properties import (
     DELAY,
     KEYS,
@@ -43,7 +44,6 @@ from ..rocketmq.properties import (
     WAIT,
 )
 from ..rocketmq.topics import TEMPLATE_TOPIC
-from ..rocketmq.unique_ids import UniqueIds
 from . import names
 from ._types import MessageQueue, SendResult
 from .errors import BadAnswer, InvalidArgument

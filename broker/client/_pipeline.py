@@ -151,6 +151,8 @@ async def find_destinations(session: Session, group: str, topic: str) -> Destina
     return Destinations(group, Route(topic, template.addresses, parts), borrowed=True)
 
 
+# One connection.
+
 CONNECT_TIMEOUT_S = 3.0
 #: Written ahead of a broker that reads slowly; asyncio's 64 KiB would make large batches take turns.
 WRITE_AHEAD_BYTES = 4 << 20

@@ -23,6 +23,7 @@ from ..rocketmq.codes import Answer, Request
 from ..rocketmq.errors import RequestRefused
 from ..rocketmq.fields import whole
 from ..rocketmq.frame import Command
+from ..rocketmq.ids import OUTCOME, BadHandle, read_handle
 from ..rocketmq.properties import (
     CLUSTER,
     CORRELATION_ID,
@@ -30,7 +31,6 @@ from ..rocketmq.properties import (
     MESSAGE_TTL,
     MESSAGE_TYPE,
 )
-from ..rocketmq.recall_handle import OUTCOME, BadHandle, read_handle
 from ..rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from . import names
 from ._event_loop import AsyncClosing, plain_send

@@ -94,6 +94,8 @@ class Route:
         )
 
 
+# What is wanted of a topic.
+
 ALL = "*"
 TAG, SQL92 = "TAG", "SQL92"
 LONGEST_FILTER = 8_192

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypedDict
 
+from ..rocketmq.acl import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, sign
 from ..rocketmq.codes import PROTOCOL_VERSION
 from ..rocketmq.frame import encode_fields
-from ..rocketmq.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, sign
 from .errors import InvalidArgument
 
 __all__ = ["Access", "Security", "Signer", "Tls", "remember"]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, ValidationError, convert, field
 
-from ..rocketmq.recall_handle import BadHandle, RecallHandle, read_handle
+from ..rocketmq.ids import BadHandle, RecallHandle, read_handle
 from .errors import InvalidArgument
 
 __all__ = [

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Literal
 
-from ..rocketmq.defaults import DELAY_LEVELS, RETENTION_HOURS
+from ..rocketmq.layout import RETENTION_HOURS
+from ..rocketmq.topics import DELAY_LEVELS
 from .errors import StoreUnsupported
 
 MEBIBYTE = 1 << 20

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .changes_since import changes_since, level_json
 from .config import EngineConfig
-from .derived import Derived
 from .disk.files import NO_DESCRIPTOR, File, Files, join
 from .errors import DiskFull, StoreBusy, StoreClosed, StoreFailed
-from .health import Health, assess
 from .intake import Intake
+from .log.checkpoint import Derived, admit_clock
 from .log.recovery import Recovery, refuse_outside
-from .log.simulated_clock import admit
 from .log.ticket import BatchTicket, Stored, SyncJob, Ticket
 from .log.upkeep import NO_ROOM, Upkeep, UpkeepJob, expire, oldest_expired
 from .pop.service import Pops
@@ -29,6 +26,7 @@ from .queues.queues import QueueEntry
 from .queues.reader import Pulled, Reader, Selection
 from .queues.repair import QueueRepair
 from .schedule import Schedule
+from .status import Health, assess, changes_since, level_json
 from .store import Store
 from .tables.topics import Pending
 from .timer.service import Timers
@@ -61,8 +59,8 @@ class Engine:
         self.transactions = Transactions(
             self._store,
             config,
-            lambda half, at_ms: self._intake.halves.commit(half, at_ms),
-            lambda half: self._intake.halves.plan_copy(half),
+            lambda half, at_ms: self._intake.commit_half(half, at_ms),
+            lambda half: self._intake.plan_copy(half),
         )
         self.timers = Timers(self._store, repair, lambda topic, queue_id: self._intake.place(topic, queue_id))
         self.pops = Pops(self._store, self._reader, repair)
@@ -87,7 +85,7 @@ class Engine:
         lock = files.lock(join(config.root, "lock"))
         try:
             refuse_outside(files, config.root)
-            admit(files, config.root, now_ms, is_simulated=config.is_simulated)
+            admit_clock(files, config.root, now_ms, is_simulated=config.is_simulated)
             engine = cls(config, files, lock, now_ms)
             engine._recover(now_ms)
         except BaseException:
@@ -458,7 +456,7 @@ class Engine:
         )
 
     def changes_since(self, token: str, now_ms: int) -> dict[str, Any]:
-        """Return the body of request 14000 (see changes_since.py)."""
+        """Return the body of request 14000 (see status.py)."""
         changes = changes_since(self._store, self.schedule, self.health(), token, now_ms)
         return changes | {"transactions": self.transactions.summary()}
 

@@ -1,12 +1,15 @@
 """The way of a message into the store: checks, then the queue it belongs to.
 
 A message with a delay level goes to SCHEDULE_TOPIC_XXXX and comes back through ``release`` when its moment has come;
-one that a consumer gave back goes the same way to its group's retry topic, or to the dead letters.
+one that a consumer gave back goes the same way to its group's retry topic, or to the dead letters. A half message is
+kept out of sight until its producer decides; its copy is put where messages belong when it is committed.
 """
 
 from __future__ import annotations
 
-from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_MASK
+from dataclasses import replace
+
+from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from ..rocketmq.message import Message, decode, pack_host
 from ..rocketmq.properties import (
     DELAY,
@@ -20,6 +23,7 @@ from ..rocketmq.properties import (
     RESERVED,
     RETRY_TOPIC,
     SCHEDULE_KEY,
+    SOURCE,
     TAGS,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
@@ -30,11 +34,10 @@ from ..rocketmq.properties import (
     WAIT,
     format_properties,
 )
-from ..rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, check_group_name, origin_topic
+from ..rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, check_group_name, origin_topic
 from .admission import STORED_LIMIT_BYTES, Admission
 from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
-from .half_intake import HalfIntake
-from .log.append import Parts, Together, append_batch
+from .log.append import Copy, Parts, Together, append_batch
 from .log.ticket import BatchTicket, Ticket
 from .message_header import Facts, facts_of, plain_facts, plain_keys, value_in
 from .schedule import Schedule
@@ -43,10 +46,16 @@ from .tables.groups import is_dead_letter, retry_delay_ms
 from .tables.topics import Topic
 from .timer.parking import Parking
 from .timer.state import Sent
+from .transaction.records import Beginning
 from .transaction.service import Transactions
+from .transaction.state import Fresh
 
 #: What a release adds to the properties (ESC_SOURCE and its position), and the record's checksum.
 _RESERVE_BYTES = CRC_SIZE + 32
+#: The same where it is the commit of a half that is a timer, which says its moment, too.
+_TIMER_RESERVE_BYTES = CRC_SIZE + 210
+#: What a record has beside body and properties: header, topic, ESC_SOURCE, checksum.
+_LARGEST_REST_BYTES = 512
 #: What a timer says of its own moment; the next try has another.
 _MOMENTS = (DELAY, DUE_MS, SCHEDULE_KEY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_OUT_MS)
 _NO_HALVES = "Messages of a batch cannot be half messages; send them one by one."
@@ -59,7 +68,8 @@ class Intake:
         self._store = store
         self._schedule = schedule
         self._parking = parking
-        self.halves = HalfIntake(store, transactions, parking, self._park, self.release, self.place)
+        self._transactions = transactions
+        self._beginning = Beginning()
         self._admission = Admission(store)
 
     def take(
@@ -82,12 +92,12 @@ class Intake:
         )
         if sys_flag & FLAG_TRANSACTION_MASK:
             half = (flag, sys_flag, born_ms, born_host, reconsume_times)
-            return self.halves.begin(topic, queue_id, body, properties, half, now_ms, owner)
+            return self._begin_half(topic, queue_id, body, properties, half, now_ms, owner)
         facts = facts_of(properties)
         store = self._store
         if b"TRAN_MSG\x01" in properties and _is_half(topic, facts, reconsume_times):
             half = (flag, sys_flag, born_ms, born_host, reconsume_times)
-            return self.halves.begin(topic, queue_id, body, properties, half, now_ms, owner)
+            return self._begin_half(topic, queue_id, body, properties, half, now_ms, owner)
         if facts.timer:
             sent = tuple.__new__(Sent, (flag, sys_flag, born_ms, born_host, reconsume_times))
             ticket = self._parking.park(topic, queue_id, body, facts, sent, now_ms, owner)
@@ -282,6 +292,97 @@ class Intake:
                 )
         level = longer[1]
         return self._park(topic, 0, message.body, _facts({**kept, DELAY: str(level)}, level), sent, now_ms, owner)
+
+    # halves, and their copies when they are committed
+
+    def _begin_half(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        sent: tuple[int, int, int, bytes, int],
+        now_ms: int,
+        owner: object,
+    ) -> Ticket:
+        """Take a half message that was admitted: out of sight until its producer decides.
+
+        Raises InvalidMessage, StoreRefused.
+        """
+        begun = self._beginning.begin_known(topic, queue_id, properties)
+        reserve = _RESERVE_BYTES
+        if begun is None:
+            facts = facts_of(properties)
+            if facts.timer:
+                reserve = _TIMER_RESERVE_BYTES
+                self._parking.check(facts.timer, now_ms)
+            begun = self._beginning.begin(topic, queue_id, facts, properties)
+            if not begun.group:
+                raise InvalidMessage(
+                    "A half message names its producer group (property PGROUP), or nobody could be asked about it."
+                )
+        half = begun.half
+        if len(half.stored) + reserve > STORED_LIMIT_BYTES:
+            ours = len(half.stored) - len(properties)
+            raise PropertiesTooLarge(len(properties), STORED_LIMIT_BYTES - reserve - ours)
+        flag, sys_flag, born_ms, born_host, times = sent
+        sys_flag &= ~FLAG_TRANSACTION_MASK
+        ticket = self._store.append(
+            HALF_TOPIC,
+            0,
+            body,
+            half,
+            self._store.tags_code(half.tags),
+            flag,
+            sys_flag,
+            born_ms,
+            born_host,
+            now_ms,
+            times,
+            owner=owner,
+            asked_topic=topic,
+            asked_queue_id=queue_id,
+        )
+        fresh = None
+        if not begun.asks_for_delay:
+            position, group, copy = ticket.position, begun.group, begun.copy
+            fresh = Fresh(position, group, topic, queue_id, body, copy, flag, sys_flag, born_ms, born_host, times)
+        self._transactions.began(ticket, begun, fresh)
+        return ticket
+
+    def plan_copy(self, half: Fresh) -> Copy:
+        """Return the copy of a half that asks for no delay and was kept as it was sent: no record yet, but there is
+        room and a place for it. Raises StoreRefused, OSError."""
+        topic, queue_id = self.place(half.topic, half.queue_id)
+        unique_key, stored = half.facts.unique_key, half.facts.stored
+        facts = Facts(stored + b"ESC_SOURCE\x01%d\x02" % half.position, unique_key, half.facts.tags, half.facts.keys)
+        self._store.make_room(len(half.body) + len(stored) + _LARGEST_REST_BYTES)
+        sys_flag, times = half.sys_flag | FLAG_TRANSACTION_COMMIT, half.reconsume_times
+        born_ms, born_host = half.born_ms, half.born_host
+        return Copy(topic, queue_id, half.body, facts, half.flag, sys_flag, born_ms, born_host, times, half.position)
+
+    def commit_half(self, half: Message, now_ms: int) -> Ticket:
+        """Put a copy of a half message where it belongs: on its real topic, or where it waits for its moment.
+
+        The copy names the half (ESC_SOURCE). Raises StoreRefused, OSError.
+        """
+        properties = {k: v for k, v in half.properties.items() if k not in (REAL_TOPIC, REAL_QUEUE_ID, SOURCE)}
+        topic, queue = half.properties.get(REAL_TOPIC, ""), half.properties.get(REAL_QUEUE_ID, "")
+        queue_id = int(queue) if queue.isascii() and queue.isdigit() and len(queue) < 10 else 0
+        sys_flag = half.sys_flag & ~FLAG_TRANSACTION_MASK | FLAG_TRANSACTION_COMMIT
+        facts = facts_of(format_properties(properties))
+        if facts.delay_level:
+            sent = (half.flag, sys_flag, half.born_ms, pack_host(*half.born_host), half.reconsume_times)
+            return self._park(topic, queue_id, half.body, facts, sent, now_ms, None, half.position)
+        if facts.timer:
+            asked = Sent(half.flag, sys_flag, half.born_ms, pack_host(*half.born_host), half.reconsume_times)
+            ticket = self._parking.park_committed(topic, queue_id, half.body, facts, asked, half.position, now_ms)
+            if ticket is not None:
+                return ticket
+        facts = facts._replace(stored=facts.stored + b"ESC_SOURCE\x01%d\x02" % half.position)
+        return self.release(
+            replace(half, sys_flag=sys_flag, prepared_position=half.position), topic, queue_id, facts, now_ms
+        )
 
 
 def _facts(properties: dict[str, str], level: int) -> Facts:

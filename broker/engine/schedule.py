@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..rocketmq.delay_levels import DelayLevel, LevelStatus
 from ..rocketmq.message import Message
 from ..rocketmq.properties import (
     DELAY,
@@ -39,6 +39,35 @@ from .queues.queues import QueueEntry
 from .queues.repair import QueueRepair
 from .store import Store
 from .tables import json_file
+
+
+@dataclass(frozen=True, slots=True)
+class DelayLevel:
+    """A level, counted from 1, and how long it delays."""
+
+    number: int
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LevelStatus:
+    """One level as an operator sees it. Lateness: visible to consumers minus due, of the last five minutes."""
+
+    number: int
+    delay_ms: int
+    min_offset: int
+    offset: int
+    max_offset: int
+    persisted_offset: int
+    persisted_ms: int | None
+    next_due_ms: int | None
+    oldest_store_ms: int | None
+    released_total: int
+    released_per_s: float
+    lateness_p50_ms: float | None
+    lateness_p99_ms: float | None
+    early_total: int
+
 
 #: Messages released in one tick, so that a herd does not keep the broker from answering.
 RELEASES_PER_TICK = 500
@@ -160,7 +189,7 @@ class Schedule:
         """Return when a message stored now on a level is due."""
         return store_ms + self._lanes[level - 1].delay_ms
 
-    # progress (see engine/derived.py)
+    # progress (see Derived in log/checkpoint.py)
 
     def resume(self, saved: dict[str, int] | None, *, whole: bool) -> None:
         """Take over the next offset to release by level: what delayOffset.json or the checkpoint says."""

@@ -2,31 +2,82 @@
 
 A record is given its place in the log, its queue and the index at once, in memory; readers see it when ``synced``
 says that the log holds it durably (flush=sync) or at all (flush=async).
+
+One counter tells what changed when of all topics, queues, groups, offsets and levels (``Changes``). A follower keeps
+the number it was given and asks for everything newer. Each thing stands once, at its last change. Things that are gone
+stand there, too; so those that changed longest ago are forgotten when they are many, and who is further behind than
+that is told everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Literal
 
 from ..rocketmq.message import Message, encode, pack_host, record_size, string_hash
 from ..rocketmq.properties import DELAY
 from ..rocketmq.topics import SCHEDULE_TOPIC
 from .config import EngineConfig, parse_delay_levels
-from .derived import Derived
 from .disk.files import Files, join
 from .errors import CorruptRecord, RecordNotFound, StoreBusy
-from .log.checkpoint import CheckpointFile, DamagedRange
+from .log.checkpoint import CheckpointFile, DamagedRange, Derived
 from .log.commit_log import CommitLog
 from .log.ticket import SyncJob, Ticket
 from .message_header import Facts, also_indexed
 from .queues.index import Index
 from .queues.queues import ConsumeQueue, Queues
-from .tables.changes import Changes
-from .tables.groups import Groups
+from .tables.groups import ConsumerOffsets, Groups
 from .tables.key_values import KeyValues
-from .tables.offsets import ConsumerOffsets
 from .tables.topics import Topics
+
+# What changed since when.
+
+#: Remembered at most; a follower asks several times a second.
+MOST_MARKS = 100_000
+
+ChangeKind = Literal["topic", "queue", "group", "offset", "level", "broker"]
+
+
+class Changes:
+    """The order of last changes. Deleted things stay marked so that followers hear of it."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        #: nobody who is further behind can be told what changed
+        self.oldest_sequence = 0
+        self._marks: dict[tuple[ChangeKind, Hashable], int] = {}
+
+    def touch(self, kind: ChangeKind, key: Hashable) -> None:
+        """Note that a thing was made, changed or deleted now."""
+        self.sequence += 1
+        mark = (kind, key)
+        self._marks.pop(mark, None)
+        self._marks[mark] = self.sequence
+        if len(self._marks) > MOST_MARKS:
+            # a part of them at once: the front of a table is not looked through for each
+            for oldest in list(islice(self._marks, MOST_MARKS // 4)):
+                self.oldest_sequence = self._marks.pop(oldest)
+
+    def __len__(self) -> int:
+        """Return how many things are remembered."""
+        return len(self._marks)
+
+    def knows(self, sequence: int) -> bool:
+        """Tell whether ``since`` this number leaves nothing out."""
+        return self.oldest_sequence <= sequence <= self.sequence
+
+    def since(self, sequence: int) -> dict[ChangeKind, list[Hashable]]:
+        """Return what changed after ``sequence``, by kind."""
+        changed: dict[ChangeKind, list[Hashable]] = {}
+        for (kind, key), number in reversed(self._marks.items()):
+            if number <= sequence:
+                break
+            changed.setdefault(kind, []).append(key)
+        return changed
+
+
+# The store.
 
 #: Ranges of damage remembered one by one; more are the same news.
 _DAMAGE_LIMIT = 1000

@@ -31,7 +31,8 @@ from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
 from ..mirror.follower import follow
 from ..redisson.transfer_host import transfer_service
-from ..server.broker import BrokerService
+from ..server.broker import BrokerService, Protection
+from ..server.clock import Clocks
 from ..server.listener import raise_descriptor_limit
 from . import HostingRefused, access_config, refuse_open_listening, simulation, tls_config
 
@@ -107,11 +108,9 @@ class EngineGuest(Guest):
                 broker_port=settings.BROKER_PORT,
                 namesrv_port=settings.NAMESRV_PORT,
                 on_failed=lambda reason: self._failed(f"the store failed: {reason}"),
-                access=access_config(),
-                tls=tls_config(),
-                metrics_token=settings.METRICS_TOKEN,
                 vip_channel=settings.BROKER_VIP,
-                simulation=simulation(),
+                protection=Protection(access=access_config(), tls=tls_config(), metrics_token=settings.METRICS_TOKEN),
+                clocks=Clocks(simulation=simulation()),
             )
             await service.start()
         except (BrokerError, OSError) as error:

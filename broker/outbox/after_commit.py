@@ -133,6 +133,8 @@ def _send(group: str, topic: str, message: Outgoing, timeout_ms: int) -> None:
         logger.error("message %s for %s is lost, its transaction has committed: %s", message.unique_id, topic, outcome)
 
 
+# The worker.
+
 #: Rows that one turn of a worker takes, and how long it goes on with the rows behind them in their lanes.
 BATCH = 500
 TURN_S = 2.0

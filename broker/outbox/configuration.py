@@ -70,6 +70,8 @@ class NotConfigured(OutboxError):
     """A setting is missing or does not fit."""
 
 
+# The settings.
+
 DEFAULT_LIMIT_S = 60.0
 
 

@@ -22,6 +22,8 @@ MAGIC_V2 = 0xDAA320AB
 MAGIC_BLANK = 0xCBD43194
 #: Bytes a BLANK needs at the end of a segment.
 BLANK_SIZE = 8
+#: How long a segment is kept, in hours, where nobody has set anything else (``fileReservedTime``).
+RETENTION_HOURS = 72
 
 # sysFlag bits (MessageSysFlag)
 FLAG_COMPRESSED = 0x1

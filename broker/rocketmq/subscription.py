@@ -9,7 +9,8 @@ import msgspec
 from .codes import Answer
 from .errors import InvalidValue, RequestRefused
 from .message import string_hash
-from .sql92.expression import BadExpression, Filter
+from .sql92 import LONGEST_EXPRESSION, Filter
+from .sql92_nodes import BadExpression
 from .values import LONG_MAX, LONG_MIN, check_text, check_whole, tidy
 
 ALL = "*"
@@ -17,7 +18,6 @@ TAG = "TAG"
 SQL92 = "SQL92"
 _MOST_TAGS = 1000
 LONGEST_TOPIC = 255
-LONGEST_EXPRESSION = 65_536
 _LONGEST_KIND = 40
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from .errors import InvalidGroupName, InvalidTopicName
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+#: How long each of its queues delays, level 1 first, where nobody has set anything else (``messageDelayLevel``).
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

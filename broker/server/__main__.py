@@ -14,7 +14,7 @@ from .. import log_lines
 from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
 from ..rocketmq.acl import AccessConfig, User
-from .broker import BrokerService
+from .broker import BrokerService, Protection
 from .listener import Listening, ListeningRefused, Remedies, raise_descriptor_limit, refuse_exposed
 from .tls import TlsConfig
 
@@ -94,12 +94,18 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
     name = options.access_key
     inner = User(name, os.environ["ESCAPEMENT_SECRET_KEY"], is_super=True) if name else None
     service = BrokerService(
-        config, listen_host=options.host, broker_port=config.port, namesrv_port=options.namesrv_port, on_failed=failed,
-        access=AccessConfig(inner, options.open_routes) if inner else None,
-        tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
+        config,
+        listen_host=options.host,
+        broker_port=config.port,
+        namesrv_port=options.namesrv_port,
+        on_failed=failed,
         vip_channel=not options.no_vip,
-        metrics_token=os.environ.get("ESCAPEMENT_METRICS_TOKEN", ""),
-    )  # fmt: skip
+        protection=Protection(
+            access=AccessConfig(inner, options.open_routes) if inner else None,
+            tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
+            metrics_token=os.environ.get("ESCAPEMENT_METRICS_TOKEN", ""),
+        ),
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)

@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ..engine.config import EngineConfig
@@ -19,7 +19,7 @@ from ..rocketmq.acl import AccessConfig
 from ..rocketmq.codes import Request
 from .access.accounts import AccessProcessor
 from .access.gate import Gate, guard
-from .clock import Simulation, Simulator, wall_clock_ms
+from .clock import WALL_CLOCK, Clocks, Simulator
 from .connection import Connection, Handler, Hooks, Limits, Server, Shared
 from .front import Pages, front
 from .listener import WORTH_TRIMMING_BYTES, bound, bound_pair, give_back, no_vip_channel
@@ -58,15 +58,27 @@ class Processor(Protocol):
         """Request code -> handler."""
 
 
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What protects a broker. With `access` there is access control: only signed requests are taken.
+
+    Metrics are told to who brings the `metrics_token`, or, if it is empty, to this machine.
+    """
+
+    access: AccessConfig | None = None
+    tls: TlsConfig | None = None
+    metrics_token: str = field(default="", repr=False)
+
+
+UNPROTECTED = Protection()
+
+
 class BrokerService:
     """A broker: a store that is opened and served until it is stopped.
 
     A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
-    when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. With
-    `access` there is access control: only signed requests are taken. Metrics are told to who brings the
-    `metrics_token`, or, if it is empty, to this machine. A `simulation` has the broker's clock simulated (clock.py);
-    `live_clock` is `clock` if it is not given. The `vip_channel` is the port two below the broker's, as at Apache
-    RocketMQ: if it is taken the broker serves without it.
+    when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. The
+    `vip_channel` is the port two below the broker's, as at Apache RocketMQ: if it is taken the broker serves without.
     """
 
     def __init__(
@@ -79,12 +91,8 @@ class BrokerService:
         files: Files | None = None,
         on_failed: Callable[[str], None] | None = None,
         limits: Limits | None = None,
-        clock: Callable[[], int] = wall_clock_ms,
-        live_clock: Callable[[], int] | None = None,
-        simulation: Simulation | None = None,
-        access: AccessConfig | None = None,
-        tls: TlsConfig | None = None,
-        metrics_token: str = "",
+        clocks: Clocks = WALL_CLOCK,
+        protection: Protection = UNPROTECTED,
         vip_channel: bool = True,
     ) -> None:
         self.config = config
@@ -94,14 +102,12 @@ class BrokerService:
         self._files = files
         self._on_failed = on_failed
         self._limits = limits or Limits()
-        self._clock = clock
-        self._live_clock = live_clock or clock
-        self._simulation = simulation
+        self._clock = clocks.broker
+        self._live_clock = clocks.live or clocks.broker
+        self._simulation = clocks.simulation
         self._simulator: Simulator | None = None
-        self._access = access
+        self._protection = protection
         self._gate: Gate | None = None
-        self._tls = tls
-        self._metrics_token = metrics_token
         self._is_vip_served = vip_channel
         self._vip_port: int | None = None
         self._replies = SendReplies(config.broker_name)
@@ -161,7 +167,7 @@ class BrokerService:
         Raises OSError if a port is taken or certificates or users cannot be read, StoreLocked or StoreUnsupported if
         the store cannot be opened.
         """
-        certificates = None if self._tls is None else Certificates(self._tls, self._live_clock)
+        certificates = None if self._protection.tls is None else Certificates(self._protection.tls, self._live_clock)
         broker_socket, vip_socket, namesrv_socket = self._bind()
         try:
             if self._broker_port == 0:
@@ -226,8 +232,8 @@ class BrokerService:
         What may fail comes first: the pump has threads.
         """
         live = self._live_clock
-        if self._access is not None:
-            self._gate = guard(engine, self._files or OsFiles(), self._access, self._connections)
+        if self._protection.access is not None:
+            self._gate = guard(engine, self._files or OsFiles(), self._protection.access, self._connections)
         kept = KeptSettings(engine)
         config = kept.restore()
         speed = None if self._simulation is None else self._simulation.speed
@@ -276,7 +282,7 @@ class BrokerService:
         for processor in processors:
             handlers.update(processor.handlers())
         metrics = BrokerMetrics(state, lambda: self.servers, lambda: self.waiting_pops)
-        pages = Pages(lambda: state.engine.health().state, metrics.text, token=self._metrics_token)
+        pages = Pages(lambda: state.engine.health().state, metrics.text, token=self._protection.metrics_token)
         hooks = Hooks(
             # the short way takes the moment of the read, which is the live clock's, for the store's
             express=send.express if self._simulation is None else None,

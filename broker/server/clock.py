@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..engine.disk.files import Files
-from ..engine.log.simulated_clock import note_reached, reached_ms
+from ..engine.log.checkpoint import note_reached, reached_ms
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +65,18 @@ def _start_ms(text: str) -> int:
     if start.timestamp() <= 0:
         raise ValueError(f"{text!r} is before 1970")
     return round(start.timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The two clocks of a broker. Without a live one it is the broker's, which a `simulation` replaces."""
+
+    broker: Callable[[], int] = wall_clock_ms
+    live: Callable[[], int] | None = None
+    simulation: Simulation | None = None
+
+
+WALL_CLOCK = Clocks()
 
 
 class SimulatedClock:

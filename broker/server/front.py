@@ -123,6 +123,8 @@ def front(certificates: Certificates | None = None, pages: Pages | None = None) 
     return lambda server: FrontConnection(server, certificates, pages)
 
 
+# Pages by HTTP.
+
 LONGEST_REQUEST_BYTES = 8 * 1024
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -18,17 +18,14 @@ from ..engine.lateness import LATENCY_BOUNDS_MS, Histogram
 from ..engine.log.ticket import Ticket
 from ..rocketmq.codes import PROTOCOL_VERSION, RESPONSE_FLAG, Answer
 from ..rocketmq.frame import BINARY, LANGUAGES, Command, encode, encode_fields
+from ..rocketmq.ids import handle_of
 from ..rocketmq.properties import MSG_REGION, TRACE_SWITCH
-from ..rocketmq.recall_handle import handle_of
 from .connection import Connection
 
 REGION = "DefaultRegion"
 """Value of MSG_REGION in messages and answers (BrokerConfig.regionId)."""
 
 TRACE_FIELDS = {MSG_REGION: REGION, TRACE_SWITCH: "true"}
-
-SendOwner = tuple[Connection, int, int]
-"""Who waits for a message to be durable: connection, opaque, serialisation."""
 
 #: frame length, serialisation and header length, code, language, version, opaque, flag, remark length, ext length
 _START = Struct(">IIhbhiiii").pack

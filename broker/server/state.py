@@ -22,7 +22,9 @@ from itertools import count
 
 from ..engine.config import EngineConfig
 from ..engine.engine import Engine
+from ..engine.errors import TopicNotFound
 from ..engine.tables.groups import Group
+from ..engine.tables.topics import Topic
 from ..rocketmq.codes import ONEWAY_FLAG, Request
 from ..rocketmq.frame import LANGUAGES, Command
 from ..rocketmq.subscription import Subscription
@@ -386,6 +388,13 @@ class BrokerState:
         """Return the group that somebody consumes as; it is made if it is new, unless the setting says that only
         administrators make groups. Raises GroupNotFound, InvalidGroupName, OSError."""
         return self.engine.groups.find(name, may_make=self.config.auto_create_groups)
+
+    def topic(self, name: str) -> Topic:
+        """Return the topic of that name; raises TopicNotFound."""
+        topic = self.engine.topics.get(name)
+        if topic is None:
+            raise TopicNotFound(name)
+        return topic
 
     @property
     def live_ms(self) -> Callable[[int], int] | None:

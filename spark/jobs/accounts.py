@@ -35,8 +35,7 @@ def storage(view: View, question: Question) -> DataFrame:
         F.max("due_ms").alias("held_ms"), F.bool_or(F.col("due_ms").isNull()).alias("undecided")
     )
     expiry = last.join(until, "segment", "left").select(
-        "segment",
-        F.when(F.col("undecided"), F.lit(-1)).otherwise(F.greatest("old_ms", "held_ms")).alias("at_ms"),
+        "segment", F.when(F.col("undecided"), F.lit(-1)).otherwise(F.greatest("old_ms", "held_ms")).alias("at_ms")
     )
     by = {"label": F.col("segment"), "topic": F.col("topic"), "part": F.col("part")}
     return together(
@@ -157,9 +156,7 @@ def _alarms(view: View, question: Question) -> DataFrame:
     items = view.items.join(F.broadcast(begin)).where("position is not null or item >= begin")
     found = together(
         items.select(
-            F.col("shown").alias("topic"),
-            of_items.alias("part"),
-            F.coalesce("position", "ended_by").alias("at"),
+            F.col("shown").alias("topic"), of_items.alias("part"), F.coalesce("position", "ended_by").alias("at")
         ),
         view.halves.select("topic", of_halves.alias("part"), F.col("position").alias("at")),
         view.records.where("corrupt is not null").select(

@@ -170,8 +170,7 @@ def keys(view: View, question: Question) -> DataFrame:
     )
     reach = _line("reach", F.lit(""), F.col("keys"), F.lit(None).cast("bigint"), F.col("first_of_all"))
     hot = F.transform(
-        F.coalesce("best", F.array()),
-        lambda one: _line("hot", one["key"], one["sent"], one["first_ms"], one["first"]),
+        F.coalesce("best", F.array()), lambda one: _line("hot", one["key"], one["sent"], one["first_ms"], one["first"])
     )
     figures = by_topic.join(topics, "about").select("topic", F.inline(F.concat(F.array(reach), hot)))
     lives = (

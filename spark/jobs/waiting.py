@@ -79,12 +79,7 @@ def pending(view: View, question: Question) -> DataFrame:
     )
     frames = [
         points(
-            counted,
-            "pending",
-            F.col("count"),
-            topic=F.col("shown"),
-            label=F.col("soon"),
-            positions=F.array("first"),
+            counted, "pending", F.col("count"), topic=F.col("shown"), label=F.col("soon"), positions=F.array("first")
         )
     ]
     for name, (step_ms, ahead_ms) in AHEAD_MS.items():

@@ -10,7 +10,7 @@ from broker.client import MessageOptions, Outgoing, prepare
 from broker.client._outgoing import ready_message
 from broker.client.errors import InvalidArgument
 from broker.client.names import MAX_BODY_BYTES, check_group, check_topic, check_writable_topic
-from broker.rocketmq.message import parse_properties
+from broker.rocketmq.properties import parse_properties
 
 
 def test_properties_have_the_stored_form() -> None:

@@ -6,7 +6,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from broker.rocketmq.unique_ids import UniqueIds
+from broker.rocketmq.ids import UniqueIds
 
 
 def test_ids_have_rocketmqs_form() -> None:

@@ -14,7 +14,7 @@ from time import monotonic, time
 
 from broker.client import ClientError, Producer, SendResult
 from broker.engine.disk.files import OsFiles
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.testing import Driver, ManualClock, open_engine
 
 SIZES = {"segment_size_bytes": 1 << 20, "queue_file_entries": 500, "index_slots": 1_000, "index_entries": 2_000}

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.testing import ManualClock, PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import open_engine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.queues.index import HEADER, HEADER_SIZE
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
 
 LIVES = 6

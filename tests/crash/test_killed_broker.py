@@ -12,7 +12,7 @@ import pytest
 
 from broker.engine.disk.files import OsFiles
 from broker.engine.errors import StoreLocked
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.testing import open_engine
 
 from .killing import BrokerProcess, Load, check_killed, kill_in_a_loop, open_here

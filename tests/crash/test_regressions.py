@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.testing import Fault, PowerLoss, SimulatedFiles, open_engine
 
 

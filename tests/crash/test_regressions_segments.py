@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.disk.chain import Chain
+from broker.engine.log.commit_log import Chain
 from broker.engine.testing import ManualClock, PowerLoss, SimulatedFiles, open_engine
 
 

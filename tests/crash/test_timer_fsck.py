@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.testing import PowerLoss, SimulatedFiles
 
 from .timerload import TimerLoad

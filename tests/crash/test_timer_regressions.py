@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.testing import ManualClock, PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
 from broker.engine.timer.steer import Target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
 from broker.engine.transaction.decision import Ending
 from tests.engine.transacting import begin, end, transacting
@@ -47,7 +47,7 @@ def test_a_second_copy_is_damage() -> None:
     files = SimulatedFiles()
     driver = committed(files)
     half = driver.readable("RMQ_SYS_TRANS_HALF_TOPIC")[0]
-    driver.engine._intake.halves.commit(half, driver.clock.now_ms)
+    driver.engine._intake.commit_half(half, driver.clock.now_ms)
     driver.settle()
     driver.close()
     (damage,) = check_store(files, "/store").damages

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.engine.errors import TransactionDecided, TransactionMismatch, TransactionNotFound
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.log.ticket import Ticket
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
 from broker.engine.transaction.decision import Ending

@@ -294,7 +294,7 @@ def test_the_rest_of_groups_has_a_reserve_and_what_is_due_comes_out(monkeypatch:
 
 
 def test_offsets_that_strangers_leave_come_to_an_end_and_known_ones_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.engine.tables.offsets.MOST_OFFSETS_BYTES", SMALL_BYTES)
+    monkeypatch.setattr("broker.engine.tables.groups.MOST_OFFSETS_BYTES", SMALL_BYTES)
     files = SimulatedFiles()
     driver = open_engine(files)
     offsets = driver.engine.offsets
@@ -325,7 +325,7 @@ def test_a_pop_of_a_queue_whose_progress_has_no_room_is_refused_and_others_go_on
 ) -> None:
     driver = popping(messages=40)
     assert bodies(pop(driver, most_messages=1)) == [b"m0"]
-    monkeypatch.setattr("broker.engine.tables.offsets.MOST_OFFSETS_BYTES", 1)
+    monkeypatch.setattr("broker.engine.tables.groups.MOST_OFFSETS_BYTES", 1)
     with pytest.raises(InvalidValue, match="offsets"):
         pop(driver, group="other")
     assert set(driver.engine.pops.book.queues) == {(GROUP, TOPIC, 0)}
@@ -390,7 +390,7 @@ def test_what_changed_is_remembered_up_to_a_number_and_who_is_further_behind_is_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Names of what is gone again, too: a group that comes and goes with its offsets leaves nothing for ever."""
-    monkeypatch.setattr("broker.engine.tables.changes.MOST_MARKS", 100)
+    monkeypatch.setattr("broker.engine.store.MOST_MARKS", 100)
     driver = open_engine()
     engine = driver.engine
     engine.topics.put(Topic("orders", 1, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.errors import StoreUnsupported
-from broker.engine.fsck import check_store
+from broker.engine.fsck.store import check_store
 from broker.engine.tables.topics import Topic
 from broker.engine.testing.disk import SimulatedFiles
 from broker.engine.testing.driver import open_engine

@@ -25,9 +25,8 @@ from broker.engine.errors import (
 )
 from broker.engine.queues.reader import PullStatus
 from broker.engine.tables.topics import Topic
-from broker.engine.testing.disk import SimulatedFiles
+from broker.engine.testing.disk import Fault, SimulatedFiles
 from broker.engine.testing.driver import BORN_HOST, Driver, open_engine
-from broker.engine.testing.faults import Fault
 from broker.rocketmq.message import decode
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from broker.engine.engine import Engine
 from broker.engine.errors import StoreUnsupported
-from broker.engine.log.simulated_clock import MARK, note_reached, reached_ms
+from broker.engine.log.checkpoint import CLOCK_MARK, note_reached, reached_ms
 from broker.engine.testing import PowerLoss, SimulatedFiles, open_engine
 
 ROOT = open_engine().engine.config.root
@@ -15,7 +15,7 @@ ROOT = open_engine().engine.config.root
 def test_a_store_with_the_mark_is_refused_by_a_real_broker() -> None:
     files = SimulatedFiles()
     open_engine(files, is_simulated=True).close()
-    assert files.exists(f"{ROOT}/{MARK}")
+    assert files.exists(f"{ROOT}/{CLOCK_MARK}")
     with pytest.raises(StoreUnsupported, match="ESCAPEMENT_SIMULATED_CLOCK set"):
         open_engine(files)
     open_engine(files, is_simulated=True).close()
@@ -29,7 +29,7 @@ def test_a_store_without_the_mark_is_refused_by_a_simulated_broker_and_stays_as_
     driver.close()
     with pytest.raises(StoreUnsupported, match="a directory of its own"):
         open_engine(files, is_simulated=True)
-    assert not files.exists(f"{ROOT}/{MARK}")
+    assert not files.exists(f"{ROOT}/{CLOCK_MARK}")
     assert isinstance(open_engine(files).engine, Engine)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.rocketmq.integrity import all_stand_here, stands_here
-from broker.rocketmq.message import encode, record_size
+from broker.rocketmq.message import all_stand_here, encode, record_size, stands_here
 
 HOST = bytes(8)
 

@@ -78,5 +78,5 @@ def test_the_largest_half_with_a_delay_can_be_committed() -> None:
     _, position = largest(driver, TIMER_DELAY_SEC="7", UNIQ_KEY="U1", PGROUP="g", TRAN_MSG="true")
     half = driver.engine.timers.keys.message_at(position)
     assert half is not None
-    ticket = driver.engine._intake.halves.commit(half, driver.clock.now_ms)
+    ticket = driver.engine._intake.commit_half(half, driver.clock.now_ms)
     assert ticket.due_ms == driver.clock.now_ms + 7_000

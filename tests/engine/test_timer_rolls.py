@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.testing.clock import ManualClock
 from broker.engine.testing.disk import PowerLoss, SimulatedFiles
-from broker.engine.testing.driver import Driver, open_engine
+from broker.engine.testing.driver import Driver, ManualClock, open_engine
 from broker.engine.timer.steer import Target
 from broker.engine.timer.wheel import Slot, Wheel
 

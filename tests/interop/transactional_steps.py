@@ -22,7 +22,7 @@ import django
 CODE = (
     "/broker/outbox/",
     "/broker/client/_transaction",
-    "/broker/client/_sync_started",
+    "/broker/client/_sync_clients",
     "/django/db/transaction.py",
 )
 

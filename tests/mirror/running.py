@@ -11,7 +11,7 @@ from typing import Any
 
 from broker.engine.config import EngineConfig
 from broker.rocketmq.acl import AccessConfig
-from broker.server.broker import BrokerService
+from broker.server.broker import BrokerService, Protection
 
 #: small files, so that a store costs no disk
 SMALL = {"segment_size_bytes": 1 << 22, "queue_file_entries": 4_096, "index_slots": 4_096, "index_entries": 16_384}
@@ -34,7 +34,7 @@ class RunningBroker:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        service = BrokerService(self._config, broker_port=0, namesrv_port=0, access=self._access)
+        service = BrokerService(self._config, broker_port=0, namesrv_port=0, protection=Protection(access=self._access))
         self.service = service
         try:
             await service.start()

@@ -130,4 +130,4 @@ def test_the_wheel_brings_one_package_and_no_other_name(python: Path) -> None:
     (packages,) = site.glob("python*/site-packages")
     assert not {"broker", "console", "tests"} & {path.name for path in packages.iterdir()}
     ask = "import importlib.util as u, escapement.client as c; print(c.Producer.__module__, u.find_spec('broker'))"
-    assert run(python, "-I", "-c", ask, cwd=packages).strip() == "escapement.client._sync_plain None"
+    assert run(python, "-I", "-c", ask, cwd=packages).strip() == "escapement.client._sync_clients None"

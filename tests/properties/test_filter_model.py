@@ -7,7 +7,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.rocketmq.sql92.expression import BadExpression, Filter
+from broker.rocketmq.sql92 import Filter
+from broker.rocketmq.sql92_nodes import BadExpression
 from tests.engine.filter.forms import random_form, random_properties, written
 from tests.engine.filter.model import Refused, check, matches
 

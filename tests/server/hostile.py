@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker.rocketmq.acl import ACCESS_KEY, SIGNATURE, content, sign
 from broker.rocketmq.codes import PROTOCOL_VERSION, Request
 from broker.rocketmq.frame import BINARY, JSON, Command, FrameBuffer, decode, encode
-from broker.rocketmq.signature import ACCESS_KEY, SIGNATURE, content, sign
 from broker.server.connection import Connection, Server
 
 PATIENCE_S = 30

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.client.credentials import Signer
+from broker.rocketmq.acl import ACCESS_KEY, SIGNATURE
 from broker.rocketmq.frame import BINARY, Command, encode, encode_fields
-from broker.rocketmq.signature import ACCESS_KEY, SIGNATURE
 from tests.server.peer import send_ext
 
 SECRET = b"alice-secret"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.rocketmq.end_transaction import EndShortcut, QuickEnding
 from broker.rocketmq.fields import text, truth, whole
 from broker.rocketmq.frame import BINARY, Command, decode, encode
-from broker.rocketmq.headers.end_transaction import EndShortcut, QuickEnding
 
 PLAIN = {
     "producerGroup": "payers", "bname": "broker-a", "commitLogOffset": "1668", "topic": "orders", "msgId": "ABCD",

@@ -169,7 +169,7 @@ async def test_an_offset_for_which_there_is_no_room_is_refused_and_a_pull_goes_o
     ext = {"topic": "T", "queueId": "0", "commitOffset": "1"}
     known, fresh = (ext | {"consumerGroup": group} for group in ("known", "fresh"))
     assert (await peer.ask(Request.UPDATE_CONSUMER_OFFSET, known)).code == Answer.SUCCESS
-    monkeypatch.setattr("broker.engine.tables.offsets.MOST_OFFSETS_BYTES", 1)
+    monkeypatch.setattr("broker.engine.tables.groups.MOST_OFFSETS_BYTES", 1)
     answer = await peer.ask(Request.UPDATE_CONSUMER_OFFSET, fresh)
     assert (answer.code, "delete groups" in (answer.remark or "")) == (Answer.INVALID_PARAMETER, True)
     assert (await peer.ask(Request.UPDATE_CONSUMER_OFFSET, known | {"commitOffset": "0"})).code == Answer.SUCCESS

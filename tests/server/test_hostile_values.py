@@ -10,7 +10,7 @@ import pytest
 from broker.client.remoting import RemotingClient
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command, encode
-from broker.rocketmq.subscription import LONGEST_EXPRESSION
+from broker.rocketmq.sql92 import LONGEST_EXPRESSION
 from broker.server.broker import BrokerService
 from broker.server.connection import Connection, Server
 from broker.server.processors.clients import MOST_LETTERS, HeartbeatProcessor

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from broker.engine.log.ticket import Ticket
 from broker.rocketmq.errors import RequestRefused
 from broker.rocketmq.frame import JSON, Command, decode, encode
-from broker.rocketmq.headers.send import QuickSend, read_send_header
-from broker.rocketmq.headers.send_json import read_json_send
+from broker.rocketmq.sends import QuickSend, read_json_send, read_send_header
 from broker.server.send_reply import json_reply, reply_command
 from tests.server.frames import recorded_frames
 from tests.server.peer import send_ext

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from broker.engine.config import EngineConfig
 from broker.engine.lateness import Histogram
 from broker.rocketmq.codes import Answer, Request
-from broker.server.broker import BrokerService
+from broker.server.broker import BrokerService, Protection
 from broker.server.front import CONTENT_TYPE
 from tests.server.peer import Peer
 from tests.server.popper import TOPIC, Popper
@@ -181,7 +181,7 @@ async def test_delayed_messages_are_counted_by_level(service: BrokerService, pee
 @pytest.fixture
 async def guarded(config: EngineConfig) -> AsyncIterator[BrokerService]:
     """A broker whose metrics need a token."""
-    running = BrokerService(config, broker_port=0, namesrv_port=0, metrics_token="a-token")
+    running = BrokerService(config, broker_port=0, namesrv_port=0, protection=Protection(metrics_token="a-token"))
     await running.start()
     yield running
     await running.stop()

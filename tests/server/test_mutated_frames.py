@@ -8,11 +8,10 @@ import random
 import pytest
 
 from broker.rocketmq.codes import Request
+from broker.rocketmq.end_transaction import EndShortcut
 from broker.rocketmq.errors import BadFrame, RequestRefused
 from broker.rocketmq.frame import BINARY, JSON, Command, decode, encode
-from broker.rocketmq.headers.end_transaction import EndShortcut
-from broker.rocketmq.headers.send import SendShortcut, read_send_header
-from broker.rocketmq.headers.send_json import read_json_send
+from broker.rocketmq.sends import SendShortcut, read_json_send, read_send_header
 from broker.server.broker import BrokerService
 from tests.server.frames import recorded_frames
 from tests.server.peer import Peer, send_ext

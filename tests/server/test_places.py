@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from broker.engine.config import EngineConfig
-from broker.server.broker import BrokerService
+from broker.server.broker import BrokerService, Protection
+from broker.server.clock import Clocks
 from broker.server.listener import RECOUNT_INTERVAL_MS, Places, open_descriptors
 from tests.server.access.clients import ACCESS
 from tests.server.stranger import stranger_at
@@ -49,7 +50,9 @@ def test_what_cannot_be_counted_is_as_it_was_and_counted_as_soon_as_it_can_be() 
 
 async def test_strangers_are_sent_away_while_there_is_no_descriptor(config: EngineConfig) -> None:
     clock = Clock()
-    service = BrokerService(config, broker_port=0, namesrv_port=0, access=ACCESS, clock=clock)
+    service = BrokerService(
+        config, broker_port=0, namesrv_port=0, protection=Protection(access=ACCESS), clocks=Clocks(broker=clock)
+    )
     await service.start()
     try:
         async with stranger_at(service.address) as silent:

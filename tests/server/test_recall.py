@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.rocketmq.recall_handle import BadHandle, RecallHandle, read_handle
+from broker.rocketmq.ids import BadHandle, RecallHandle, read_handle
 from tests.server.frames import recorded_frames
 
 word = st.text(st.characters(exclude_characters=" ", exclude_categories=["Cs"]), min_size=1, max_size=40)

@@ -11,7 +11,7 @@ import pytest
 from broker.engine.config import EngineConfig
 from broker.rocketmq.acl import AccessConfig, User
 from broker.rocketmq.codes import Request
-from broker.server.broker import BrokerService
+from broker.server.broker import BrokerService, Protection
 
 PAGE = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"
 ROWS = re.findall(r"^\| (\d+) \| (\w+) \| (both|broker|name service|client) \|", PAGE.read_text(), re.MULTILINE)
@@ -25,7 +25,10 @@ PUSHED = {
 async def guarded(config: EngineConfig) -> AsyncIterator[BrokerService]:
     """A broker with everything that can be asked for."""
     running = BrokerService(
-        config, broker_port=0, namesrv_port=0, access=AccessConfig(User("root", "secret-1", is_super=True))
+        config,
+        broker_port=0,
+        namesrv_port=0,
+        protection=Protection(access=AccessConfig(User("root", "secret-1", is_super=True))),
     )
     await running.start()
     yield running

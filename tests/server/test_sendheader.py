@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.rocketmq.errors import RequestRefused
 from broker.rocketmq.frame import BINARY, Command, decode, encode
-from broker.rocketmq.headers.send import SendShortcut, read_send_header
+from broker.rocketmq.sends import SendShortcut, read_send_header
 from tests.server.frames import recorded_frames
 from tests.server.peer import send_ext
 

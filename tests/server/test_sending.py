@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from broker.engine.config import EngineConfig
 from broker.engine.log.ticket import Ticket
-from broker.rocketmq.batch import split_batch
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.errors import RequestRefused
 from broker.rocketmq.frame import BINARY, decode, encode
 from broker.rocketmq.message import decode as decode_record
+from broker.rocketmq.sends import split_batch
 from broker.server.broker import BrokerService
 from broker.server.send_reply import binary_reply, reply_command
 from tests.server.peer import BORN_MS, Peer, records, send_ext

@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.rocketmq.acl import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, sign
 from broker.rocketmq.frame import BINARY, JSON, Command, decode, encode
-from broker.rocketmq.headers.send import SignedSend, SignedSendShortcut, read_send_header
-from broker.rocketmq.headers.send_json import read_json_send, read_signed_json_send
-from broker.rocketmq.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, sign
+from broker.rocketmq.sends import (
+    SignedSend,
+    SignedSendShortcut,
+    read_json_send,
+    read_send_header,
+    read_signed_json_send,
+)
 from tests.server.peer import send_ext
 from tests.server.signing import SECRET, doubled, signed, signed_frame
 

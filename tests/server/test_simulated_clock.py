@@ -14,10 +14,10 @@ from broker.client.remoting import RemotingClient
 from broker.engine.config import EngineConfig
 from broker.engine.disk.files import OsFiles
 from broker.engine.errors import StoreUnsupported
-from broker.engine.log.simulated_clock import reached_ms
+from broker.engine.log.checkpoint import reached_ms
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
-from broker.server.clock import SimulatedClock, Simulation
+from broker.server.clock import Clocks, SimulatedClock, Simulation
 from tests.server.peer import Peer, records
 from tests.server.popper import TOPIC, Popper, bodies
 
@@ -48,8 +48,7 @@ def broker_of(
         config,
         broker_port=0,
         namesrv_port=0,
-        simulation=Simulation(speed, start_ms, steady),
-        live_clock=lambda: 5_000_000,
+        clocks=Clocks(simulation=Simulation(speed, start_ms, steady), live=lambda: 5_000_000),
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 from broker.client import AsyncProducer, BrokerRefused
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
-from broker.rocketmq.recall_handle import RecallHandle, read_handle
+from broker.rocketmq.ids import RecallHandle, read_handle
 from broker.server.broker import BrokerService
 from tests.server.peer import Peer, records
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.client import prepare
-from broker.rocketmq.unique_ids import UniqueIds
+from broker.rocketmq.ids import UniqueIds
 
 ADDRESS = b"\x7f\x00\x00\x01"
 

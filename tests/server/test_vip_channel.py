@@ -16,7 +16,7 @@ from broker.engine.config import EngineConfig
 from broker.rocketmq.acl import AccessConfig, User
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.errors import ConnectFailed, ConnectionLost
-from broker.server.broker import BrokerService
+from broker.server.broker import BrokerService, Protection
 from broker.server.connection import Limits
 from broker.server.listener import VIP_BELOW, bound, bound_pair
 from tests.server.peer import Peer, records
@@ -62,7 +62,7 @@ async def test_it_answers_as_the_port_itself(service: BrokerService, peer: Peer,
 
 async def test_it_has_the_same_gate(config: EngineConfig) -> None:
     access = AccessConfig(User("root", "secret-1", is_super=True))
-    async with serving(config, access=access) as service, by_vip(service) as vip:
+    async with serving(config, protection=Protection(access=access)) as service, by_vip(service) as vip:
         assert (await vip.send("T")).code == Answer.NO_PERMISSION
 
 

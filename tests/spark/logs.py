@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from broker.rocketmq.defaults import DELAY_LEVELS
-from broker.rocketmq.message import encode, format_properties, pack_host, record_size
+from broker.rocketmq.message import encode, pack_host, record_size
+from broker.rocketmq.properties import format_properties
+from broker.rocketmq.topics import DELAY_LEVELS
 from spark.columns import GROUPS, Selection, delays_of
 from spark.segment import Stretch, read_stretch
 

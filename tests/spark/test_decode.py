@@ -83,10 +83,12 @@ def test_properties_that_the_codec_alone_understands_are_read_by_it() -> None:
         {"properties": {"KEYS": "plain"}},
         {"properties": b"\x02KEYS\x01c\x02"},
         {"properties": b"KEYS\x01last", "checksum": False},
+        {"properties": {"__CRC32#": "", "KEYS": "no sum"}, "checksum": False},
     ]
     rows = read({0: log_of(*parts)})
-    assert [row["keys"] for row in rows] == ["a\x01b", "plain", "c", "last"]
-    assert [row["corrupt"] for row in rows] == [None] * 4
+    assert [row["keys"] for row in rows] == ["a\x01b", "plain", "c", "last", "no sum"]
+    assert [row["corrupt"] for row in rows] == [None] * 5
+    assert rows[-1]["properties"] == [("KEYS", "no sum")]
 
 
 def test_sound_bytes_that_are_no_layout_are_reported_and_the_next_record_is_read() -> None:

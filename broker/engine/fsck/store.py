@@ -20,10 +20,8 @@ from ..log.recovery import refuse_outside
 from ..message_header import extra_key_of
 from ..tables import json_file
 from ..tables.topics import void_positions_in
-from .queues import IndexCheck, QueueCheck
-from .report import Damage, Report
-from .services import TimerCheck, TransactionCheck
-from .vouched import Vouched
+from . import Damage, Report, Vouched
+from .derived import IndexCheck, QueueCheck, TimerCheck, TransactionCheck
 
 # The whole store.
 

@@ -9,17 +9,31 @@ names was synced. A store without one (Apache RocketMQ's, or both slots unreadab
 
 ``checkpoint``: RocketMQ's form, six longs (store time of the last flushed record, of the last queue entry, of the
 index, master position 0, confirmed position, position of the last queue entry), so that it can start on our store.
+
+A service (``Derived``) hears of its records when they become visible (``synced``), saves what it made of them with each
+checkpoint (``state`` and ``writes``), and after a crash hears of every record behind the checkpoint again (``walked``,
+``heard``), so that it comes to the same state whatever was lost:
+
+    open:   resume(saved, whole)  walked(...) heard(...) in order of position  start(now_ms)
+    run:    synced(notes)  tick(now_ms)  ...  state() writes() -> run() in a thread -> saved() | not saved
+
+``simulatedClock``: the mark of a store that lives by a simulated clock. It holds a moment (epoch ms, 20 digits, a line
+feed) that its clock has not passed. A store has the mark from before its first message on, or never: moments of a
+simulated clock among those of the wall clock would make timers leave at once, or in years.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
-from ..disk.files import Files, directory_of
+from ...rocketmq.message import Message
+from ..disk.files import Files, directory_of, join
+from ..errors import StoreUnsupported
 
 _MAGIC = b"ESCKPT01"
 _HEAD = struct.Struct(">8sQII")
@@ -132,3 +146,103 @@ def _read_slot(raw: bytes) -> tuple[int, Checkpoint] | None:
         return sequence, Checkpoint(**value)
     except (ValueError, TypeError, KeyError):
         return None
+
+
+# What a service keeps that follows from the log: progress, wheels, open transactions.
+
+
+class DerivedWrite(Protocol):
+    """Files of a service that a checkpoint vouches for."""
+
+    def run(self, files: Files) -> None:
+        """Write and sync them; any thread, after the log was synced and before the checkpoint. Raises OSError."""
+
+    def done(self, *, saved: bool, now_ms: int) -> None:
+        """Take over the outcome, in the engine's thread; ``saved`` says that the checkpoint stands."""
+
+
+class Derived(Protocol):
+    """One service. ``topics``: whose records it wants to hear of; parked ones stand in one of them."""
+
+    name: str
+    topics: frozenset[str]
+
+    @property
+    def may_checkpoint(self) -> bool:
+        """False while only the log can tell what was done, so that no checkpoint may pass it."""
+
+    def resume(self, saved: Any | None, *, whole: bool) -> None:
+        """Take over what the last checkpoint kept, None without one; ``whole``: all of the log is walked now."""
+
+    def walked(self, message: Message) -> None:
+        """Hear from recovery of a record of its topics."""
+
+    def heard(self, parked: Message) -> None:
+        """Hear from recovery that this parked record went out: a record that names it (ESC_SOURCE) is in the log."""
+
+    def start(self, now_ms: int) -> None:
+        """Begin to work, as recovery is over."""
+
+    def synced(self, notes: Sequence[Any], now_ms: int) -> None:
+        """Take over what it noted (``Store.note``) on records that are visible now."""
+
+    def tick(self, now_ms: int) -> int | None:
+        """Do what is due; return the moment of the next thing to do, None without any."""
+
+    def state(self) -> Any:
+        """Return what the checkpoint shall keep: small, JSON, equal as long as nothing changed."""
+
+    def writes(self, *, clean: bool) -> DerivedWrite | None:
+        """Return the files to write with a checkpoint taken now; ``clean``: it is the last one."""
+
+    def oldest_position(self) -> int | None:
+        """Return the lowest position of a record that is still needed, None if none is."""
+
+
+# The mark of a simulated clock.
+
+CLOCK_MARK = "simulatedClock"
+_CLOCK_DIGITS = 20
+
+
+def admit_clock(files: Files, root: str, now_ms: int, *, is_simulated: bool) -> None:
+    """Let a broker have the store, which it has locked, and mark a new one. Raises StoreUnsupported, OSError."""
+    is_marked = files.exists(join(root, CLOCK_MARK))
+    if is_marked and not is_simulated:
+        raise StoreUnsupported(
+            f"The store {root} lived by a simulated clock, its moments are made up: open it with"
+            " ESCAPEMENT_SIMULATED_CLOCK set, or give this broker another directory (ESCAPEMENT_STORE)."
+        )
+    if is_simulated and not is_marked:
+        if files.list(join(root, "commitlog")):
+            raise StoreUnsupported(
+                f"The store {root} lived by the real clock, a simulated one would spoil its moments: give the"
+                " demonstration a directory of its own (ESCAPEMENT_STORE), or leave ESCAPEMENT_SIMULATED_CLOCK out."
+            )
+        note_reached(files, root, now_ms)
+
+
+def reached_ms(files: Files, root: str) -> int | None:
+    """Return the moment that the store's clock has not passed; None without a mark."""
+    if not files.exists(join(root, CLOCK_MARK)):
+        return None
+    file = files.open(join(root, CLOCK_MARK))
+    try:
+        written = file.read(_CLOCK_DIGITS, 0)
+    finally:
+        file.close()
+    return int(written) if written.isdigit() else 0
+
+
+def note_reached(files: Files, root: str, moment_ms: int) -> None:
+    """Write, durably, that the clock has not passed a moment; makes the mark where there is none."""
+    path = join(root, CLOCK_MARK)
+    is_new = not files.exists(path)
+    file = files.open(path, create=True)
+    try:
+        file.write(f"{moment_ms:0{_CLOCK_DIGITS}d}\n".encode(), 0)
+        file.sync()
+    finally:
+        file.close()
+    if is_new:
+        files.sync_directory(root)

@@ -35,14 +35,13 @@ from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK, M
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import KEYS, POPPED, SOURCE
 from ...rocketmq.topics import POP_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS
-from ..derived import Derived
 from ..disk.files import Files, join
 from ..errors import BrokerError, CorruptRecord, RecordNotFound, StoreUnsupported
 from ..message_header import Facts, extra_key_of
 from ..queues.queues import FILLER_SIZE, ConsumeQueue
 from ..store import Store
 from ..tables.topics import Topic
-from .checkpoint import Checkpoint, DamagedRange
+from .checkpoint import Checkpoint, DamagedRange, Derived
 
 #: How far behind bytes that are no record a later record is looked for: more than is ever written between two syncs.
 LOOK_AHEAD_BYTES = 64 << 20

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...rocketmq.message import offset_message_id
-from ..derived import Derived
 from ..queues.queues import ConsumeQueue
+from .checkpoint import Derived
 from .commit_log import Writes
 
 

@@ -17,14 +17,13 @@ from itertools import pairwise
 from typing import Any
 
 from ...rocketmq.message import decode
-from ..derived import Derived, DerivedWrite
 from ..disk import atomic
 from ..disk.files import NO_DESCRIPTOR, Files
 from ..errors import CorruptRecord, RecordNotFound
 from ..queues.index import IndexWrite
 from ..queues.queues import QueueWrite, write_entries
 from ..store import Store
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, Derived, DerivedWrite
 
 #: The disk has no room; it may have again.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -25,7 +25,7 @@ from ..disk.atomic import load_snapshot, save_snapshot
 from ..disk.files import Files
 from ..errors import CorruptRecord, RecordNotFound
 from . import records as pop_records
-from .popqueue import CheckPoint, Key, Orderly, PopQueue, next_offset_in
+from .popqueue import Book, CheckPoint, Key, Orderly, PopQueue, next_offset_in
 from .records import (
     ACKED,
     CHANGED,
@@ -40,7 +40,6 @@ from .records import (
     read_page,
 )
 from .revive import read_source
-from .state import Book
 from .take import Taker
 
 _READ_AHEAD = 256

@@ -45,9 +45,8 @@ from ..admission import STORED_LIMIT_BYTES
 from ..errors import CorruptRecord, InvalidTopicName, RecordNotFound, StoreRefused
 from ..message_header import Facts
 from ..tables.groups import is_dead_letter
-from .popqueue import FOR_EVER_MS, CheckPoint, Key, PopQueue, lowest_bit, mask_of
+from .popqueue import FOR_EVER_MS, Book, CheckPoint, Key, PopQueue, lowest_bit, mask_of
 from .records import PopWriter
-from .state import Book
 from .take import Taker, Wanted, offsets_of
 
 # Messages whose time is over.

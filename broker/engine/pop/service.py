@@ -31,11 +31,10 @@ from ..queues.repair import QueueRepair
 from ..store import Store
 from ..tables.json_file import Kept
 from . import recovery
-from .popqueue import Key, PopQueue, offsets_in
+from .popqueue import Book, Key, PopQueue, offsets_in
 from .records import PopWriter, Written
 from .recovery import Recovering
 from .revive import GivenBack, Revived, Reviver
-from .state import Book
 from .take import Popped, Taker, Wanted
 
 
@@ -239,7 +238,7 @@ class Pops:
             else:
                 self.reviver.synced(note)
 
-    # recovery and checkpoints (see engine/derived.py)
+    # recovery and checkpoints (see Derived in log/checkpoint.py)
 
     def resume(self, saved: Any | None, *, whole: bool) -> None:
         """Take over the last snapshot, as far as it counts."""

@@ -10,9 +10,8 @@ from ...rocketmq.layout import QUEUE_OFFSET
 from ...rocketmq.topics import check_topic_name, retry_topic
 from ..queues.reader import Pulled, PullStatus, Selection
 from ..tables.topics import Topic
-from .popqueue import Block, Key, Orderly, PopQueue, mask_of
+from .popqueue import Block, Book, Key, Orderly, PopQueue, mask_of
 from .records import PopWriter
-from .state import Book
 
 #: Messages of one queue that a group may hold without having acknowledged them; then the queue gives out no more.
 MOST_IN_FLIGHT = 200_000

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from ...rocketmq.integrity import all_stand_here, stands_here
 from ...rocketmq.layout import QUEUE_OFFSET, TO_STORE_TIME, store_ms_of
-from ...rocketmq.sql92.expression import Filter
+from ...rocketmq.message import all_stand_here, stands_here
+from ...rocketmq.sql92 import Filter
 from ..errors import RecordNotFound, TopicNotFound
 from ..log.commit_log import MAX_RECORD_SIZE
 from ..store import Store

@@ -5,9 +5,7 @@ It ships with the engine because the tests of everything above need it too. Read
 
 from __future__ import annotations
 
-from .clock import START_MS, ManualClock
-from .disk import SECTOR_BYTES, PowerLoss, SimulatedFiles
-from .driver import Driver, open_engine
-from .faults import Fault
+from .disk import SECTOR_BYTES, Fault, PowerLoss, SimulatedFiles
+from .driver import START_MS, Driver, ManualClock, open_engine
 
 __all__ = ["SECTOR_BYTES", "START_MS", "Driver", "Fault", "ManualClock", "PowerLoss", "SimulatedFiles", "open_engine"]

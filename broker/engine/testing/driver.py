@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ...rocketmq.message import Message, decode, pack_host
@@ -12,8 +12,23 @@ from ..disk.files import Files
 from ..engine import Engine
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.ticket import Ticket
-from .clock import ManualClock
 from .disk import SimulatedFiles
+
+#: 2026-01-01T00:00:00Z in ms; any fixed moment will do, a plausible one makes failures readable.
+START_MS = 1_767_225_600_000
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """The wall clock of a test, in ms since 1970."""
+
+    now_ms: int = START_MS
+
+    def advance(self, delta_ms: int) -> int:
+        """Move by ``delta_ms`` (negative: the clock is set back) and return the new time."""
+        self.now_ms += delta_ms
+        return self.now_ms
+
 
 #: Sizes so small that a few messages roll every kind of file.
 TINY = EngineConfig(

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...rocketmq.integrity import is_sound
 from ...rocketmq.layout import (
     ANY_IPV6,
     BODY_LENGTH_AT,
@@ -28,8 +27,8 @@ from ...rocketmq.layout import (
     U16,
     U32,
 )
-from ...rocketmq.message import Message, decode, encode, format_properties, pack_host, record_size
-from ...rocketmq.properties import DUE_MS, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY
+from ...rocketmq.message import Message, decode, encode, is_sound, pack_host, record_size
+from ...rocketmq.properties import DUE_MS, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY, format_properties
 from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.append import Run, append_run

@@ -71,7 +71,7 @@ class Timers:
         self._overdue_since_ms = 0
         self._overdue_room = RELEASES_PER_TICK
 
-    # recovery (see engine/derived.py)
+    # recovery (see Derived in log/checkpoint.py)
 
     def close(self) -> None:
         """Give the memory of the wheel back."""
@@ -273,7 +273,7 @@ class Timers:
         version = {"counter": self._changes, "stateVersion": 0, "timestamp": self._now_ms}
         return {"timingCount": counts, "dataVersion": version}
 
-    # checkpoints (see engine/derived.py)
+    # checkpoints (see Derived in log/checkpoint.py)
 
     def state(self) -> int:
         """Return a number that changes with every change."""

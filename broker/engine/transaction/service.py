@@ -1,6 +1,6 @@
 """Transactional messages as one service of the engine.
 
-    begin        a half message goes in                      engine/half_intake.py
+    begin        a half message goes in                      engine/intake.py
     end          commit, rollback, or "not known yet"        decision.py
     tick         what is due: asked about, or parked         check.py
     before_sync  op and note records of the moment           records.py
@@ -157,7 +157,7 @@ class Transactions:
         except StoreRefused:
             return
 
-    # recovery and checkpoints (see engine/derived.py)
+    # recovery and checkpoints (see Derived in log/checkpoint.py)
 
     def resume(self, saved: Any | None, *, whole: bool) -> None:
         """Take over the last snapshot, and what the queues hold beyond it."""

@@ -42,9 +42,8 @@ from ...rocketmq.acl import (
 )
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import body_as, text
+from ...rocketmq.fields import body_as, json_body, text
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
 from ..connection import Connection, Handler
 
 MOST_USERS = 10_000
@@ -211,6 +210,8 @@ def _policies_from(value: Mapping[str, Any]) -> Policies:
         for type_, entries in value.items()
     }
 
+
+# The requests about users and policies.
 
 #: Answers with names and policies stay below what Java clients read in one frame.
 MOST_LISTED = 10_000

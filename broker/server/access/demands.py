@@ -22,8 +22,8 @@ from ...rocketmq.acl import Action, Demand, Kind, demand_on
 from ...rocketmq.codes import Request
 from ...rocketmq.fields import body_as
 from ...rocketmq.frame import Command
+from ...rocketmq.ids import BadHandle, read_handle
 from ...rocketmq.message import parse_offset_message_id
-from ...rocketmq.recall_handle import BadHandle, read_handle
 from ..processors.clients import ClientConfigBody, HeartbeatBody
 from ..processors.groups import LockBody
 from ..processors.timers import NamedTarget, read_steering, read_target

@@ -18,14 +18,29 @@ from hmac import compare_digest
 from ...engine.disk.files import Files, join
 from ...engine.engine import Engine
 from ...engine.errors import BrokerError
-from ...rocketmq.acl import AccessConfig, Action, Address, Demand, Kind, User, address_of, decide, demand_on
+from ...rocketmq.acl import (
+    ACCESS_KEY,
+    SECURITY_TOKEN,
+    SIGNATURE,
+    AccessConfig,
+    Action,
+    Address,
+    Demand,
+    Kind,
+    User,
+    address_of,
+    content,
+    decide,
+    demand_on,
+    is_signed,
+    sign,
+)
 from ...rocketmq.codes import Answer
 from ...rocketmq.errors import BadFrame, RequestRefused
 from ...rocketmq.frame import Command
-from ...rocketmq.headers.send import SignedSend
 from ...rocketmq.message import decode
 from ...rocketmq.properties import REAL_TOPIC
-from ...rocketmq.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, is_signed, sign
+from ...rocketmq.sends import SignedSend
 from ...rocketmq.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..connection import Connection
 from .accounts import FILE_NAME, AccessBook

@@ -22,9 +22,8 @@ from ...engine.errors import CorruptRecord, RecordNotFound, StoreUnsupported
 from ...engine.tables.key_values import OWN_PREFIX
 from ...rocketmq.codes import PROTOCOL_VERSION, Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import text
+from ...rocketmq.fields import json_body, text
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
 from ...rocketmq.message import decode
 from ...rocketmq.topics import TRACE_TOPIC
 from ..connection import Connection, Handler
@@ -253,6 +252,8 @@ class TidyingProcessor:
         self._engine.expire_soon()
         return request.answer()
 
+
+# Settings by their names in RocketMQ.
 
 NAMESPACE = f"{OWN_PREFIX}BROKER"
 _LONGEST_MS = 30 * 86_400_000

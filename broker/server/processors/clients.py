@@ -16,9 +16,8 @@ from ...engine.tables.groups import Group
 from ...engine.tables.topics import MOST_QUEUES, Topic
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import body_as, text
+from ...rocketmq.fields import body_as, json_body, text
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
 from ...rocketmq.message import decode, parse_offset_message_id
 from ...rocketmq.subscription import SubscriptionBody, subscription_body
 from ...rocketmq.topics import RETRY_PREFIX, check_group_name, check_topic_name, is_of_tools
@@ -269,6 +268,8 @@ def _connection_set(members: Iterable[Member]) -> list[dict[str, object]]:
         for member in members
     ]
 
+
+# What only a client can answer.
 
 CLIENT_TIMEOUT_MS = 10_000
 """As long as RocketMQ waits for a client (Broker2Client.callClient)."""

@@ -12,14 +12,13 @@ from typing import Any
 
 import msgspec
 
-from ...engine.errors import GroupNotFound, TopicNotFound
+from ...engine.errors import GroupNotFound
 from ...engine.pop.service import RequestMode
 from ...engine.tables.groups import FIELDS, Group
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import INT_MAX, body_as, text, truth, whole
+from ...rocketmq.fields import INT_MAX, body_as, json_body, message_queue, text, truth, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body, message_queue
 from ...rocketmq.topics import RETRY_PREFIX, check_group_name
 from ...rocketmq.values import check_text
 from ..connection import Connection, Handler
@@ -147,6 +146,8 @@ def _unreadable(name: str, kind: str) -> RequestRefused:
     return RequestRefused(Answer.INVALID_PARAMETER, f"The field {name!r} of the group is not {kind}.")
 
 
+# Which queues the members of a group get, and hold.
+
 PULL, POP = "PULL", "POP"
 BROADCASTING = "BROADCASTING"
 AVERAGELY, BY_CIRCLE = "AVG", "AVG_BY_CIRCLE"
@@ -216,8 +217,7 @@ class AssignmentProcessor:
         body = body_as(ModeBody, request.body)
         if body.topic.startswith(RETRY_PREFIX):
             raise RequestRefused(Answer.NO_PERMISSION, "retry topic is not allowed to set mode")
-        if self._engine.topics.get(body.topic) is None:
-            raise TopicNotFound(body.topic)
+        self._state.topic(body.topic)
         if body.mode not in (PULL, POP) or not -1 <= body.pop_share_queue_num <= INT_MAX:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"The mode is {PULL} or {POP}, not {body.mode[:20]!r}.")
         self._state.group(body.consumer_group)

@@ -14,9 +14,8 @@ from ...engine.tables.key_values import OWN_PREFIX
 from ...engine.tables.topics import WRITE, Topic
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import text
+from ...rocketmq.fields import json_body, text
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
 from ...rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from ..connection import Connection, Handler
 from ..state import BrokerState

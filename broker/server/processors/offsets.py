@@ -14,9 +14,8 @@ from ...engine.errors import TopicNotFound
 from ...engine.tables.topics import Topic
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import INT_MAX, text, truth, whole
+from ...rocketmq.fields import INT_MAX, json_body, message_queue, table_with_object_keys, text, truth, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body, message_queue, table_with_object_keys
 from ...rocketmq.subscription import subscription_body
 from ..connection import Connection, Handler
 from ..state import BrokerState
@@ -206,9 +205,7 @@ class ProgressProcessor:
     def _time_span(self, _: Connection, request: Command) -> Command:
         """Answer from when to when each queue holds messages, and of what time those are that the group is at."""
         name, group = text(request.ext, "topic"), text(request.ext, "group")
-        topic = self._engine.topics.get(name)
-        if topic is None:
-            raise TopicNotFound(name)
+        topic = self._state.topic(name)
         committed = self._engine.offsets.of_topic(group, name)
         now_ms, stored_ms = self._state.clock(), self._engine.store_ms
         spans = []
@@ -284,9 +281,7 @@ class ResetProcessor:
         or later, a negative one meaning the end."""
         ext = request.ext
         name, group = text(ext, "topic"), text(ext, "group")
-        topic = self._engine.topics.get(name)
-        if topic is None:
-            raise TopicNotFound(name)
+        topic = self._state.topic(name)
         if self._engine.groups.get(group) is None:
             raise RequestRefused(Answer.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
         queue_id = whole(ext, "queueId", -1, low=-INT_MAX - 1, high=INT_MAX)

@@ -25,13 +25,13 @@ from ...rocketmq.codes import PROTOCOL_VERSION, Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, LONG_MAX, body_as, text, truth, whole
 from ...rocketmq.frame import JSON, Command
-from ...rocketmq.receipts import (
+from ...rocketmq.ids import (
     ORDER_QUEUE,
     as_of_topic,
     marked_topic,
     message_offsets,
     order_counts,
-    read_handle,
+    read_pop_handle,
     start_offsets,
 )
 from ...rocketmq.subscription import build_subscription
@@ -293,6 +293,8 @@ def _notified(request: Command, has_messages: bool, *, is_full: bool = False) ->
     return request.answer({"hasMsg": str(has_messages).lower(), "pollingFull": str(is_full).lower()})
 
 
+# What consumers say of popped messages.
+
 MOST_BITS = 1 << 16
 """How far the last message of a batch may be from the first of its pop."""
 MOST_ACKED = 4096
@@ -408,7 +410,7 @@ class AckProcessor:
             raise RequestRefused(
                 Answer.NO_MESSAGE, f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             )
-        handle = read_handle(text(ext, "extraInfo"))
+        handle = read_pop_handle(text(ext, "extraInfo"))
         key = text(ext, "consumerGroup"), topic, queue_id
         return Handle(key, handle.start, handle.pop_ms, handle.invisible_ms), offset
 

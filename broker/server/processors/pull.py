@@ -19,9 +19,8 @@ from ...engine.queues.reader import Pulled, PullStatus, Selection
 from ...engine.tables.topics import READ, Topic
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import INT_MAX, LONG_MAX, text, whole
+from ...rocketmq.fields import INT_MAX, LONG_MAX, json_body, text, whole
 from ...rocketmq.frame import MAX_FRAME_BYTES, Command
-from ...rocketmq.json_body import json_body
 from ...rocketmq.subscription import Subscription, build_subscription, subscription_body
 from ..connection import Connection, Handler
 from ..long_polls import WaitingPull
@@ -267,6 +266,8 @@ def _read(ext: Mapping[str, str]) -> PullHeader:
         ext.get("expressionType") or "TAG",
     )
 
+
+# Looking for messages.
 
 #: index type -> what stands before the key in the index
 _INDEXED_AS = {"": "", "K": "", "U": "", "T": "T#"}

@@ -16,21 +16,12 @@ from types import MappingProxyType
 from ...engine.errors import BodyTooLarge, BrokerError, TopicNotFound
 from ...engine.log.ticket import Ticket
 from ...engine.tables.groups import is_dead_letter
-from ...rocketmq.batch import split_batch
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, whole
 from ...rocketmq.frame import BINARY, Command
 from ...rocketmq.frame import decode as decode_frame
-from ...rocketmq.headers.send import (
-    QuickSend,
-    SendHeader,
-    SendShortcut,
-    SignedSend,
-    SignedSendShortcut,
-    read_send_header,
-)
-from ...rocketmq.headers.send_json import read_json_send, read_signed_json_send
+from ...rocketmq.ids import UniqueIds
 from ...rocketmq.message import pack_host
 from ...rocketmq.properties import (
     CLUSTER,
@@ -45,8 +36,18 @@ from ...rocketmq.properties import (
     format_properties,
     parse_properties,
 )
+from ...rocketmq.sends import (
+    QuickSend,
+    SendHeader,
+    SendShortcut,
+    SignedSend,
+    SignedSendShortcut,
+    read_json_send,
+    read_send_header,
+    read_signed_json_send,
+    split_batch,
+)
 from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, TEMPLATE_TOPIC, reply_topic
-from ...rocketmq.unique_ids import UniqueIds
 from ..connection import Connection, Express, Handler
 from ..pump import AnsweredOwner
 from ..send_reply import TRACE_FIELDS, SendReplies, reply_command
@@ -290,6 +291,8 @@ def _is_plain_half(properties: bytes) -> bool:
     """Tell whether this is a half message that says all it must, and nothing that the broker says."""
     return b"TRACE" not in properties and _IS_HALF in properties and _HAS_GROUP in properties
 
+
+# Replies.
 
 CLIENT_TIMEOUT_MS = 3_000
 """As long as the asker has to take it."""

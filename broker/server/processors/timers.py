@@ -18,18 +18,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from ...engine.errors import StoreRefused, TopicNotFound
+from ...engine.errors import StoreRefused
 from ...engine.log.ticket import Ticket
 from ...engine.timer.listing import UNITS_PER_ANSWER
 from ...engine.timer.steer import Action, Outcome, Target
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import LONG_MAX, body_as, text, whole
+from ...rocketmq.fields import LONG_MAX, body_as, json_body, text, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
+from ...rocketmq.ids import OUTCOME, BadHandle, RecallHandle, handle_of, read_handle
 from ...rocketmq.message import parse_offset_message_id
 from ...rocketmq.properties import MSG_REGION
-from ...rocketmq.recall_handle import OUTCOME, BadHandle, RecallHandle, handle_of, read_handle
 from ..connection import Connection, Handler
 from ..listener import anonymous_bytes
 from ..send_reply import REGION
@@ -65,9 +64,7 @@ class TimerProcessor:
 
     def _recall(self, connection: Connection, request: Command) -> Command | None:
         ext = request.ext
-        topic = text(ext, "topic")
-        if self._engine.topics.get(topic) is None:
-            raise TopicNotFound(topic)
+        topic = self._state.topic(text(ext, "topic")).name
         try:
             handle = read_handle(text(ext, "recallHandle"))
         except BadHandle as error:

@@ -18,16 +18,15 @@ from typing import cast
 
 import msgspec
 
-from ...engine.errors import BrokerError, StoreRefused, TopicNotFound
+from ...engine.errors import BrokerError, StoreRefused
 from ...engine.tables.topics import Pending, Topic
 from ...engine.timer.steer import Target
 from ...engine.topic_backlog import Waiting
 from ...engine.transaction.decision import TOPIC_DELETED, Ending
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import LONG_MAX, body_as, text, truth, whole
+from ...rocketmq.fields import LONG_MAX, body_as, json_body, message_queue, table_with_object_keys, text, truth, whole
 from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body, message_queue, table_with_object_keys
 from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPICS
 from ..connection import Connection, Handler
 from ..refusals import refusal_code
@@ -125,15 +124,8 @@ class TopicProcessor:
         if changed:
             self._engine.topics.put_many(changed)
 
-    def _topic(self, request: Command) -> Topic:
-        name = text(request.ext, "topic")
-        topic = self._engine.topics.get(name)
-        if topic is None:
-            raise TopicNotFound(name)
-        return topic
-
     def _one(self, _: Connection, request: Command) -> Command:
-        return request.answer(body=json_body(self._topic(request).to_json()))
+        return request.answer(body=json_body(self._state.topic(text(request.ext, "topic")).to_json()))
 
     def _all(self, _: Connection, request: Command) -> Command:
         topics = self._engine.topics
@@ -147,7 +139,7 @@ class TopicProcessor:
         return request.answer({"totalTopicNum": str(len(every))}, json_body(body))
 
     def _stats(self, _: Connection, request: Command) -> Command:
-        topic = self._topic(request)
+        topic = self._state.topic(text(request.ext, "topic"))
         rows: list[tuple[object, object]] = []
         for queue_id in range(max(topic.read_queues, topic.write_queues)):
             low, high = self._engine.queue_bounds(topic.name, queue_id)
@@ -185,6 +177,8 @@ def changed_attributes(known: Mapping[str, str], changes: str) -> dict[str, str]
             )
     return attributes
 
+
+# Deleting a topic, and what waits for it.
 
 #: Records looked at before others get their turn: a few milliseconds.
 _LOOKS_AT_ONCE = 256

@@ -22,12 +22,11 @@ from ...engine.transaction import listing
 from ...engine.transaction.check import Checks
 from ...engine.transaction.decision import Ending
 from ...rocketmq.codes import ONEWAY_FLAG, Answer, Request
+from ...rocketmq.end_transaction import EndShortcut
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import INT_MAX, body_as, text, truth, whole
+from ...rocketmq.fields import INT_MAX, body_as, json_body, text, truth, whole
 from ...rocketmq.frame import BINARY, Command
 from ...rocketmq.frame import decode as decode_frame
-from ...rocketmq.headers.end_transaction import EndShortcut
-from ...rocketmq.json_body import json_body
 from ...rocketmq.message import parse_offset_message_id
 from ..check_frames import Questions
 from ..connection import Connection, Handler
@@ -249,6 +248,8 @@ def _checked_ending(ext: Mapping[str, str]) -> tuple[str, str, str]:
     offset, position = (whole(ext, name, low=0) for name in _ENDING[1:])
     return str(said), str(offset), str(position)
 
+
+# Asking producers.
 
 #: Questions in one slice: as many as take about this long.
 _SLICE_S = 0.0006

@@ -30,16 +30,7 @@ from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Deletion, Look, Mome
 from console.security.tokens import SETTINGS
 from console.site.parsing import whole_number
 
-Watched = Literal[
-    "broker-down",
-    "backlog",
-    "still",
-    "dead-letters",
-    "lateness",
-    "lane-late",
-    "half-age",
-    "stuck-queue",
-]
+Watched = Literal["broker-down", "backlog", "still", "dead-letters", "lateness", "lane-late", "half-age", "stuck-queue"]
 Subject = Annotated[str, Meta(min_length=1, max_length=255, description="A name; * stands for any characters.")]
 Limit = Annotated[float, Meta(ge=0, description="Above it, in the unit of `what`.")]
 Seconds = Annotated[int, Meta(ge=0, le=604_800, description="Above it for so long; 0: at the next look.")]

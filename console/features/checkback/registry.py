@@ -179,8 +179,8 @@ def address_rows() -> tuple[AddressRow, ...]:
             is_asked=row.is_enabled,
             outcome=row.outcome,
             failures=row.failures,
-            asked_ms=_ms(row.asked_at),
-            resting_until_ms=_ms(row.resting_until),
+            asked_ms=epoch_ms(row.asked_at),
+            resting_until_ms=epoch_ms(row.resting_until),
         )
         for row in rows
     )
@@ -193,5 +193,6 @@ def _origin(url: str) -> str:
         return ""
 
 
-def _ms(moment: datetime | None) -> int | None:
+def epoch_ms(moment: datetime | None) -> int | None:
+    """Return a moment of a row in ms since 1970, None where there is none."""
     return None if moment is None else round(moment.timestamp() * 1000)

@@ -78,11 +78,7 @@ class Asker:
     """Asks addresses; belongs to one event loop."""
 
     def __init__(
-        self,
-        allowed: AllowList,
-        resolve: Resolves,
-        limits: HttpLimits | None = None,
-        tls: ssl.SSLContext | None = None,
+        self, allowed: AllowList, resolve: Resolves, limits: HttpLimits | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
         self._allowed = allowed
         self._resolve = resolve

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -194,13 +193,9 @@ def _shown(row: CheckAddress, secret: str | None = None) -> CheckAddressShown:
         created_by=row.actor,
         created_ms=round(row.created_at.timestamp() * 1000),
         changed_ms=round(row.changed_at.timestamp() * 1000),
-        asked_ms=_ms(row.asked_at),
+        asked_ms=registry.epoch_ms(row.asked_at),
         outcome=row.outcome,
         failures=row.failures,
-        resting_until_ms=_ms(row.resting_until),
+        resting_until_ms=registry.epoch_ms(row.resting_until),
         secret=secret,
     )
-
-
-def _ms(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1000)

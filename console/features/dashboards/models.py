@@ -65,9 +65,7 @@ class DashboardRun(models.Model):
         indexes = [models.Index(fields=["dashboard", "-queued_at"], name="dashboard_run_newest")]
         constraints = [
             models.UniqueConstraint(
-                fields=["broker", "dashboard", "window"],
-                condition=models.Q(is_current=True),
-                name="one_current_run",
+                fields=["broker", "dashboard", "window"], condition=models.Q(is_current=True), name="one_current_run"
             )
         ]
         permissions = [("run_dashboards", _("Can run and stop dashboards"))]

@@ -222,9 +222,7 @@ def read_dead_letters(
     )
     rows, total, following, looked = found if found is not None else ((), None, None, 0)
     members = ConsumerGroup.objects.filter(broker=here.name, name=group).values_list("members", flat=True).first()
-    return DeadLetterPage(
-        evidence, here.now_ms, group, wanted, marked(group, rows), total, following, members, looked
-    )  # fmt: skip
+    return DeadLetterPage(evidence, here.now_ms, group, wanted, marked(group, rows), total, following, members, looked)
 
 
 def _page(

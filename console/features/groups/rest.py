@@ -259,14 +259,7 @@ async def extend(call: Call, body: Extend) -> Response:
     return json_answer(Extended(extended=kept, not_held=gone))
 
 
-@route(
-    "GET",
-    "/groups",
-    "List consumer groups",
-    action=READ,
-    on=InRows(),
-    answers=((200, "Groups.", GroupList),),
-)
+@route("GET", "/groups", "List consumer groups", action=READ, on=InRows(), answers=((200, "Groups.", GroupList),))
 async def groups(call: Call) -> Response:
     """List the groups that the token may read: by their own names, or because they read such topics and no others.
 

@@ -55,10 +55,7 @@ class ResendMessage(Kind[SentAgainPreview]):
     permission = RESEND_DEAD_LETTERS
     title, verb = _("Send a message again"), _("Send it again")
     effect = _("Its consumers get it once more. This cannot be taken back.")
-    outcomes = {
-        "sent_back": Outcome(_("sent back to its group")),
-        "sent_as_new": Outcome(_("sent as a new message")),
-    }
+    outcomes = {"sent_back": Outcome(_("sent back to its group")), "sent_as_new": Outcome(_("sent as a new message"))}
     page = "messages"
     is_final = True
     names_messages = True

@@ -157,5 +157,5 @@ LIVE = {
     "overview": LiveKind(
         lambda _, __: read_overview(),
         frozenset({"levels", "topics", "queues", "groups", "offsets", "histories", "transactions"}),
-    ),
+    )
 }

@@ -35,9 +35,7 @@ from console.ui.table import FIGURE, LEFT, SIZE, VALUE, Across, Cell, Choice, Co
 _NUMBER = "ui/cells/figure.html"
 _MOVED = Cell(_NUMBER, is_figure=True, text=lambda value, _place: figure(value.moved if value else None))
 _LATE = Cell(
-    _NUMBER,
-    is_figure=True,
-    text=lambda value, _place: length(value.late_ms if value and value.last_moved_ms else None),
+    _NUMBER, is_figure=True, text=lambda value, _place: length(value.late_ms if value and value.last_moved_ms else None)
 )
 
 QUEUES = Table(

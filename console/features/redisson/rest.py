@@ -358,12 +358,7 @@ async def make_plain(call: Call, body: QueueReason) -> Response:
 
 
 @route(
-    "GET",
-    _QUEUE,
-    "Look at a delayed queue",
-    action=READ,
-    on=Queue(),
-    answers=((200, "The queue.", DelayedQueueRow),),
+    "GET", _QUEUE, "Look at a delayed queue", action=READ, on=Queue(), answers=((200, "The queue.", DelayedQueueRow),)
 )
 async def queue(call: Call) -> Response:
     """Answer the figures of one queue, and where its due values go."""

@@ -85,12 +85,7 @@ class LevelList(Struct, kw_only=True):
 
 
 @route(
-    "GET",
-    "/schedule/levels",
-    "List delay levels",
-    action=READ,
-    on=Overview(),
-    answers=((200, "Levels.", LevelList),),
+    "GET", "/schedule/levels", "List delay levels", action=READ, on=Overview(), answers=((200, "Levels.", LevelList),)
 )
 async def levels(call: Call) -> Response:
     """List the delay levels and what waits on each."""

@@ -66,7 +66,7 @@ _UNSAID = Evidence("", None, True)
 
 @authorised
 def timers(scope: TopicScope, zoom: str = "", at_ms: int | None = None) -> TimersPage:
-    """Return the wheel and what stands around it, at a zoom (zoom.ZOOMS) that begins at `at_ms`, None: now."""
+    """Return the wheel and what stands around it, at a zoom (shapes.ZOOMS) that begins at `at_ms`, None: now."""
     found = _page_at(zoom, at_ms, scope.topic)
     if scope.see_all:
         return replace(found, first=replace(found.first, rows=masks().rows(found.first.rows)))
@@ -205,9 +205,7 @@ def _lacks(evidence: Evidence) -> bool:
     return evidence.stale_reason is StaleReason.NOT_SUPPORTED
 
 
-def _page(
-    admin: Admin, wanted: TimerFilter, cursor: str | None, count: int
-) -> tuple[list[TimerRow], str | None, bool]:  # fmt: skip
+def _page(admin: Admin, wanted: TimerFilter, cursor: str | None, count: int) -> tuple[list[TimerRow], str | None, bool]:
     rows, following, complete = timers_between(admin, wanted, limit=count, cursor=cursor)
     for _again in range(MOST_ASKED - 1):
         if len(rows) >= count or following is None:

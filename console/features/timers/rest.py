@@ -299,27 +299,13 @@ async def totals(call: Call) -> Response:
     )
 
 
-@route(
-    "POST",
-    "/timers:pause",
-    "Release no timers any more",
-    action=PUBLISH,
-    on=Everywhere(),
-    answers=(BEGUN,),
-)
+@route("POST", "/timers:pause", "Release no timers any more", action=PUBLISH, on=Everywhere(), answers=(BEGUN,))
 async def pause(call: Call, body: SwitchReason) -> Response:
     """Release no timers any more; needs a token for every topic."""
     return await begun("timers.pause", {}, body.reason, token_actor(call.grant, frozenset((PAUSE_TIMERS,))))
 
 
-@route(
-    "POST",
-    "/timers:resume",
-    "Release timers again",
-    action=PUBLISH,
-    on=Everywhere(),
-    answers=(BEGUN,),
-)
+@route("POST", "/timers:resume", "Release timers again", action=PUBLISH, on=Everywhere(), answers=(BEGUN,))
 async def resume(call: Call, body: SwitchReason) -> Response:
     """Release timers again; needs a token for every topic."""
     return await begun("timers.resume", {}, body.reason, token_actor(call.grant, frozenset((PAUSE_TIMERS,))))

@@ -378,10 +378,6 @@ LIVE = {
     "topics": LiveKind(_topics_live, _MOVED_BY, frozenset({"search", "kind", "order", "offset"})),
     "topic": LiveKind(lambda name, _: read_topic(name), _MOVED_BY, takes_argument=True),
     "tail": LiveKind(
-        lambda name, _: read_tail(name),
-        frozenset({"queues"}),
-        takes_argument=True,
-        mark=stored_mark,
-        is_near=True,
+        lambda name, _: read_tail(name), frozenset({"queues"}), takes_argument=True, mark=stored_mark, is_near=True
     ),
 }

@@ -182,14 +182,7 @@ class TopicDeletion(Deletion, kw_only=True):
 _PREVIEW = (200, "Asked for a preview: what would come of it.", SettingsPreview)
 
 
-@route(
-    "GET",
-    "/topics",
-    "List topics",
-    action=READ,
-    on=InRows(),
-    answers=((200, "Topics.", TopicList),),
-)
+@route("GET", "/topics", "List topics", action=READ, on=InRows(), answers=((200, "Topics.", TopicList),))
 async def topics(call: Call) -> Response:
     """List the topics that the token may read."""
     is_visible = call.row_check()
@@ -244,10 +237,7 @@ async def topic_settings(call: Call) -> Response:
     "Change a topic's settings",
     action=SETTINGS,
     on=Topic(),
-    answers=(
-        BEGUN_OR_WAITS,
-        (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfTopic),
-    ),
+    answers=(BEGUN_OR_WAITS, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfTopic)),
     errors=(TopicUnknown, OperationRefused),
 )
 async def change_topic(call: Call, body: TopicChange) -> Response:
@@ -311,10 +301,7 @@ async def group_settings(call: Call) -> Response:
     "Change a consumer group's settings",
     action=SETTINGS,
     on=Group(),
-    answers=(
-        BEGUN_OR_WAITS,
-        (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfGroup),
-    ),
+    answers=(BEGUN_OR_WAITS, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfGroup)),
     errors=(GroupUnknown, OperationRefused),
 )
 async def change_group(call: Call, body: GroupChange) -> Response:

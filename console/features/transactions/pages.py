@@ -220,9 +220,7 @@ def _life_at(position: int) -> TransactionLife:
     return TransactionLife(evidence, here.now_ms, position, row, events, most)
 
 
-def _life(
-    admin: Admin, position: int, address: str
-) -> tuple[TransactionRow | None, tuple[LifeEvent, ...], int | None]:  # fmt: skip
+def _life(admin: Admin, position: int, address: str) -> tuple[TransactionRow | None, tuple[LifeEvent, ...], int | None]:
     most = admin.transaction_status().max_checks
     try:
         return *life_of(admin, position, address), most
@@ -240,7 +238,7 @@ def _ask(
 
 def _list(
     here: Mirrored, wanted: TransactionFilter, after: int | None, count: int, most: int | None
-) -> TransactionList:  # fmt: skip
+) -> TransactionList:
     found, evidence = _ask(lambda admin: _page(admin, wanted, here.now_ms, after, count), here, LIST)
     rows, following = found or ([], None)
     return TransactionList(evidence, here.now_ms, wanted, tuple(rows), following, most)
@@ -248,7 +246,7 @@ def _list(
 
 def _page(
     admin: Admin, wanted: TransactionFilter, now_ms: int, after: int | None, count: int
-) -> tuple[list[TransactionRow], int | None]:  # fmt: skip
+) -> tuple[list[TransactionRow], int | None]:
     rows, following = page_of(admin, wanted, now_ms=now_ms, after=after, count=count)
     for _again in range(MOST_ASKED - 1):
         if rows or following is None:
@@ -312,7 +310,7 @@ def transactions_mark(_: str) -> Hashable:
 
 def page_of(
     admin: Admin, wanted: TransactionFilter, *, now_ms: int, after: int | None, count: int
-) -> tuple[list[TransactionRow], int | None]:  # fmt: skip
+) -> tuple[list[TransactionRow], int | None]:
     """A page of one state, and where the next begins; it may be short and yet have a next.
 
     The broker is asked by age, and its clock is another one: asked for a little more, what is too new is left out here.
@@ -416,5 +414,5 @@ def transaction(request: HttpRequest, position: int) -> HttpResponse:
 LIVE = {
     "transactions": LiveKind(
         lambda _, __: read_transactions(), frozenset({"queues", "transactions"}), mark=transactions_mark
-    ),
+    )
 }

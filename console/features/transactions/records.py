@@ -206,9 +206,7 @@ def read_newest(admin: Admin) -> Newest:
     return Newest(rows_of(halves, parked, ops), tuple(halves), halves_total, tuple(ops), ops_total)
 
 
-def rows_of(
-    halves: Sequence[Message], parked: Sequence[Message], ops: Sequence[Message]
-) -> tuple[TransactionRow, ...]:  # fmt: skip
+def rows_of(halves: Sequence[Message], parked: Sequence[Message], ops: Sequence[Message]) -> tuple[TransactionRow, ...]:
     """One row for each transaction, by the offset of its newest half."""
     found = transactions_of(halves, parked, op_records(ops))
     return tuple(replace(row_of(each), producers=None) for each in found)  # which producers are there is not told

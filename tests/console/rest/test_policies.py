@@ -18,7 +18,7 @@ from broker.client.admin import Broker
 from broker.rocketmq.acl import Action, Kind
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
-from broker.server.broker import BrokerService
+from broker.server.broker import BrokerService, Protection
 from broker.testing import small_store
 from console.rest.app import create_application
 from console.security import tokens as security_tokens
@@ -47,7 +47,7 @@ USERS: dict[str, tuple[dict[str, Any], ...]] = {
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
     """A broker with access control; the application speaks to it as its own user."""
-    running = BrokerService(small_store(tmp_path), broker_port=0, namesrv_port=0, access=ACCESS)
+    running = BrokerService(small_store(tmp_path), broker_port=0, namesrv_port=0, protection=Protection(access=ACCESS))
     await running.start()
     client_credentials.remember(running.namesrv_address, {"access_key": ROOT[0], "secret_key": ROOT[1]})
     yield running

@@ -14,6 +14,7 @@ import pytest
 
 from broker.client import AsyncAdmin
 from broker.server.broker import BrokerService
+from broker.server.clock import Clocks
 from broker.testing import small_store
 from console.security import tokens as security_tokens
 from console.site.broker import hang_up
@@ -43,7 +44,7 @@ def clock() -> Clock:
 @pytest.fixture
 async def service(tmp_path: Path, clock: Clock, settings: Any) -> AsyncIterator[BrokerService]:
     """A broker whose clock can be moved on."""
-    running = BrokerService(small_store(tmp_path), broker_port=0, namesrv_port=0, clock=clock)
+    running = BrokerService(small_store(tmp_path), broker_port=0, namesrv_port=0, clocks=Clocks(broker=clock))
     await running.start()
     settings.ESCAPEMENT_NAMESRV = running.namesrv_address
     for topic in ("orders", "marker"):

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from broker.mirror.models import Broker, MirrorState
 from console.comparison import Pair, compared
 from console.features.groups import read as groups_read
-from console.features.groups.kept import GroupsKept, GroupTopic, groups_at
+from console.features.groups.pages import GroupsKept, GroupTopic, groups_at
 from console.features.groups.read import GroupRow, GroupState
 from console.features.schedule import read as schedule_read
 from console.features.schedule.read import lanes_at
 from console.features.schedule.shapes import Lane, LaneFigures, Lanes, LaneState
 from console.features.timers import read as timers_read
-from console.features.timers.kept import KEPT_ZOOMS, timers_at
+from console.features.timers.pages import KEPT_ZOOMS, timers_at
 from console.features.timers.shapes import Stretch, TimerFigures, WheelSlot
 from console.past import Snapshot, moment_of, pack, unpack
 from console.site.broker import hang_up

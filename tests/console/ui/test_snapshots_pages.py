@@ -15,7 +15,7 @@ from django.test import Client, RequestFactory
 
 from broker.mirror.models import MirrorState
 from console.features.timers import apache_records
-from console.features.timers.kept import timers_kept
+from console.features.timers.pages import timers_kept
 from console.features.timers.shapes import window_of
 from console.past import Asked, Snapshot, asked_of, last_time_of_day
 from console.site.mirrored import mirrored

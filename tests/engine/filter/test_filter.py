@@ -8,7 +8,8 @@ import pytest
 
 from broker.rocketmq.message import encode, pack_host, record_size
 from broker.rocketmq.properties import format_properties
-from broker.rocketmq.sql92.expression import MOST_KEPT_LETTERS, BadExpression, Filter, properties_of
+from broker.rocketmq.sql92 import MOST_KEPT_LETTERS, Filter, properties_of
+from broker.rocketmq.sql92_nodes import BadExpression
 
 #: expression, properties of messages that are wanted, of messages that are not
 SAYS: list[tuple[str, list[dict[str, str]], list[dict[str, str]]]] = [
@@ -157,8 +158,8 @@ def test_long_values_are_read_in_no_time(text: str) -> None:
 
 
 def test_ready_expressions_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.rocketmq.sql92.expression._MOST_KEPT", 2)
-    monkeypatch.setattr("broker.rocketmq.sql92.expression._kept", {})
+    monkeypatch.setattr("broker.rocketmq.sql92._MOST_KEPT", 2)
+    monkeypatch.setattr("broker.rocketmq.sql92._kept", {})
     first = Filter.of("a = 1")
     assert Filter.of("a = 1") is first
     for number in (2, 3):
@@ -167,7 +168,7 @@ def test_ready_expressions_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatc
 
 
 def test_ready_expressions_are_kept_up_to_so_many_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.rocketmq.sql92.expression._kept", {})
+    monkeypatch.setattr("broker.rocketmq.sql92._kept", {})
     short = Filter.of("a = 1")
     long = [Filter.of(f"a = '{number}{'x' * 60_000}'") for number in range(MOST_KEPT_LETTERS // 60_000)]
     assert Filter.of(long[-1].expression) is long[-1]

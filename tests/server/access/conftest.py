@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.engine.config import EngineConfig
-from broker.server.broker import BrokerService
+from broker.server.broker import BrokerService, Protection
 from tests.server.access.clients import ACCESS, People
 
 MEBIBYTE = 1 << 20
@@ -30,7 +30,7 @@ def config(tmp_path: Path) -> EngineConfig:
 @pytest.fixture
 async def service(config: EngineConfig) -> AsyncIterator[BrokerService]:
     """A running broker that takes signed requests only."""
-    running = BrokerService(config, broker_port=0, namesrv_port=0, access=ACCESS)
+    running = BrokerService(config, broker_port=0, namesrv_port=0, protection=Protection(access=ACCESS))
     await running.start()
     yield running
     await running.stop()

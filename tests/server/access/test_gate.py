@@ -14,7 +14,7 @@ from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.errors import ConnectionLost
 from broker.rocketmq.frame import Command
-from broker.server.broker import BrokerService
+from broker.server.broker import BrokerService, Protection
 from tests.server.access.clients import ACCESS, ROOT, People, policy
 from tests.server.peer import heartbeat_body, pull_ext, records, send_ext
 from tests.server.transacting import COMMIT, asked, begin, end, live, nothing, steer
@@ -40,7 +40,7 @@ async def test_what_is_not_signed_is_refused_at_both_doors(people: People) -> No
 
 async def test_strangers_may_be_told_where_a_topic_is_and_nothing_else(config: EngineConfig) -> None:
     access = replace(ACCESS, are_routes_open=True)
-    running = BrokerService(config, broker_port=0, namesrv_port=0, access=access)
+    running = BrokerService(config, broker_port=0, namesrv_port=0, protection=Protection(access=access))
     await running.start()
     people = People(running.address, running.namesrv_address)
     try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.client.credentials import Signer
+from broker.rocketmq.acl import SIGNATURE, content, is_signed, sign
 from broker.rocketmq.frame import encode_fields
-from broker.rocketmq.signature import SIGNATURE, content, is_signed, sign
 
 SECRET = "s3cret-密"
 FIELDS = {

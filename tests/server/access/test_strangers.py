@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.engine.config import EngineConfig
+from broker.rocketmq.acl import ACCESS_KEY, SIGNATURE, content, sign
 from broker.rocketmq.codes import PROTOCOL_VERSION, Request
 from broker.rocketmq.frame import Command, encode
-from broker.rocketmq.signature import ACCESS_KEY, SIGNATURE, content, sign
 from broker.server.access.gate import Strangers
-from broker.server.broker import BrokerService
+from broker.server.broker import BrokerService, Protection
+from broker.server.clock import Clocks
 from tests.server.access.clients import ACCESS, ROOT, People
 from tests.server.peer import send_ext
 from tests.server.stranger import stranger_at
@@ -27,7 +28,9 @@ async def clock() -> Clock:
 
 @pytest.fixture
 async def service(config: EngineConfig, clock: Clock) -> AsyncIterator[BrokerService]:
-    running = BrokerService(config, broker_port=0, namesrv_port=0, access=ACCESS, clock=clock)
+    running = BrokerService(
+        config, broker_port=0, namesrv_port=0, protection=Protection(access=ACCESS), clocks=Clocks(broker=clock)
+    )
     await running.start()
     yield running
     await running.stop()

@@ -20,7 +20,7 @@ from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import Request
 from broker.rocketmq.errors import ConnectFailed
 from broker.rocketmq.frame import Command, encode
-from broker.server.broker import BrokerService
+from broker.server.broker import BrokerService, Protection
 from broker.server.connection import Connection, Hooks, Limits, Server
 from broker.server.front import front
 from broker.server.tls import Certificates, TlsConfig
@@ -211,14 +211,17 @@ async def test_renewed_certificates_are_taken_up_and_broken_ones_are_not(tmp_pat
 
 async def test_a_broker_whose_certificate_cannot_be_read_does_not_start(config: EngineConfig, papers: Papers) -> None:
     for broken in (TlsConfig("/nowhere.pem"), TlsConfig(papers.cert_file, papers.ca_file)):
-        service = BrokerService(config, broker_port=0, namesrv_port=0, tls=broken)
+        service = BrokerService(config, broker_port=0, namesrv_port=0, protection=Protection(tls=broken))
         with pytest.raises(OSError):
             await service.start()
 
 
 async def test_the_python_clients_speak_tls_with_both_doors(config: EngineConfig, papers: Papers) -> None:
     service = BrokerService(
-        config, broker_port=0, namesrv_port=0, tls=TlsConfig(papers.cert_file, papers.key_file, is_required=True)
+        config,
+        broker_port=0,
+        namesrv_port=0,
+        protection=Protection(tls=TlsConfig(papers.cert_file, papers.key_file, is_required=True)),
     )
     await service.start()
     tls = Tls(ca_file=papers.ca_file)
@@ -244,7 +247,7 @@ async def test_the_python_clients_speak_tls_with_both_doors(config: EngineConfig
 
 async def test_a_large_pull_comes_whole_over_tls(config: EngineConfig, papers: Papers) -> None:
     config = replace(config, pull_most_bytes=4 << 20)
-    service = BrokerService(config, broker_port=0, namesrv_port=0, tls=papers.config)
+    service = BrokerService(config, broker_port=0, namesrv_port=0, protection=Protection(tls=papers.config))
     await service.start()
     client = RemotingClient(secure=Security(tls=Tls(ca_file=papers.ca_file)).of_host)
     peer = Peer(client, service.address)

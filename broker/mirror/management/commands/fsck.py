@@ -8,7 +8,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ....engine.disk.files import OsFiles
 from ....engine.errors import StoreUnsupported
-from ....engine.fsck import Report, check_store
+from ....engine.fsck import Report
+from ....engine.fsck.store import check_store
 from ....log_lines import escaped
 
 #: Lines of each kind that are printed; a store that is worse than that is not read line by line.

@@ -1,24 +1,32 @@
-"""The header of a send request: RocketMQ's V1 (long names), V2 (one letter a field), and short cuts for V2.
+"""Send requests: the header of one, in all forms that clients write, and the body of a batch.
 
-V2: a group, b topic, c default topic, d default queues, e queue id, f sysFlag, g born ms, h flag, i properties,
-j reconsume times, k unit mode, l most reconsume times, m batch, n broker name.
+RocketMQ's V1 has long names, V2 one letter a field: a group, b topic, c default topic, d default queues, e queue id,
+f sysFlag, g born ms, h flag, i properties, j reconsume times, k unit mode, l most reconsume times, m batch, n broker.
 
 The short cut (`SendShortcut`): a client repeats the fields before `e` and after `i` in all its sends to a topic. Once
-they were read in full they are recognised by their bytes, and what is between them has one fixed form. Anything else
-is read the long way, so the short cut decides nothing about what is valid.
+they were read in full they are recognised by their bytes, and what is between them has one fixed form. A JSON header
+(`read_json_send`) is read in one go, without a table of its fields. Anything else is read the long way, so the short
+cuts decide nothing about what is valid.
+
+The body of a batch (request 320) has messages one after another (MessageDecoder.encodeMessages), each, big endian:
+
+| size 4 | magic 4 | CRC 4 | flag 4 | body length 4 | body | properties length 2 | properties |
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from struct import Struct
-from typing import NamedTuple
+from struct import Struct, iter_unpack
+from typing import Literal, NamedTuple
 
-from ..codes import ONEWAY_FLAG
-from ..fields import INT_MAX, text, truth, whole
-from ..frame import Command
-from ..signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
+import msgspec
+
+from .acl import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
+from .codes import ONEWAY_FLAG, Answer
+from .errors import RequestRefused
+from .fields import INT_MAX, text, truth, whole
+from .frame import Command, Int32
 
 _V1_NAMES = {
     "producerGroup": "a", "topic": "b", "defaultTopic": "c", "defaultTopicQueueNums": "d", "queueId": "e",
@@ -265,3 +273,191 @@ def _signed_parts(frame: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:
         suffix = suffix[:again] + suffix[again + len(said) :]
     start = frame[:1] + (end - 4).to_bytes(3, "big") + frame[4:21] + (end - _FIELDS_AT).to_bytes(4, "big")
     return frame[_FIELDS_AT:prefix_end], suffix, signature, start + frame[_FIELDS_AT:end] + frame[body_at:]
+
+
+# JSON headers, Java's default.
+
+#: How Java begins the header of every 310.
+_BEGINNING = b'{"code":310,'
+#: Digits of a number (of 32 bits, of 64 bits) that is taken: more are the long way's.
+_MOST_INT_DIGITS, _MOST_DIGITS = 9, 18
+
+_Language = Literal["JAVA", "CPP", "DOTNET", "PYTHON", "GO", "RUST", "OTHER"]
+_NAMES = {"fields": "extFields", "serial": "serializeTypeCurrentRPC"}
+
+
+class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The fields of a V2 header; one that is missing is none of a plain send, nor is one more."""
+
+    a: str
+    b: str
+    e: str
+    f: str
+    g: str
+    h: str
+    i: str
+    c: str = ""
+    d: str = "0"
+    k: Literal["true", "false", ""] = "false"
+    n: str = ""
+    j: Literal["0", ""] = "0"
+    m: Literal["false", ""] = "false"
+    most: str | None = msgspec.field(default=None, name="l")
+
+
+class _SignedFields(_Fields, gc=False, forbid_unknown_fields=True):
+    """The fields of a V2 header that is signed. What is not said is not signed either: it is empty here."""
+
+    user: str = msgspec.field(default="", name=ACCESS_KEY)
+    signature: str = msgspec.field(default="", name=SIGNATURE)
+    token: str = msgspec.field(default="", name=SECURITY_TOKEN)
+    d: str = ""
+    k: Literal["true", "false", ""] = ""
+    j: Literal["0", ""] = ""
+    m: Literal["false", ""] = ""
+
+
+class _Head(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename=_NAMES):
+    """All that a header has: nothing in it goes by unread, as the long way would find fault with it."""
+
+    code: int
+    fields: _Fields
+    flag: Int32 = 0
+    language: _Language = "JAVA"
+    opaque: Int32 = 0
+    remark: str | None = None
+    serial: Literal["JSON"] = "JSON"
+    version: Int32 = 0
+
+
+class _SignedHead(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename=_NAMES):
+    """The header of a send that is signed: as `_Head`, whose fields come first and cannot be made anew."""
+
+    code: int
+    fields: _SignedFields
+    flag: Int32 = 0
+    language: _Language = "JAVA"
+    opaque: Int32 = 0
+    remark: str | None = None
+    serial: Literal["JSON"] = "JSON"
+    version: Int32 = 0
+
+
+_decode = msgspec.json.Decoder(_Head).decode
+_decode_signed = msgspec.json.Decoder(_SignedHead).decode
+
+
+def read_json_send(frame: bytes, decode: Callable[[bytes], _Head | _SignedHead] = _decode) -> QuickSend | None:
+    """Return a plain send; None if it is anything else."""
+    if not frame.startswith(_BEGINNING, 4) or frame[0]:
+        return None
+    body_at = 4 + int.from_bytes(frame[1:4], "big")
+    try:
+        head = decode(frame[4:body_at])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    fields = head.fields
+    numbers = fields.d + fields.e + fields.f + fields.g + fields.h
+    if (
+        head.code != 310
+        or fields.most is not None
+        or head.remark is not None
+        or head.flag & ~ONEWAY_FLAG
+        or body_at > len(frame)
+        or not (numbers.isascii() and numbers.isdigit())
+        or not (fields.e and fields.f and fields.g and fields.h)
+        or max(len(fields.d), len(fields.e), len(fields.f), len(fields.h)) > _MOST_INT_DIGITS
+        or len(fields.g) > _MOST_DIGITS
+        or fields.b.startswith("%")
+        or not fields.b.isprintable()
+    ):
+        return None
+    return (
+        head.opaque, head.flag, fields.b, int(fields.e), int(fields.f), int(fields.g), int(fields.h),
+        fields.i.encode(), frame[body_at:],
+    )  # fmt: skip
+
+
+def read_signed_json_send(frame: bytes) -> SignedSend | None:
+    """Return a plain send that is signed; None if it is anything else."""
+    read: list[_SignedFields] = []
+
+    def decode(header: bytes) -> _SignedHead:
+        head = _decode_signed(header)
+        read.append(head.fields)
+        return head
+
+    send = read_json_send(frame, decode)
+    if send is None:
+        return None
+    said = read[0]
+    # in the order of the fields' names
+    before = said.user + said.token + said.a + said.b + said.c + said.d
+    after = said.e + said.f + said.g + said.h + said.i + said.j + said.k + said.m + said.n
+    return SignedSend(send, said.user, said.signature.encode(), (before + after).encode() + send[-1])
+
+
+# Batches.
+
+_ITEM = Struct(">I8xiI").unpack_from
+_ITEM_BYTES = 20
+_LENGTH_BYTES = 2
+_SEPARATOR = b"\x02"
+MOST_ITEMS = 100_000
+
+Item = tuple[bytes, bytes, int]
+"""Body, properties in stored form, flag."""
+
+
+def split_batch(body: bytes) -> list[Item]:
+    """Return the messages of a batch; refused if they do not fit it exactly, or there is none."""
+    return _alike(body) or _one_by_one(body)
+
+
+def _alike(body: bytes) -> list[Item] | None:
+    """Return the messages if all have the same lengths, as in many batches; else None."""
+    if len(body) < _ITEM_BYTES:
+        return None
+    size, _, length = _ITEM(body)
+    count, rest = divmod(len(body), max(size, 1))
+    properties_length = size - _ITEM_BYTES - length - _LENGTH_BYTES
+    if rest or not 0 < count <= MOST_ITEMS or properties_length <= 0:
+        return None
+    sizes, flags, lengths, bodies, properties_lengths, properties = zip(
+        *iter_unpack(f">I8xiI{length}sH{properties_length}s", body), strict=True
+    )
+    if (
+        sizes.count(size) != count
+        or lengths.count(length) != count
+        or properties_lengths.count(properties_length) != count
+        or bytes([each[-1] for each in properties]).strip(_SEPARATOR)
+    ):
+        return None
+    return list(zip(bodies, properties, flags, strict=True))
+
+
+def _one_by_one(body: bytes) -> list[Item]:
+    parts: list[Item] = []
+    position, end = 0, len(body)
+    while position < end:
+        if end - position < _ITEM_BYTES or len(parts) >= MOST_ITEMS:
+            raise RequestRefused(Answer.MESSAGE_ILLEGAL, "The batch is cut off, or holds too many messages.")
+        size, flag, length = _ITEM(body, position)
+        body_at = position + _ITEM_BYTES
+        properties_at = body_at + length + _LENGTH_BYTES
+        item_end = position + size
+        if item_end > end or properties_at > item_end:
+            raise RequestRefused(Answer.MESSAGE_ILLEGAL, "A message of the batch reaches beyond its end.")
+        properties_length = body[properties_at - 2] << 8 | body[properties_at - 1]
+        if properties_at + properties_length != item_end:
+            raise RequestRefused(
+                Answer.MESSAGE_ILLEGAL, "The properties of a message of the batch do not fit its size."
+            )
+        properties = body[properties_at:item_end]
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        parts.append((body[body_at : properties_at - _LENGTH_BYTES], properties, flag))
+        position = item_end
+    if not parts:
+        raise RequestRefused(Answer.MESSAGE_ILLEGAL, "The batch holds no message.")
+    return parts

@@ -1,4 +1,4 @@
-"""Reading a filter expression.
+"""SQL92 filters over the properties of messages, with the results of Apache RocketMQ 5.5.0.
 
     or          = and { OR and }
     and         = equality { AND equality }
@@ -10,13 +10,80 @@
     unary       = ( "+" | "-" | NOT ) unary | string | number | TRUE | FALSE | NULL | name | "(" or ")"
 
 So NOT binds tighter than a comparison: NOT a = 'x' asks whether (NOT a) is 'x', as in RocketMQ; write NOT (a = 'x').
+What each form means stands in ``sql92_nodes.py``.
 """
 
 from __future__ import annotations
 
-from . import nodes
-from .nodes import Node
-from .tokens import END, FLOAT, NAME, STRING, WHOLE, BadExpression, Token, tokens
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from . import sql92_nodes as nodes
+from .layout import BODY_LENGTH_AT, FLAG_BORN_IPV6, FLAG_STORE_IPV6, HEAD, IPV6_MORE, MAGIC_V2, U32
+from .sql92_nodes import BadExpression, EvaluationFailed, Node
+
+# Words.
+
+LONGEST_EXPRESSION = 65_536
+MOST_TOKENS = 10_000
+
+KEYWORDS = frozenset(
+    {"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH", "ENDSWITH"}
+)
+FLOAT, WHOLE, STRING, NAME, END = "number", "whole number", "string", "name", "the end"
+
+_TOKEN = re.compile(
+    r"""
+    (?P<blank> [ \t\n\r\f]+ | --[^\n\r]* | /\*.*?\*/ )
+  | (?P<float> [0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+ )
+  | (?P<whole> 0 | [1-9][0-9]*[lL]? )
+  | (?P<string> '(?:''|[^'])*' )
+  | (?P<name> [a-zA-Z_$][a-zA-Z0-9_$]* )
+  | (?P<sign> <> | <= | >= | [=<>(),+-] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_KINDS = {"float": FLOAT, "whole": WHOLE, "string": STRING, "name": NAME}
+
+
+class Token(NamedTuple):
+    """One word: its kind (of keywords and signs the word itself, in capitals), its text and where it begins."""
+
+    kind: str
+    text: str
+    at: int
+
+
+def tokens(expression: str) -> list[Token]:
+    """Return all words, and an END. Raises BadExpression."""
+    if len(expression) > LONGEST_EXPRESSION:
+        raise BadExpression(f"The expression has more than {LONGEST_EXPRESSION:,} characters.")
+    found: list[Token] = []
+    at = 0
+    while at < len(expression):
+        match = _TOKEN.match(expression, at)
+        if match is None:
+            raise BadExpression(f"{expression[at : at + 20]!r} at character {at + 1} is no part of an expression.")
+        if match[0] == "0" and expression[match.end() : match.end() + 1].isdigit():
+            raise BadExpression(f"{expression[at : at + 20]!r} at character {at + 1}: a number does not begin with 0.")
+        if match.lastgroup != "blank":
+            found.append(_token(match.lastgroup or "", match[0], at))
+            if len(found) > MOST_TOKENS:
+                raise BadExpression(f"The expression has more than {MOST_TOKENS:,} words.")
+        at = match.end()
+    found.append(Token(END, "", at))
+    return found
+
+
+def _token(group: str, text: str, at: int) -> Token:
+    upper = text.upper()
+    if group == "sign" or (group == "name" and upper in KEYWORDS):
+        return Token(upper, text, at)
+    return Token(_KINDS[group], text[1:-1].replace("''", "'") if group == "string" else text, at)
+
+
+# Grammar.
 
 MOST_NESTED = 100
 _ORDERS = frozenset({"<", "<=", ">", ">="})
@@ -161,3 +228,63 @@ class _Reader:
 
 def _too_deep() -> BadExpression:
     return BadExpression(f"The expression is nested more than {MOST_NESTED} deep.")
+
+
+# Expressions made ready.
+
+#: expressions kept made ready; a pull that carries its own is read once
+_MOST_KEPT = 1_000
+#: ... and so many characters of them: ready ones take about 80 times as many bytes
+MOST_KEPT_LETTERS = 1 << 19
+_kept: dict[str, Filter] = {}
+
+
+class Filter:
+    """One expression. Raises BadExpression if it cannot be understood."""
+
+    __slots__ = ("_evaluate", "expression")
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self._evaluate = parse(expression).evaluate
+
+    @classmethod
+    def of(cls, expression: str) -> Filter:
+        """Return the filter of an expression, from those that are kept if it is there; raises BadExpression."""
+        known = _kept.get(expression)
+        if known is None:
+            known = cls(expression)
+            letters = sum(map(len, _kept)) + len(expression)
+            while _kept and (len(_kept) >= _MOST_KEPT or letters > MOST_KEPT_LETTERS):
+                oldest = next(iter(_kept))
+                letters -= len(oldest)
+                del _kept[oldest]
+            _kept[expression] = known
+        return known
+
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        """Tell whether a message with these properties is wanted: neither unknown nor a failure is."""
+        try:
+            return self._evaluate(properties) is True
+        except EvaluationFailed:
+            return False
+
+    def matches_record(self, record: bytes) -> bool:
+        """Tell whether a stored record is wanted, by its properties."""
+        return self.matches(properties_of(record))
+
+
+def properties_of(record: bytes) -> dict[str, str]:
+    """Return the properties of a record that is known to be sound; of one that stands there twice the last."""
+    _, magic, _, _, _, _, _, flag, _ = HEAD.unpack_from(record)
+    at = BODY_LENGTH_AT + IPV6_MORE * (bool(flag & FLAG_BORN_IPV6) + bool(flag & FLAG_STORE_IPV6))
+    at += U32.size + U32.unpack_from(record, at)[0]
+    topic_digits = 2 if magic == MAGIC_V2 else 1
+    at += topic_digits + int.from_bytes(record[at : at + topic_digits], "big")
+    raw = record[at + 2 : at + 2 + int.from_bytes(record[at : at + 2], "big")]
+    found: dict[str, str] = {}
+    for pair in raw.decode(errors="replace").split("\x02"):
+        name, separator, value = pair.partition("\x01")
+        if separator:
+            found[name] = value
+    return found

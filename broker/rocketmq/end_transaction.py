@@ -13,8 +13,8 @@ from operator import itemgetter
 from struct import Struct
 from typing import NamedTuple
 
-from ..codes import ONEWAY_FLAG
-from ..frame import Command
+from .codes import ONEWAY_FLAG
+from .frame import Command
 
 #: header length with serialisation, code, language, version, opaque, flag, remark length, length of the fields
 _START = Struct(">Ihbhiiii").unpack_from

@@ -1,1 +1,0 @@
-"""Headers of single requests, read without a table of all their fields."""
