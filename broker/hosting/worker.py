@@ -49,7 +49,7 @@ WAKE_INTERVAL_S = 0.5
 
 
 class Guest(ABC):
-    """Something that runs in a thread of its own while a worker lives. `failed` may be called from any thread."""
+    """A service in a thread of its own while a worker lives. `failed` may be called from any thread."""
 
     def __init__(self, failed: Callable[[str], None]) -> None:
         self._failed = failed

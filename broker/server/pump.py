@@ -241,7 +241,7 @@ class Pump:
 
 
 class Job(Protocol):
-    """Something that only reads and writes files, so that it may run beside the loop."""
+    """A job that only reads and writes files, so that it may run beside the loop."""
 
     def run(self) -> None:
         """Do the work; raises OSError."""
