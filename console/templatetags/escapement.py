@@ -56,6 +56,12 @@ def figure(value: Figure) -> SafeString | str:
 
 
 @register.filter
+def unless(value: Figure, is_stale: object) -> Figure:
+    """A figure that is not known while what it was read from is stale."""
+    return None if is_stale else value
+
+
+@register.filter
 def rate(value: Figure) -> SafeString | str:
     """A rate per second with as many decimals as it deserves."""
     if value is None or value == "":

@@ -77,6 +77,40 @@ def note(context: Context, content: str, tone: str = "", role: str = "") -> Safe
     )
 
 
+@register.simple_block_tag
+def written(content: str) -> str:
+    """What is written between the two, kept under a name (`as`) for the part that takes it as one of its texts."""
+    return content
+
+
+@register.inclusion_tag("ui/figure.html")
+def figure(title: str, value: object, note: str | None = None, **look: object) -> dict[str, object]:
+    """One of a page's figures: what it is called, how much it is, and what to know about it.
+
+    `brass` and `ruby` say whether it is worth a look or a failure, `tone` another look; `unit` is what is counted.
+    """
+    return _figure(title, value, note, **look)
+
+
+@register.simple_block_tag(takes_context=True)
+def noted_figure(context: Context, content: str, title: str, value: object, **look: object) -> SafeString:
+    """A figure whose note is what is enclosed."""
+    return _part(context, "ui/figure.html", **_figure(title, value, content, **look))
+
+
+def _figure(
+    title: str,
+    value: object,
+    note: str | None,
+    brass: object = None,
+    ruby: object = None,
+    tone: str = "",
+    unit: str = "",
+) -> dict[str, object]:
+    shown = "brass" if brass else "ruby" if ruby else tone
+    return {"title": title, "value": value, "note": note, "tone": shown, "unit": unit}
+
+
 @register.inclusion_tag("ui/state.html")
 def state(mark: str, words: str, tone: str = "") -> dict[str, object]:
     """A word for a state beside the mark that says the same by its shape."""
