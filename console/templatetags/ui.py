@@ -56,14 +56,15 @@ def sheet(
     lead: str = "",
     evidence: Evidence | None = None,
     now_ms: int = 0,
+    is_fixed: bool = False,
 ) -> SafeString:
     """A container with a title, a sentence beside it, and who said what it shows.
 
-    `name` is its id, by which an open page replaces it; its title's is the same with "-title".
+    `name` is its id, by which an open page replaces it; its title's is the same with "-title". One that `is_fixed` is
+    never replaced, and has none.
     """
-    return _part(
-        context, "ui/sheet.html", title=title, name=name, lead=lead, evidence=evidence, now_ms=now_ms, content=content
-    )
+    head = {"title": title, "name": name, "lead": lead, "evidence": evidence, "now_ms": now_ms, "is_fixed": is_fixed}
+    return _part(context, "ui/sheet.html", content=content, **head)
 
 
 @register.simple_block_tag(takes_context=True)
