@@ -31,7 +31,6 @@ from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
 from ..mirror.follower import follow
 from ..redisson.transfer import transfer_service
-from ..redisson.transfer import transfer_service
 from ..server.broker import BrokerService, Protection
 from ..server.clock import Clocks
 from ..server.listener import raise_descriptor_limit
