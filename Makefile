@@ -4,8 +4,8 @@ BIN := .venv/bin
 export DJANGO_SETTINGS_MODULE := console.site.settings
 # what pytest made of the tests is kept: each worker would make it again
 export PYTHONDONTWRITEBYTECODE :=
-# quick tests wait for each other's threads and sockets more than they compute
-TWICE_THE_CORES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
+# twice the cores: quick tests wait for each other's threads and sockets more than they compute
+TWICE = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .PHONY: help run dashboards test test-slow check bench interop interop-core soak screens format pins database-url redis-url needs interop-needs bench-needs
 
@@ -19,8 +19,7 @@ dashboards: .venv/.spark  ## install what the dashboards need: PySpark, and Java
 	@java -version >/dev/null 2>&1 || console/run/debian-packages openjdk-17-jre-headless
 
 test: .venv/.dev .venv/.spark needs  ## the quick tests, most of all: two minutes or three
-	$(BIN)/python -m pytest -n $(TWICE_THE_CORES) --dist loadfile --no-loadscope-reorder --ignore tests/house \
-	  -m "not slow and not interop and not soak"
+	$(BIN)/python -m pytest -n $(TWICE) --dist loadfile --no-loadscope-reorder -m "not slow and not interop and not soak" --ignore tests/house
 
 test-slow: .venv/.dev .venv/.spark needs  ## the slow ones: browsers, Spark, workers, kills, power loss
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "slow and not interop and not soak"

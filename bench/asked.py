@@ -50,7 +50,7 @@ def read_frames(connection: socket.socket, count: int) -> None:
 
 
 def say(line: str) -> None:
-    """One line for whoever started this."""
+    """Print one line for whoever started this."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -51,7 +51,7 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def row(flush: str, name: str, ours_us: int, theirs_us: int) -> Row:
-    """One figure in ms; only p99 has a target."""
+    """Return a row of one figure in ms; only p99 has a target."""
     aim = name == "p99"
     target = f"<= {P99_TARGET_MS} ms" if aim else ""
     holds = ours_us <= P99_TARGET_MS * 1_000 if aim else None

@@ -58,7 +58,7 @@ OPEN = (
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much of everything."""
+    """The size of everything that is furnished and measured."""
 
     topics: int = 1_000
     groups: int = 1_000
@@ -185,7 +185,7 @@ def served_ms(client: httpx.Client, path: str, requests: int) -> float:
 async def kept_open(
     one: Installation, client: httpx.Client, server: Server, scale: Scale
 ) -> tuple[list[Row], list[str]]:
-    """What open pages cost the broker, and how soon a change is seen among them."""
+    """Measure what open pages cost the broker, and how soon a change is seen among them."""
     session = client.cookies["sessionid"]
     pages = [OPEN[number % len(OPEN)] for number in range(scale.sockets)]
     async with AsyncExitStack() as stack:
@@ -288,7 +288,7 @@ def loaded(base: str, session: str, pages: Mapping[str, str], loads: int) -> dic
 
 
 def seen_after_ms(base: str, session: str, namesrv: str, topic: str, count: int) -> list[float]:
-    """From the call of a send to its body on the screen, on the topic's tail, ms."""
+    """Measure the ms from the call of a send to its body on the screen, on the topic's tail."""
     taken = []
     with chromium() as browser, Producer("seen", namesrv) as producer:
         page = signed_in(browser, base, session).new_page()
@@ -354,7 +354,7 @@ def opened(base: str, session: str, page: str) -> connect:
 
 
 async def shown_after_ms(base: str, session: str, namesrv: str, topic: str, count: int) -> list[float]:
-    """From the call of a send to the frame of the topic's tail that has its body, ms, sorted."""
+    """Measure the ms from the call of a send to the frame of the topic's tail with its body; return them sorted."""
     taken: list[float] = []
     chance = random.Random(7)
     async with AsyncProducer("changes", namesrv) as producer, opened(base, session, f"tail/{topic}") as socket:
@@ -380,7 +380,7 @@ class Share:
 
 @contextmanager
 def busy(pid: int) -> Iterator[Share]:
-    """How busy a process is while the block runs."""
+    """Measure how busy a process is while the block runs."""
     share, begin_s, used_s = Share(), time.monotonic(), processor_s(pid)
     yield share
     share.percent = (processor_s(pid) - used_s) / (time.monotonic() - begin_s) * 100

@@ -34,7 +34,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a full or a quick run does."""
+    """The sizes of a full or a quick run."""
 
     backlog: int
     popped: int
@@ -49,7 +49,7 @@ QUICK = Sizes(50_000, 10_000, 2, 8, 10_000)
 
 @dataclass(slots=True)
 class Taken:
-    """What one broker did: messages a second by round, and the way through."""
+    """The figures of one broker: messages a second by round, and the way through."""
 
     rates: dict[str, list[float]] = field(default_factory=lambda: {"batches": [], "backlog": [], "pop": []})
     through: Event = field(default_factory=dict)
@@ -96,7 +96,7 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def take(server: Server, base: Path, sizes: Sizes) -> Taken:
-    """All parts on one broker."""
+    """Measure all parts on one broker."""
     found = Taken()
     program = Program("FlowLoad", [server.namesrv, server.address], version="5.5.0", work=base, fast_start=False)
 

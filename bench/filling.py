@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.peers import SIZES
 from bench.storage import anonymous_mb
 from broker.engine.config import EngineConfig
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.engine.engine import Engine
 from broker.rocketmq.message import pack_host
 from broker.rocketmq.properties import format_properties

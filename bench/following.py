@@ -80,7 +80,7 @@ def _pair(values: list[float]) -> tuple[str, str, str]:
 
 
 def _behind_s(one: Installation, seconds: int) -> list[float]:
-    """How far the figures are behind what was acknowledged, again and again."""
+    """Measure, again and again, how far the figures are behind what was acknowledged."""
     seen: list[tuple[float, float]] = []
     pause = threading.Event()
     with _child([sys.executable, MANAGE, "dashboards", "run", "flow", "--follow"], one.env):

@@ -43,7 +43,7 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def row(name: str, ours: int, theirs: int) -> Row:
-    """One figure in ms; only p99 has a target."""
+    """Return a row of one figure in ms; only p99 has a target."""
     aim = name == "p99"
     ratio = f"{ours / theirs:.2f}" if theirs else ""
     target = f"<= {P99_TARGET_MS} ms" if aim else ""

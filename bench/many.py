@@ -42,7 +42,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a full or a quick run does."""
+    """The sizes of a full or a quick run."""
 
     count: int
     idle_s: int
@@ -55,7 +55,7 @@ QUICK = Sizes(2_000, 20, 8)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one run gave: ms sorted; seconds by what happened."""
+    """The figures of one run: ms sorted; seconds by what happened."""
 
     alone_ms: list[float]
     beside_ms: list[float]
@@ -66,7 +66,7 @@ class Found:
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """One broker, first alone, then with all the others."""
+    """Measure one broker, first alone, then with all the others."""
     sizes = QUICK if options.quick else FULL
     with work_directory() as base:
         server = make("escapement", base, "sync")
@@ -106,7 +106,7 @@ def share(values: list[float], part: float) -> float:
 
 
 def look(server: Server, base: Path, sizes: Sizes) -> Found:
-    """All figures of one broker."""
+    """Measure all figures of one broker."""
     topics = [f"Many{number}" for number in range(sizes.count)]
     alone_ms = asyncio.run(sends(server.namesrv, [ALONE], sizes.seconds))
     memory_mb = [anonymous_mb(server.pid)]
@@ -134,7 +134,7 @@ def look(server: Server, base: Path, sizes: Sizes) -> Found:
 
 
 def child(base: Path, module: str, *arguments: str) -> Child:
-    """One of the programs of this measurement."""
+    """Start one of the programs of this measurement."""
     command = [sys.executable, "-u", "-m", f"bench.{module}", *arguments]
     return Child(command, log=base / f"{module}.err", cwd=REPOSITORY)
 
@@ -152,7 +152,7 @@ async def create(namesrv: str, topics: list[str]) -> None:
 
 
 def waiting_pulls(address: str) -> int:
-    """What the broker itself says."""
+    """Ask the broker itself how many pulls wait."""
     text = httpx.get(f"http://{address}/metrics", timeout=60).text
     told = re.search(r"^escapement_waiting_pulls(?:\{.*\})? (\d+)", text, re.MULTILINE)
     return int(told[1]) if told else -1

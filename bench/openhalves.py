@@ -36,7 +36,7 @@ PAGES = ("/transactions/", f"/transactions/?group={GROUP}", "/transactions/?stat
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """One broker, filled once."""
+    """Measure one broker that is filled once."""
     count = options.messages or (20_000 if options.quick else 1_000_000)
     requests = 5 if options.quick else 20
     with work_directory() as base:
@@ -145,7 +145,7 @@ async def asked_beside_sends(server: Server, base: Path, count: int) -> tuple[fl
 
 
 def visit(one: Installation, requests: int) -> list[float]:
-    """How long each page takes, ms."""
+    """Return how long each page takes, in ms."""
     client = one.signed_in()
     times: list[float] = []
     for path in PAGES:

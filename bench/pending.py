@@ -48,7 +48,7 @@ PARTS_BYTES = (20, 52, 20, 20)
 
 @dataclass(slots=True)
 class Figures:
-    """What was measured with one number of pending timers."""
+    """The figures measured with one number of pending timers."""
 
     count: int
     accepted_per_s: float = 0
@@ -65,7 +65,7 @@ class Figures:
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """One store after the other, each from nothing."""
+    """Measure one store after the other, each from nothing."""
     cancels, seconds = (200, 5) if options.quick else (2_000, STEADY_S)
     stores = [Path(name) for name in options.store.split(",") if name]
     counts = (options.messages,) if options.messages else QUICK_SIZES if options.quick else SIZES
@@ -93,12 +93,12 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def late_words(late: Event) -> list[str]:
-    """What the Java program told of lateness."""
+    """Return in words what the Java program told of lateness."""
     return [f"{name} {late[name]} ms" for name in ("p50", "p99", "max")]
 
 
 def rows_of(each: Figures) -> list[Row]:
-    """One row a figure; targets hold for 10 million, and for all that are fewer."""
+    """Return one row a figure; targets hold for 10 million, and for all that are fewer."""
     name = f"{each.count:,} pending"
 
     def row(what: str, value: float, unit: str, limit: float, digits: int) -> Row:
@@ -165,7 +165,7 @@ def probe(server: Server) -> None:
 
 
 def steady(server: Server, base: Path, seconds: int) -> Event:
-    """How late timers are that come and go beside those that wait."""
+    """Measure how late timers are that come and go beside those that wait."""
     load = Load(server, base)
     load.steady(RATE, WARM_UP_S)
     late = load.steady(RATE, seconds)
@@ -223,7 +223,7 @@ def asked(admin: Admin) -> tuple[float, float]:
 
 
 def taken_ms(question: Callable[[], object]) -> float:
-    """How long one answer takes, the median of five."""
+    """Measure how long one answer takes, the median of five."""
     times = []
     for _ in range(5):
         begin_s = time.perf_counter()

@@ -18,7 +18,7 @@ from bench.peers import work_directory
 from bench.results import Row, Section
 from bench.transfers import Transfer, fill, passes, probing, transfer
 from broker.redisson import DelayedQueue
-from broker.redisson.move_due import tend_index
+from broker.redisson.queue import tend_index
 from tests.interop.redis_servers import RedisServer
 from tests.interop.redisson import CURRENT, JavaQueues
 from tests.interop.redisson_service import ServiceProcess
@@ -65,7 +65,7 @@ class Steady:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a full or a quick run does."""
+    """The sizes of a full or a quick run."""
 
     waiting: tuple[int, ...]
     background: int
@@ -145,7 +145,7 @@ def transfer_rows(server: RedisServer, client: redis.Redis, base: Path, waiting:
 
 
 def rate_row(ours: Transfer, theirs: Transfer, wanted: int | None, cap_s: float) -> Row:
-    """How many were moved a second."""
+    """Return the row of values moved a second."""
     return Row(
         f"transfer, {ours.waiting:,} waiting",
         str(ours),
@@ -181,7 +181,7 @@ def empty(client: redis.Redis) -> None:
 
 
 def early(late_ms: list[int]) -> int:
-    """How many came before they were due."""
+    """Count those that came before they were due."""
     return sum(1 for each in late_ms if each < 0)
 
 

@@ -55,7 +55,7 @@ def keep(section: Section) -> None:
 
 
 def kept() -> list[Section]:
-    """All results there are, by name."""
+    """Read all results that were kept, by name."""
     sections = []
     for path in sorted(RESULTS.glob("*.json")):
         values = json.loads(path.read_text())

@@ -49,7 +49,7 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one run of the producer showed after its warm-up."""
+    """The figures of one run of the producer after its warm-up."""
 
     rates: list[int]
     failed: int
@@ -57,7 +57,7 @@ class Turn:
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """All cases; `options.quick` makes turns short."""
+    """Measure all cases; `options.quick` makes turns short."""
     turns, skip, take = (1, 1, 1) if options.quick else (2, 2, 3)
     rows: list[Row] = []
     notes: list[str] = []
@@ -93,13 +93,13 @@ def compare(name: str, ours: list[Turn], theirs: list[Turn]) -> list[Row]:
 
 
 def describe(turns: list[Turn]) -> str:
-    """All reports, and failures if there were any."""
+    """Tell all reports, and failures if there were any."""
     failed = sum(one.failed for one in turns)
     return f"reports {[rate for one in turns for rate in one.rates]}" + (f", {failed} sends failed" if failed else "")
 
 
 def turn(server: Server, base: Path, skip: int, take: int, more: tuple[str, ...] = ()) -> Turn:
-    """One run of the producer."""
+    """Run the producer once."""
     library = f"{jars.library(jars.APACHE_VERSION)}/*"
     arguments = ["-n", server.namesrv, "-t", "BenchmarkTest", "-w", "64", "-s", "128", "-ri", str(REPORT_MS), *more]
     options = ["-Xms512m", "-Xmx512m", f"-Duser.home={base}"]

@@ -73,7 +73,7 @@ def _compared(name: str, ours: float, theirs: float) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one process needed: its own time, the time from start to end, and the memory of it and its children."""
+    """The needs of one process: its own time, the time from start to end, the memory of it and its children."""
 
     seconds: float
     process_s: float

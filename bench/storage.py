@@ -27,7 +27,7 @@ MEMORY_MB, KILLED_S, CLEAN_S = 150, 5, 2
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What one broker did with the messages."""
+    """The figures of what one broker did with the messages."""
 
     rate_per_s: float
     memory_mb: float

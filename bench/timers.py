@@ -44,7 +44,7 @@ class Load:
         return self._ask("lateness", "steady", rate, seconds, SPAN_MS, timeout_s=seconds + 120)
 
     def herd(self, count: int, lead_ms: int) -> Event:
-        """How soon all of a herd arrived."""
+        """Measure how soon all of a herd arrived."""
         return self._ask("lateness", "herd", count, lead_ms, THREADS, timeout_s=lead_ms / 1000 + 300)
 
     def accept(self, count: int, delay_s: int) -> float:

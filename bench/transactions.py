@@ -54,7 +54,7 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def turn(server: Server, base: Path, skip: int, take: int) -> tuple[list[int], float]:
-    """One run of the producer: its reports after the warm-up, and the broker's us a transaction."""
+    """Run the producer once; return its reports after the warm-up, and the broker's us a transaction."""
     library = f"{jars.library(jars.APACHE_VERSION)}/*"
     java = ["-Xms512m", "-Xmx512m", f"-Duser.home={base}", "-cp", library]
     main = "org.apache.rocketmq.example.benchmark.TransactionProducer"

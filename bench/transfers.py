@@ -22,7 +22,7 @@ import redis
 
 from bench.results import REPOSITORY
 from broker.redisson import DelayedQueue
-from broker.redisson.move_due import batch_for, move_due, tend_index
+from broker.redisson.queue import batch_for, move_due, tend_index
 from tests.interop.process import Child
 
 CHUNK = 1_000
@@ -122,7 +122,7 @@ class Probe:
         server.slowlog_reset()
 
     def report(self) -> Blocks:
-        """What was slowest since the last report."""
+        """Return what was slowest since the last report."""
         seen = len(self._child.lines)
         self._child.say("report")
         answer = self._child.wait_for(lambda lines: lines[seen:] or None, PROBE_ANSWER_S, "the probe's report")
@@ -218,6 +218,6 @@ def settle(queue: DelayedQueue, batch: int) -> None:
 
 
 def spent_us(server: redis.Redis, name: str) -> int:
-    """What commands whose name begins so took since the counts began; the slow log would leave out what is quick."""
+    """Return what commands whose name begins so took since the counts began; the slow log leaves out quick ones."""
     counts = server.info("commandstats")
     return sum(entry["usec"] for command, entry in counts.items() if command.startswith(f"cmdstat_{name}"))

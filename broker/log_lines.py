@@ -94,7 +94,7 @@ def _shortened(line: str) -> str:
 
 @dataclass(slots=True)
 class _Place:
-    """What one place of the code may still write, since when, and what of it was left out since it was last said."""
+    """The allowance of one place of the code: what it may still write, and what was left out since it was last said."""
 
     name: str
     where: str

@@ -119,7 +119,7 @@ _making = _Making()
 
 
 class Face(Generic[Core]):
-    """What all synchronous clients have in common; the end of a `with` block closes them."""
+    """The base of all synchronous clients; the end of a `with` block closes them."""
 
     def __init__(self, make: Callable[[], Core]) -> None:
         self._make = make
@@ -161,7 +161,7 @@ class Face(Generic[Core]):
 
 
 class AsyncClosing(ABC):
-    """For a client with `async close`."""
+    """A client that the end of an `async with` block closes."""
 
     async def __aenter__(self) -> Self:
         return self

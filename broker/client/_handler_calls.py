@@ -129,7 +129,7 @@ class Handlers:
 
 
 class Flow(ABC):
-    """What a consumer needs of either way of handling, with or without order."""
+    """A way of handling messages, with or without order, as a consumer needs it."""
 
     @abstractmethod
     def start(self) -> None:
@@ -165,7 +165,7 @@ class Flow(ABC):
 
 
 class UnorderedFlow(Flow):
-    """As many messages at once as there are handlers; one that failed is sent back to the broker."""
+    """The way without order: as many messages at once as there are handlers; one that failed is sent back."""
 
     def __init__(self, handlers: Handlers, most_reconsume_times: int) -> None:
         self._handlers = handlers

@@ -51,7 +51,7 @@ Deliver = Callable[["QueueReader", Message], None]
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
-    """How much of one queue may be in memory; bytes are exceeded by one pull at most."""
+    """Limits of what one queue may have in memory; bytes are exceeded by one pull at most."""
 
     messages: int = IN_FLIGHT_COUNT
     size_bytes: int = IN_FLIGHT_BYTES

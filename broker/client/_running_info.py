@@ -163,7 +163,7 @@ STEPS = 6
 
 
 class Recent:
-    """How often something happened in the last `span_s` seconds, and a sum over it."""
+    """A count of what happened in the last `span_s` seconds, and a sum over it."""
 
     def __init__(self, span_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._span_s = span_s
@@ -235,7 +235,7 @@ class Pulling:
 
 @dataclass(slots=True)
 class HandlerStats:
-    """What handlers did for one topic; `worked` and `failed` sum ms."""
+    """The work of handlers for one topic; `worked` and `failed` sum ms."""
 
     worked: Recent = field(default_factory=lambda: Recent(MINUTE_S))
     failed: Recent = field(default_factory=lambda: Recent(MINUTE_S))

@@ -359,7 +359,7 @@ def trace_group(group: str) -> str:
 
 
 class TraceWriter:
-    """What one client tells; `make` gives the producer that sends it, which traces nothing."""
+    """The traces that one client tells; `make` gives the producer that sends them, which traces nothing itself."""
 
     def __init__(self, topic: str, make: Callable[[], TraceSender]) -> None:
         self.topic = topic

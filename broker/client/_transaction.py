@@ -42,7 +42,7 @@ ILLEGAL_OPERATION = 604
 
 
 class Decision(IntEnum):
-    """What becomes of a half; the numbers are MessageSysFlag's of 5.5.0."""
+    """The fate of a half; the numbers are MessageSysFlag's of 5.5.0."""
 
     UNKNOWN = 0
     """Not known yet: the broker asks again later."""
@@ -99,7 +99,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """What became of send_in_transaction: the half, what the listener said, and whether the broker confirmed it."""
+    """The result of send_in_transaction: the half, what the listener said, and whether the broker confirmed it."""
 
     half: Half
     decision: Decision

@@ -29,7 +29,7 @@ class MessageQueue:
 
 
 class SendResult(msgspec.Struct, frozen=True):
-    """Where a message went. `queue_offset` is the one in the level's queue while a delayed message waits.
+    """The place where a message went. `queue_offset` is in the level's queue while a delayed message waits.
 
     `status`: SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE (stored, less safely).
     `due_ms`: when a delayed message is due, as the broker said; None if it is not delayed or the broker told nothing.
@@ -71,7 +71,7 @@ class RouteQueues:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a topic lives: its brokers' (master) addresses by name, and its queues."""
+    """The brokers that hold a topic: their (master) addresses by name, and its queues."""
 
     topic: str
     addresses: Mapping[str, str]

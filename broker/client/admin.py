@@ -53,7 +53,7 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """How far one queue reaches: offsets from `min_offset` up to, not including, `max_offset`."""
+    """The bounds of one queue: offsets from `min_offset` up to, not including, `max_offset`."""
 
     queue: MessageQueue
     min_offset: int
@@ -85,7 +85,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a group is in one queue; `lag` counts messages not yet consumed.
+    """The progress of a group in one queue; `lag` counts messages not yet consumed.
 
     What lies between `consumer_offset` and `given_offset` was given out and is not known to be consumed.
     """
@@ -193,7 +193,7 @@ class HeldQueue:
 
 @dataclass(frozen=True, slots=True)
 class TopicWork:
-    """What a consumer says of its work on a topic: mean times in ms, rates a second, failures of the last hour."""
+    """A consumer's own word of its work on a topic: mean times in ms, rates a second, failures of the last hour."""
 
     topic: str
     pull_ms: float | None
@@ -205,7 +205,7 @@ class TopicWork:
 
 @dataclass(frozen=True, slots=True)
 class RunningInfo:
-    """What a consumer says of itself (307); nothing of it is checked. `stack`: of all its threads, if it was asked."""
+    """A consumer's own word of itself (307), unchecked. `stack`: of all its threads, if it was asked."""
 
     properties: Mapping[str, str]
     queues: tuple[HeldQueue, ...]
@@ -257,7 +257,7 @@ _MOST_DECISIONS = 10_000
 
 
 class UserAccess:
-    """What one broker's access control lets a user do, as of when it was asked. Unknown and disabled ones: nothing."""
+    """The rights of a user at one broker, as of when it was asked. Unknown and disabled ones have none."""
 
     __slots__ = ("_decisions", "_may_everything", "_policies", "broker", "cluster", "is_enabled", "is_known", "user")
 

@@ -29,7 +29,7 @@ __all__ = ["Access", "Security", "Signer", "Tls", "remember"]
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How a client knows the other end of a TLS connection.
+    """The means by which a client knows the other end of a TLS connection.
 
     `ca_file`: the authorities in it are trusted instead of the system's. `server_name`: the name that certificates must
     hold; by default the host that is connected to. `verify=False` trusts anybody, so nothing is secret from who sits in
@@ -83,7 +83,7 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What one client needs to know for its connections."""
+    """The signature and the TLS of one client's connections."""
 
     signer: Signer | None = None
     tls: Tls | None = None

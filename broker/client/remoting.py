@@ -374,7 +374,7 @@ class Inherited(Protocol):
 
 
 class Forks:
-    """What this process has to give up when it is a child."""
+    """The connections that this process has to give up when it is a child."""
 
     def __init__(self) -> None:
         #: how many forks this process is away from the first

@@ -92,7 +92,7 @@ class TimerPage(Struct, frozen=True, rename="camel"):
 
 
 class WheelBucket(Struct, frozen=True, array_like=True):
-    """What is due from `start_ms` on, for one step; `size_bytes` is None where it would cost reading every record."""
+    """The timers due from `start_ms` on, for one step; `size_bytes` is None where every record would be read for it."""
 
     start_ms: int
     count: int
@@ -100,7 +100,7 @@ class WheelBucket(Struct, frozen=True, array_like=True):
 
 
 class DueBucket(Struct, frozen=True, array_like=True):
-    """How many are due from `start_ms` on, for one step."""
+    """The number of timers due from `start_ms` on, for one step."""
 
     start_ms: int
     count: int
@@ -129,7 +129,7 @@ class TimerWheel(Struct, frozen=True, rename="camel"):
 
 
 class TopicCount(Struct, frozen=True, array_like=True):
-    """How many of a herd belong to a topic."""
+    """The part of a herd that belongs to a topic."""
 
     topic: str
     count: int
@@ -150,7 +150,7 @@ class LatenessBucket(Struct, frozen=True, array_like=True):
 
 
 class TopicLateness(Struct, frozen=True, rename="camel"):
-    """How late the timers of one topic were released, lately."""
+    """The lateness at which timers of one topic were released, lately."""
 
     topic: str
     count: int
@@ -161,7 +161,7 @@ class TopicLateness(Struct, frozen=True, rename="camel"):
 
 
 class TimerLimits(Struct, frozen=True, rename="camel"):
-    """What the broker takes: furthest moment, timers in all, timers in one slot of the wheel (0: no limit)."""
+    """Limits of the broker: furthest moment, timers in all, timers in one slot of the wheel (0: no limit)."""
 
     max_delay_ms: int
     max_pending: int = 0
@@ -210,7 +210,7 @@ class Herd(Struct, frozen=True, rename="camel"):
 
 
 class TimerForecast(Struct, frozen=True, rename="camel"):
-    """How many timers are due when, and where that is more than the broker releases."""
+    """The numbers of timers by when they are due, and where that is more than the broker releases."""
 
     now_ms: int
     step_ms: int

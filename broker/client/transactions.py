@@ -152,7 +152,7 @@ class TransactionTarget(Struct, frozen=True):
 
 
 class SteeredTransaction(Struct, frozen=True):
-    """What became of one target: done, already (so it was before), or refused with the code and why."""
+    """The fate of one target: done, already (so it was before), or refused with the code and why."""
 
     offset: int
     position: int
@@ -162,7 +162,7 @@ class SteeredTransaction(Struct, frozen=True):
 
 
 class SteeredTransactions(Struct, frozen=True, rename="camel"):
-    """What became of all targets, in their order; what was done is durable."""
+    """The fates of all targets, in their order; what was done is durable."""
 
     now_ms: int
     results: list[SteeredTransaction]

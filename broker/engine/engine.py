@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from .config import EngineConfig
-from .disk.files import NO_DESCRIPTOR, File, Files, join
+from .disk import NO_DESCRIPTOR, File, Files, join
 from .errors import DiskFull, StoreBusy, StoreClosed, StoreFailed
 from .intake import Intake
 from .log.checkpoint import Derived, admit_clock

@@ -41,11 +41,7 @@ class Lateness:
 
     def percentile(self, now_ms: int, share: float) -> float | None:
         """Return the ms that ``share`` of all were at most late, None without any."""
-        self._forget(now_ms)
-        total: dict[int, int] = {}
-        for counts in self._slices.values():
-            for size_class, count in counts.items():
-                total[size_class] = total.get(size_class, 0) + count
+        total = self._total(now_ms)
         wanted = share * sum(total.values())
         seen = 0
         for size_class in sorted(total):
@@ -56,12 +52,17 @@ class Lateness:
 
     def counts(self, now_ms: int) -> list[tuple[float, int]]:
         """Return (upper bound in ms, count) of each class that is not empty, ascending."""
+        total = self._total(now_ms)
+        return [(_BOUNDS[min(number, len(_BOUNDS) - 1)], total[number]) for number in sorted(total)]
+
+    def _total(self, now_ms: int) -> dict[int, int]:
+        """Return how many there were of each size class, over the last five minutes."""
         self._forget(now_ms)
         total: dict[int, int] = {}
         for counts in self._slices.values():
             for size_class, count in counts.items():
                 total[size_class] = total.get(size_class, 0) + count
-        return [(_BOUNDS[min(number, len(_BOUNDS) - 1)], total[number]) for number in sorted(total)]
+        return total
 
     def per_second(self, now_ms: int) -> float:
         """Return how many a second there were, over the last ten to twenty seconds."""

@@ -29,8 +29,7 @@ from ..rocketmq.properties import (
 )
 from ..rocketmq.topics import SCHEDULE_TOPIC
 from .config import parse_delay_levels
-from .disk import atomic
-from .disk.files import Files, join
+from .disk import Files, join, save_file
 from .errors import BrokerError, CorruptRecord, RecordNotFound, StoreRefused
 from .lateness import LATENCY_BOUNDS_MS, Histogram, Lateness
 from .log.ticket import Ticket
@@ -143,7 +142,7 @@ class ProgressWrite:
     def run(self, files: Files) -> None:
         """Save the file, durable on return. Raises OSError."""
         version = {"counter": sum(self._offsets.values()), "stateVersion": 0, "timestamp": 0}
-        atomic.save(files, self._path, json_file.dump({"dataVersion": version, "offsetTable": self._offsets}))
+        save_file(files, self._path, json_file.dump({"dataVersion": version, "offsetTable": self._offsets}))
 
     def done(self, *, saved: bool, now_ms: int) -> None:
         """Note that it is on disk."""

@@ -19,7 +19,7 @@ from ..rocketmq.message import Message, encode, pack_host, record_size, string_h
 from ..rocketmq.properties import DELAY
 from ..rocketmq.topics import SCHEDULE_TOPIC
 from .config import EngineConfig, parse_delay_levels
-from .disk.files import Files, join
+from .disk import Files, join
 from .errors import CorruptRecord, RecordNotFound, StoreBusy
 from .log.checkpoint import CheckpointFile, DamagedRange, Derived
 from .log.commit_log import CommitLog

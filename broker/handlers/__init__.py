@@ -31,7 +31,7 @@ class HandlingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """How a group consumes: the same for all its handlers. What each means is told at `consumer`."""
+    """The options of a group, the same for all its handlers. What each means is told at `consumer`."""
 
     from_where: Where
     threads: int

@@ -30,7 +30,8 @@ from django.conf import settings
 from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
 from ..mirror.follower import follow
-from ..redisson.transfer_host import transfer_service
+from ..redisson.transfer import transfer_service
+from ..redisson.transfer import transfer_service
 from ..server.broker import BrokerService, Protection
 from ..server.clock import Clocks
 from ..server.listener import raise_descriptor_limit
@@ -48,7 +49,7 @@ WAKE_INTERVAL_S = 0.5
 
 
 class Guest(ABC):
-    """Something that runs in a thread of its own while a worker lives. `failed` may be called from any thread."""
+    """A service in a thread of its own while a worker lives. `failed` may be called from any thread."""
 
     def __init__(self, failed: Callable[[str], None]) -> None:
         self._failed = failed

@@ -25,12 +25,10 @@ from ..client import Admin
 from ..client.errors import ClientError, NotSupported
 from ..rocketmq.topics import SCHEDULE_TOPIC
 from .announcer import Announcer
-from .changes import Changes, UnreadableChangesError, read_changes
+from .changes import Changes, Poller, UnreadableChangesError, read_changes
 from .clock_file import broker_now_ms, clock_file
 from .halves import HalfFollower
 from .models import Broker, ConsumerGroup, ConsumerOffset, MirrorRow, MirrorState, Queue, RateHistory, Topic
-from .poller import Poller
-from .source import Source
 from .watch import Mark, Range, Watch
 from .writer import KEYS, Flaws, clear, fit, storable, write, write_state
 
@@ -76,7 +74,7 @@ class Mirror:
 
     def __init__(
         self,
-        source: Source,
+        source: Admin,
         *,
         announcer: Announcer | None = None,
         database: str = "default",

@@ -16,12 +16,12 @@ from collections.abc import Iterable
 
 from django.db import transaction
 
+from ..client import Admin
 from ..client.errors import BrokerRefused, ClientError, NotSupported, RouteNotFound
 from ..client.transactions import OpRecord, Transaction, TransactionStatus, ends_of, newest, op_records, transactions_of
 from ..rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from .changes import Flaw
 from .models import HalfMessage, OpMessage
-from .source import Source
 from .writer import fit_rows
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ _UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.E
 class HalfFollower:
     """The rows of half messages: `look` once a round; it remembers what it saw last, and forgets it when told."""
 
-    def __init__(self, source: Source, database: str = "default") -> None:
+    def __init__(self, source: Admin, database: str = "default") -> None:
         self._source = source
         self._database = database
         self.forget()

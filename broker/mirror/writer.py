@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -24,7 +23,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import DataError, IntegrityError, ProgrammingError, models, transaction
 from django.db.models import Q
 
-from .changes import KINDS, Changes, Flaw, UnreadableChangesError, shown
+from .changes import KINDS, UNFIT, Changes, Flaw, UnreadableChangesError, is_storable, shown
 from .models import (
     Broker,
     ConsumerGroup,
@@ -174,7 +173,6 @@ MOST_LEVELS = 16
 #: a JSON value longer than this is kept as its first words
 LONGEST_JSON = 262_144
 
-_UNFIT = re.compile("[\0\ud800-\udfff]")
 _BOUNDS: Mapping[type[models.Field[Any, Any]], tuple[int, int]] = {
     models.IntegerField: (-(1 << 31), (1 << 31) - 1),
     models.BigIntegerField: (-(1 << 63), (1 << 63) - 1),
@@ -249,14 +247,9 @@ def _columns(model: type[MirrorRow]) -> tuple[models.Field[Any, Any], ...]:
     return tuple(column for column in model._meta.concrete_fields if not column.is_relation)
 
 
-def is_storable(text: str) -> bool:
-    """Tell whether PostgreSQL takes this text for a name."""
-    return len(text) <= 255 and _UNFIT.search(text) is None
-
-
 def storable(text: str, length: int = LONGEST_TEXT) -> str:
     """Return the text as PostgreSQL takes it."""
-    return _UNFIT.sub("\ufffd", text[:length]) if _UNFIT.search(text) or len(text) > length else text
+    return UNFIT.sub("\ufffd", text[:length]) if UNFIT.search(text) or len(text) > length else text
 
 
 def name_of(row: MirrorRow, key: tuple[str, ...]) -> str:

@@ -151,7 +151,7 @@ _ERROR_CHARACTERS = 1000
 
 @dataclass(slots=True)
 class Turn:
-    """What one turn did: how many rows were sent, refused, became stuck, or wait for a broker."""
+    """The outcome of one turn: how many rows were sent, refused, became stuck, or wait for a broker."""
 
     sent: int = 0
     refused: int = 0

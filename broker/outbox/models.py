@@ -21,7 +21,7 @@ class OutboxHalf(models.Model):
     """
 
     class State(models.TextChoices):
-        """What is known of the commit of a half."""
+        """The knowledge of the commit of a half."""
 
         OWED = "owed"
         CONFIRMED = "confirmed"

@@ -112,7 +112,7 @@ class Transactional(ContextDecorator):
         self._entered: list[tuple[Block, transaction.Atomic, ExitStack]] = []
 
     def _recreate_cm(self) -> Transactional:
-        """For each call of a decorated function one of its own: calls may be at once, in several threads."""
+        """Return one of its own for each call of a decorated function: calls may be at once, in several threads."""
         return Transactional(
             self._using, self._group, savepoint=self._savepoint, durable=self._durable, plain_sends=self._plain_sends
         )

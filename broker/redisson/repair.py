@@ -20,11 +20,10 @@ from itertools import islice
 from typing import Literal, cast
 
 from . import scripts
-from .keys import QueueKeys
-from .modes import Mode, read_mode, start_import, stop
-from .queue import INDEX_STEP, PATIENCE_CALLS, DelayedQueue, Moment, due_ms
+from .queue import INDEX_STEP, PATIENCE_CALLS, DelayedQueue, Moment, QueueKeys, due_ms
 from .server import whole
 from .survey import inspected_keys, survey
+from .to_topic import Mode, read_mode, start_import, stop
 from .values import Damaged, Handle, RepairPlan
 
 SHOWN_BYTES = 256

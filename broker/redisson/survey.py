@@ -10,8 +10,7 @@ from typing import cast
 
 from . import scripts
 from .codecs import Packing, detect, guess_codec, unpack
-from .keys import MODE_PREFIX, TIMEOUT_PREFIX, QueueKeys, name_of
-from .queue import DelayedQueue
+from .queue import MODE_PREFIX, TIMEOUT_PREFIX, DelayedQueue, QueueKeys, name_of
 from .server import Server, whole
 from .values import Handle, Page, Survey, Waiting
 

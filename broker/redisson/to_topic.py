@@ -1,4 +1,13 @@
-"""From a queue of Redisson to a topic of Escapement: taken, sent, noted.
+"""Where the due values of a queue go: to the plain list as in Redisson, or to a topic of Escapement.
+
+The mode of a queue is kept in a hash beside it, so that it outlives every process and each transfer service reads it:
+
+    kind            reliable (due values), import (all values, as timers)
+    state           on, off
+    topic, since_ms, sent, refused, taken_over
+    owner, owned_until_ms      the one transfer service that sends; another one takes over when it is gone
+
+On the way to a topic a value is taken, sent, noted:
 
     queue ──claim──► escapement_delay_sending ──send──► topic
                             └──────finish──────────────────┘
@@ -15,21 +24,90 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 from redis.exceptions import RedisError
 
 from ..client import Message, Outgoing, SendResult, prepare
 from ..client.errors import Answer, BrokerRefused, ClientError, InvalidArgument
+from ..client.names import check_writable_topic
 from . import scripts
 from .codecs import unpack
-from .errors import RedissonError
-from .modes import Mode
-from .move_due import Moved, read_moved
-from .queue import INDEX_STEP, DelayedQueue
+from .errors import NotAllowed, RedissonError, WrongType
+from .queue import INDEX_STEP, DelayedQueue, Moved, move_due, read_moved
 from .server import whole
+from .transfer_status import QueueStatus
+
+# Modes.
+
+Kind = Literal["plain", "reliable", "import"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How a queue is moved, and how far that is. `is_on` is False while what was taken already is still sent."""
+
+    kind: Kind
+    is_on: bool
+    topic: str
+    since_ms: int
+    #: Members that are in the topic; that the broker refused and that were set aside; that came through the plain list.
+    sent: int
+    refused: int
+    taken_over: int
+    #: Members on their way.
+    sending: int
+
+
+def read_mode(queue: DelayedQueue) -> Mode:
+    """The mode of a queue; raises WrongType when its key is somebody else's."""
+    key, server = queue.keys.mode, queue.server
+    found = cast("bytes", server.run("TYPE", key))
+    kind_of_key = found.decode() if isinstance(found, bytes) else str(found)
+    if kind_of_key not in ("none", "hash"):
+        raise WrongType(key.decode("utf-8", "replace"), "hash", kind_of_key)
+    names = ("kind", "state", "topic", "since_ms", "sent", "refused", "taken_over")
+    values = cast("list[bytes | None]", server.run("HMGET", key, *names))
+    kind, state, topic = ((value or b"").decode() for value in values[:3])
+    since_ms, sent, refused, taken_over = (int(value or 0) for value in values[3:])
+    sending = whole(server.run("ZCARD", queue.keys.sending))
+    known: Kind = "import" if kind == "import" else "reliable" if kind == "reliable" else "plain"
+    return Mode(known, state == "on", topic, since_ms, sent, refused, taken_over, sending)
+
+
+def make_reliable(queue: DelayedQueue, topic: str) -> None:
+    """Send due values to this topic from now on. Raises InvalidArgument for a topic that cannot be.
+
+    At least once: a message may come twice when a transfer service dies between sending and noting it, and the second
+    one is recognised by its key wherever the broker can be asked. A live RDelayedQueue of Java on the same name still
+    moves values into the plain list; they are taken over from there.
+    """
+    _start(queue, "reliable", topic)
+
+
+def start_import(queue: DelayedQueue, topic: str) -> None:
+    """Move every waiting value into a timer of this topic, and what Java offers meanwhile too, until `stop`."""
+    _start(queue, "import", topic)
+
+
+def stop(queue: DelayedQueue) -> None:
+    """Go back to the plain list; what was taken already is still sent to its topic."""
+    queue.may_write()
+    if whole(queue.server.run("EXISTS", queue.keys.mode)):
+        queue.server.run("HSET", queue.keys.mode, "state", "off")
+
+
+def _start(queue: DelayedQueue, kind: Kind, topic: str) -> None:
+    queue.may_write()
+    check_writable_topic(topic)
+    now_ms, _ = queue.server.now_ms()
+    fields = ("kind", kind, "state", "on", "topic", topic, "since_ms", now_ms)
+    queue.server.run("HSET", queue.keys.mode, *fields, "sent", 0, "refused", 0, "taken_over", 0)
+
+
+# Taken, sent, noted.
 
 logger = logging.getLogger(__name__)
 
@@ -185,3 +263,59 @@ def _is_refused(result: SendResult | ClientError) -> bool:
         return True
     # Everything else may be otherwise tomorrow: it stays and is tried again.
     return isinstance(result, BrokerRefused) and result.code == Answer.MESSAGE_ILLEGAL
+
+
+# Where the due values of a queue go.
+
+#: How soon a service notices that a plain queue got another mode.
+MODE_READ_S = 1.0
+
+
+class Mover(Protocol):
+    """Moves a batch of a queue."""
+
+    def move(self, queue: DelayedQueue, status: QueueStatus, limit: int, skip_poison: int, scan: bool) -> Moved:
+        """Move at most `limit` values and note in the status what only this mover knows."""
+
+    def close(self) -> None:
+        """Move nothing any more, and let go of what the mover holds."""
+
+
+class ModeMover:
+    """Reads the mode of each queue now and then and does what it says."""
+
+    def __init__(self, outbound: Outbound | None = None, *, closing: Sequence[Callable[[], None]] = ()) -> None:
+        """`closing`: what ends with the service."""
+        self._outbound = outbound
+        self._closing = closing
+        self._plain_until_s: dict[str, float] = {}
+
+    def close(self) -> None:
+        """Let others send, and end what ends with the service."""
+        if self._outbound is not None:
+            self._outbound.release()
+        for close in self._closing:
+            close()
+
+    def move(self, queue: DelayedQueue, status: QueueStatus, limit: int, skip_poison: int, scan: bool) -> Moved:
+        """Move a batch as the queue's mode says; raises NotAllowed for one that needs a broker where there is none."""
+        if time.monotonic() >= self._plain_until_s.get(queue.name, 0.0):
+            mode = read_mode(queue)
+            _note_target(status, mode)
+            if mode.is_on or mode.sending:
+                if self._outbound is None:
+                    raise NotAllowed(queue.name, "it goes to a topic, and this service knows no broker.")
+                return self._outbound.move(queue, mode, limit, skip_poison, scan)
+            self._plain_until_s[queue.name] = time.monotonic() + MODE_READ_S
+        return move_due(queue, limit, skip_poison=skip_poison, scan=scan)
+
+
+def _note_target(status: QueueStatus, mode: Mode) -> None:
+    status.mode = mode.kind if mode.is_on else "plain"
+    status.topic = mode.topic if mode.is_on else ""
+    status.sending = mode.sending
+    if mode.taken_over > status.taken_over and mode.is_on:
+        status.notice = "A live RDelayedQueue of Java moves values into the plain list; they are taken over from there."
+    elif not mode.is_on:
+        status.notice = ""
+    status.taken_over = mode.taken_over

@@ -12,7 +12,6 @@ A queue is worked on by one worker at a time and for SLICE_S at most, then other
 
 - `Agenda`: when each queue is to be looked at next, a set of alarms that several workers share.
 - `Outage`: a server that does not answer; how long to wait before the next attempt, and since when it is gone.
-- `ModeMover`: where a queue's due values go, to the plain list, or to a topic when its mode says so.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
 
 from redis.exceptions import (
     BusyLoadingError,
@@ -41,15 +39,13 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from ..client.errors import ClientError
-from .errors import NotAllowed, RedissonError
-from .keys import CHANNEL_PREFIX, name_of
-from .modes import Mode, read_mode
-from .move_due import Moved, batch_for, move_due, tend_index
-from .queue import DelayedQueue
-from .server import RedisClient, Server
+from ..client import Admin, Producer
+from ..client.errors import ClientError, InvalidArgument
+from .errors import RedissonError
+from .queue import CHANNEL_PREFIX, DelayedQueue, Moved, batch_for, name_of, tend_index
+from .server import RedisClient, Server, connect
 from .survey import queue_names, survey
-from .to_topic import NotSent, Outbound
+from .to_topic import ModeMover, Mover, NotSent, Outbound
 from .transfer_status import QueueStatus, TransferStatus, publish, withdraw
 
 logger = logging.getLogger(__name__)
@@ -435,57 +431,27 @@ def is_outage(error: BaseException) -> bool:
     return isinstance(error, (*_OUTAGES, OSError))
 
 
-# Where the due values of a queue go.
+# The service as a process runs it.
 
-#: How soon a service notices that a plain queue got another mode.
-MODE_READ_S = 1.0
-
-
-class Mover(Protocol):
-    """Moves a batch of a queue."""
-
-    def move(self, queue: DelayedQueue, status: QueueStatus, limit: int, skip_poison: int, scan: bool) -> Moved:
-        """Move at most `limit` values and note in the status what only this mover knows."""
-
-    def close(self) -> None:
-        """Move nothing any more, and let go of what the mover holds."""
+#: A script that moves a value of 512 MB takes seconds.
+SCRIPT_TIMEOUT_S = 60.0
+PRODUCER_GROUP = "redisson"
 
 
-class ModeMover:
-    """Reads the mode of each queue now and then and does what it says."""
+def transfer_service(
+    url: str, status_url: str, namesrv: str, *, queues: Sequence[str] = ("*",), read_only: bool = False
+) -> TransferService:
+    """A service for the delayed queues at `url` that keeps its status at `status_url`; ValueError for no address.
 
-    def __init__(self, outbound: Outbound | None = None, *, closing: Sequence[Callable[[], None]] = ()) -> None:
-        """`closing`: what ends with the service."""
-        self._outbound = outbound
-        self._closing = closing
-        self._plain_until_s: dict[str, float] = {}
-
-    def close(self) -> None:
-        """Let others send, and end what ends with the service."""
-        if self._outbound is not None:
-            self._outbound.release()
-        for close in self._closing:
-            close()
-
-    def move(self, queue: DelayedQueue, status: QueueStatus, limit: int, skip_poison: int, scan: bool) -> Moved:
-        """Move a batch as the queue's mode says; raises NotAllowed for one that needs a broker where there is none."""
-        if time.monotonic() >= self._plain_until_s.get(queue.name, 0.0):
-            mode = read_mode(queue)
-            _note_target(status, mode)
-            if mode.is_on or mode.sending:
-                if self._outbound is None:
-                    raise NotAllowed(queue.name, "it goes to a topic, and this service knows no broker.")
-                return self._outbound.move(queue, mode, limit, skip_poison, scan)
-            self._plain_until_s[queue.name] = time.monotonic() + MODE_READ_S
-        return move_due(queue, limit, skip_poison=skip_poison, scan=scan)
-
-
-def _note_target(status: QueueStatus, mode: Mode) -> None:
-    status.mode = mode.kind if mode.is_on else "plain"
-    status.topic = mode.topic if mode.is_on else ""
-    status.sending = mode.sending
-    if mode.taken_over > status.taken_over and mode.is_on:
-        status.notice = "A live RDelayedQueue of Java moves values into the plain list; they are taken over from there."
-    elif not mode.is_on:
-        status.notice = ""
-    status.taken_over = mode.taken_over
+    Queues in reliable mode are sent to the broker that the name service at `namesrv` knows.
+    """
+    try:
+        client = connect(url, timeout_s=SCRIPT_TIMEOUT_S)
+    except ValueError as error:
+        raise ValueError(f"ESCAPEMENT_REDISSON_URL is no address of a Redis: {error}") from error
+    try:
+        producer, admin = Producer(group=PRODUCER_GROUP, namesrv=namesrv), Admin(namesrv)
+    except InvalidArgument as error:
+        raise ValueError(f"ESCAPEMENT_NAMESRV: {error}") from error
+    mover = ModeMover(Outbound(producer, admin), closing=(producer.close, admin.close))
+    return TransferService(client, queues=queues, read_only=read_only, status_to=connect(status_url), mover=mover)

@@ -96,7 +96,7 @@ ORIGIN_GROUP = "ORIGIN_GROUP"
 #: The handle that a popped message has for its consumer: in copies that are made for it, never in the log.
 POP_HANDLE = "POP_CK"
 POP_CK_OFFSET = "POP_CK_OFFSET"
-#: Ours: which popped message this record is the next try of, or the dead letter (pop/reviving.py).
+#: Ours: which popped message this record is the next try of, or the dead letter (pop/revive.py).
 POPPED = "ESC_POPPED"
 #: Written by the broker alone: what a client sends under these names (it may pass on a message it received) is dropped,
 #: or it could make recovery believe that a parked message went out, or a consumer acknowledge another message.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ..engine.config import EngineConfig
-from ..engine.disk.files import Files, OsFiles
+from ..engine.disk import Files, OsFiles
 from ..engine.engine import Engine
 from ..engine.log.ticket import Ticket
 from ..rocketmq.acl import AccessConfig
@@ -21,7 +21,6 @@ from .access.accounts import AccessProcessor
 from .access.gate import Gate, guard
 from .clock import WALL_CLOCK, Clocks, Simulator
 from .connection import Connection, Handler, Hooks, Limits, Server, Shared
-from .front import Pages, front
 from .listener import WORTH_TRIMMING_BYTES, bound, bound_pair, give_back, no_vip_channel
 from .long_polls import WaitingPops, WaitingPulls
 from .metrics import BrokerMetrics
@@ -38,6 +37,7 @@ from .processors.topics import DeletionProcessor, TopicProcessor, sweep_all
 from .processors.transactions import CheckRounds, TransactionProcessor
 from .pump import Pump
 from .send_reply import SendReplies
+from .sniffing import Pages, front
 from .state import BrokerState
 from .tls import Certificates, TlsConfig
 
@@ -60,7 +60,7 @@ class Processor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """What protects a broker. With `access` there is access control: only signed requests are taken.
+    """The protection of a broker. With `access` there is access control: only signed requests are taken.
 
     Metrics are told to who brings the `metrics_token`, or, if it is empty, to this machine.
     """

@@ -83,7 +83,7 @@ HeaderOf = Callable[[Sequence[int]], tuple[list[bytes], int]]
 
 
 class Place(NamedTuple):
-    """Where a half belongs; ``name``: the topic as it stands in a record, its length first."""
+    """The place where a half belongs; ``name``: the topic as it stands in a record, its length first."""
 
     topic: str
     name: bytes

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from ..engine.disk.files import Files
+from ..engine.disk import Files
 from ..engine.log.checkpoint import note_reached, reached_ms
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def wall_clock_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """How a clock is simulated: `speed` ms of it pass in one; it starts at `start_ms`, if None at the real moment."""
+    """A simulated clock to be: `speed` ms of it pass in one; it starts at `start_ms`, if None at the real moment."""
 
     speed: float
     start_ms: int | None = None

@@ -17,7 +17,7 @@ from typing import Protocol, cast
 
 from msgspec.structs import replace
 
-from ..engine.disk.files import NO_DESCRIPTOR
+from ..engine.disk import NO_DESCRIPTOR
 from ..engine.errors import BrokerError
 from ..rocketmq.codes import RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, HeaderRefused, RequestRefused
@@ -76,7 +76,7 @@ class Gatekeeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one peer may ask of the server."""
+    """Limits of what one peer may ask of the server."""
 
     max_frame_bytes: int = MAX_FRAME_BYTES
     most_partial_bytes: int = 64 * 1024 * 1024
@@ -114,7 +114,7 @@ NO_HOOKS = Hooks()
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What several servers of one broker count together: requests, bytes of unfinished frames, connections."""
+    """The counts that servers of one broker share: requests, bytes of unfinished frames, connections."""
 
     times: CallTimes
     budget: Budget

@@ -66,7 +66,7 @@ class Holder(Protocol):
 
 
 class Budget:
-    """What all connections of a broker hold together of frames that are not whole yet.
+    """The budget of all connections of a broker together for frames that are not whole yet.
 
     When it is spent, those give up who began first: strangers before others. A frame that arrives in its time is never
     the oldest for long.
@@ -136,7 +136,7 @@ class Incoming:
 
     @property
     def counted_bytes(self) -> int:
-        """What the budget is to count: of a stranger's frame as much whether it is held or goes by."""
+        """Return the bytes that the budget is to count: of a stranger's frame as many whether it is held or goes by."""
         if self.names_somebody is None or not self.is_partial:
             return self.held_bytes
         come = self._whole - self._skip if self._nobodys else len(self._held)

@@ -37,7 +37,7 @@ class ListeningRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """What to set or to change, in words of whoever starts the broker."""
+    """The settings to change, in words of whoever starts the broker."""
 
     access: str
     host: str
@@ -48,7 +48,7 @@ class Remedies:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where a broker is to listen, what clients are told, and what protects it."""
+    """The place where a broker is to listen, what clients are told, and what protects it."""
 
     host: str
     told: str

@@ -212,7 +212,7 @@ class BrokerMetrics:
         yield self._gauge("escapement_delay_lateness_milliseconds", meaning, late)
 
     async def _lags(self) -> AsyncIterator[Metric]:
-        """How far groups are behind: messages, ms since the oldest of them was stored, popped and not acknowledged."""
+        """Tell how far groups are behind: messages, ms since the oldest was stored, popped and not acknowledged."""
         messages: list[tuple[Labels, float]] = []
         latencies: list[tuple[Labels, float]] = []
         looked = 0

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
-from ..engine.disk.files import NO_DESCRIPTOR
+from ..engine.disk import NO_DESCRIPTOR
 from ..engine.engine import Engine
 from ..engine.log.ticket import SyncJob, Ticket
 from ..engine.log.upkeep import UpkeepJob
@@ -241,7 +241,7 @@ class Pump:
 
 
 class Job(Protocol):
-    """Something that only reads and writes files, so that it may run beside the loop."""
+    """A job that only reads and writes files, so that it may run beside the loop."""
 
     def run(self) -> None:
         """Do the work; raises OSError."""

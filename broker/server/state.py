@@ -305,7 +305,7 @@ class OffsetResets:
 
 
 class QueueLocks:
-    """Which client of a group holds which queue, by (topic, queue id)."""
+    """The queues that clients of groups hold, by (topic, queue id)."""
 
     def __init__(self) -> None:
         self._held: dict[str, dict[QueueKey, tuple[str, int]]] = {}

@@ -51,7 +51,7 @@ _WINDOWS = ((10_000, 6), (600_000, 6), (3_600_000, 24))
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """What was counted in one window of time."""
+    """The sum of what was counted in one window of time."""
 
     count: int
     per_second: float

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 
 from broker.client import ClientError
 from broker.redisson import RedissonError
-from console.operations import second_person, workflow
+from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.errors import NotAllowed, NotPossible, OperationError, OutOfReach, PreviewStale, words
 from console.operations.kind import TYPED_ABOVE, Form
@@ -47,7 +47,7 @@ Again = Callable[[QueryDict, Mapping[str, str]], Form | None]
 def operations(request: HttpRequest) -> Answer:
     """List operations that were confirmed, the newest first."""
     offset = whole_number(request.GET.get("offset")) or 0
-    second_person.forget_old()
+    workflow.forget_unapproved()
     data = operation_list(offset)
     context = {
         "rows": data.rows,
@@ -204,7 +204,7 @@ def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Op
 
 
 def _page(request: HttpRequest, text: str, error: Exception | None = None, status: int = 200) -> HttpResponse:
-    second_person.forget_old()
+    workflow.forget_unapproved()
     data = operation_page(text, request.GET.get("outcome", "")[:32], whole_number(request.GET.get("after")) or 0)
     if data is None:
         raise Http404(_("There is no such operation."))
@@ -216,7 +216,7 @@ def _page(request: HttpRequest, text: str, error: Exception | None = None, statu
         "error": words(error) if error else "",
         "error_field": getattr(error, "field", None) or "",
         "number": uuid.uuid4(),
-        "needs_second": second_person.is_needed(data.row.kind, data.row.preview),
+        "needs_second": workflow.needs_second_person(data.row.kind, data.row.preview),
         "is_own": data.row.created_by_id == request.user.pk or data.row.actor == request.user.get_username(),
         "given": _given(request, data),
     }

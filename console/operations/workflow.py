@@ -1,4 +1,9 @@
-"""The steps of an operation: draft, look again, confirm, approve, stop, go on. Every step checks who may do it."""
+"""The steps of an operation: draft, look again, confirm, approve, stop, go on. Every step checks who may do it.
+
+Above a limit an operation waits for a second person: here is which ones, who that can be, until when, and whether what
+was asked for is still what would be done. The settings have the limits: `SECOND_PERSON_ABOVE` items of any kind (0:
+none), `SECOND_PERSON_KINDS` of single kinds.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +13,33 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from console.operations import runner, second_person
+from console.operations import runner
 from console.operations.actor import Actor
 from console.operations.errors import (
     InvalidParameter,
     NameNotTyped,
     NotPossible,
     NotTyped,
+    PreviewChanged,
     PreviewStale,
     ReasonMissing,
+    SamePerson,
 )
-from console.operations.kind import BATCH, TYPED_ABOVE, Kind
+from console.operations.kind import BATCH, TYPED_ABOVE, ChangesPreview, Kind, Preview
 from console.operations.models import AuditEntry, Operation
-from console.operations.registry import kind_of, preview_of, scope_of
+from console.operations.registry import KINDS, kind_of, preview_of, scope_of
 
 logger = logging.getLogger(__name__)
 
 #: a preview older than this is counted again before it can be confirmed
 PREVIEW_LASTS = timedelta(minutes=10)
 REASON_LENGTH = 500
-#: drafts that nobody confirmed are forgotten
-DRAFT_LASTS = timedelta(days=1)
+#: part of a figure by which it may differ when it runs from what was asked for; one is always allowed
+TOLERANCE = 0.1
 
 
 def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number: uuid.UUID | None = None) -> Operation:
@@ -47,7 +55,7 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
             if known.created_by_id != actor.user_id or known.kind != kind_name:
                 raise NotPossible("This number belongs to another operation; load the page again.")
             return known
-    Operation.objects.filter(state=Operation.State.DRAFT, created_at__lt=timezone.now() - DRAFT_LASTS).delete()
+    Operation.objects.filter(state=Operation.State.DRAFT, created_at__lt=timezone.now() - runner.DRAFT_KEPT).delete()
     checked = kind.checked(parameters)
     shown = kind.preview(checked)
     actor.require_scope(kind.scope(checked, shown.as_row()), kind.name)
@@ -116,9 +124,9 @@ def confirm(
             actor.name,
             actor.user_id,
         )
-        is_waiting = second_person.is_needed(row.kind, row.preview)
+        is_waiting = needs_second_person(row.kind, row.preview)
         if is_waiting:
-            row.state, row.waits_until = Operation.State.WAITING, second_person.until()
+            row.state, row.waits_until = Operation.State.WAITING, _approved_until()
         row.save(update_fields=["state", "reason", "actor", "created_by", "waits_until"])
         audit(row, actor, AuditEntry.What.CONFIRMED, {"parameters": row.parameters, "count": row.preview["count"]})
     if not is_waiting:
@@ -133,14 +141,14 @@ def approve(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
     Raises NotAllowed, SamePerson, ReasonMissing, PreviewChanged, NotPossible, ClientError.
     """
     kind = _allowed(number, actor)
-    second_person.forget_old()
+    forget_unapproved()
     row = Operation.objects.get(pk=number)
     if row.second_by_id == actor.user_id is not None and row.state != Operation.State.DECLINED:
         return row
-    second_person.check_other(row, actor)
+    _check_other(row, actor)
     _check_reason(reason)
     _check_waiting(row)
-    second_person.check_same(row, kind)
+    _check_same(row, kind)
     row = _answer(number, actor, reason, Operation.State.QUEUED, AuditEntry.What.APPROVED)
     if row.state == Operation.State.QUEUED:
         _begin(row)
@@ -151,9 +159,9 @@ def approve(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
 def decline(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
     """Decline it as the second person: nothing is done. Raises NotAllowed, SamePerson, ReasonMissing, NotPossible."""
     _allowed(number, actor)
-    second_person.forget_old()
+    forget_unapproved()
     row = Operation.objects.get(pk=number)
-    second_person.check_other(row, actor)
+    _check_other(row, actor)
     _check_reason(reason)
     if row.state == Operation.State.DECLINED:
         return row
@@ -300,3 +308,71 @@ def _begin(row: Operation) -> None:
     except Exception as error:  # whatever the task broker's client raises: the row must say so
         logger.warning("operation %s could not be handed to the jobs worker: %s", row.pk, error)
         runner.fail(row.pk, f"The jobs worker could not be reached: {error}")
+
+
+def needs_second_person(kind: str, preview: Mapping[str, Any]) -> bool:
+    """Return whether somebody else has to approve an operation of this kind with this preview (its row)."""
+    limit = settings.SECOND_PERSON_KINDS.get(kind, settings.SECOND_PERSON_ABOVE or None)
+    if limit is None:
+        return False
+    known = KINDS.get(kind)
+    return bool((known.preview_type if known else Preview).of_row(preview).touched > limit)
+
+
+def _approved_until() -> Any:
+    """Return the moment after which one that is asked for now is forgotten."""
+    return timezone.now() + timedelta(hours=settings.SECOND_PERSON_HOURS)
+
+
+def _check_other(row: Operation, actor: Actor) -> None:
+    """Raise SamePerson unless it is another user: who asked by a token is the user for whom that was made."""
+    if actor.user_id is None or actor.user_id == row.created_by_id or actor.name == row.actor:
+        AuditEntry.objects.create(
+            user_id=actor.user_id,
+            actor=actor.name,
+            what=AuditEntry.What.DENIED,
+            kind=row.kind,
+            operation=row.pk,
+            result={"permission": "second person"},
+        )
+        raise SamePerson
+
+
+def _check_same(row: Operation, kind: Kind[Any]) -> None:
+    """Count again; raise PreviewChanged when it is not what was asked for any more. Raises ClientError, TooMany."""
+    asked, now = preview_of(row), kind.preview(row.parameters)
+    if isinstance(asked, ChangesPreview) and asked.changes != now.changes:
+        raise PreviewChanged("settings", "other ones", "those that were shown")
+    for name in asked.weights:
+        before, after = getattr(asked, name), getattr(now, name)
+        if before is not None and not _is_near(before, after):
+            raise PreviewChanged(name, after, before)
+    if asked.count is not None and not _is_near(asked.count, now.count):
+        # what came after it was asked for is not touched: those that are, one by one
+        count = len(kind.targets(row.parameters, asked))
+        if not _is_near(asked.count, count):
+            raise PreviewChanged("items", count, asked.count)
+
+
+def forget_unapproved() -> None:
+    """End those whose time to be approved is over."""
+    waiting = Operation.objects.filter(state=Operation.State.WAITING, waits_until__lte=timezone.now())
+    for number in waiting.values_list("pk", flat=True):
+        with transaction.atomic():
+            row = Operation.objects.select_for_update().filter(pk=number, state=Operation.State.WAITING).first()
+            if row is None:
+                continue
+            row.state, row.finished_at = Operation.State.EXPIRED, timezone.now()
+            row.save(update_fields=["state", "finished_at"])
+            AuditEntry.objects.create(
+                actor=row.actor,
+                user_id=row.created_by_id,
+                what=AuditEntry.What.EXPIRED,
+                kind=row.kind,
+                operation=row.pk,
+                reason=row.reason,
+            )
+
+
+def _is_near(before: int, after: int | None) -> bool:
+    return after is not None and abs(after - before) <= max(1, TOLERANCE * before)

@@ -13,7 +13,7 @@ from resource import RLIMIT_NOFILE, setrlimit
 from time import monotonic, time
 
 from broker.client import ClientError, Producer, SendResult
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.engine.fsck.store import check_store
 from broker.engine.testing import Driver, ManualClock, open_engine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.disk.files import Files, OsFiles, join
+from broker.engine.disk import Files, OsFiles, join
 from broker.engine.errors import StoreLocked
 from broker.engine.testing import SimulatedFiles
 

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.engine.errors import StoreUnsupported
 from broker.engine.testing import ManualClock
 from broker.engine.testing.driver import Driver, open_engine

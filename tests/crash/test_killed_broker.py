@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.engine.errors import StoreLocked
 from broker.engine.fsck.store import check_store
 from broker.engine.testing import open_engine

@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from broker.engine.disk.handles import Handles
+from broker.engine.disk import Handles
 from broker.engine.testing import Fault, PowerLoss, SimulatedFiles, open_engine
 
 from .test_io_errors import Script

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.engine.config import EngineConfig
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.engine.engine import Engine
 from broker.engine.errors import StoreLocked, StoreUnsupported
 from broker.engine.tables.topics import Topic

@@ -12,7 +12,7 @@ from tests.house.sources import ROOT, own_python, place, tree
 ENGINE = ROOT / "broker" / "engine"
 WORLD = {"time", "threading", "socket", "asyncio", "random", "os", "subprocess", "select", "datetime", "secrets"}
 #: The one seam to the disk.
-DISK = ENGINE / "disk" / "files.py"
+DISK = ENGINE / "disk.py"
 
 
 def imports(path: Path) -> Iterator[tuple[int, str, int]]:

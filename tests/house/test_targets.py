@@ -15,7 +15,8 @@ from tests.house.sources import ROOT, own_python, place
 
 MARKS = ("slow", "interop", "soak")
 RUN = re.compile(
-    r'^([a-z-]+):.*\n\t\$\(BIN\)/python -m pytest (?:-[^m]\S* |auto |2 |loadfile )*-m ("[^"]+"|\S+)(.*)$', re.MULTILINE
+    r'^([a-z-]+):.*\n\t\$\(BIN\)/python -m pytest (?:-[^m]\S* |auto |2 |\$\(TWICE\) |loadfile )*-m ("[^"]+"|\S+)(.*)$',
+    re.MULTILINE,
 )
 
 
@@ -38,6 +39,10 @@ def test_whatever_its_marks_a_test_is_run_by_one_target(marks: tuple[str, ...]) 
 
 def test_a_target_that_looks_in_one_folder_misses_none_elsewhere() -> None:
     limited = {name: paths for name, (_, paths) in targets().items() if paths}
+    # the rules of the house are a part of `make check`
+    house = limited.pop("test")
+    assert house == ["--ignore", "tests/house"]
+    assert "\t$(BIN)/python -m pytest tests/house\n" in (ROOT / "Makefile").read_text()
     assert limited == {"interop": ["tests/interop"], "interop-core": ["tests/interop"]}
     marked = [place(path) for path in own_python() if "mark." + "interop" in path.read_text()]
     assert marked == ["tests/interop/conftest.py"]

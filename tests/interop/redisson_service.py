@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 from broker.redisson.server import connect
-from broker.redisson.transfer import TransferService
-from broker.redisson.transfer_host import transfer_service
+from broker.redisson.transfer import TransferService, transfer_service
 from tests.interop.jars import REPOSITORY
 from tests.interop.process import Child
 

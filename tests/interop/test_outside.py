@@ -9,7 +9,7 @@ import pytest
 
 from broker.client import Producer
 from broker.engine.config import EngineConfig
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.engine.engine import Engine
 from broker.engine.errors import StoreUnsupported
 from tests.interop.conftest import ServerFactory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.redisson.move_due import move_all_due
+from broker.redisson.queue import move_all_due
 from broker.redisson.repair import deliver_now, move_to, plan_repair, remove_member, repair, reschedule
 from broker.redisson.survey import find_poison, page, queue_names, survey
 from tests.interop.waiting import wait_until

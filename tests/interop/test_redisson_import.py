@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from broker.client import Consumer
-from broker.redisson.modes import read_mode
 from broker.redisson.repair import begin_import, import_progress, pause_import, preview_import
+from broker.redisson.to_topic import read_mode
 from tests.interop.redisson_service import ServiceProcess
 from tests.interop.waiting import wait_until
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from broker.redisson.move_due import move_all_due
+from broker.redisson.queue import move_all_due
 
 HOUR_MS = 3_600_000
 NUMBERS = itertools.count(1)

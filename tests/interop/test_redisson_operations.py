@@ -6,7 +6,7 @@ import pytest
 
 from broker.redisson import BytesCodec, JsonJacksonCodec, StringCodec, TypedJsonJacksonCodec
 from broker.redisson.errors import InvalidDelay
-from broker.redisson.move_due import move_all_due
+from broker.redisson.queue import move_all_due
 from tests.interop.redisson import JavaThrew
 from tests.interop.waiting import wait_until
 

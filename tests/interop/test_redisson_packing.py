@@ -6,7 +6,7 @@ import pytest
 
 from broker.redisson import DelayedQueue, Packing
 from broker.redisson.codecs import detect, pack
-from broker.redisson.move_due import move_all_due
+from broker.redisson.queue import move_all_due
 from broker.redisson.repair import set_aside
 from tests.interop.redisson import LEGACY
 from tests.interop.waiting import wait_until

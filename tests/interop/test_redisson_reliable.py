@@ -7,8 +7,8 @@ import queue as queues
 import pytest
 
 from broker.client import Consumer
-from broker.redisson.modes import make_reliable, read_mode, stop
-from broker.redisson.transfer_host import transfer_service
+from broker.redisson.to_topic import make_reliable, read_mode, stop
+from broker.redisson.transfer import transfer_service
 from tests.interop.waiting import wait_until
 
 COUNT, SPAN_MS, HOUR_MS = 300, 2_000, 3_600_000

@@ -205,7 +205,7 @@ class Apache(Admin):
 def test_a_broker_that_is_polled_stops_it_no_more(
     transactional_db: None, broker: RunningBroker, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.mirror.poller.LISTING_INTERVAL_MS", 0)
+    monkeypatch.setattr("broker.mirror.changes.LISTING_INTERVAL_MS", 0)
     admin.create_topic("orders", queues=2)
     with Apache(broker.namesrv) as source:
         mirror = Mirror(source)

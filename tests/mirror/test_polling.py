@@ -67,7 +67,7 @@ def test_vanished_topics_go(polling: Mirror, admin: Admin, producer: Producer, m
     producer.send("orders", "x")
     polling.run_once()
     admin.delete_topic("orders")
-    monkeypatch.setattr("broker.mirror.poller.LISTING_INTERVAL_MS", 0)
+    monkeypatch.setattr("broker.mirror.changes.LISTING_INTERVAL_MS", 0)
     polling.run_once()
     assert not Topic.objects.filter(name="orders").exists()
     assert not Queue.objects.filter(topic="orders").exists()

@@ -10,7 +10,7 @@ from typing import cast
 
 import redis
 
-from broker.redisson.keys import QueueKeys
+from broker.redisson.queue import QueueKeys
 
 _UNPACK = {
     "new": "local r, value = struct.unpack('Bc0Lc0', member)",

@@ -11,11 +11,10 @@ from broker.client import Message, Outgoing, SendResult
 from broker.client.errors import ClientError
 from broker.redisson import BytesCodec, DelayedQueue
 from broker.redisson.codecs import Packing, detect, pack
-from broker.redisson.modes import make_reliable, read_mode
-from broker.redisson.move_due import move_due
+from broker.redisson.queue import move_due
 from broker.redisson.repair import begin_import, deliver_now, move_to
 from broker.redisson.survey import find_packed, page, survey
-from broker.redisson.to_topic import Outbound
+from broker.redisson.to_topic import Outbound, make_reliable, read_mode
 
 FAR = 10**13
 #: Fits both: as a new one it would be the empty value.

@@ -11,7 +11,7 @@ import redis
 
 from broker.redisson import BytesCodec, DelayedQueue
 from broker.redisson.codecs import pack
-from broker.redisson.move_due import Moved, move_all_due, move_due, tend_index
+from broker.redisson.queue import Moved, move_all_due, move_due, tend_index
 from tests.redisson.java import ScriptedJava
 
 FAR = 10**13

@@ -11,7 +11,7 @@ from redis.cluster import RedisCluster
 
 from broker.redisson import DelayedQueue
 from broker.redisson.errors import DifferentSlots
-from broker.redisson.move_due import move_all_due
+from broker.redisson.queue import move_all_due
 from broker.redisson.repair import move_to
 from broker.redisson.survey import queue_names, survey
 from broker.redisson.transfer import TransferService

@@ -10,7 +10,7 @@ import redis
 from broker.redisson import DelayedQueue, Packing
 from broker.redisson.codecs import pack, unpack
 from broker.redisson.errors import MemberUnreadable, NotAllowed
-from broker.redisson.move_due import move_all_due
+from broker.redisson.queue import move_all_due
 from broker.redisson.repair import (
     Reference,
     deliver_now,

@@ -11,7 +11,7 @@ import redis
 
 from broker.redisson import BytesCodec, DelayedQueue
 from broker.redisson.codecs import pack, unpack
-from broker.redisson.move_due import move_all_due, move_due, tend_index
+from broker.redisson.queue import move_all_due, move_due, tend_index
 from tests.redisson.java import ScriptedJava
 
 FAR = 10**13

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.redisson.keys import QueueKeys, name_of
+from broker.redisson.queue import QueueKeys, name_of
 from tests.redisson.fixtures import transcript
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from broker.redisson.keys import QueueKeys
+from broker.redisson.queue import QueueKeys
 from tests.redisson.mixed_traffic import NAME
 from tests.redisson.servers import RealServer
 from tests.waiting import until

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from broker.redisson import DelayedQueue
-from broker.redisson.move_due import move_all_due
+from broker.redisson.queue import move_all_due
 from tests.redisson.lossy import LossyWay
 from tests.redisson.servers import RealServer
 

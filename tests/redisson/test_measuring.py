@@ -10,7 +10,7 @@ import redis
 from bench.redisson import rate_row
 from bench.transfers import Blocks, Transfer, keys, member, passes, probing, settle
 from broker.redisson import DelayedQueue
-from broker.redisson.move_due import BATCH, move_due
+from broker.redisson.queue import BATCH, move_due
 
 BUSY = "local sum = 0 for number = 1, ARGV[1] do sum = sum + number end return sum"
 QUIET = Blocks(0.1, 0, "")

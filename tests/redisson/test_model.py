@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from broker.redisson import BytesCodec, DelayedQueue, scripts
 from broker.redisson.codecs import Packing, detect, unpack
-from broker.redisson.move_due import move_due
+from broker.redisson.queue import move_due
 from broker.redisson.repair import deliver_now, remove_member
 from tests.redisson.java import ScriptedJava
 from tests.redisson.meddling import Died, Meddled
@@ -234,7 +234,6 @@ def early_index(monkeypatch: pytest.MonkeyPatch) -> None:
         assert text != script.text
         monkeypatch.setattr(scripts, name, scripts.Script.of(name, text))
     monkeypatch.setattr("broker.redisson.queue.INDEX_STEP", 3)
-    monkeypatch.setattr("broker.redisson.move_due.INDEX_STEP", 3)
 
 
 @pytest.mark.parametrize("packing", ["new", "old"])

@@ -20,8 +20,7 @@ from broker.redisson.errors import (
     ValueUnreadable,
     WrongType,
 )
-from broker.redisson.move_due import move_all_due, move_due
-from broker.redisson.queue import Delay, Moment
+from broker.redisson.queue import Delay, Moment, move_all_due, move_due
 from broker.redisson.repair import reschedule
 from tests.redisson.java import ScriptedJava
 

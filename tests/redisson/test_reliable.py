@@ -7,10 +7,18 @@ import redis
 
 from broker.client import Admin, Consumer, Message, Producer
 from broker.redisson import BytesCodec, DelayedQueue
-from broker.redisson.modes import make_reliable, read_mode, stop
 from broker.redisson.survey import page
-from broker.redisson.to_topic import LARGEST_BYTES, NotSent, Outbound, SomebodyElseSends
-from broker.redisson.transfer import ModeMover, TransferService
+from broker.redisson.to_topic import (
+    LARGEST_BYTES,
+    ModeMover,
+    NotSent,
+    Outbound,
+    SomebodyElseSends,
+    make_reliable,
+    read_mode,
+    stop,
+)
+from broker.redisson.transfer import TransferService
 from tests.mirror.running import RunningBroker
 from tests.redisson.java import ScriptedJava
 from tests.redisson.meddling import Died

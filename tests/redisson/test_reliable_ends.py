@@ -11,10 +11,9 @@ from broker.client import Admin, Producer
 from broker.client.errors import InvalidArgument
 from broker.redisson import DelayedQueue
 from broker.redisson.errors import NotAllowed
-from broker.redisson.modes import make_reliable, read_mode
 from broker.redisson.repair import begin_import, import_progress, pause_import, preview_import
-from broker.redisson.to_topic import NotSent, Outbound
-from broker.redisson.transfer import ModeMover, TransferService
+from broker.redisson.to_topic import ModeMover, NotSent, Outbound, make_reliable, read_mode
+from broker.redisson.transfer import TransferService
 from tests.redisson.java import ScriptedJava
 from tests.redisson.test_transfer import status_of
 from tests.redisson.unsure import Unsure, bodies

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from broker.client.remoting import RemotingClient
 from broker.engine.config import EngineConfig
-from broker.engine.disk.files import File, OsFiles
+from broker.engine.disk import File, OsFiles
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
 from tests.server.peer import Peer

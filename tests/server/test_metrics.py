@@ -16,7 +16,7 @@ from broker.engine.config import EngineConfig
 from broker.engine.lateness import Histogram
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService, Protection
-from broker.server.front import CONTENT_TYPE
+from broker.server.sniffing import CONTENT_TYPE
 from tests.server.peer import Peer
 from tests.server.popper import TOPIC, Popper
 from tests.server.test_pages import Shown, asked, request

@@ -10,7 +10,7 @@ import pytest
 
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
-from broker.server.front import LONGEST_REQUEST_BYTES, Pages
+from broker.server.sniffing import LONGEST_REQUEST_BYTES, Pages
 from tests.server.peer import Peer
 from tests.server.stranger import stranger_at
 

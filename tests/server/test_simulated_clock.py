@@ -12,7 +12,7 @@ import pytest
 
 from broker.client.remoting import RemotingClient
 from broker.engine.config import EngineConfig
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.engine.errors import StoreUnsupported
 from broker.engine.log.checkpoint import reached_ms
 from broker.rocketmq.codes import Answer, Request

@@ -10,7 +10,7 @@ import pyarrow.fs
 import pytest
 
 import spark.store
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.engine.testing import open_engine
 from spark.segment import read_stretch
 from spark.store import LogStore, StoreUnreadable, stretches

@@ -12,7 +12,7 @@ from zlib import crc32
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.engine.testing import open_engine
 from spark.jobs.accounts import storage
 from spark.options import parse_options

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from broker.client import Admin
 from broker.engine.testing import PowerLoss, SimulatedFiles
 from broker.testing import BrokerThread, small_store
-from console.run.demo.replay import Options
+from console.run.replay import Options
 from spark.jobs import JOBS
 from spark.points import Question
 from tests.console.run.playing import Run, write_days

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.engine.testing import open_engine
 from spark.options import CLOCK_SLACK_MS, LEAST, MOST, Wanted, parse_options, split
 from spark.segment import WINDOW_BYTES

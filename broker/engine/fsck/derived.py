@@ -20,7 +20,7 @@ from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from ...rocketmq.message import Message, string_hash
 from ...rocketmq.properties import SOURCE
 from ...rocketmq.topics import HALF_TOPIC, OP_TOPIC
-from ..disk.files import File, Files, join
+from ..disk import File, Files, join
 from ..queues.index import ENTRY as INDEX_ENTRY
 from ..queues.index import ENTRY_SIZE as INDEX_ENTRY_SIZE
 from ..queues.index import HEADER, HEADER_SIZE

@@ -12,8 +12,7 @@ from ...rocketmq.layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE,
 from ...rocketmq.message import Message, decode, is_sound, string_hash
 from ...rocketmq.properties import REAL_TOPIC, TAGS
 from ...rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..disk import atomic
-from ..disk.files import File, Files, join
+from ..disk import File, Files, join, load_file
 from ..errors import CorruptRecord
 from ..log.checkpoint import Checkpoint, CheckpointFile
 from ..log.recovery import refuse_outside
@@ -84,7 +83,7 @@ def check_store(files: Files, root: str) -> Report:
 def _void_positions(files: Files, path: str) -> dict[str, int]:
     """Return the position by name below which records are of a deleted topic, as the table that can be read says."""
     for version in (path, f"{path}.bak"):
-        content = atomic.load(files, version)
+        content = load_file(files, version)
         with suppress(ValueError, TypeError, AttributeError, RecursionError):
             if content is not None:
                 return void_positions_in(json_file.parse(content))
@@ -127,7 +126,7 @@ def _check_end(
 def _check_tables(files: Files, root: str, report: Report) -> None:
     for name in _TABLES:
         for path in (join(root, "config", name), join(root, "config", f"{name}.bak")):
-            content = atomic.load(files, path)
+            content = load_file(files, path)
             if content is None:
                 continue
             report.counts["tables"] += 1

@@ -32,7 +32,7 @@ from typing import Any, Protocol
 from zlib import crc32
 
 from ...rocketmq.message import Message
-from ..disk.files import Files, directory_of, join
+from ..disk import Files, directory_of, join
 from ..errors import StoreUnsupported
 
 _MAGIC = b"ESCKPT01"

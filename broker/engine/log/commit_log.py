@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from ...rocketmq.layout import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PREFIX
 from ...rocketmq.message import blank, is_sound
-from ..disk.files import NO_DESCRIPTOR, File, Files, directory_of, join
+from ..disk import NO_DESCRIPTOR, File, Files, directory_of, join
 from ..errors import CorruptRecord, DiskFull, RecordNotFound, StoreBusy, StoreUnsupported
 
 # Segments.

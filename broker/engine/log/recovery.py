@@ -35,7 +35,7 @@ from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK, M
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import KEYS, POPPED, SOURCE
 from ...rocketmq.topics import POP_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS
-from ..disk.files import Files, join
+from ..disk import Files, join
 from ..errors import BrokerError, CorruptRecord, RecordNotFound, StoreUnsupported
 from ..message_header import Facts, extra_key_of
 from ..queues.queues import FILLER_SIZE, ConsumeQueue

@@ -17,8 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...rocketmq.message import decode
-from ..disk import atomic
-from ..disk.files import NO_DESCRIPTOR, Files
+from ..disk import NO_DESCRIPTOR, Files, save_file
 from ..errors import CorruptRecord, RecordNotFound
 from ..queues.index import IndexWrite
 from ..queues.queues import QueueWrite, write_entries
@@ -62,7 +61,7 @@ class UpkeepJob:
             self.store.checkpoints.save(self.checkpoint)
             self.checkpointed = True
         for path, content in self.saves:
-            atomic.save(self.files, path, content)
+            save_file(self.files, path, content)
         self.disk_ratio = self.files.used_ratio(self.store.config.root)
         if self.segment is not None:
             self._make_segment(self.segment)

@@ -1,7 +1,7 @@
 """Recovery of what was popped: the last snapshot, and what the log says behind it.
 
 The snapshot holds what was handed out as of one moment, so that a start need not read all that was ever popped. It is
-in ``escapement.pops.0`` and ``.1``, written in turn (the form of such files: disk/atomic.py), magic "ESCPOPS1". The
+in ``escapement.pops.0`` and ``.1``, written in turn (the form of such files: disk.py), magic "ESCPOPS1". The
 content is a row for each queue:
 
     2 length, name (as in records.py)             8 next offset   4 length, JSON of Orderly (empty without)
@@ -21,8 +21,7 @@ from heapq import merge
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import POPPED
 from ...rocketmq.topics import DLQ_PREFIX, POP_TOPIC, RETRY_PREFIX
-from ..disk.atomic import load_snapshot, save_snapshot
-from ..disk.files import Files
+from ..disk import Files, load_snapshot, save_snapshot
 from ..errors import CorruptRecord, RecordNotFound
 from . import records as pop_records
 from .popqueue import Book, CheckPoint, Key, Orderly, PopQueue, next_offset_in

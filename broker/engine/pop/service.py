@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from ...rocketmq.message import Message
 from ...rocketmq.topics import POP_TOPIC, check_group_name, check_topic_name
 from ...rocketmq.values import INT_MAX, check_table, check_whole
-from ..disk.files import Files, join
+from ..disk import Files, join
 from ..errors import HandleGone, InvalidValue, StoreRefused
 from ..queues.reader import Reader
 from ..queues.repair import QueueRepair

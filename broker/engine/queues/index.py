@@ -24,7 +24,7 @@ from itertools import repeat
 from operator import add
 
 from ...rocketmq.message import string_hash
-from ..disk.files import File, Files, directory_of, join
+from ..disk import File, Files, directory_of, join
 
 # One index file.
 

@@ -13,8 +13,7 @@ import struct
 from typing import NamedTuple
 
 from ...rocketmq.layout import QUEUE_OFFSET
-from ..disk.files import Files, directory_of, join
-from ..disk.handles import Handles
+from ..disk import Files, Handles, directory_of, join
 from ..errors import StoreUnsupported
 from ..log.commit_log import CommitLog
 
@@ -97,11 +96,6 @@ class ConsumeQueue:
         self._tail += entries
         self.taken_bytes += size_bytes
         self.end_offset += len(entries) // ENTRY_SIZE
-
-    def drop_from(self, offset: int) -> None:
-        """Take back entries that were appended last and never shown."""
-        del self._tail[(offset - self._tail_offset) * ENTRY_SIZE :]
-        self.end_offset = offset
 
     def entries(self, offset: int, count: int) -> list[QueueEntry]:
         """Return up to ``count`` visible entries from ``offset``."""

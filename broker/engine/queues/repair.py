@@ -7,7 +7,7 @@ between its sound neighbours and written anew. Entries whose record is itself da
 from __future__ import annotations
 
 from ...rocketmq.message import Message, decode
-from ..disk.files import Files
+from ..disk import Files
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.commit_log import MAX_RECORD_SIZE
 from ..store import Store

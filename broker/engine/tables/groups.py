@@ -18,8 +18,7 @@ from typing import Any, Protocol
 
 from ...rocketmq.topics import check_group_name, check_topic_name, is_of_tools
 from ...rocketmq.values import INT_MAX, LONG_MAX, byte_count, check_json, check_size, check_table, check_whole
-from ..disk import atomic
-from ..disk.files import Files
+from ..disk import Files, save_file
 from ..errors import GroupNotFound, InvalidValue
 from . import json_file
 from .json_file import Kept
@@ -445,7 +444,7 @@ class ConsumerOffsets:
     def save(self) -> None:
         """Put the table on disk now. Raises OSError."""
         if (taken := self.take()) is not None:
-            atomic.save(self._files, self.path, taken[1])
+            save_file(self._files, self.path, taken[1])
             self.saved(taken[0])
 
     def saved(self, version: int) -> None:

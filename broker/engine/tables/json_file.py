@@ -19,8 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from zlib import crc32
 
 from ...rocketmq.values import byte_count
-from ..disk import atomic
-from ..disk.files import Files
+from ..disk import Files, load_file, load_valid_file, save_file
 
 T = TypeVar("T")
 
@@ -68,12 +67,12 @@ def load(files: Files, path: str, read: Callable[[dict[str, Any]], T]) -> T | No
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"The file has not the shape it must have: {error!r}.") from None
 
-    return atomic.load_valid(files, path, parse_and_read)
+    return load_valid_file(files, path, parse_and_read)
 
 
 def is_readable(files: Files, path: str) -> bool:
     """Tell whether the file itself, not only its ``.bak``, can be read."""
-    content = atomic.load(files, path)
+    content = load_file(files, path)
     try:
         return content is not None and bool(parse(content))
     except (ValueError, RecursionError):
@@ -193,7 +192,7 @@ class Kept(ABC):
         before = {name: _copy(getattr(self, name)) for name in self._memory}
         try:
             yield
-            atomic.save(self._files, self._path, dump(self._content()))
+            save_file(self._files, self._path, dump(self._content()))
         except BaseException:
             for name, value in before.items():
                 setattr(self, name, value)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...rocketmq.values import byte_count, check_table, check_text
-from ..disk.files import Files
+from ..disk import Files
 from ..errors import InvalidValue
 from . import json_file
 from .json_file import Kept

@@ -17,7 +17,7 @@ from ...rocketmq.values import (
     check_text,
     check_whole,
 )
-from ..disk.files import Files
+from ..disk import Files
 from ..errors import InvalidValue, TopicNotFound
 from . import json_file
 from .json_file import Kept

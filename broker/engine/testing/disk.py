@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from ..disk.files import File, directory_of
+from ..disk import File, directory_of
 from ..errors import StoreLocked
 
 Kind = Literal[

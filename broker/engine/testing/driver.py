@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ...rocketmq.message import Message, decode, pack_host
 from ...rocketmq.properties import format_properties
 from ..config import EngineConfig
-from ..disk.files import Files
+from ..disk import Files
 from ..engine import Engine
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.ticket import Ticket

@@ -28,8 +28,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from zlib import crc32
 
-from ..disk import atomic
-from ..disk.files import Files, directory_of, join
+from ..disk import Files, directory_of, join, load_file, replace_file, save_file
 from ..store import Store
 from ..tables import json_file
 from .index import TimerIndex
@@ -90,14 +89,14 @@ class StateWrite:
             self._write_wheel(files)
             self.kept.wheels = [*self.kept.wheels[-1:], (self.wheel_position, checksum_of(self.pages, self.wheel_size))]
         content = pack_state(self.sequence, self.kept, self.chunks)
-        atomic.replace(files, self.paths.state, content)
+        replace_file(files, self.paths.state, content)
         files.sync_directory(directory_of(self.paths.state))
         if self.pages is not None:
             files.rename(self.paths.wheel + ".tmp", self.paths.wheel)
             files.sync_directory(directory_of(self.paths.wheel))
         wheel_position = self.kept.wheels[-1][0] if self.kept.wheels else 0
         check = check_bytes(self.kept, wheel_position, self.now_ms, self.check_counter)
-        atomic.save(files, self.paths.check, check)
+        save_file(files, self.paths.check, check)
 
     def _write_wheel(self, files: Files) -> None:
         temporary = self.paths.wheel + ".tmp"
@@ -135,7 +134,7 @@ def pack_state(sequence: int, kept: Kept, chunks: list[tuple[int, bytes]]) -> by
 
 def load_state(files: Files, path: str) -> tuple[int, Kept, list[tuple[int, bytes]]] | None:
     """Return (sequence, head, chunks) of the state file, None if there is none that is sound."""
-    content = atomic.load(files, path)
+    content = load_file(files, path)
     if content is None or len(content) < _HEAD.size:
         return None
     magic, sequence, head_size, over_size, crc = _HEAD.unpack_from(content)
@@ -161,13 +160,13 @@ def check_bytes(kept: Kept, wheel_position: int, now_ms: int, counter: int) -> b
 
 def is_foreign(files: Files, path: str) -> bool:
     """Tell whether Apache RocketMQ wrote ``timercheck`` last."""
-    content = atomic.load(files, path)
+    content = load_file(files, path)
     return content is not None and len(content) >= _CHECK.size and _CHECK.unpack_from(content)[4] != OUR_STATE_VERSION
 
 
 def check_of_rocketmq(files: Files, path: str) -> int:
     """Return RocketMQ's read time in ms, 0 if there is none."""
-    content = atomic.load(files, path)
+    content = load_file(files, path)
     return int(_CHECK.unpack_from(content)[0]) if content is not None and len(content) >= _CHECK.size else 0
 
 
@@ -244,7 +243,7 @@ class TimerCheckpoints:
 
     def save_paused(self, paused: bool) -> None:
         """Remember that releases are paused. Raises OSError."""
-        atomic.save(self._store.files, self._pause_path, json_file.dump({"paused": paused}))
+        save_file(self._store.files, self._pause_path, json_file.dump({"paused": paused}))
 
     def load_paused(self) -> bool:
         """Tell whether releases were paused when the broker stopped."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...rocketmq.message import decode, string_hash
 from ...rocketmq.topics import TIMER_TOPIC
-from ..disk.files import join
+from ..disk import join
 from ..errors import CorruptRecord, RecordNotFound
 from ..queues.queues import ConsumeQueue
 from ..store import Store

@@ -27,8 +27,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..disk.files import Files, join
-from ..disk.handles import Handles
+from ..disk import Files, Handles, join
 
 UNIT = struct.Struct(">iqiqiqiiq")
 UNIT_SIZE = UNIT.size

@@ -43,7 +43,7 @@ from operator import xor
 from typing import NamedTuple
 from zlib import crc32
 
-from ..disk.files import File, Files
+from ..disk import File, Files
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE
 
 # The ring of slots.
@@ -367,11 +367,6 @@ class Reach:
     def roll_seconds(self, hour: int, begin: int, end: int) -> range:
         """Return the seconds in ``begin``..``end`` (not included) where timers due in an hour may wait."""
         return range(begin + (hour - begin) % self.rolls, end, self.rolls)
-
-    def hour_of(self, second: int) -> int:
-        """Return the first hour at or after a roll second whose timers wait there."""
-        low = second * 1000 // HOUR_MS
-        return low + (second - low) % self.rolls
 
     # the reserved bytes of a unit; the check finds every single bit that flips in them or in the position
 

@@ -36,8 +36,7 @@ from typing import NamedTuple
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import CHECK_TIMES, PARKED_HALF, PRODUCER_GROUP, TAGS
 from ...rocketmq.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
-from ..disk.atomic import load_snapshot, save_snapshot
-from ..disk.files import Files
+from ..disk import Files, load_snapshot, save_snapshot
 from ..errors import CorruptRecord, RecordNotFound
 from ..store import Store
 from .halves import Calendar, Columns, Half, OpenHalves, Parked, ParkedHalves, equal

@@ -18,7 +18,7 @@ from typing import Any
 from ...rocketmq.message import Message
 from ...rocketmq.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from ..config import EngineConfig
-from ..disk.files import Files, join
+from ..disk import Files, join
 from ..errors import StoreRefused, TransactionNotFound
 from ..log.append import Copy
 from ..log.ticket import Ticket

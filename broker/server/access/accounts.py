@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ...engine.disk import atomic
-from ...engine.disk.files import Files, directory_of
+from ...engine.disk import Files, directory_of, save_file
 from ...engine.tables import json_file
 from ...rocketmq.acl import (
     AccessError,
@@ -194,7 +193,7 @@ class AccessBook:
             },
         }
         self._files.make_directory(directory_of(self._path))
-        atomic.save(self._files, self._path, json_file.dump(value))
+        save_file(self._files, self._path, json_file.dump(value))
         self._users, self._policies = users, policies
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from hmac import compare_digest
 
-from ...engine.disk.files import Files, join
+from ...engine.disk import Files, join
 from ...engine.engine import Engine
 from ...engine.errors import BrokerError
 from ...rocketmq.acl import (

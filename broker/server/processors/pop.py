@@ -310,7 +310,7 @@ Long = Annotated[int, msgspec.Meta(ge=-LONG_MAX - 1, le=LONG_MAX)]
 
 
 class BatchAck(msgspec.Struct):
-    """What is done of one pop of one queue; bit n of ``bits`` is the offset start + n."""
+    """The messages done of one pop of one queue; bit n of ``bits`` is the offset start + n."""
 
     group: str = msgspec.field(name="c")
     topic: str = msgspec.field(name="t")

@@ -312,7 +312,7 @@ class Steering(Struct, rename="camel", forbid_unknown_fields=True):
 
     @property
     def kept_reason(self) -> str:
-        """What is written into the log: reason and reference."""
+        """Return what is written into the log: reason and reference."""
         return " | ".join(part for part in (self.reason, self.reference) if part)
 
 

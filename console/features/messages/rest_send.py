@@ -12,9 +12,15 @@ from broker.client.errors import ScheduleKeyTaken, TimerTooFar
 from console.rest.access import Topic
 from console.rest.errors import MomentPast, RequestError, TooManyRequests, problem_for
 from console.rest.identifiers import written
-from console.rest.outgoing import NewMessage, NewMessages, check_topic_to_send_to, outgoing
 from console.rest.records import position_in
-from console.rest.request_body import MAX_BATCH_BYTES, MAX_SINGLE_BYTES
+from console.rest.request_body import (
+    MAX_BATCH_BYTES,
+    MAX_SINGLE_BYTES,
+    NewMessage,
+    NewMessages,
+    check_topic_to_send_to,
+    outgoing,
+)
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.state import ApiState

@@ -15,9 +15,9 @@ from broker.client import InvalidArgument
 from broker.client.names import check_writable_topic
 from broker.redisson import Codec, RedissonError, codec_named
 from broker.redisson.errors import ValueUnreadable
-from broker.redisson.modes import make_reliable, read_mode, stop
 from broker.redisson.repair import begin_import, pause_import, plan_repair, preview_import, repair
 from broker.redisson.survey import survey
+from broker.redisson.to_topic import make_reliable, read_mode, stop
 from broker.redisson.values import Damaged
 from console.features.redisson.operations import CODECS, QueueKind, ValuesPreview, checked_queue, in_redis
 from console.features.redisson.read import queue_named

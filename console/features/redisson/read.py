@@ -19,10 +19,10 @@ from django.utils.translation import gettext_lazy as _
 from redis.exceptions import RedisError
 
 from broker.redisson import Codec, DelayedQueue, Packing, RedissonError, codec_named
-from broker.redisson.modes import Mode, read_mode
 from broker.redisson.repair import plan_repair
 from broker.redisson.server import Server, connect
 from broker.redisson.survey import page, queue_names, survey
+from broker.redisson.to_topic import Mode, read_mode
 from broker.redisson.transfer_status import QueueStatus, TransferStatus, running_services
 from broker.redisson.values import Page, RepairPlan, Survey, Waiting
 from console.security.masking import masks

@@ -18,11 +18,11 @@ from broker.client.names import check_schedule_key, check_topic
 from broker.client.timers import Action, BadHandle, Steered, TimerTarget, read_handle
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.operations import result_of
-from console.operations import second_person
 from console.operations.actor import STEER_TIMERS, Actor
 from console.operations.kind import Target
 from console.operations.registry import kind_of
 from console.operations.single_calls import ONE
+from console.operations.workflow import needs_second_person
 from console.rest.access import Allow, InBody, InRecord, Topic
 from console.rest.database import token_actor
 from console.rest.errors import (
@@ -337,7 +337,7 @@ async def _steer(
 ) -> Response:
     kind, state = f"timers.{action}", call.state
     moment = {"due_ms": due_ms} if due_ms is not None else {}
-    if second_person.is_needed(kind, ONE):
+    if needs_second_person(kind, ONE):
         return await begun(kind, {"targets": [to_builtins(target)], **moment}, reason, _actor(call.grant))
     answer = await state.admin.steer_timers(
         action, [target], reason=reason, due_ms=due_ms, reference=f"token {call.grant.name}", address=address

@@ -23,19 +23,18 @@ from broker.rocketmq.properties import PRODUCER_GROUP, REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions import records
 from console.features.transactions.records import read_newest
-from console.operations import second_person
 from console.operations.actor import STEER_TRANSACTIONS, Actor
 from console.operations.kind import ItemResult, Target
 from console.operations.single_calls import ONE
+from console.operations.workflow import needs_second_person
 from console.rest.access import Allow, InBody, InRecord
 from console.rest.database import token_actor
 from console.rest.errors import MessageNotFound, SchemaViolated, TooManyMatch
 from console.rest.identifiers import parse, written
 from console.rest.operations import begun, in_thread
-from console.rest.outgoing import NewMessage, check_topic_to_send_to, outgoing
 from console.rest.query import moment_ms
 from console.rest.records import position_in
-from console.rest.request_body import MAX_SINGLE_BYTES
+from console.rest.request_body import MAX_SINGLE_BYTES, NewMessage, check_topic_to_send_to, outgoing
 from console.rest.responses import json_answer
 from console.rest.route import Call, Handler, route
 from console.rest.schemas import BEGUN, PREVIEWED, WAITS, Look, Moment, Name, Place, ProducerGroupName, Reason, Text
@@ -299,7 +298,7 @@ async def _decide(call: Call, action: Action, why: DecisionReason) -> Response:
             Answer.INVALID_PARAMETER, f"The half belongs to another producer group than {why.producer_group}."
         )
     kind, parameters = f"transactions.{action}", {"targets": [half.place]}
-    if second_person.is_needed(kind, ONE):
+    if needs_second_person(kind, ONE):
         return await begun(kind, parameters, why.reason, _actor(call.grant))
     repeated, operation = await _steer(call, action, half, why.reason), None
     if not repeated:

@@ -11,8 +11,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from broker.log_lines import escaped
-from console.run.demo.flights import FIRST_DAY, FlightsUnavailable, ensure_days
-from console.run.demo.replay import DEFAULT_SPEED, Options, Replay
+from console.run.flights import FIRST_DAY, FlightsUnavailable, ensure_days
+from console.run.replay import DEFAULT_SPEED, Options, Replay
 
 SLOWEST, FASTEST = 1.0, 1440.0
 

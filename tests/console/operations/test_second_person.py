@@ -20,7 +20,7 @@ from console.operations.errors import NotAllowed, NotPossible, SamePerson
 from console.operations.kind import Preview
 from console.operations.models import AuditEntry, Operation
 from console.operations.registry import KINDS
-from console.operations.second_person import is_needed
+from console.operations.workflow import needs_second_person
 from console.rest.database import token_actor
 from console.security import tokens as security_tokens
 from tests.console.operations.marking import Marking
@@ -151,11 +151,11 @@ def test_counted_again_it_is_what_was_asked_for_or_refused(
 
 def test_figures_of_a_reset_count_as_well(settings: Any) -> None:
     settings.SECOND_PERSON_ABOVE = 100
-    assert is_needed("groups.reset_offsets", {"count": 4, "replayed": 101})
-    assert not is_needed("groups.reset_offsets", {"count": 4, "replayed": 100})
+    assert needs_second_person("groups.reset_offsets", {"count": 4, "replayed": 101})
+    assert not needs_second_person("groups.reset_offsets", {"count": 4, "replayed": 100})
     settings.SECOND_PERSON_ABOVE, settings.SECOND_PERSON_KINDS = 0, {"topics.delete": 0}
-    assert is_needed("topics.delete", {"count": 1})
-    assert not is_needed("timers.cancel", {"count": 10_000})
+    assert needs_second_person("topics.delete", {"count": 1})
+    assert not needs_second_person("timers.cancel", {"count": 10_000})
 
 
 def test_it_stands_on_the_first_page_until_it_is_answered(marking: Marking, anna: Actor, ben: Client) -> None:

@@ -10,8 +10,8 @@ import redis
 from django.test import Client
 
 from broker.redisson import DelayedQueue
-from broker.redisson.modes import read_mode
 from broker.redisson.survey import page, survey
+from broker.redisson.to_topic import read_mode
 from console.features.redisson import read as redisson_read
 from console.operations import workflow
 from console.operations.actor import Actor

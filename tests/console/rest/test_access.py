@@ -44,7 +44,7 @@ from console.operations.models import AuditEntry, Operation
 from console.rest.access import Everywhere, InBody, InRecord, Named, OwnOperation
 from console.rest.identifiers import written
 from console.rest.operations import TakenBack
-from console.rest.outgoing import NewMessage, NewMessages
+from console.rest.request_body import NewMessage, NewMessages
 from console.rest.route import Route
 from console.rest.routes import ROUTES
 from console.security import tokens as security_tokens

@@ -7,8 +7,8 @@ import csv
 import threading
 from pathlib import Path
 
-from console.run.demo import flights
-from console.run.demo.replay import Options, Replay
+from console.run import flights
+from console.run.replay import Options, Replay
 
 COLUMNS = ("sched_dep_time", "dep_delay", "carrier", "flight", "tailnum", "origin", "dest", "air_time", "distance")
 

@@ -11,21 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from console.run.demo import flights
-from console.run.demo.flights import Flight, FlightsUnavailable, ensure_days, flights_of
-from console.run.demo.plan import (
+from console.run import flights
+from console.run.flights import (
     ARRIVAL,
     CANCELLED,
     DEPARTURE,
     GATE,
     Announcement,
+    Flight,
+    FlightsUnavailable,
     Reminder,
     Schedule,
     announcements,
+    ensure_days,
+    flights_of,
     level_for,
     reminders,
 )
-from console.run.demo.replay import Progress, load, save
+from console.run.replay import Progress, load, save
 
 DELAYS_MS = [1_000, 5_000, 10_000, 30_000, *range(60_000, 600_001, 60_000), 1_200_000, 1_800_000, 3_600_000, 7_200_000]
 COLUMNS = "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay carrier flight tailnum origin dest air_time distance".split()  # noqa: SIM905, E501  # as the file's first line

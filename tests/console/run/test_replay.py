@@ -13,8 +13,8 @@ from django.core.management import CommandError, call_command
 from broker.client import Admin
 from broker.testing import BrokerThread, small_store
 from console.management.commands.demo import minute_of
-from console.run.demo.plan import BOARDING, TOPICS
-from console.run.demo.replay import Options, Progress, load, save
+from console.run.flights import BOARDING, TOPICS
+from console.run.replay import Options, Progress, load, save
 from tests.console.run.playing import Run, write_days
 from tests.waiting import until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.engine.disk.files import OsFiles
+from broker.engine.disk import OsFiles
 from broker.rocketmq.acl import (
     AccessError,
     AccessUnreadable,

@@ -22,7 +22,7 @@ from broker.rocketmq.errors import ConnectFailed
 from broker.rocketmq.frame import Command, encode
 from broker.server.broker import BrokerService, Protection
 from broker.server.connection import Connection, Hooks, Limits, Server
-from broker.server.front import front
+from broker.server.sniffing import front
 from broker.server.tls import Certificates, TlsConfig
 from tests.server.peer import Peer, records
 from tests.server.stranger import Stranger, stranger_at

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ....engine.disk.files import OsFiles
+from ....engine.disk import OsFiles
 from ....engine.errors import StoreUnsupported
 from ....engine.fsck import Report
 from ....engine.fsck.store import check_store

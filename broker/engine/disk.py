@@ -3,6 +3,18 @@
 Writes are ``pwrite`` into files opened once; ``sync`` is ``fdatasync``. A new file is durable only after
 ``sync`` of the file and ``sync_directory`` of its folder, a renamed one only after the latter. The twin in
 ``engine/testing/disk.py`` loses, tears and reorders exactly what is not synced yet.
+
+Small files are left whole by a crash: tables that are replaced (``save_file``), and snapshots of services that are
+written in turn. After any crash a replaced file has the old content or the new one. RocketMQ's form is kept: ``name``
+is the current version, ``name.bak`` the one before. Its own writer renames the current file away first and so has a
+moment without one; here the order is
+
+    write name.tmp, sync it -> the current content to name.bak (the same way) -> rename tmp to name -> sync folder
+
+A snapshot holds what a service had at one moment; a checkpoint names it by its sequence. Two files are written in turn,
+so that the one a durable checkpoint names is never being written. Numbers are big-endian:
+
+    0  8 magic   8  8 sequence   16  8 length   24  4 CRC32 of all the rest   28  4 zero   32  content
 """
 
 from __future__ import annotations
@@ -11,10 +23,13 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Iterable
-from typing import Protocol
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Protocol, TypeVar
+from zlib import crc32
 
-from ..errors import StoreLocked
+from .errors import StoreLocked
 
 #: The process, or the machine, has as many files open as it may: what needed one was not begun, and is done later.
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
@@ -252,7 +267,162 @@ def directory_of(path: str) -> str:
     return os.path.dirname(path)
 
 
-def sync_directories(files: Files, paths: Iterable[str]) -> None:
-    """Make the names in each of the folders durable, each once."""
-    for path in sorted(set(paths)):
-        files.sync_directory(path)
+# A bounded number of open files: thousands of queues must not cost thousands of descriptors.
+
+
+class Handles:
+    """The most recently used files of a store, open for reading.
+
+    Used by one thread. Jobs that run beside it open and close what they need themselves.
+    """
+
+    def __init__(self, files: Files, limit: int = 96) -> None:
+        self._files = files
+        self._limit = limit
+        self._open: OrderedDict[str, File] = OrderedDict()
+
+    def get(self, path: str) -> File:
+        """Return the file, opened now or before; raises FileNotFoundError.
+
+        Where no descriptor is left, files that were used before are closed for it."""
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        while True:
+            try:
+                file = self._files.open(path)
+                break
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR or not self._open:
+                    raise
+                self._open.popitem(last=False)[1].close()
+        self._open[path] = file
+        if len(self._open) > self._limit:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def forget(self, path: str) -> None:
+        """Close a file that is about to be removed or replaced."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        """Close all; closing twice is fine."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+# Small files that a crash leaves whole.
+
+T = TypeVar("T")
+
+
+def save_file(files: Files, path: str, content: bytes) -> None:
+    """Replace the file at ``path``, keeping its current content as ``path.bak``. Durable on return.
+
+    Raises OSError; then the file is put back as it was, if the disk lets it be.
+    """
+    previous = load_file(files, path)
+    if previous == content:
+        return
+    if previous is not None:
+        replace_file(files, path + ".bak", previous)
+    replace_file(files, path, content)
+    try:
+        files.sync_directory(directory_of(path))
+    except OSError:
+        with suppress(OSError):
+            files.remove(path) if previous is None else replace_file(files, path, previous)
+        raise
+
+
+def load_file(files: Files, path: str) -> bytes | None:
+    """Return the whole content of a file, None where there is none."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.read(file.size(), 0)
+    finally:
+        file.close()
+
+
+def load_valid_file(files: Files, path: str, parse: Callable[[bytes], T]) -> T | None:
+    """Return the parsed content of ``path``, or of ``path.bak`` where there is none or ``parse`` raises ValueError.
+
+    What ``path.bak`` saved is put back at once, so that the next ``save_file`` does not keep the unreadable version.
+    """
+    for candidate in (path, path + ".bak"):
+        content = load_file(files, candidate)
+        if not content:
+            continue
+        try:
+            value = parse(content)
+        except ValueError:
+            continue
+        if candidate != path:
+            replace_file(files, path, content)
+            files.sync_directory(directory_of(path))
+        return value
+    return None
+
+
+def replace_file(files: Files, path: str, content: bytes) -> None:
+    """Replace a file as a whole, keeping nothing; durable once the folder is synced. Raises OSError."""
+    temporary = path + ".tmp"
+    files.remove(temporary)
+    file = files.open(temporary, create=True)
+    try:
+        file.write(content, 0)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, path)
+
+
+# Snapshots.
+
+_HEAD = struct.Struct(">8sQQII")
+
+
+def save_snapshot(files: Files, path: str, magic: bytes, sequence: int, length: int, parts: Iterable[bytes]) -> None:
+    """Write a snapshot, durable on return: parts of so many bytes in all, each as it comes, and the head when the
+    checksum is known. Safe in any thread; raises OSError."""
+    crc = crc32(_HEAD.pack(magic, sequence, length, 0, 0))
+    at = _HEAD.size
+    file = files.open(path, create=True)
+    try:
+        for part in parts:
+            crc = crc32(part, crc)
+            file.write(part, at)
+            at += len(part)
+        assert at == _HEAD.size + length, "a snapshot is not as long as it was to be"
+        file.write(_HEAD.pack(magic, sequence, length, crc, 0), 0)
+        file.truncate(_HEAD.size + length)
+        file.sync()
+    finally:
+        file.close()
+    files.sync_directory(directory_of(path))
+
+
+def load_snapshot(files: Files, path: str, magic: bytes, sequence: int) -> bytes | None:
+    """Return the content of the snapshot with this sequence, None if it is not there or damaged."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        raw = file.read(file.size(), 0)
+    finally:
+        file.close()
+    if len(raw) < _HEAD.size:
+        return None
+    found_magic, found, length, crc, _ = _HEAD.unpack_from(raw)
+    content = raw[_HEAD.size : _HEAD.size + length]
+    if found_magic != magic or found != sequence or len(content) != length:
+        return None
+    whole = crc32(content, crc32(_HEAD.pack(magic, sequence, length, 0, 0)))
+    return content if whole == crc else None

@@ -1,10 +1,9 @@
-"""The replay: a clock that runs faster than ours, and messages that leave when their minute has come.
+"""The replay of the demonstration: a clock that runs faster than ours, messages that leave when their minute comes.
 
 Consumer groups of different speed read them, so that some keep up and some lag. Where the replay is stands in one
 small file, so that it goes on where it stopped.
 
-Boarding reminders are timers at the broker, which are set, moved and taken back under their flight's key.
-"""
+Boarding reminders are timers at the broker, which are set, moved and taken back under their flight's key."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ from broker.client import (
     prepare,
 )
 from broker.rocketmq.topics import SCHEDULE_TOPIC
-from console.run.demo.flights import flights_of
-from console.run.demo.plan import (
+from console.run.flights import (
     ARRIVAL,
     BOARDING,
     CANCELLED,
@@ -45,6 +43,7 @@ from console.run.demo.plan import (
     Reminder,
     Schedule,
     clock,
+    flights_of,
 )
 from console.site.clock import real_now_ms, shown_ms
 
