@@ -21,6 +21,7 @@ from django.views.decorators.http import require_safe
 from broker.client import Admin, BrokerRefused, NotSupported
 from broker.client.admin import ConnectedClient, RunningInfo
 from broker.mirror.models import ConsumerGroup
+from broker.rocketmq.codes import Request
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
@@ -50,8 +51,8 @@ CLIENTS = Table(
 )
 
 
-CLIENT_REQUESTS = (328, 203)
-RUNNING_REQUESTS = (307,)
+CLIENT_REQUESTS = (Request.GET_ALL_PRODUCER_INFO, Request.GET_CONSUMER_CONNECTION_LIST)
+RUNNING_REQUESTS = (Request.GET_CONSUMER_RUNNING_INFO,)
 MAX_COUNT = 200
 #: groups that a page asks for their consumers; Escapement's mirror knows which have any
 GROUPS_ASKED = 500

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_safe
 
 from broker.client import Admin, BrokerRefused, Message, RouteNotFound
 from broker.mirror.models import ConsumerGroup, Queue
+from broker.rocketmq.codes import Request
 from broker.rocketmq.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.operations.models import OperationItem
@@ -171,9 +172,9 @@ class DeadLetterPage:
     looked: int = 0
 
 
-#: topic stats on an Apache RocketMQ broker; topic stats and pull
-GROUPS_REQUESTS = (202,)
-PAGE_REQUESTS = (202, 11)
+#: what an Apache RocketMQ broker is asked for the groups; what any is asked for the letters of one
+GROUPS_REQUESTS = (Request.GET_TOPIC_STATS_INFO,)
+PAGE_REQUESTS = (Request.GET_TOPIC_STATS_INFO, Request.PULL_MESSAGE)
 ROWS = 50
 #: read for one page at most: a page with a narrow filter is short rather than slow
 READ_AT_MOST = 2_000

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused
 from broker.client.admin import ConsumeStats, GroupConnections
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
+from broker.rocketmq.codes import Request
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
@@ -140,10 +141,9 @@ class GroupPage:
         return tuple(dict.fromkeys(queue.topic for queue in self.queues if not queue.topic.startswith(DLQ_PREFIX)))
 
 
-#: group configuration and consume stats, on an Apache RocketMQ broker
-GROUP_REQUESTS = (201, 208)
-#: connections of a group, consume stats
-MEMBER_REQUESTS = (203, 208)
+#: what an Apache RocketMQ broker is asked for them
+GROUP_REQUESTS = (Request.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Request.GET_CONSUME_STATS)
+MEMBER_REQUESTS = (Request.GET_CONSUMER_CONNECTION_LIST, Request.GET_CONSUME_STATS)
 MAX_COUNT = 200
 #: ResponseCode.CONSUMER_NOT_ONLINE: nobody consumes for the group now
 NOT_ONLINE = 206

@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Iterator
 
+from broker.rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
 from console.features.messages.shapes import Body, BodyForm
 
 #: bytes that are decompressed at most, of a body that may be 4 MiB or a bomb
@@ -18,14 +19,15 @@ JSON_DEPTH = 64
 INDENT = "  "
 HEX_ROW_BYTES = 16
 
-#: sysFlag bit 0: compressed; bits 8 to 10: the type, 0 with old clients (MessageSysFlag)
-_COMPRESSED = 1
+#: types of compression, 0 with old clients (MessageSysFlag)
 _TYPES = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}
 
 
 def body_of(stored: bytes, sys_flag: int) -> Body:
     """The body of a record; never raises, whatever the bytes are."""
-    compression = _TYPES.get(sys_flag >> 8 & 7, "unknown") if sys_flag & _COMPRESSED else None
+    compression = (
+        _TYPES.get(sys_flag >> COMPRESSION_SHIFT & COMPRESSION_MASK, "unknown") if sys_flag & FLAG_COMPRESSED else None
+    )
     content, whole = _inflated(stored, compression)
     if content is None:
         return Body(

@@ -12,6 +12,7 @@ from typing import Literal
 
 from broker.client import Admin, BrokerRefused, Message
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Topic
+from broker.rocketmq.codes import Request
 from broker.rocketmq.properties import (
     DUE_MS,
     ORIGIN_GROUP,
@@ -281,8 +282,7 @@ def _kind(record: Message) -> HopKind:
 
 #: groups that are told of one message, and those of them that the broker is asked about
 MOST_READERS, MOST_READERS_ASKED = 32, 16
-#: consume stats
-READERS_REQUESTS = (208,)
+READERS_REQUESTS = (Request.GET_CONSUME_STATS,)
 _GIVEN_OUT = (HopKind.STORED, HopKind.RELEASED)
 _PARKED = (HopKind.PARKED, HopKind.TIMER)
 #: states that what a client tells may end: offsets come some seconds later

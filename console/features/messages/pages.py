@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from broker.client import Admin, Message
+from broker.rocketmq.codes import Request
 from broker.rocketmq.properties import TAGS
 from console.features.messages import read
 from console.features.messages.hops import TOLD_LIMIT
@@ -35,8 +36,7 @@ from console.site.mirrored import mirrored
 from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
 
-#: topic stats, offset by time, pull
-LOOKING_REQUESTS = (202, 29, 11)
+LOOKING_REQUESTS = (Request.GET_TOPIC_STATS_INFO, Request.SEARCH_OFFSET_BY_TIMESTAMP, Request.PULL_MESSAGE)
 #: hits of a page, records that are read for them, and for how long
 SHOWN, READ, PATIENCE_S = 64, 4_000, 1.5
 STEP = 32

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
 from broker.mirror.models import ConsumerOffset, Queue, Topic
+from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.properties import REAL_TOPIC, SOURCE
 from broker.rocketmq.topics import GROUP_PREFIXES, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.bodies import body_of
@@ -45,9 +46,13 @@ from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
 
-#: by offset id, by key, queue entries, delay offsets
-MESSAGE_REQUESTS = (33, 12, 321, 45)
-SEARCH_REQUESTS = (12, 45)
+MESSAGE_REQUESTS = (
+    Request.VIEW_MESSAGE_BY_ID,
+    Request.QUERY_MESSAGE,
+    Request.QUERY_CONSUME_QUEUE,
+    Request.GET_ALL_DELAY_OFFSET,
+)
+SEARCH_REQUESTS = (Request.QUERY_MESSAGE, Request.GET_ALL_DELAY_OFFSET)
 #: records of one message that are looked for: far more than retries make
 RECORDS_LIMIT = 32
 #: groups whose tries and dead letters are looked through for one message
@@ -56,8 +61,8 @@ GROUPS_LIMIT = 64
 LOOKED = 256
 #: topics that one search without a topic asks
 EVERYWHERE = 64
-#: response codes that mean "no such record", not "no": SYSTEM_ERROR with 33, QUERY_NOT_FOUND, TOPIC_NOT_EXIST
-ABSENT_CODES = frozenset({1, 17, 22})
+#: codes that mean "no such record", not "no": the first where a record is asked for by its id
+ABSENT_CODES = frozenset({Answer.SYSTEM_ERROR, Answer.TOPIC_NOT_EXIST, Answer.QUERY_NOT_FOUND})
 
 
 @authorised

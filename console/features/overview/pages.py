@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.views.decorators.http import require_safe
 
 from broker.mirror.models import Broker, Queue, RateHistory, Topic
+from broker.rocketmq.codes import Request
 from console.features.groups.read import group_rows, left_behind
 from console.features.overview.findings import (
     LIMIT,
@@ -35,7 +36,13 @@ from console.ui.live import LiveKind
 from console.ui.table import Table, file_columns
 
 #: what an Apache RocketMQ broker is asked for these numbers
-OVERVIEW_REQUESTS = (*LANE_REQUESTS, 21, 28, 201, 208)
+OVERVIEW_REQUESTS = (
+    *LANE_REQUESTS,
+    Request.GET_ALL_TOPIC_CONFIG,
+    Request.GET_BROKER_RUNTIME_INFO,
+    Request.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    Request.GET_CONSUME_STATS,
+)
 
 
 @authorised

@@ -15,6 +15,7 @@ from broker.client import Admin, Message
 from broker.client.admin import QueueEntries, QueueEntry
 from broker.mirror.models import ScheduleLevel
 from broker.mirror.watch import Mark, due_by, paired
+from broker.rocketmq.codes import Request
 from broker.rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule.shapes import (
@@ -39,8 +40,8 @@ from console.site.reading_on import fill
 
 Number = TypeVar("Number", int, float)
 
-#: requests that give a lane on an Apache RocketMQ broker: topic stats, delay offsets, queue entries
-LANE_REQUESTS = (202, 45, 321)
+#: what an Apache RocketMQ broker is asked for a lane
+LANE_REQUESTS = (Request.GET_TOPIC_STATS_INFO, Request.GET_ALL_DELAY_OFFSET, Request.QUERY_CONSUME_QUEUE)
 #: a head that is overdue by more is behind, not just being released
 LATE_MS = 1_000
 #: a p99 lateness above 10 ms deserves a look
@@ -223,8 +224,7 @@ def _typical(drawn: Sequence[Lane]) -> float | None:
     return weighed[-1][0]
 
 
-#: delay offsets, queue entries, pull
-PAGE_REQUESTS = (45, 321, 11)
+PAGE_REQUESTS = (Request.GET_ALL_DELAY_OFFSET, Request.QUERY_CONSUME_QUEUE, Request.PULL_MESSAGE)
 
 #: the way back is looked for among so many before a page, and for so long
 BEFORE, BEFORE_S = 2_000, 0.5

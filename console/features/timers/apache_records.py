@@ -20,6 +20,7 @@ from django.conf import settings
 
 from broker.client import Admin, BrokerRefused, ClientError, Message, Producer
 from broker.client.timers import TimerCheckpoint, TimerMetric
+from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.properties import (
     DUE_MS,
     REAL_QUEUE_ID,
@@ -57,9 +58,8 @@ from console.site.mirrored import Mirrored
 #: newest records that are read: eight pulls of 32, as much as such a broker gives from memory at once
 NEWEST = 256
 
-#: topic stats and pull; checkpoint and metrics
-PULLED = (202, 11)
-TOLD = (60, 61)
+PULLED = (Request.GET_TOPIC_STATS_INFO, Request.PULL_MESSAGE)
+TOLD = (Request.GET_TIMER_CHECK_POINT, Request.GET_TIMER_METRICS)
 TOPICS = 16
 #: timerPrecisionMs of 5.5.0
 _PRECISION_MS = 1_000
@@ -248,9 +248,6 @@ def _wheel(evidence: Evidence, newest: Newest, window: Window, now_ms: int) -> W
     )
 
 
-#: ILLEGAL_OPERATION: the moment is past, or recalls are switched off there (recallMessageEnable)
-_ILLEGAL = 604
-
 _producers = KeptClients(lambda namesrv: Producer(group="escapement-console", namesrv=namesrv))
 
 
@@ -282,7 +279,10 @@ def _recalled(admin: Admin, producer: Producer, broker: str, target: Mapping[str
     try:
         producer.recall(row.topic, handle_of(record, broker))
     except BrokerRefused as refusal:
-        outcome = "already_delivered" if refusal.code == _ILLEGAL and "time" in refusal.remark else "refused"
+        # the moment is past, or recalls are switched off there (recallMessageEnable)
+        outcome = (
+            "already_delivered" if refusal.code == Answer.ILLEGAL_OPERATION and "time" in refusal.remark else "refused"
+        )
         return ItemResult(outcome, {**told, "error": refusal.remark or str(refusal)})
     except ClientError as error:
         return ItemResult("refused", {**told, "error": str(error)})

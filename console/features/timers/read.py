@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from broker.client import Admin
 from broker.client.timers import DueBucket, Timer, TimerStatus, TimerTarget, TopicLateness, WheelBucket
+from broker.rocketmq.codes import Request
 from console.features.timers import apache_records
 from console.features.timers.shapes import (
     DAY,
@@ -49,7 +50,6 @@ from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
 from console.site.reading_on import PATIENCE_S, fill
 
-LIST, WHEEL, STATUS, LIFE, FORECAST = 14_002, 14_003, 14_004, 14_007, 14_008
 TOPICS = 16
 #: for what fires next on the page, which is drawn again and again
 FIRST_S = 0.5
@@ -96,12 +96,14 @@ def without_names(found: TimersPage, scope: TopicScope) -> TimersPage:
 def _page_at(zoom: str, at_ms: int | None, is_seen: Callable[[str], bool]) -> TimersPage:
     here = mirrored()
     window = window_of(zoom, at_ms, here.now_ms)
-    status, evidence = _ask(lambda admin: admin.timer_status(), here, STATUS)
+    status, evidence = _ask(lambda admin: admin.timer_status(), here, Request.GET_TIMER_STATUS)
     if _lacks(evidence):
         return apache_records.timers(here, window, is_seen)
     topics = [row for row in _topics(status) if is_seen(row.topic)]
-    wheel, wheel_evidence = _ask(lambda admin: wheel_of(admin, window, here.now_ms), here, WHEEL, FORECAST)
-    forecast, forecast_evidence = _ask(lambda admin: forecast_of(admin, window), here, FORECAST)
+    wheel, wheel_evidence = _ask(
+        lambda admin: wheel_of(admin, window, here.now_ms), here, Request.GET_TIMER_WHEEL, Request.GET_TIMER_FORECAST
+    )
+    forecast, forecast_evidence = _ask(lambda admin: forecast_of(admin, window), here, Request.GET_TIMER_FORECAST)
     figures, first = timer_figures(status), _list(_first(window), None, FIRST_COUNT)
     if window.following and first.rows:
         # a broker that has not read the next second yet says its end; its list is exact
@@ -130,7 +132,7 @@ def timer_sums(scope: TopicScope) -> TimersPage:
 
 def _sums() -> TimersPage:
     here = mirrored()
-    status, evidence = _ask(lambda admin: admin.timer_status(), here, STATUS)
+    status, evidence = _ask(lambda admin: admin.timer_status(), here, Request.GET_TIMER_STATUS)
     if _lacks(evidence):
         return apache_records.timers(here, window_of("", None, here.now_ms))
     topics, nothing = _topics(status), TimerList(evidence, here.now_ms, TimerFilter(), ())
@@ -168,7 +170,7 @@ def _seen_list(scope: TopicScope, wanted: TimerFilter, cursor: str | None, count
 
 def _list(wanted: TimerFilter, cursor: str | None, count: int) -> TimerList:
     here = mirrored()
-    found, evidence = _ask(lambda admin: _page(admin, wanted, cursor, count), here, LIST)
+    found, evidence = _ask(lambda admin: _page(admin, wanted, cursor, count), here, Request.LIST_TIMERS)
     if _lacks(evidence):
         return apache_records.timer_list(here, wanted, cursor, count)
     rows, following, complete = found or ([], None, True)
@@ -189,7 +191,7 @@ def timer_life(scope: TopicScope, position: int) -> TimerLife:
 
 def _life(position: int) -> TimerLife:
     here = mirrored()
-    found, evidence = _ask(lambda admin: one_timer(admin, {"position": position}), here, LIFE)
+    found, evidence = _ask(lambda admin: one_timer(admin, {"position": position}), here, Request.GET_TIMER)
     if _lacks(evidence):
         return apache_records.timer_life(here, position)
     state, timer, events = found or ("unknown", None, ())

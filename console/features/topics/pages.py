@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from broker.client import Admin, Message
 from broker.mirror.models import ConsumerOffset, Queue, Topic
+from broker.rocketmq.codes import Request
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.topics.shapes import (
     QUEUE,
@@ -38,8 +39,8 @@ from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
 
-#: topic configuration and topic stats, on an Apache RocketMQ broker
-TOPIC_REQUESTS = (21, 202)
+#: what an Apache RocketMQ broker is asked for them
+TOPIC_REQUESTS = (Request.GET_ALL_TOPIC_CONFIG, Request.GET_TOPIC_STATS_INFO)
 MAX_COUNT = 200
 #: orders that need the sums over every topic's queues, not of a page's topics alone
 _BY_QUEUES = frozenset({"messages", "last"})
@@ -213,10 +214,7 @@ def _held(end: Mapping[str, Any] | None) -> int:
     return int((end["end"] or 0) - (end["first"] or 0)) if end else 0
 
 
-#: topic stats, pull
-QUEUE_REQUESTS = (202, 11)
-#: topic stats, pull
-TAIL_REQUESTS = (202, 11)
+QUEUE_REQUESTS = (Request.GET_TOPIC_STATS_INFO, Request.PULL_MESSAGE)
 #: messages of a topic's tail at most, however fast they come, and the queues that are read: those written to last
 SHOWN, QUEUES = 50, 16
 
@@ -270,7 +268,7 @@ def read_tail(scope: TopicScope, name: str) -> Tail:
     """Return the newest messages of a topic."""
     scope.require_topic(name)
     here, hide = mirrored(), masks()
-    found, evidence = ask(lambda admin: _newest(admin, name), source=here.name, requests=TAIL_REQUESTS)
+    found, evidence = ask(lambda admin: _newest(admin, name), source=here.name, requests=QUEUE_REQUESTS)
     rows, stored = found if found is not None else ((), None)
     shown = tuple((queue_id, hide.row(row, name)) for queue_id, row in rows)
     return Tail(evidence, here.now_ms, name, shown, stored, SHOWN)

@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, NotSupported, RouteNotFound
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
+from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.properties import REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions import records
@@ -63,12 +64,9 @@ _DECIDED: Mapping[str, Outcome] = {
 }
 
 
-#: by key, transaction by position
-KEY_REQUESTS = (12, 14_011)
+KEY_REQUESTS = (Request.QUERY_MESSAGE, Request.GET_TRANSACTION)
 #: of one key; records that are looked through for them
 MOST_OF_KEY, LOOKED_OF_KEY = 64, 256
-#: ResponseCode.QUERY_NOT_FOUND
-_NOT_FOUND = 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ def _one(admin: Admin, position: int) -> TransactionRow | None:
     try:
         return row_of(admin.transaction(position=position))
     except BrokerRefused as error:
-        if error.code == _NOT_FOUND:
+        if error.code == Answer.QUERY_NOT_FOUND:
             return None
         raise
 

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_safe
 
 from broker.client import Admin, BrokerRefused
 from broker.client.transactions import TransactionStatus
+from broker.rocketmq import codes
 from console.features.checkback.registry import address_rows
 from console.features.transactions import records
 from console.features.transactions.records import REQUESTS, Pulled, board_of, offset_id, pulled, row_of
@@ -50,7 +51,6 @@ from console.site.reading_on import PATIENCE_S, fill
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 
-LIST, LIFE, STATUS = 14_010, 14_012, 14_013
 #: groups in the table, those with most open halves first
 GROUPS = 16
 #: decisions that the time to decide is taken from
@@ -61,8 +61,6 @@ FIRST_S = 0.5
 MOST_COUNTED = 1_000
 #: requests for one page of a filtered list: the broker looks at so many halves for one answer
 MOST_ASKED = 3
-#: ResponseCode.QUERY_NOT_FOUND
-_NOT_FOUND = 22
 #: rows of one request, the broker's own limit
 PAGE = 1_000
 #: how far the broker's clock may be behind the console's
@@ -77,7 +75,7 @@ def read_transactions(scope: TopicScope) -> TransactionsPage:
 
 def _page_now() -> TransactionsPage:
     here = mirrored()
-    status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
+    status, evidence = _ask(lambda admin: admin.transaction_status(), here, codes.Request.GET_TRANSACTION_STATUS)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transactions(here)
     most = status.max_checks if status else None
@@ -170,7 +168,7 @@ def _groups_of(undecided: TransactionList) -> tuple[GroupRow, ...]:
 def transaction_sums(_scope: TopicScope) -> TransactionsPage:
     """Return the first page's figures alone, without how long decisions took: they are everybody's."""
     here = mirrored()
-    status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
+    status, evidence = _ask(lambda admin: admin.transaction_status(), here, codes.Request.GET_TRANSACTION_STATUS)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transactions(here)
     nothing = TransactionList(evidence, here.now_ms, TransactionFilter("open"), (), None)
@@ -197,7 +195,7 @@ def _listed(wanted: TransactionFilter, after: int | None, count: int) -> Transac
     found = _list(here, wanted, after, count, None)
     if found.evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transaction_list(here, wanted, after, count)
-    status, _evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
+    status, _evidence = _ask(lambda admin: admin.transaction_status(), here, codes.Request.GET_TRANSACTION_STATUS)
     return replace(found, max_checks=status.max_checks if status else None)
 
 
@@ -213,7 +211,7 @@ def read_transaction_life(scope: TopicScope, position: int) -> TransactionLife:
 def _life_at(position: int) -> TransactionLife:
     here = mirrored()
     address = here.broker.address if here.broker else ""
-    found, evidence = _ask(lambda admin: _life(admin, position, address), here, LIFE)
+    found, evidence = _ask(lambda admin: _life(admin, position, address), here, codes.Request.GET_TRANSACTION)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transaction_life(here, position)
     row, events, most = found or (None, (), None)
@@ -225,7 +223,7 @@ def _life(admin: Admin, position: int, address: str) -> tuple[TransactionRow | N
     try:
         return *life_of(admin, position, address), most
     except BrokerRefused as error:
-        if error.code == _NOT_FOUND:
+        if error.code == codes.Answer.QUERY_NOT_FOUND:
             return None, (), most
         raise
 
@@ -239,7 +237,9 @@ def _ask(
 def _list(
     here: Mirrored, wanted: TransactionFilter, after: int | None, count: int, most: int | None
 ) -> TransactionList:
-    found, evidence = _ask(lambda admin: _page(admin, wanted, here.now_ms, after, count), here, LIST)
+    found, evidence = _ask(
+        lambda admin: _page(admin, wanted, here.now_ms, after, count), here, codes.Request.LIST_TRANSACTIONS
+    )
     rows, following = found or ([], None)
     return TransactionList(evidence, here.now_ms, wanted, tuple(rows), following, most)
 
@@ -269,7 +269,7 @@ def _board(here: Mirrored, decided: Sequence[TransactionRow]) -> Board | None:
         ]
         return found, [row for rows, _following in pages for row in rows]
 
-    answer, evidence = ask(look, source=here.name, requests=(*REQUESTS, LIST))
+    answer, evidence = ask(look, source=here.name, requests=(*REQUESTS, codes.Request.LIST_TRANSACTIONS))
     return board_of(evidence, answer[0], [*decided, *answer[1]]) if answer is not None else None
 
 

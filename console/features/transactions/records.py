@@ -16,6 +16,7 @@ from typing import Any
 
 from broker.client import Admin, BrokerRefused, ClientError, Decision, Message
 from broker.client.transactions import Action, Transaction, ends_of, op_records, transactions_of
+from broker.rocketmq.codes import Request
 from broker.rocketmq.properties import CHECK_TIMES, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from console.features.checkback.registry import address_rows
@@ -42,8 +43,7 @@ _WORDS = {True: TransactionState.COMMITTED, False: TransactionState.ROLLED_BACK,
 #: halves drawn, and op records looked through for what decides them
 HALVES = 14
 OPS = 64
-#: topic stats, pull
-REQUESTS = (202, 11)
+REQUESTS = (Request.GET_TOPIC_STATS_INFO, Request.PULL_MESSAGE)
 #: newest records that are read of each topic: eight pulls of 32, as much as such a broker gives from memory at once
 NEWEST = 256
 
@@ -262,7 +262,7 @@ def transaction_life(here: Mirrored, position: int) -> TransactionLife:
             return None, read_newest(admin)
         return record if record.topic == HALF_TOPIC else None, read_newest(admin)
 
-    answer, evidence = ask(look, source=here.name, requests=(33, *REQUESTS))
+    answer, evidence = ask(look, source=here.name, requests=(Request.VIEW_MESSAGE_BY_ID, *REQUESTS))
     record, found = answer or (None, None)
     if record is None or found is None:
         return TransactionLife(evidence, here.now_ms, position, None, (), polled=True)
