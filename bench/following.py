@@ -27,7 +27,7 @@ from broker.client import Admin
 
 TITLE = "Dashboards beside a live broker"
 DEFINITION = (
-    "The whole house (PostgreSQL, Valkey, broker, mirror, web) on the same two cores, flush sync. *Behind*: one "
+    "The whole installation (PostgreSQL, Valkey, broker, mirror, web) on the same two cores, flush sync. *Behind*: one "
     "process sends {rate:,} messages a second (128 bytes, batches of {batch}) for {seconds} s while `manage.py "
     "dashboards run flow --follow` runs; five times a second the figures in PostgreSQL are compared with what was "
     "acknowledged, and the age of the oldest message that they miss is noted; the first {warm} s are warm-up. *A "

@@ -93,11 +93,11 @@ class AuditEntryAdmin(admin.ModelAdmin):
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
-        """Never."""
+        """Refuse: an entry of the audit stays as it was written."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
-        """Never."""
+        """Refuse: the audit is shortened by its retention alone."""
         return False
 
 
@@ -105,7 +105,7 @@ class MaskedList(ChangeList):
     """Rows of messages without what rules of masks hide."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """One page."""
+        """Read one page and mask its rows."""
         super().get_results(request)
         hide = masks()
         self.result_list = [_masked(row, hide) for row in self.result_list]
@@ -149,12 +149,12 @@ class HalfMessageAdmin(ReadOnlyAdmin):
 
     @admin.action(description=_("Commit…"), permissions=["steer"])
     def commit(self, request: HttpRequest, queryset: QuerySet[HalfMessage]) -> HttpResponse | None:
-        """Preview a commit."""
+        """Preview a commit of the chosen halves."""
         return self._preview(request, "transactions.commit", queryset)
 
     @admin.action(description=_("Roll back…"), permissions=["steer"])
     def roll_back(self, request: HttpRequest, queryset: QuerySet[HalfMessage]) -> HttpResponse | None:
-        """Preview a rollback."""
+        """Preview a rollback of the chosen halves."""
         return self._preview(request, "transactions.rollback", queryset)
 
     @admin.action(description=_("Check now…"), permissions=["steer"])

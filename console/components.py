@@ -76,7 +76,7 @@ def stale(now_ms: int) -> Evidence:
 
 
 def never() -> Evidence:
-    """Never read."""
+    """Evidence of a mirror that was never read."""
     return Evidence("", None, False, StaleReason.MIRROR_EMPTY)
 
 
@@ -100,7 +100,7 @@ def topics(now_ms: int) -> Topics:
 
 
 def no_groups(now_ms: int) -> Groups:
-    """Nothing matches."""
+    """Groups of a search that matches nothing."""
     return Groups(fresh(now_ms), now_ms, (), 0, 0, 50, "nothing-is-called-so")
 
 

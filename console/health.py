@@ -61,7 +61,7 @@ class WebMetrics(Collector):
     """What the database and this process say now."""
 
     def collect(self) -> Iterable[Metric]:
-        """Each family once."""
+        """Yield each family of metrics once."""
         yield from _mirror()
         yield _operations()
         yield from _process.collect()

@@ -88,7 +88,7 @@ def _stretch(kind: Any, start_ms: int, step_ms: int, length: int, counts: list[i
 
 
 class Migration(migrations.Migration):
-    """Only rows change."""
+    """Rewrites rows of snapshots; no column changes."""
 
     dependencies = [("console", "0022_alert_channels")]
 

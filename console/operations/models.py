@@ -155,11 +155,11 @@ class KeptQuerySet(models.QuerySet["AuditEntry"]):
     """Entries can be read and added, not changed."""
 
     def update(self, **kwargs: Any) -> NoReturn:
-        """Refuse: raises AuditEntryKeptError."""
+        """Refuse with AuditEntryKeptError: entries stay as they were written."""
         raise AuditEntryKeptError
 
     def delete(self) -> NoReturn:
-        """Refuse: raises AuditEntryKeptError."""
+        """Refuse with AuditEntryKeptError: entries stay as they were written."""
         raise AuditEntryKeptError
 
 
@@ -207,5 +207,5 @@ class AuditEntry(models.Model):
         super().save(*args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: raises AuditEntryKeptError."""
+        """Refuse with AuditEntryKeptError: entries stay as they were written."""
         raise AuditEntryKeptError

@@ -71,7 +71,7 @@ SECTIONS = (
         ),
     ),
     Section(
-        _("House"),
+        _("Administration"),
         (
             Place("dashboards", "d", _("Dashboards")),
             Place("alerts", "n", _("Alerts")),

@@ -22,7 +22,7 @@ from console.ui.saved_views import NAME_LENGTH, NEEDED, PAGES, Address, SavedVie
 
 @require_safe
 def saved_views(request: HttpRequest) -> HttpResponse:
-    """All of them."""
+    """Show all saved views that the user may open."""
     return _page(request)
 
 
@@ -62,7 +62,7 @@ def change(request: HttpRequest, view_id: int) -> HttpResponse:
 
 @form_of("saved_views")
 def delete(request: HttpRequest, view_id: int) -> HttpResponse:
-    """Forget it."""
+    """Delete a saved view of the user's own."""
     _mine(request, view_id).delete()
     return _see_other("saved_views")
 
