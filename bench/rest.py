@@ -17,8 +17,8 @@ from bench.results import Row, Section
 TITLE = "REST sends"
 DEFINITION = (
     "`wrk` with 32 connections and 2 threads against the one public port of the whole installation (PostgreSQL, "
-    "Valkey, broker, mirror, web on the same machine), every message on disk before its answer (201). Bodies of 128 bytes. "
-    "{seconds} s after a warm-up of {warm} s."
+    "Valkey, broker, mirror, web on the same machine), every message on disk before its answer (201). Bodies of "
+    "128 bytes. {seconds} s after a warm-up of {warm} s."
 )
 SCRIPT = """wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
