@@ -40,6 +40,8 @@ _HEAD = struct.Struct(">8sQII")
 _SLOT_SIZE = 64 << 10
 _ROCKETMQ = struct.Struct(">6q")
 _ROCKETMQ_SIZE = 4096
+#: In the place of the newest index file's name while queues or index are made anew: they are not vouched for.
+NO_INDEX = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class DamagedRange:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """All records below ``position`` are durable and stand in queues and index."""
+    """All records below ``position`` are durable, and stand in queues and index unless ``index_name`` is NO_INDEX."""
 
     position: int
     queue_count: int = 0
