@@ -1,4 +1,4 @@
-"""How far the dashboard is behind the live log, and what a scan costs those who send meanwhile."""
+"""The delay of the dashboard behind the live log, and the cost of a scan to those who send meanwhile."""
 
 from __future__ import annotations
 

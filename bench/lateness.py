@@ -1,4 +1,4 @@
-"""How late delayed messages arrive at a steady rate, and whether any is early."""
+"""The lateness of delayed messages that arrive at a steady rate, and whether any is early."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ BEAT, PULL = 1, 2
 
 
 class Client(asyncio.Protocol):
-    """One connection of a bare client."""
+    """A connection of a bare client."""
 
     def __init__(self, number: int, waits: Callable[[], None]) -> None:
         self._number = number

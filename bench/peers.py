@@ -69,7 +69,7 @@ def first_answer_s(address: str, topic: str, *, begin_s: float, timeout_s: float
 
 
 def is_stored(address: str, topic: str) -> bool:
-    """Whether one message is accepted and on disk."""
+    """Tell whether one message is accepted and on disk."""
     host, port = address.split(":")
     fields = {
         "producerGroup": "probe",

@@ -174,7 +174,7 @@ def steady(server: Server, base: Path, seconds: int) -> Event:
 
 
 def on_empty_store(base: Path, seconds: int) -> Event:
-    """The same where nothing else waits."""
+    """Measure how late timers are on a store where nothing else waits."""
     with running("escapement", base, "sync") as server:
         return steady(server, base, seconds)
 

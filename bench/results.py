@@ -1,4 +1,4 @@
-"""What a measurement gives: rows of ours against theirs, kept as JSON, shown as text, written to docs/BENCHMARKS.md."""
+"""Results of measurements: rows of ours against theirs, kept as JSON, shown as text, written to docs/BENCHMARKS.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULTS = REPOSITORY / "var" / "bench"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure; `theirs` and `ratio` (ours / theirs) are empty where the other side has no such thing."""
+    """A measured figure; `theirs` and `ratio` (ours / theirs) are empty where the other side has no such thing."""
 
     name: str
     ours: str
@@ -28,7 +28,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One subcommand's result with the words it needs to be understood."""
+    """A subcommand's result with the words it needs to be understood."""
 
     name: str
     title: str
@@ -116,7 +116,7 @@ def processor() -> str:
 
 
 def verdict(row: Row) -> str:
-    """Whether the target holds, as a word."""
+    """Tell whether the target holds, as a word."""
     return {True: "yes", False: "no", None: ""}[row.holds]
 
 

@@ -32,7 +32,7 @@ Look = Callable[[list[str]], list[re.Match[str]] | None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One way in which both brokers run, and what the producer is told of it."""
+    """A way in which both brokers run, and the arguments that tell the producer of it."""
 
     name: str
     flush: str

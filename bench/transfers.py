@@ -1,4 +1,4 @@
-"""How fast due values reach their list, and how long the server answers nobody else meanwhile.
+"""The speed at which due values reach their list, and how long the server answers nobody else meanwhile.
 
 A delayed queue is filled as Java leaves it: the same three structures, by many members a command instead of one.
 """
@@ -85,7 +85,7 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One queue moved: how many values in how long, and what kept its server from others meanwhile."""
+    """The move of one queue: how many values in how long, and what kept its server from others meanwhile."""
 
     waiting: int
     moved: int
@@ -98,7 +98,7 @@ class Transfer:
         return self.moved / self.seconds
 
     def keeps(self, per_second: float, cap_s: float) -> bool:
-        """Whether this many were moved a second, until nothing was left or the cap was reached."""
+        """Tell whether this many were moved a second, until nothing was left or the cap was reached."""
         return self.per_second >= per_second and (self.moved == self.waiting or self.seconds >= cap_s)
 
     def __str__(self) -> str:

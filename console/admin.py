@@ -82,7 +82,7 @@ class AuditEntryAdmin(admin.ModelAdmin):
     date_hierarchy = "at"
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> AuditEntry | None:
-        """As the masks leave it."""
+        """Return the entry, its result masked; None if there is none."""
         row = super().get_object(request, object_id, from_field)
         if row is not None:
             row.result = masked_result(row.kind, row.result)
@@ -135,7 +135,7 @@ class HalfMessageAdmin(ReadOnlyAdmin):
     actions = ("commit", "roll_back", "check_now", "resume")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> HalfMessage | None:
-        """As the masks leave it."""
+        """Return the half message, masked; None if there is none."""
         row = super().get_object(request, object_id, from_field)
         return None if row is None else _masked(row, masks())
 
@@ -144,7 +144,7 @@ class HalfMessageAdmin(ReadOnlyAdmin):
         return MaskedList
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Who may decide transactions."""
+        """Tell whether the user may decide transactions."""
         return bool(request.user.has_perm(STEER_TRANSACTIONS))
 
     @admin.action(description=_("Commit…"), permissions=["steer"])
@@ -187,7 +187,7 @@ class SteeredGroupAdmin(ConsumerGroupAdmin):
     actions = ("send_back", "send_as_new")
 
     def has_resend_permission(self, request: HttpRequest) -> bool:
-        """Who may send dead letters again."""
+        """Tell whether the user may send dead letters again."""
         return bool(request.user.has_perm(RESEND_DEAD_LETTERS))
 
     @admin.action(description=_("Send dead letters back to the group…"), permissions=["resend"])
@@ -216,7 +216,7 @@ class SteeredGroupAdmin(ConsumerGroupAdmin):
 
 @admin.register(TopicPermission)
 class TopicPermissionAdmin(admin.ModelAdmin):
-    """Which topics a group of users may see."""
+    """The topics that a group of users may see."""
 
     list_display = ("group", "prefix")
     list_filter = ("group",)
@@ -225,7 +225,7 @@ class TopicPermissionAdmin(admin.ModelAdmin):
 
 @admin.register(MaskRule)
 class MaskRuleAdmin(admin.ModelAdmin):
-    """What is masked, of which topics, and why."""
+    """The masks: which fields of which topics are masked, and why."""
 
     list_display = ("prefix", "shown_names", "why", "is_on")
     list_filter = ("is_on",)

@@ -130,7 +130,7 @@ def overview(now_ms: int) -> Overview:
 
 
 def lanes(now_ms: int) -> list[Lane]:
-    """One of each state, and one that deserves a look."""
+    """Return a lane in each state, one of which deserves a look."""
     waiting = DueSpread(tuple(spot * 40 % 97 for spot in range(BUCKETS)), 0, 0, True)
     rows = [
         (3, 10_000, LaneState.WAITING, 1_240, now_ms + 900, waiting, frozenset[str]()),

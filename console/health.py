@@ -1,6 +1,6 @@
-"""What programs ask the web process: does it answer, can it show pages, and `/metrics` in OpenMetrics.
+"""The addresses for programs that watch the web process: is it alive, is it ready, and `/metrics` in OpenMetrics.
 
-Metrics are of the process itself, how far the mirror is, and what operations do. The broker tells its own
+Metrics are of the process itself, of the mirror's progress, and of operations. The broker tells its own
 (broker/server/metrics.py). Supervisors and load balancers are told nothing else.
 """
 
@@ -58,7 +58,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 class WebMetrics(Collector):
-    """What the database and this process say now."""
+    """The metrics of the database and of this process, read when they are asked for."""
 
     def collect(self) -> Iterable[Metric]:
         """Yield each family of metrics once."""

@@ -73,7 +73,7 @@ LISTED = 8
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """One place to go to: `kind` says what it is. With a `command`, the preview of an operation instead."""
+    """A place to go to: `kind` says what it is. With a `command`, the preview of an operation instead."""
 
     address: str
     label: str | Promise
@@ -83,7 +83,7 @@ class Jump:
 
 
 def jumps(text: str, user: Any) -> Iterator[Jump]:
-    """What a verb asks for, pages, names, what has the text as its key; without a text all pages."""
+    """Yield operations that a verb asks for, pages, names, and searches by key; without a text, all pages."""
     yield from (_to_do(command) for command in commands(text) if user.has_perm(command.permission))
     for place in (*places_for(user), *BESIDE):
         if _is_named(text, place.label) or text.lower() == place.key:
@@ -106,7 +106,7 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
 
 
 def _with_key(text: str) -> Iterator[Jump]:
-    """What has this key is looked for when it is chosen, not for every letter."""
+    """Yield searches for this key: each runs when it is chosen, not with every letter that is typed."""
     labels = {
         "": (_("What has the key or id “%(text)s”"), gettext_lazy("message, timer or transaction")),
         "timers": (_("Timers with the key “%(text)s”"), gettext_lazy("waiting")),

@@ -1,4 +1,4 @@
-"""What the JSON bodies of answers mean: pure functions from what was read to the API's values.
+"""The meaning of the JSON bodies of answers: pure functions from the parsed body to the API's values.
 
 Our brokers write strict JSON. Apache RocketMQ's fastjson writes two forms that a strict reader refuses: bare integers
 as keys (requests 106 and 45: ``{0:"127.0.0.1:10911"}``) and whole objects as keys (202 and 208:

@@ -85,7 +85,7 @@ class QueuePlaces:
             feed.resume()
 
     def is_paused(self, queue: MessageQueue) -> bool:
-        """Whether polls pass the queue by; raises InvalidArgument for one that is not polled here."""
+        """Tell whether polls pass the queue by; raise InvalidArgument for one that is not polled here."""
         return self._feed(queue).is_paused
 
     async def position(self, queue: MessageQueue) -> int:
@@ -375,7 +375,7 @@ class Feed:
 
     @property
     def is_paused(self) -> bool:
-        """Whether polls pass this queue by."""
+        """Tell whether polls pass this queue by."""
         return self._paused
 
     def start(self) -> None:

@@ -31,7 +31,7 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Plan(NamedTuple):
-    """One face: its name, the module of its core, and the hand-written base, as module and class.
+    """A face to generate: its name, the module of its core, and the hand-written base, as module and class.
 
     `over`: the face that it extends, as its core extends the core of that one; its block starts it.
     """
@@ -64,7 +64,7 @@ PLANS = (
 
 
 class Source:
-    """One module of the client as it is written: its classes, and where its names come from."""
+    """A module of the client as it is written: its classes, and the imports that its names come from."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name

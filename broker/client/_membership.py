@@ -43,7 +43,7 @@ TakeShare = Callable[[Subscription, set[MessageQueue]], Awaitable[bool]]
 
 
 class Membership:
-    """One member of a group. Shares are computed at once when members change, else every 20 s."""
+    """A member of a group. Its share is computed at once when members change, else every 20 s."""
 
     def __init__(
         self, session: Session, group: str, take_share: TakeShare, start_offsets: StartOffsets, *,

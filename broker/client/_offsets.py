@@ -174,7 +174,7 @@ class StartOffsets:
         return True
 
     async def _committed(self, queues: list[QueueOffsets]) -> bool:
-        """Whether the group has an offset in any of them; raises ClientError if that cannot be said."""
+        """Tell whether the group has an offset in any of the queues; raise ClientError if that cannot be said."""
         outcomes = await asyncio.gather(*(each.committed() for each in queues), return_exceptions=True)
         if any(isinstance(outcome, int) for outcome in outcomes):
             return True

@@ -54,7 +54,7 @@ DEFAULT_QUEUES = 4
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """One message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
+    """A message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
 
     `group`: the producer group it is sent for, if that is another than the producer's own. It goes to the queue
     `queue_id`, or the one that its `sharding_key` leads to; with neither to any.

@@ -50,7 +50,7 @@ _FLAG_FIELD = encode_fields({"h": "0"}) + b"\0\x01i"
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One queue to send to; `before` and `after` are the encoded fields around what changes with each message.
+    """A queue to send to; `before` and `after` are the encoded fields around what changes with each message.
 
     `before_half` is `before` with the sysFlag of a transaction's half.
     """
@@ -82,7 +82,7 @@ class Destinations:
 
     @property
     def has_several_brokers(self) -> bool:
-        """Whether a broker's refusal may be different on another one."""
+        """Tell whether there is more than one broker, so that another may take what one refuses."""
         return len({each.queue.broker for each in self.all}) > 1
 
     def of(self, message: Outgoing, queue_id: int | None, avoid: Destination | None) -> Destination:

@@ -58,7 +58,7 @@ class ReadAhead:
 
 
 class QueueReader:
-    """One queue of one group; `deliver` is called with each message that is wanted."""
+    """The reader of one queue for one group; it calls `deliver` with each message that is wanted."""
 
     def __init__(
         self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, deliver: Deliver,

@@ -1,4 +1,4 @@
-"""What a consumer says of itself when a broker asks for an administrator: 307 what it does, 221 how far it is.
+"""A consumer's account of itself, asked for by a broker for an administrator: its work (307), its offsets (221).
 
 Bodies are written as Java's clients write them (ConsumerRunningInfo, GetConsumerStatusBody): tables have queues as
 keys, which no JSON library writes.
@@ -27,7 +27,7 @@ _VERSION = "V5_5_0"
 
 @dataclass(frozen=True, slots=True)
 class QueueWork:
-    """One queue of a consumer. `offset`: all below is done, -1 while it is not known; `cached`: sizes of messages that
+    """A queue of a consumer. `offset`: all below is done, -1 while it is not known; `cached`: sizes of messages that
     were read and are not done, by offset; `locked_ms`: when its lock was renewed, None if it is not locked."""
 
     queue: MessageQueue

@@ -1,7 +1,7 @@
-"""What a producer, and what a consumer, tells of messages where that is wanted (`trace`): RocketMQ's message trace.
+"""RocketMQ's message trace: the events that producers and consumers report where that is wanted (`trace`).
 
-It is told in lines, as RocketMQ 5.5.0 writes them (TraceDataEncoder); broker/rocketmq/traces.py reads them. A line ends
-with \\x02, its fields are parted by \\x01. Names of fields are in the order of RocketMQ's TraceContext.
+Events are written as lines, as RocketMQ 5.5.0 writes them (TraceDataEncoder); broker/rocketmq/traces.py reads them. A
+line ends with \\x02, its fields are parted by \\x01. Names of fields are in the order of RocketMQ's TraceContext.
 
 A `TraceWriter` sends the lines to the trace topic in the background, many at a time. Sends and handlers do not wait for
 it and do not fail with it: what cannot be sent is dropped and counted.

@@ -1,4 +1,4 @@
-"""What transactions are made of: a half, a decision, the fields in which RocketMQ carries them, and answers to checks.
+"""The parts of a transaction: a half, a decision, the fields in which RocketMQ carries them, and answers to checks.
 
 A half is a message that the broker has but shows to nobody. Its producer's group decides: commit shows it, rollback
 drops it. Where no decision comes, the broker asks a live producer of the group over its connection what became of the

@@ -1,4 +1,4 @@
-"""Who a client is to brokers and name servers, and how it speaks with them: signatures (RocketMQ's ACL) and TLS.
+"""A client's identity to brokers and name servers, and its way of speaking with them: RocketMQ's signatures, and TLS.
 
 Every producer, consumer and admin takes these as keyword arguments:
 

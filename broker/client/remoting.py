@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether the other end keeps up with what was written."""
+        """Tell whether the other end keeps up with what was written."""
         return self._room.is_set()
 
     def let_go(self) -> int | None:
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
 
 
 class _Link(Connection):
-    """One connection: requests out, answers matched by opaque, pushed requests handed up."""
+    """A client's connection: requests out, answers matched by opaque, pushed requests handed up."""
 
     def __init__(self, address: str, pushed: Callable[[_Link, Command], None], lost: Callable[[_Link], None]) -> None:
         super().__init__(address)
@@ -326,7 +326,7 @@ class Connections(Generic[C]):
             raise
 
     def forget(self, one: C) -> bool:
-        """Whether this connection, which has ended, was the one to its address."""
+        """Forget a connection that has ended, and tell whether it was the one to its address."""
         if self._ready.get(one.address) is not one:
             return False
         del self._ready[one.address]

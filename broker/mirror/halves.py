@@ -94,7 +94,7 @@ class HalfFollower:
         return True
 
     def _look_at_records(self, broker: str, now_ms: int) -> bool:
-        """As _look, where there is no list. What is decided meanwhile is in the op records: those are read last."""
+        """Look at the records where there is no list, at the op records last: they tell what was decided meanwhile."""
         topics = (PARKED_HALF_TOPIC, HALF_TOPIC, OP_TOPIC)
         ends = tuple(ends_of(self._source.topic_stats, topic) for topic in topics)
         if ends == self._seen:

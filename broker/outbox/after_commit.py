@@ -160,7 +160,7 @@ class Turn:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a row that was tried is still there."""
+        """Tell whether a row that was tried is still there."""
         return bool(self.refused or self.stuck or self.away)
 
 
@@ -188,7 +188,7 @@ class _Failed:
 
 
 def is_refusal(error: ClientError) -> bool:
-    """Whether the message itself is not wanted; False for what may pass without anybody changing anything."""
+    """Tell whether the message itself is refused; return False for errors that may pass without any change."""
     if isinstance(error, (RouteNotFound, NotWritable)):
         # said by those brokers that are there, or by none: nobody can tell whether the topic's own is only away
         return False
@@ -198,7 +198,7 @@ def is_refusal(error: ClientError) -> bool:
 
 
 class Worker:
-    """One worker on one database; several may run at once, they take different rows."""
+    """A worker on one database; several may run at once, they take different rows."""
 
     def __init__(self, producer: TransactionProducer, using: str) -> None:
         self._producer = producer

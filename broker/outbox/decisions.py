@@ -1,4 +1,4 @@
-"""What became of a half: asked of the database itself, by any process that reaches it; how long its row is kept.
+"""The decision on a half, asked of the database itself by any process that reaches it, and how long its row is kept.
 
 PostgreSQL (pg_xact_status of the transaction that sent it):
 

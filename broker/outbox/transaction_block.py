@@ -41,7 +41,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Block:
-    """One entered transactional() block: the producer that it gives. Belongs to the thread that entered it."""
+    """An entered transactional() block: the producer that it gives. Belongs to the thread that entered it."""
 
     def __init__(self, using: str, group: str, outer: Block | None) -> None:
         self.using = using

@@ -32,7 +32,7 @@ from .java_codecs import JAVA_ONLY, Unclear, read_kryo
 
 
 class Codec(Protocol):
-    """What a queue needs of a codec: values to bytes and back."""
+    """The interface of a codec that a queue needs: values to bytes and back."""
 
     @property
     def name(self) -> str:
@@ -218,7 +218,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Packing(StrEnum):
-    """Which of the two forms a member has."""
+    """The two forms that a member may have."""
 
     NEW = "new"
     OLD = "old"

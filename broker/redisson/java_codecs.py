@@ -171,7 +171,7 @@ class JavaObject(dict[str, object]):
 
     @property
     def is_map(self) -> bool:
-        """Whether this is one of Java's own maps: entries keep their order, and a Long says that it is one."""
+        """Tell whether this is one of Java's own maps: entries keep their order, and a Long says that it is one."""
         return self.java_class.startswith("java.util.")
 
     def __repr__(self) -> str:
@@ -260,7 +260,7 @@ def _big_decimal(value: object) -> object:
 
 
 def _fits(value: object) -> bool:
-    """Whether Python would write it as another class than BigInteger."""
+    """Tell whether Python would write the value as another class than BigInteger."""
     return not isinstance(value, int) or LONG_MIN <= value <= LONG_MAX
 
 

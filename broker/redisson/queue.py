@@ -47,7 +47,7 @@ MODE_PREFIX = "escapement_delay_mode:"
 
 @dataclass(frozen=True, slots=True)
 class QueueKeys:
-    """All keys of the queue `name`, in UTF-8."""
+    """The Redis keys of the queue `name`, in UTF-8."""
 
     name: str
 
@@ -247,7 +247,7 @@ class DelayedQueue:
             yield unpack(member, likely).value
 
     def contains(self, value: object) -> bool:
-        """Whether a value waits; as in Java, its bytes must be equal."""
+        """Tell whether a value waits; as in Java, its bytes must be equal."""
         if self._read_only:
             return any(True for _ in self._members_of(self.codec.encode(value)))
         return self._by_value("find", value)
@@ -376,7 +376,7 @@ LONG, LONG_BATCH = 200_000, 128
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What one transfer script did. All `_ms` are the server's clock."""
+    """The result of one transfer script. All `_ms` are by the server's clock."""
 
     count: int
     still_due: int

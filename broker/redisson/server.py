@@ -119,7 +119,7 @@ class Server:
 
 
 def decodes(client: RedisClient) -> bool:
-    """Whether this client turns answers into text, which members are not."""
+    """Tell whether this client decodes answers to text; members are bytes that need not be text."""
     encoder = getattr(client, "get_encoder", lambda: None)()
     return bool(getattr(encoder, "decode_responses", False))
 

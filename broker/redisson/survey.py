@@ -1,4 +1,4 @@
-"""What can be said of a queue at a glance, which queues there are, and their waiting members page by page.
+"""The state of a queue at a glance, the list of queues, and their waiting members page by page.
 
 Members come in the order in which they are due.
 """

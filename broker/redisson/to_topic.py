@@ -1,4 +1,4 @@
-"""Where the due values of a queue go: to the plain list as in Redisson, or to a topic of Escapement.
+"""The destination of a queue's due values: the plain list as in Redisson, or a topic of Escapement.
 
 The mode of a queue is kept in a hash beside it, so that it outlives every process and each transfer service reads it:
 
@@ -47,7 +47,7 @@ Kind = Literal["plain", "reliable", "import"]
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How a queue is moved, and how far that is. `is_on` is False while what was taken already is still sent."""
+    """The way a queue is moved, and its progress. `is_on` is False while values taken already are still being sent."""
 
     kind: Kind
     is_on: bool
@@ -144,7 +144,7 @@ class Leaving:
 
     @property
     def key(self) -> str:
-        """The same for the same member, whoever sends it."""
+        """The message key made from the member alone, so that it is the same whoever sends it."""
         return "redisson-" + hashlib.sha1(self.member, usedforsecurity=False).hexdigest()
 
 

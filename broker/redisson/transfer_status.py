@@ -1,4 +1,4 @@
-"""What a transfer service says about itself: one JSON document, kept a short while under a key of ours."""
+"""The status of a transfer service: one JSON document, which expires soon, under a key of Escapement's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATUS_KEPT_S = 15
 
 @dataclass(slots=True)
 class QueueStatus:
-    """One queue as the transfer service last saw it. `_ms` are the server's clock in epoch ms."""
+    """A queue as the transfer service last saw it. `_ms` are by the server's clock, in epoch ms."""
 
     name: str
     waiting: int = 0

@@ -48,7 +48,7 @@ _KINDS = {"float": FLOAT, "whole": WHOLE, "string": STRING, "name": NAME}
 
 
 class Token(NamedTuple):
-    """One word: its kind (of keywords and signs the word itself, in capitals), its text and where it begins."""
+    """A single word: its kind (of keywords and signs the word itself, in capitals), its text and where it begins."""
 
     kind: str
     text: str
@@ -240,7 +240,7 @@ _kept: dict[str, Filter] = {}
 
 
 class Filter:
-    """One expression. Raises BadExpression if it cannot be understood."""
+    """A filter expression. Raises BadExpression if it cannot be understood."""
 
     __slots__ = ("_evaluate", "expression")
 

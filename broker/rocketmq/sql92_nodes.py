@@ -1,4 +1,4 @@
-"""What each form of a filter expression means: three-valued logic over Java's values, and what RocketMQ refuses.
+"""The meaning of each form of a filter expression: three-valued logic over Java's values, and RocketMQ's refusals.
 
 A node is a function from a message's properties to a value (None is "unknown") and a kind, which says where it may
 stand. The rules are those of RocketMQ's expressions (its classes are named where a rule is easily taken for a mistake).
@@ -132,7 +132,7 @@ def are_equal(left: str | bool | int | float, right: str | bool | int | float) -
 
 
 def order_of_texts(left: str, right: str) -> int:
-    """How `<` compares two properties: as numbers, or not at all."""
+    """Compare two properties as `<` does: as numbers, or not at all."""
     return _order_of_doubles(read_double(left), read_double(right))
 
 
@@ -147,7 +147,7 @@ class BadExpression(ValueError):
 
 
 class Kind(Enum):
-    """Where a node may stand."""
+    """The places where a node may stand."""
 
     CONSTANT = "constant"
     TRUTH_CONSTANT = "TRUE, FALSE or NULL"
@@ -157,7 +157,7 @@ class Kind(Enum):
 
 
 class Node(NamedTuple):
-    """One form; `constant` is its value if it is a constant, `name` the property's."""
+    """A form of an expression; `constant` is its value if it is a constant, `name` that of its property."""
 
     evaluate: Evaluate
     kind: Kind

@@ -96,7 +96,7 @@ class Place(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """What stands around offset, position, key, key and position again; and by how much the properties, the record and
+    """The bytes around offset, position, key, key and position again; and by how much the properties, the record and
     the frame (without its own length) that has it are longer than in the log."""
 
     header: list[bytes]
@@ -106,8 +106,8 @@ class _Form(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What halves have in common that differ only in values: how they were split, the lengths of offset and
-    position in decimals, how often was asked, the store host."""
+    """The shape shared by halves that differ only in values: how they were split, the lengths of offset and
+    position in decimals, how often they were asked about, the store host."""
 
     pieces: int
     offset_length: int

@@ -81,7 +81,7 @@ Query = TypeVar("Query", bound=Struct)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: its name in the address, its field, how its text is read, and what OpenAPI says of it."""
+    """A query parameter: its name in the address, its field, how its text is read, and what OpenAPI says of it."""
 
     name: str
     field: str

@@ -1,6 +1,7 @@
-"""Where the servers are, from the environment or from what the embedded servers left in `var/`.
+"""The addresses of the servers, from the environment or from what the embedded servers left in `var/`.
 
-Also how they are spoken to. This project's own clients sign where there is a secret. TLS is set by these variables:
+The way to speak with them stands here as well: this project's own clients sign where there is a secret. TLS is set by
+these variables:
 
 | Variable                                              | Whose                                                  |
 |-------------------------------------------------------|--------------------------------------------------------|
@@ -124,7 +125,7 @@ _TRIES = 20
 
 
 def taken(host: str, port: int) -> bool:
-    """Whether another program occupies the port."""
+    """Tell whether another program occupies the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -135,7 +136,7 @@ def taken(host: str, port: int) -> bool:
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether a server accepts connections at the port."""
+    """Tell whether a server accepts connections at the port."""
     try:
         socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
     except OSError:

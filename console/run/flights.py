@@ -229,7 +229,7 @@ LONGEST_LEAD = max(*GATE_LEADS, *DEPARTURE_LEADS, *CANCELLED_LEADS, *REMINDER_LE
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """One message: `event` and `lead` in minutes of the replayed clock."""
+    """A message about a flight: `event` and `lead` in minutes of the replayed clock."""
 
     topic: str
     event: int
@@ -257,7 +257,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """One step in the life of a flight's boarding reminder: at `minute` it is set for the minute `event`, moved there,
+    """A step in the life of a flight's boarding reminder: at `minute` it is set for the minute `event`, moved there,
     or taken back (then there is no event)."""
 
     step: Literal["set", "move", "cancel"]

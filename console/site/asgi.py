@@ -1,9 +1,9 @@
-"""One public port, three rooms.
+"""The one public port, shared by three applications.
 
     websocket ................. Channels, for pages that change in place
     /api/ ..................... console.rest: a small ASGI application of its own, for speed
     /healthz, /readyz ......... Django by WSGI, a thread for each: they answer however busy the pages are
-    who signs in .............. the same, two of their own: a password costs a second of a core, and strangers may try
+    sign-in ................... the same, two threads of its own: a password costs a second of a core, strangers may try
     everything else ........... Django by WSGI on a thread pool, for the console pages
 
 Django's own ASGI handler starts a thread per synchronous request and reaches a fifth of what this does.

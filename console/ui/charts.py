@@ -43,7 +43,7 @@ def opened(width: int, height: int, label: str, told: str = "", *, style: str = 
 
 
 def log_place(ms: float, start_ms: float, end_ms: float, width: float) -> float:
-    """Where `ms` stands on a logarithmic axis from start_ms (0) to end_ms (width)."""
+    """Return the place of `ms` on a logarithmic axis from start_ms (0) to end_ms (width)."""
     if ms <= start_ms:
         return 0.0
     return min(width, width * math.log(ms / start_ms) / math.log(end_ms / start_ms))
@@ -84,7 +84,7 @@ class Box:
 
     @property
     def attribute(self) -> str:
-        """As the cursor reads it."""
+        """The box as an attribute that the chart's cursor reads."""
         return f' data-box="{place(self.left)} {place(self.right)} {place(self.top)} {place(self.foot)}"'
 
 
@@ -192,7 +192,7 @@ KEPT_TOP, KEPT_FOOT = 14, 62
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One snapshot; None is unknown. Texts are already escaped."""
+    """A snapshot's column; None is unknown. Texts are already escaped."""
 
     waiting: int | None
     lag: int | None
@@ -280,12 +280,12 @@ def spark_svg(
 
 @lru_cache(64)
 def _across(count: int, width: int) -> tuple[str, ...]:
-    """Where each of so many values stands."""
+    """Return the horizontal place of each of so many values, as text."""
     return tuple(place(index * width / max(1, count - 1)) for index in range(count))
 
 
 def sparks(what: str, width: int = 64) -> Callable[[History], SafeString]:
-    """What draws such lines, of a list's rows: their words are looked up once."""
+    """Return a function that draws the rate lines of a list's rows: their words are looked up once."""
     words = _("%(what)s per second, last 5 min, now %(latest)s")
 
     def draw(history: History) -> SafeString:

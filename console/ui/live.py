@@ -54,7 +54,7 @@ Parts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LivePage:
-    """One page as one socket wants it; equal pages share their rendering."""
+    """A page as one socket wants it; equal pages share their rendering."""
 
     name: str
     argument: str = ""
@@ -86,13 +86,13 @@ class LivePage:
 
     @property
     def is_near(self) -> bool:
-        """Whether the mark is in the mirror: to get it costs the broker nothing, and this process little."""
+        """Tell whether the mark is in the mirror: to get it costs the broker nothing, and this process little."""
         return live_pages()[self.name].is_near
 
 
 @dataclass(frozen=True, slots=True)
 class LiveKind:
-    """How a page that changes in place is read, and what moves it."""
+    """A kind of page that changes in place: the way to read it, and the changes that move it."""
 
     read: Callable[[str, Mapping[str, str]], object]
     kinds: frozenset[str]
@@ -107,7 +107,7 @@ class LiveKind:
 
 
 def live_pages() -> Mapping[str, LiveKind]:
-    """All pages that change in place, as `settings.LIVE_PAGES` names them."""
+    """Return the kinds of pages that change in place, as `settings.LIVE_PAGES` names them."""
     found: Mapping[str, LiveKind] = import_string(settings.LIVE_PAGES)
     return found
 
@@ -163,7 +163,7 @@ class Fragments:
         return (await asyncio.shield(task)).parts
 
     async def shared(self, page: LivePage, language: str) -> Parts:
-        """What somebody has made just now, or had made last."""
+        """Return the parts that are being made just now, or those that were made last."""
         _, task = self._making.get((page, language), (0, None))
         if task is not None and task.get_loop() is asyncio.get_running_loop():
             return (await asyncio.shield(task)).parts
@@ -175,12 +175,12 @@ class Fragments:
         return kept.sequence if kept is not None else 0
 
     def is_due(self, page: LivePage, language: str) -> bool:
-        """Whether the page may be made anew: it has rested, and nobody makes it just now."""
+        """Tell whether the page may be made anew: it has rested, and nobody makes it just now."""
         return (page, language) not in self._making and time.monotonic() >= self.due_s(page, language)
 
     def due_s(self, page: LivePage, language: str) -> float:
-        """When (time.monotonic) the page has rested, for all that have it open at once: resting for each by itself it
-        would be made as often as there are. The more pages are kept up to date, the longer each rests, so that together
+        """Return when (time.monotonic) the page has rested, for all that have it open: with a rest for each of them it
+        would be made once for each. The more pages are kept up to date, the longer each rests, so that together
         they take a part of this process and those that cost little do not wait for those that cost much."""
         kept, since_s = self._kept.get((page, language)), time.monotonic() - OPEN_S
         if kept is None:
@@ -206,7 +206,7 @@ class Fragments:
         return kept
 
     def _over(self, key: tuple[LivePage, str], making: tuple[int, asyncio.Task[_Kept]]) -> None:
-        """It is not being made any more, unless somebody asked for a later one."""
+        """Note that the page is not being made any more, unless somebody asked for a later one."""
         if self._making.get(key) is making:
             del self._making[key]
 

@@ -91,7 +91,7 @@ def _see_other(to: str) -> HttpResponse:
 def _page(
     request: HttpRequest, error: str = "", unsaved: dict[str, Any] | None = None, renamed: int | None = None
 ) -> HttpResponse:
-    """All of them, and what was refused as it was sent: one that is not saved yet, or other settings of one."""
+    """Show the user's views, and a refused form as it was sent: a view not saved yet, or new settings of one."""
     context = {
         "here": "saved_views",
         "rows": store.views_for(request.user),

@@ -102,12 +102,12 @@ class Address:
 
     @property
     def text(self) -> str:
-        """As a link has it: without a filter it says so, so that no other view opens in its place."""
+        """The address in a link: without a filter it says so, so that no other view opens in its place."""
         return f"{self.path}?{self.query or PLAIN}"
 
     @property
     def label(self) -> str:
-        """How the page is called."""
+        """The label of the page."""
         return str(PAGES[self.page])
 
 
@@ -131,7 +131,7 @@ def address_of(text: str) -> Address | None:
 
 
 def address_here(request: HttpRequest) -> Address | None:
-    """The same of the page that is open."""
+    """Return the address of the page that is open, None if it can have no saved views."""
     match = request.resolver_match
     return address_of(request.get_full_path()) if match is not None and match.url_name in PAGES else None
 
@@ -178,12 +178,12 @@ def views_for(user: Any, page: str = "") -> list[SavedView]:
 
 
 def may_open(user: Any, page: str) -> bool:
-    """Whether the user has what the page asks for."""
+    """Tell whether the user has the permission that the page asks for."""
     return page not in NEEDED or user.has_perm(NEEDED[page])
 
 
 def default_of(user: Any, path: str) -> SavedView | None:
-    """What the user wants to see when this path is opened without filters."""
+    """Return the view to show the user when this path is opened without filters, None if there is none."""
     return SavedView.objects.filter(owner=user.pk, path=path, is_default=True).first()
 
 

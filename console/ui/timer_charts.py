@@ -21,7 +21,7 @@ _GAP = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One slot of a ring; texts are already escaped. `href` empty: it leads nowhere."""
+    """A slot of a ring; texts are already escaped. `href` empty: it leads nowhere."""
 
     count: int
     title: str = ""
@@ -91,13 +91,13 @@ def sector(start: float, end: float, inner: float, outer: float) -> str:
 
 
 def at(turn: float, radius: float) -> tuple[float, float]:
-    """Where a hand of this length points."""
+    """Return the point that a hand of this length points to."""
     angle = 2 * math.pi * turn
     return CENTRE + radius * math.sin(angle), CENTRE - radius * math.cos(angle)
 
 
 def _at(value: float) -> str:
-    """One decimal is a tenth of a pixel: a ring of 60 slots stays small."""
+    """Write a number with one decimal, a tenth of a pixel: a ring of 60 slots stays small."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -130,7 +130,7 @@ STRIP_TOP, STRIP_HIGH = 24, 34
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One slot with something in it; texts are already escaped."""
+    """A slot with something in it; texts are already escaped."""
 
     index: int
     count: int
@@ -312,7 +312,7 @@ def lateness_svg(buckets: Sequence[tuple[float | None, int]], *, label: str) -> 
 
 
 def small_svg(buckets: Sequence[tuple[float | None, int]], *, label: str, width: int = 96, height: int = 18) -> str:
-    """The same within a row of a table, without words."""
+    """Draw the lateness of a row of a table as small bars, without words."""
     parts = [f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">']
     step = width / max(1, len(buckets))
     peak = max((count for _, count in buckets), default=0)

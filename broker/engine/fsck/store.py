@@ -144,7 +144,7 @@ _MARKS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 
 
 class Segment:
-    """One file of the log, read through a window."""
+    """A file of the log, read through a window."""
 
     def __init__(self, files: Files, path: str, start: int) -> None:
         self._file: File = files.open(path)

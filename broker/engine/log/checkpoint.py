@@ -1,4 +1,4 @@
-"""What is known to be durable, so that recovery need not read the whole log.
+"""The record of what is durable, so that recovery need not read the whole log.
 
 ``escapement.checkpoint``: two slots of 64 KiB, written in turn, the newer sound one counts.
 
@@ -54,7 +54,7 @@ class DamagedRange:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """All records below ``position`` are durable, and stand in queues and index unless ``index_name`` is NO_INDEX."""
+    """A promise: records below ``position`` are durable, and in queues and index unless ``index_name`` is NO_INDEX."""
 
     position: int
     queue_count: int = 0
@@ -164,7 +164,7 @@ class DerivedWrite(Protocol):
 
 
 class Derived(Protocol):
-    """One service. ``topics``: whose records it wants to hear of; parked ones stand in one of them."""
+    """A service fed by the log. ``topics``: whose records it wants to hear of; parked ones stand in one of them."""
 
     name: str
     topics: frozenset[str]

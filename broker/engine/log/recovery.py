@@ -51,7 +51,7 @@ _REWRITE_BYTES = 1 << 20
 
 
 class Recovery:
-    """One run over a store; the services hear of what it finds."""
+    """A recovery run over a store; the services hear of what it finds."""
 
     def __init__(self, store: Store, services: Sequence[Derived]) -> None:
         self._store = store

@@ -105,7 +105,7 @@ def mask_of(start: int, offsets: list[int]) -> int:
 
 
 class Block:
-    """One pop. ``offsets``: what it got; ``open``: what of that is not acknowledged; ``visible_ms`` holds offsets whose
+    """A single pop. ``offsets``: what it got; ``open``: those not acknowledged yet; ``visible_ms`` holds offsets whose
     time is another than the usual one."""
 
     __slots__ = ("attempt", "invisible_ms", "offsets", "open", "pop_ms", "visible_ms")
@@ -399,7 +399,7 @@ Due = tuple[int, int, PopQueue, CheckPoint]
 
 
 class Book:
-    """What is popped in one store: its queues, and when each is due."""
+    """The pops of one store: its popped queues, and when each is due."""
 
     def __init__(self, store: Store, reader: Reader, repair: QueueRepair) -> None:
         self.store = store

@@ -131,7 +131,7 @@ def _encode(value: dict[str, Any]) -> bytes:
 
 
 def _text(value: Any, indent: str) -> str:
-    """What json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) gives, at a level of that indent; json's own
+    """Return json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True), at a level of that indent; json's own
     writer of indented text is not the fast one: it takes a tenth of a second for some thousand topics."""
     kind = type(value)
     if kind is str:
