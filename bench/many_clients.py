@@ -41,11 +41,11 @@ class Client(asyncio.Protocol):
         self.beat()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """No client is to be lost."""
+        """Raise: no client is to be lost."""
         sys.exit(f"client {self._number} lost its connection: {exc}")
 
     def data_received(self, data: bytes) -> None:
-        """An answer to a pull is followed by the next pull."""
+        """Follow the answer to a pull with the next pull."""
         for frame in self._frames.feed(data):
             answer = decode(frame)
             if answer.is_response and answer.opaque == PULL:

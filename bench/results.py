@@ -41,7 +41,7 @@ class Section:
 
 
 def compared(name: str, ours: float, theirs: float, unit: str, target: str, holds: Callable[[float], bool]) -> Row:
-    """A row with a ratio; `holds` judges the ratio."""
+    """Return a row with a ratio; `holds` judges the ratio."""
     ratio = ours / theirs if theirs else 0.0
     return Row(
         name, f"{ours:,.0f} {unit}", f"{theirs:,.0f} {unit}", f"{ratio:.2f}", target, holds(ratio) if target else None
@@ -97,7 +97,7 @@ the same client, medians, the JVMs warmed up.
 
 
 def machine() -> list[str]:
-    """Shape of the machine and versions."""
+    """Return the shape of the machine and versions."""
     memory_kb = int(Path("/proc/meminfo").read_text().split()[1])
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
     shape = f"{os.cpu_count()} cores ({processor()}), {memory_kb / (1 << 20):.0f} GB of memory"
@@ -108,7 +108,7 @@ def machine() -> list[str]:
 
 
 def processor() -> str:
-    """The model's name, where the kernel tells it."""
+    """Return the model's name, where the kernel tells it."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -121,7 +121,7 @@ def verdict(row: Row) -> str:
 
 
 def table(section: Section) -> list[str]:
-    """A section's rows as a Markdown table."""
+    """Return a section's rows as a Markdown table."""
     lines = [f"| | Escapement | {section.peer} | Ratio | Target | Holds |", "|---|---|---|---|---|---|"]
     lines += [
         f"| {row.name} | {row.ours} | {row.theirs} | {row.ratio} | {row.target} | {verdict(row)} |"

@@ -53,15 +53,15 @@ class ApiTokenAdmin(admin.ModelAdmin):
     actions = ("revoke_tokens",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody makes a token here."""
+        """Refuse: nobody makes a token here."""
         return False
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """To the list, which says how one is made."""
+        """Redirect to the list, which says how one is made."""
         return redirect("admin:console_apitoken_changelist")
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """With a word on how one is made: whoever looks for a button finds none."""
+        """Show the list with a word on how a token is made: who looks for a button finds none."""
         how = _("A token is shown once, where it is made: %(command)s") % {"command": _CREATE}
         return super().changelist_view(request, {"subtitle": how, **(extra_context or {})})
 
@@ -89,7 +89,7 @@ class AuditEntryAdmin(admin.ModelAdmin):
         return row
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """The operations write them."""
+        """Refuse: the operations write these rows."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
@@ -112,7 +112,7 @@ class MaskedList(ChangeList):
 
 
 def _masked(row: HalfMessage, hide: Masks) -> HalfMessage:
-    """Never saved: these pages change nothing."""
+    """Mask the row, which is never saved: these pages change nothing."""
     masked = hide.of(row.topic)
     row.keys = [masked[KEYS]] if row.keys and KEYS in masked else row.keys
     row.tag = masked.get(TAGS, row.tag) if row.tag else row.tag
@@ -140,7 +140,7 @@ class HalfMessageAdmin(ReadOnlyAdmin):
         return None if row is None else _masked(row, masks())
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """The list as the masks leave it."""
+        """Return the list as the masks leave it."""
         return MaskedList
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
@@ -233,5 +233,5 @@ class MaskRuleAdmin(admin.ModelAdmin):
 
     @admin.display(description=_("what is masked"))
     def shown_names(self, rule: MaskRule) -> str:
-        """The masked fields in one line."""
+        """Return the masked fields in one line."""
         return ", ".join(rule.names)

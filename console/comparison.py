@@ -253,7 +253,7 @@ def _lanes(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
 
 
 def _topics(then: Taken | None, now: Taken | None, scope: TopicScope) -> tuple[Line, ...]:
-    """Those with most timers at each moment: one that is missing may have had few."""
+    """Return the topics with most timers at each moment: one that is missing may have had few."""
     rows = _joined(
         then.timers.page.topics if then and then.timers else None,
         now.timers.page.topics if now and now.timers else None,

@@ -27,13 +27,13 @@ from console.operations.models import Operation
 
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """200 with no content of interest."""
+    """Answer 200 with no content of interest."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """200 while the database answers, else 503."""
+    """Answer 200 while the database answers, else 503."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -49,7 +49,7 @@ _process = ProcessCollector(registry=None)
 
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Told to who brings the token, or, where none is set, to this machine; else 403."""
+    """Answer programs that bring the token, or, where none is set, those on this machine; else 403."""
     if not _may_see(request):
         text = "Metrics are told to who brings the token, or, where none is set, to this machine.\n"
         return HttpResponse(text, content_type="text/plain", status=403)

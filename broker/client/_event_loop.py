@@ -143,7 +143,7 @@ class Face(Generic[Core]):
         return self._made
 
     def _renewed(self) -> Core:
-        """Another client, in the child of a fork."""
+        """Return another client, in the child of a fork."""
         return self._make()
 
     def __enter__(self) -> Self:

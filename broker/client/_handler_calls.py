@@ -198,7 +198,7 @@ class UnorderedFlow(Flow):
                 reader.done(message)
 
     async def _send_back(self, reader: QueueReader, message: Message) -> bool:
-        """True when the broker took it back; False when it does not before we stop, or another member has the queue:
+        """Return True if the broker took it back, False if it does not before we stop or another member has the queue:
         then the offset stays, and it comes again with all behind it."""
         while reader not in self._given_away:
             is_last_try = self._stopping

@@ -408,7 +408,7 @@ class Feed:
         self._settled = self._reader.finished_offset
 
     async def position(self) -> int:
-        """The offset of the next message; asks the broker where the group stands while nothing was read."""
+        """Return the offset of the next message; ask the broker where the group stands while nothing was read."""
         await self._reader.find_start()
         return self._reader.finished_offset
 
@@ -450,5 +450,5 @@ class Feed:
 
 
 def queue_order(queue: MessageQueue) -> tuple[str, str, int]:
-    """RocketMQ's order of queues."""
+    """Return the key of RocketMQ's order of queues."""
     return queue.topic, queue.broker, queue.queue_id

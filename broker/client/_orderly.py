@@ -170,7 +170,7 @@ class OrderlyFlow(Flow):
             lane.put(message)
 
     def turn(self, queue: MessageQueue) -> _Turn:
-        """A block in which a message of the queue may be handled: its lock is held, and a handler is free."""
+        """Return a block in which a message of the queue may be handled: its lock is held, and a handler is free."""
         return _Turn(self._turns, self._locks, queue)
 
     async def handle(self, queue: MessageQueue, message: Message) -> bool:

@@ -99,7 +99,7 @@ class Consuming:
 
 
 def running_body(now: Consuming, *, with_stack: bool) -> bytes:
-    """The answer to 307; `with_stack`: with where each thread is."""
+    """Return the answer to 307; `with_stack`: with where each thread is."""
     parts = {
         "properties": msgspec.json.encode(now.properties.about()),
         "subscriptionSet": msgspec.json.encode([each.about() for each in now.subscriptions]),
@@ -114,7 +114,7 @@ def running_body(now: Consuming, *, with_stack: bool) -> bytes:
 
 
 def status_body(now: Consuming, topic: str) -> bytes:
-    """The answer to 221: how far the consumer is in the queues of a topic that it has."""
+    """Return the answer to 221: how far the consumer is in the queues of a topic that it has."""
     offsets = {held.queue: str(held.offset).encode() for held in now.queues if held.queue.topic == topic}
     return _object({"messageQueueTable": _table(offsets), "consumerTable": b"{}"})
 

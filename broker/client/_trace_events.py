@@ -193,7 +193,7 @@ def _subject(message: Message) -> Subject:
 
 @lru_cache(maxsize=256)
 def _host_of(store_host: str) -> str:
-    """The address that an offset message id begins with."""
+    """Return the address that an offset message id begins with."""
     try:
         host, port = unpack_host(bytes.fromhex(store_host))
     except ValueError:
@@ -263,7 +263,7 @@ def subject_of(unique_id: str, topic: str, stored: str) -> Subject:
 
 
 def _property(framed: str, name: str) -> str:
-    """The value of one property, each of which stands between \x02; empty if there is none."""
+    """Return the value of one property, each of which stands between \x02; empty if there is none."""
     mark = f"\x02{name}\x01"
     begin = framed.find(mark)
     if begin < 0:
@@ -354,7 +354,7 @@ def trace_topic(wanted: bool | str) -> str | None:
 
 
 def trace_group(group: str) -> str:
-    """The producer group in whose name traces of `group` are sent (as the official client's)."""
+    """Return the producer group in whose name traces of `group` are sent (as the official client's)."""
     return f"_INNER_TRACE_PRODUCER-{group}"[:MAX_GROUP_CHARACTERS]
 
 
@@ -412,7 +412,7 @@ class TraceWriter:
         self._free.release()
 
     def _next(self) -> tuple[str, list[str], int]:
-        """Body, keys and number of lines of the next message."""
+        """Return the body, keys and number of lines of the next message."""
         lines: list[str] = []
         keys: dict[str, None] = {}
         characters = key_characters = 0
@@ -459,6 +459,6 @@ class TraceWriter:
 
 
 def _words(keys: Iterable[str]) -> list[str]:
-    """Keys that a message can have; those of other clients' messages may be anything."""
+    """Return keys that a message can have; those of other clients' messages may be anything."""
     words = [key if key.isascii() else key.encode(errors="replace").decode() for key in keys]
     return [word for word in words if word and word.split() == [word]]

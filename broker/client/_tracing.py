@@ -57,7 +57,7 @@ tracing = Tracing()
 
 
 def with_trace(topic: str, message: Outgoing) -> Outgoing:
-    """The message with the context of the span that is open here, for another program that sends it later.
+    """Return the message with the context of the span that is open here, for another program that sends it later.
 
     It is unchanged where the program does not trace with OpenTelemetry.
     """

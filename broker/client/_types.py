@@ -78,11 +78,11 @@ class Route:
     queues: tuple[RouteQueues, ...]
 
     def writable(self) -> tuple[MessageQueue, ...]:
-        """Queues that can be sent to, sorted."""
+        """Return queues that can be sent to, sorted."""
         return self._with(2, write=True)
 
     def readable(self) -> tuple[MessageQueue, ...]:
-        """Queues that can be pulled from, sorted."""
+        """Return queues that can be pulled from, sorted."""
         return self._with(4, write=False)
 
     def _with(self, permission: int, *, write: bool) -> tuple[MessageQueue, ...]:

@@ -302,12 +302,12 @@ class Connections(Generic[C]):
         self._generation = forks.generation
 
     def ready(self, address: str) -> C | None:
-        """The connection to `address` if it is there already."""
+        """Return the connection to `address` if it is there already."""
         one = self._ready.get(address)
         return one if one is not None and one.is_open else None
 
     async def to(self, address: str) -> C:
-        """The connection to `address`; raises what `failed` and `closed` make."""
+        """Return the connection to `address`; raise what `failed` and `closed` make."""
         one = self.ready(address)
         if one is not None:
             return one
@@ -391,7 +391,7 @@ class Forks:
         self._mine.add(one)
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        """An event loop whose descriptors, all of them, a child lets go of."""
+        """Return an event loop all of whose descriptors a child lets go of."""
         if not hasattr(os, "register_at_fork"):
             return asyncio.new_event_loop()
         selector = selectors.DefaultSelector()

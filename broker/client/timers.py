@@ -235,7 +235,7 @@ class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbi
 
     @classmethod
     def of(cls, given: TimerTarget | Mapping[str, Any]) -> TimerTarget:
-        """A checked target, from one or from its fields as they are on the wire; raises InvalidArgument."""
+        """Return a checked target, from one or from its fields as they are on the wire; raise InvalidArgument."""
         try:
             target = given if isinstance(given, TimerTarget) else convert(given, cls)
         except ValidationError as error:

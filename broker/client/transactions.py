@@ -227,7 +227,7 @@ def newest(
     stats_of: Callable[[str], TopicStats], pull: Callable[[str, int, int, int], Sequence[Message]], topic: str,
     count: int,
 ) -> tuple[list[Message], int]:  # fmt: skip
-    """The newest records of queue 0 of a topic, oldest first, and how many the queue holds.
+    """Return the newest records of queue 0 of a topic, oldest first, and how many the queue holds.
 
     Nothing where the topic is not there yet; raises ClientError.
     """
@@ -246,7 +246,7 @@ def newest(
 
 
 def ends_of(stats_of: Callable[[str], TopicStats], topic: str) -> tuple[int, int] | None:
-    """First offset and next offset of queue 0; None where the topic is not there yet. Raises ClientError."""
+    """Return the first and the next offset of queue 0; None where the topic is not there yet. Raises ClientError."""
     try:
         queues = stats_of(topic).queues
     except RouteNotFound:

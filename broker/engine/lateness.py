@@ -91,5 +91,5 @@ class Histogram:
         self.sum += value * count
 
     def buckets(self) -> Iterator[tuple[int | None, int]]:
-        """Each bound and how many were at most as large; the last has the bound None and counts all."""
+        """Yield each bound and how many were at most as large; the last has the bound None and counts all."""
         return zip((*self._bounds, None), accumulate(self._counts), strict=True)

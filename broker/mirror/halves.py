@@ -157,7 +157,7 @@ def _counts(status: TransactionStatus) -> tuple[int, ...]:
 def _write(
     broker: str, undecided: list[HalfMessage], decided: list[HalfMessage], ops: list[OpMessage], since_ms: int
 ) -> None:
-    """Rows of one look, and away with what is too old or gone. Values that no column takes are clipped and escaped."""
+    """Write the rows of one look, delete what is too old or gone. Values that fit no column are clipped and escaped."""
     flaws: list[Flaw] = []
     key = ("broker", "offset")
     undecided, decided = fit_rows("halves", undecided, key, flaws), fit_rows("halves", decided, key, flaws)

@@ -116,7 +116,7 @@ class Watch:
         return replace(changes, queues=(*changes.queues, *empty), flaws=(*changes.flaws, *flaws))
 
     def without_still_levels(self, changes: Changes) -> Changes:
-        """Levels are told with every reading: keep those that moved. Marks of the others wait in memory."""
+        """Keep the levels that moved, as every reading tells all of them; marks of the others wait in memory."""
         moved = []
         for row in changes.levels:
             shown = tuple(getattr(row, name) for name in _SHOWN)
@@ -177,7 +177,7 @@ class Watch:
         }
 
     def following_since_ms(self) -> int:
-        """The moment from which on silence is 0."""
+        """Return the moment from which on silence is 0."""
         return self.rates.since_slot * SLOT_MS
 
     def _gap(self, changes: Changes) -> bool:
@@ -392,7 +392,7 @@ class Rates:
 
 
 def aligned(slot: int, counts: Sequence[int | None], *, until: int, since: int) -> list[int | None]:
-    """`counts` that end with `slot`, continued up to but without `until`: 0 where it was watched, None before `since`.
+    """Continue `counts`, which end with `slot`, up to but without `until`: 0 where watched, None before `since`.
 
     >>> aligned(10, [7], until=14, since=12)
     [7, None, 0, 0]

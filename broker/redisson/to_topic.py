@@ -62,7 +62,7 @@ class Mode:
 
 
 def read_mode(queue: DelayedQueue) -> Mode:
-    """The mode of a queue; raises WrongType when its key is somebody else's."""
+    """Return the mode of a queue; raise WrongType when its key is somebody else's."""
     key, server = queue.keys.mode, queue.server
     found = cast("bytes", server.run("TYPE", key))
     kind_of_key = found.decode() if isinstance(found, bytes) else str(found)
@@ -132,7 +132,7 @@ class Finder(Protocol):
     """The part of broker.client.Admin that is used here."""
 
     def messages_by_key(self, topic: str, key: str, max_count: int = 64) -> list[Message]:
-        """Messages of the topic with this key."""
+        """Return the messages of the topic with this key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -373,7 +373,7 @@ class Agenda:
             self._changed.notify_all()
 
     def _ready(self) -> str | float | None:
-        """A queue whose time has come, else the seconds until then, None when nothing is set."""
+        """Return a queue whose time has come, else the seconds until then, None when nothing is set."""
         while self._heap:
             at_s, name = self._heap[0]
             alarm = self._alarms.get(name)
@@ -441,7 +441,7 @@ PRODUCER_GROUP = "redisson"
 def transfer_service(
     url: str, status_url: str, namesrv: str, *, queues: Sequence[str] = ("*",), read_only: bool = False
 ) -> TransferService:
-    """A service for the delayed queues at `url` that keeps its status at `status_url`; ValueError for no address.
+    """Return a service for delayed queues at `url` that keeps its status at `status_url`; ValueError for no address.
 
     Queues in reliable mode are sent to the broker that the name service at `namesrv` knows.
     """

@@ -110,7 +110,7 @@ class _Reader:
         return self._words[self._at].kind
 
     def take(self, kind: str) -> Token:
-        """The next word, which must be of this kind."""
+        """Return the next word, which must be of this kind."""
         token = self._words[self._at]
         if token.kind != kind:
             found = f"{token.text[:40]!r}" if token.kind != END else END

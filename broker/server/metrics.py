@@ -239,7 +239,7 @@ class BrokerMetrics:
         yield self._gauge("rocketmq_consumer_inflight_messages", "Messages popped and not acknowledged", popped)
 
     def _queue_lag(self, topic: str, queue_id: int, offset: int) -> tuple[int, int | None]:
-        """Messages from an offset to the queue's end, and when the first of them was stored."""
+        """Return messages from an offset to the queue's end, and when the first of them was stored."""
         try:
             low, high = self._engine.queue_bounds(topic, queue_id)
         except TopicNotFound:  # it was deleted while others had their turn

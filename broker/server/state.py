@@ -49,7 +49,7 @@ class Member:
 
 
 def language_of(said: str) -> str:
-    """The language of a client as it is shown; any text may stand there, and an unknown one refuses nobody."""
+    """Return the language of a client as it is shown; any text may stand there, and an unknown one refuses nobody."""
     return said if said in LANGUAGES else "OTHER"
 
 

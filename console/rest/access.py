@@ -203,7 +203,7 @@ def require_where(grant: Grant, action: str, topic: str | None) -> None:
 
 
 def allowed(grant: Grant, *actions: str) -> Allow:
-    """The token has to allow these actions on every topic that is touched; on all, where that is not known."""
+    """Return a check that a token allows the actions on every topic touched, or on all where that is not known."""
 
     def allow(topics: frozenset[str] | None) -> None:
         for action in actions or (PUBLISH,):

@@ -38,12 +38,12 @@ def var_directory() -> Path:
 
 
 def database_url() -> str:
-    """DATABASE_URL, else the embedded PostgreSQL, else an address that refuses clearly because nothing ran yet."""
+    """Return DATABASE_URL, else the embedded PostgreSQL, else an address that refuses clearly as nothing ran yet."""
     return _address("DATABASE_URL", DATABASE_URL_FILE) or "postgresql://postgres@127.0.0.1:5432/postgres"
 
 
 def redis_url() -> str:
-    """REDIS_URL, else the embedded Valkey, else an address that refuses clearly because nothing ran yet."""
+    """Return REDIS_URL, else the embedded Valkey, else an address that refuses clearly as nothing ran yet."""
     return _address("REDIS_URL", REDIS_URL_FILE) or "redis://127.0.0.1:6379/0"
 
 
@@ -102,7 +102,7 @@ def server_certificates(environment: Mapping[str, str]) -> dict[str, Any] | None
 
 
 def client_access(environment: Mapping[str, str], access_key: str, secret: str) -> Access:
-    """Keyword arguments for this project's own clients: signed where there is a secret, TLS where plain is refused."""
+    """Return keyword arguments for this project's own clients: signed if there is a secret, TLS if plain is refused."""
     access: Access = {}
     if secret:
         access |= {"access_key": access_key, "secret_key": secret}

@@ -93,7 +93,7 @@ def _clock_minutes(text: str) -> int:
 
 
 def _minutes_in_the_air(row: dict[str, str]) -> int:
-    """Minutes from gate to gate; of a diverted flight an estimate of 8 miles a minute and half an hour."""
+    """Return minutes from gate to gate; of a diverted flight an estimate of 8 miles a minute and half an hour."""
     if row["air_time"]:
         return int(float(row["air_time"])) + 20
     return int(float(row["distance"])) // 8 + 30

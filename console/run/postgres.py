@@ -73,7 +73,7 @@ class Home:
             _give(path, self.user)
 
     def beside(self, suffix: str) -> Path:
-        """A path beside the data directory."""
+        """Return a path beside the data directory."""
         return self.data.with_name(self.data.name + suffix)
 
 

@@ -166,7 +166,7 @@ def scope_rows(
     settings: Iterable[str] = (),
     unmask: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
-    """Scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
+    """Return scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
 
     For `consume` and `settings` they are prefixes of topics and of consumer groups.
 

@@ -92,7 +92,7 @@ class TopicScope:
         return self.see_all or (name is not None and self._is_seen(self._topics_read().get(name, ())))
 
     def groups(self) -> list[str]:
-        """The consumer groups that are seen, by name; not for who sees all."""
+        """Return the consumer groups that are seen, by name; not for who sees all."""
         return sorted(name for name, topics in self._topics_read().items() if self._is_seen(topics))
 
     def queue(self, name: str | None) -> bool:
@@ -115,7 +115,7 @@ class TopicScope:
             raise Http404(_("There is no such queue."))
 
     def rows(self, found: Iterable[Row], topic: Callable[[Row], str | None]) -> tuple[Row, ...]:
-        """Those whose topic is seen."""
+        """Return the rows whose topic is seen."""
         return tuple(row for row in found if self.topic(topic(row)))
 
     def _of_group(self, rest: str) -> bool:

@@ -74,7 +74,7 @@ class Loader(filesystem.Loader):
     """
 
     def get_contents(self, origin: Origin) -> str:
-        """The template's text; raises TemplateDoesNotExist where there is none."""
+        """Return the template's text; raise TemplateDoesNotExist where there is none."""
         return thin(super().get_contents(origin))
 
 

@@ -73,7 +73,7 @@ def fill(
     most_step: int = MOST_STEP,
     patience_s: float = PATIENCE_S,
 ) -> Filled[Page, Place, Row]:
-    """A page of `count` kept rows from `place` on.
+    """Return a page of `count` kept rows from `place` on.
 
     `read` gives so many at a place, `of` the rows of a page and the next place.
     """

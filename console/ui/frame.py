@@ -119,7 +119,7 @@ def _simulated() -> dict[str, object]:
 
 
 def page(request: HttpRequest) -> dict[str, object]:
-    """Context of all templates."""
+    """Return the context of all templates."""
     theme = request.COOKIES.get(THEME_COOKIE, "")
     return {
         "environment": settings.ESCAPEMENT_ENV,
@@ -131,7 +131,7 @@ def page(request: HttpRequest) -> dict[str, object]:
 
 @form_of("overview")
 def set_theme(request: HttpRequest) -> HttpResponse:
-    """Back to the page on which it was asked for."""
+    """Redirect back to the page on which it was asked for."""
     back = request.POST.get("next", "")
     if not url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure()):
         back = "/"

@@ -113,7 +113,7 @@ def live_pages() -> Mapping[str, LiveKind]:
 
 
 def page_of(path: str, query: str = "") -> LivePage | None:
-    """The page that a socket's address names (`overview`, `topic/orders`, `lane/3?offset=40`); None for no such."""
+    """Return the page that a socket's address names (`overview`, `topic/orders`, `lane/3?offset=40`), or None."""
     name, _, argument = path.strip("/").partition("/")
     kind = live_pages().get(name)
     if kind is None or bool(argument) != kind.takes_argument or len(argument) > 255:
@@ -150,7 +150,7 @@ class Fragments:
     _making: dict[tuple[LivePage, str], tuple[int, asyncio.Task[_Kept]]] = field(default_factory=dict)
 
     async def parts(self, page: LivePage, language: str, sequence: int) -> Parts:
-        """The page's parts at this sequence or later, at most FRESH_S old, or as old as it rests."""
+        """Return the page's parts at this sequence or later, at most FRESH_S old, or as old as it rests."""
         key = (page, language)
         kept, until_s = self._kept.get(key), self.due_s(page, language)
         if kept and kept.sequence >= sequence and time.monotonic() < max(kept.made_s + FRESH_S, until_s):
@@ -170,7 +170,7 @@ class Fragments:
         return await self.parts(page, language, 0)
 
     def shown(self, page: LivePage, language: str) -> int:
-        """The sequence of what was made last."""
+        """Return the sequence of what was made last."""
         kept = self._kept.get((page, language))
         return kept.sequence if kept is not None else 0
 
@@ -222,7 +222,7 @@ def _render(page: LivePage, language: str, sequence: int) -> Parts:
 
 
 def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _Kept:
-    """The page made anew; or the one that is kept, where its mark says that nothing moved and it is not too old."""
+    """Return the page made anew, or the one that is kept where its mark says nothing moved and it is not too old."""
     begun_s, used_s = time.monotonic(), time.thread_time()
     mark = page.mark()
     if kept is not None and mark is not None and mark == kept.mark and begun_s - kept.made_s < FRESH_S:
@@ -233,7 +233,7 @@ def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _
 
 
 def parts_of(html: str) -> Parts:
-    """The partial elements of a rendered template by their target; what stands between them is left out."""
+    """Return the partial elements of a rendered template by their target; what stands between them is left out."""
     found = {}
     for match in _PART.finditer(html):
         target = _TARGET.search(match.group())

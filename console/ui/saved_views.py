@@ -112,7 +112,7 @@ class Address:
 
 
 def address_of(text: str) -> Address | None:
-    """A relative address as a view keeps it; None for what leads elsewhere, is too long or is no list of ours.
+    """Return a relative address as a view keeps it; None for what leads elsewhere, is too long or is no list of ours.
 
     The path is made anew from what the console's own addresses find in it; only filters that say something are kept.
     """
@@ -167,7 +167,7 @@ class NotShared(ViewRefused):
 
 
 def views_for(user: Any, page: str = "") -> list[SavedView]:
-    """The user's own and then what is shared, of one page or of all.
+    """Return the user's own and then what is shared, of one page or of all.
 
     Names and filters of others may name topics: who sees some topics only is not shown them.
     """

@@ -163,7 +163,7 @@ class Table:
 
 
 def file_columns(names: str) -> tuple[Column, ...]:
-    """Columns that are in the file only; their names are separated by blanks."""
+    """Return columns that are in the file only; their names are separated by blanks."""
     return tuple(map(Column, names.split()))
 
 

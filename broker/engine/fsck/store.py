@@ -254,7 +254,7 @@ class LogCheck:
             self.end_position = segment.start + at
 
     def _settle_open_end(self) -> None:
-        """A later record shows that what looked like the end of the log is a hole."""
+        """Report what looked like the end of the log as a hole, as a later record shows."""
         if self._open_end is not None:
             segment, at = self._open_end
             self._open_end = None

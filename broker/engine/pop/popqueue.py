@@ -185,7 +185,7 @@ class Orderly:
         return self.block.open if self.block is not None else []
 
     def clamp(self, now_ms: int) -> None:
-        """The clock was set back: nobody waits longer than was asked for."""
+        """Shorten waits after the clock was set back: nobody waits longer than was asked for."""
         block = self.block
         if block is not None and block.pop_ms > now_ms:
             limit_ms = now_ms + block.invisible_ms

@@ -209,7 +209,7 @@ class Taker:
         self._book.touch(queue)
 
     def cut(self, queue: PopQueue, offset: int) -> None:
-        """The log has lost what a queue held from an offset on: what comes there is to be handed out."""
+        """Forget a queue from an offset on, as the log has lost it: what comes there is to be handed out."""
         queue.cut(offset)
         self._writer.cut(queue, offset)
         self._book.touch(queue)
