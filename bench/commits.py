@@ -1,4 +1,4 @@
-"""From the commit of a transaction to its consumer, at a steady rate."""
+"""The time from the commit of a transaction to its consumer, at a steady rate."""
 
 from __future__ import annotations
 

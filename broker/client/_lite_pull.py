@@ -353,8 +353,9 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> list[ClientError]:
 
 
 class Feed:
-    """Two offsets matter: `position` is that of the next message a poll gives, `settled` the position at which the
-    latest poll began. Who polls again is done with what the poll before gave, so all below `settled` may be committed.
+    """The messages read ahead from one queue. `position` is the offset of the next message a poll gives, `settled` that
+    at which the latest poll began. To poll again is to be done with the poll before, so all below `settled` may be
+    committed.
     """
 
     def __init__(

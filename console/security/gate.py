@@ -1,6 +1,6 @@
-"""Nothing is shown to anybody who may not see it: what a page asks for is said where its address is.
+"""The gate before every page: the permissions that a page needs are declared with its address.
 
-A page that says nothing is for those who may see the console; what a page lets one do, its handler asks for.
+A page that declares none is for those who may see the console; permissions for what a page does, its handler asks for.
 
 A new installation has three groups: viewer, operator, administrator. Afterwards they are the owner's.
 """
