@@ -44,7 +44,9 @@ LIVE_SHARE, OPEN_S = 0.4, 6.0
 #: what is older is rendered again even if the mirror did not move: ages and staleness show
 FRESH_S = 2.0
 
-_PART = re.compile(r"<hx-partial\b.*?</hx-partial>", re.DOTALL)
+#: the element that a part is sent in
+_ELEMENT = "hx-partial"
+_PART = re.compile(rf"<{_ELEMENT}\b.*?</{_ELEMENT}>", re.DOTALL)
 _TARGET = re.compile(r'\bhx-target="([^"]*)"')
 _pool = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="live")
 
