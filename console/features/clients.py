@@ -59,7 +59,7 @@ GROUPS_ASKED = 500
 
 
 class ClientRole(TextChoices):
-    """What a client is in a group."""
+    """The role of a client in a group."""
 
     PRODUCER = "producer", _("producer")
     CONSUMER = "consumer", _("consumer")
@@ -67,7 +67,7 @@ class ClientRole(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """One client in one group; names, address and language are what the client said: hostile."""
+    """A client in one group; names, address and language are the client's own words: untrusted text."""
 
     role: ClientRole
     group: str
@@ -111,18 +111,18 @@ class Clients:
 
     @property
     def previous(self) -> int | None:
-        """Where the page before begins."""
+        """The offset of the page before, None on the first."""
         return max(0, self.offset - self.count) if self.offset else None
 
     @property
     def following(self) -> int | None:
-        """Where the next page begins."""
+        """The offset of the next page, None on the last."""
         return self.offset + self.count if self.offset + self.count < self.total else None
 
 
 @dataclass(frozen=True, slots=True)
 class ClientPage:
-    """One client: a row for each group that it is in; none: it is not connected now."""
+    """A client, with a row for each group that it is in; without rows it is not connected now."""
 
     evidence: Evidence
     now_ms: int
@@ -132,7 +132,7 @@ class ClientPage:
 
     @property
     def first(self) -> ClientRow | None:
-        """Where address, language and version stand."""
+        """The row that address, language and version are shown from."""
         return self.rows[0] if self.rows else None
 
     @property
@@ -143,7 +143,7 @@ class ClientPage:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a consumer says of itself for one group; `info` None: it did not, evidence says why."""
+    """A consumer's own account of its work for one group; `info` None: it gave none, and evidence says why."""
 
     group: str
     evidence: Evidence
@@ -281,7 +281,7 @@ def clients(request: HttpRequest) -> Answer:
 
 @require_safe
 def client(request: HttpRequest) -> HttpResponse:
-    """One client, by `id`; `group` says for which of its groups it is asked, `stack=1` that its threads are, too."""
+    """Show one client, by `id`; `group` says for which of its groups it is asked; `stack=1` asks for its threads."""
     client_id = request.GET.get("id", "")[:255]
     data = read_client(client_id)
     if data.evidence.stale_reason is StaleReason.NOT_THERE:

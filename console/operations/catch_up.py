@@ -1,4 +1,4 @@
-"""How far groups would be behind after an operation, and how long they would need for it at their pace of late."""
+"""The lag of groups after an operation, and how long they would need for it at their recent pace."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Behind:
 
 
 def behind_after(admin: Admin, arriving: Mapping[str, int]) -> Behind | None:
-    """When so many more arrive in each topic; None: some group's lag is not known."""
+    """Return the lag if so many more arrive in each topic; None: some group's lag is not known."""
     broker, before, after = mirrored().name, 0, 0
     more: dict[str, int] = defaultdict(int)
     for topic, count in arriving.items():
@@ -47,7 +47,7 @@ def behind_after(admin: Admin, arriving: Mapping[str, int]) -> Behind | None:
 
 
 def group_behind_after(admin: Admin, group: str, count: int) -> Behind | None:
-    """When so many more are given to one group; None: its lag is not known."""
+    """Return the lag of one group if it is given so many more; None: its lag is not known."""
     lag = next((each.lag for each in lags_by_group(mirrored().name, group=group)), 0)
     if lag is None:
         return None
@@ -77,7 +77,7 @@ def busy_rate(history: History) -> float:
 
 
 def catch_up_ms(behind: int, per_s: float | None) -> int | None:
-    """How long it takes; None where the pace is not known, or nothing is taken at all."""
+    """Return how long catching up takes, in ms; None where the pace is not known, or nothing is taken at all."""
     if not behind:
         return 0
     return round(1000 * behind / per_s) if per_s else None

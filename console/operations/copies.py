@@ -33,7 +33,7 @@ _producers = KeptClients(lambda namesrv: Producer(group="escapement-console", na
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentAgainPreview(LagPreview):
-    """What messages would be sent again."""
+    """The messages that would be sent again."""
 
     #: how many of them were sent again before
     met_count: int | None = None

@@ -1,4 +1,4 @@
-"""What kinds have in common that touch rows, chosen one by one (`targets`) or by a filter.
+"""The parts common to kinds that touch rows, chosen one by one (`targets`) or by a filter.
 
 How many there are, which topics they are of, which ones are left when it runs, and how REST names the same ones.
 """
@@ -43,7 +43,7 @@ class Hit(Protocol):
 
     @property
     def store_ms(self) -> int | None:
-        """When it was stored; None: not known."""
+        """The moment when it was stored; None: not known."""
 
 
 Row = TypeVar("Row", bound=Hit)

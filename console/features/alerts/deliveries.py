@@ -1,4 +1,4 @@
-"""How and when people and programs are told of an alert: by mail, or by a signed POST to a webhook.
+"""Telling people and programs of an alert, by mail or by a signed POST to a webhook.
 
 A channel knows to whom the news of a rule go, what a delivery says, and how deliveries are sent. A new channel is a
 class here with its place in `CHANNELS`, its setting and its name in models.py, and its field in the form of a rule.
@@ -84,7 +84,7 @@ class SettingRefused(ValueError):
 
 
 class Channel(ABC):
-    """One way of telling. It has no state; what became of each delivery is kept in its row."""
+    """A way of telling. It has no state; what became of each delivery is kept in its row."""
 
     name: Delivery.Channel
     #: the field of AlertRule that says where this channel leads
@@ -100,15 +100,15 @@ class Channel(ABC):
 
     @abstractmethod
     def is_wanted(self, rule: AlertRule) -> bool:
-        """Whether the rule tells by this channel."""
+        """Tell whether the rule is told by this channel."""
 
     def receivers(self, rule: AlertRule) -> int | None:
-        """How many people get it; None: a program does."""
+        """Return the number of people who get it; None: a program does."""
         return None
 
     @abstractmethod
     def body(self, news: News, delivery_id: UUID) -> str:
-        """What is kept of the news, the same for every try."""
+        """Return the text of the news that is kept, the same for every try."""
 
     @abstractmethod
     def send(self, deliveries: Sequence[Delivery], at: datetime) -> list[str]:
@@ -116,7 +116,7 @@ class Channel(ABC):
 
 
 class Mail(Channel):
-    """One mail to all addresses of a rule, tried once."""
+    """The channel that sends one mail to all addresses of a rule, tried once."""
 
     name, setting, is_immediate = Delivery.Channel.MAIL, "emails", True
 
@@ -133,11 +133,11 @@ class Mail(Channel):
         return "\n".join(dict.fromkeys(found))
 
     def is_wanted(self, rule: AlertRule) -> bool:
-        """Whether the rule has addresses."""
+        """Tell whether the rule has mail addresses."""
         return bool(rule.addresses)
 
     def receivers(self, rule: AlertRule) -> int:
-        """How many addresses the rule has."""
+        """Return the number of the rule's mail addresses."""
         return len(rule.addresses)
 
     def body(self, news: News, delivery_id: UUID) -> str:
@@ -180,7 +180,7 @@ class Webhook(Channel):
         return text
 
     def is_wanted(self, rule: AlertRule) -> bool:
-        """Whether the rule has an address."""
+        """Tell whether the rule has a webhook's address."""
         return bool(rule.webhook)
 
     def body(self, news: News, delivery_id: UUID) -> str:
@@ -295,7 +295,7 @@ def _queued(channel: Channel, news: News, at: datetime) -> Delivery:
 
 
 def _taken(at: datetime) -> list[Delivery]:
-    """What is due, under a lease of this round."""
+    """Return the deliveries that are due, each under a lease of this round."""
     before = Delivery.objects.filter(
         alert=OuterRef("alert"),
         channel=OuterRef("channel"),

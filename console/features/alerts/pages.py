@@ -77,7 +77,7 @@ _OF_GROUPS = (AlertRule.What.BACKLOG, AlertRule.What.STILL, AlertRule.What.DEAD_
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One setting of the form: what stands in it, and what is wrong with that."""
+    """A setting of the form: the text that stands in it, and what is wrong with that."""
 
     name: str
     value: str
@@ -238,7 +238,7 @@ def _named_to(seen: TopicScope) -> QuerySet[Alert]:
 
 
 def _is_named(rule: AlertRule, subject: str, seen: TopicScope) -> bool:
-    """Whether the name of what is watched is one that the reader sees."""
+    """Tell whether the reader sees the group or queue that the rule watches."""
     if rule.what in _OF_GROUPS:
         return subject == "*" or seen.group(subject)
     return rule.what != AlertRule.What.STUCK_QUEUE or subject == "*" or seen.queue(subject)

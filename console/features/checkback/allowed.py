@@ -1,4 +1,4 @@
-"""Where a check-back may lead: a strict reading of addresses, and the allow-list of origins and networks.
+"""The addresses that a check-back may lead to: a strict reading of them, and the allow-list of origins and networks.
 
 An address is read by one grammar that has one meaning: what browsers, resolvers and libraries are known to understand
 in two ways (user names, numbers as hosts, trailing dots, backslashes, capital letters) is not an address here.
@@ -166,7 +166,7 @@ def _host(text: str) -> str:
 
 
 def _opens(listed: IPNetwork, address: IPAddress, special: IPNetwork) -> bool:
-    """Whether the listed network means this one: a wide one, such as 0.0.0.0/0, opens nothing special by the way."""
+    """Tell whether the listed network means this special one; a wide one, such as 0.0.0.0/0, does not."""
     if listed.version != address.version or address not in listed:
         return False
     return listed.prefixlen >= special.prefixlen

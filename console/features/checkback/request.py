@@ -1,4 +1,4 @@
-"""One question by HTTP: the host is looked up once, checked and pinned; anything but a proper answer raises NoAnswer.
+"""A question by HTTP: the host is looked up once, checked and pinned; anything but a proper answer raises NoAnswer.
 
 httpx asks it, over a transport that connects to what was looked up and to nothing else. No redirects, no proxies, no
 cookies, no compressed bodies, no connection kept. Names are looked up by the system's resolver, in threads, so that a
@@ -57,7 +57,7 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """How long a question may take, and how large its answer may be."""
+    """The limits of a question: how long it may take, and how large its answer may be."""
 
     timeout_s: float = 5.0
     answer_bytes: int = 4096

@@ -71,7 +71,7 @@ class Contact:
 
 @dataclass(slots=True)
 class Standing:
-    """How an address has answered so far; moments are epoch seconds."""
+    """The record of an address's answers so far; moments are epoch seconds."""
 
     asked_s: float | None = None
     #: the last decision, or why there was none

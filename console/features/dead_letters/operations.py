@@ -63,7 +63,7 @@ _TEXT_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an operation is about, the newest first."""
+    """The dead letters that an operation is about, the newest first."""
 
     now_ms: int
     rows: Sequence[DeadLetter]
@@ -78,7 +78,7 @@ def message_at(admin: Admin, group: str, queue_id: int, offset: int) -> Message 
 
 
 def find_matching(admin: Admin, group: str, wanted: DeadLetterFilter, *, most: int, patience_s: float | None) -> Found:
-    """All that match and were not sent again yet, at most `most`; raises ClientError."""
+    """Find the dead letters that match and were not sent again yet, at most `most`; raise ClientError."""
     begun_ms = now_ms()
     end_s = None if patience_s is None else time.monotonic() + patience_s
     rows: list[DeadLetter] = []

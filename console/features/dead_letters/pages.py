@@ -77,7 +77,7 @@ DEAD_LETTERS = Table(
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Which dead letters of a group; empty texts and None match all."""
+    """The choice among the dead letters of a group; empty texts and None match all."""
 
     #: the topic in which the group got it
     topic: str = ""
@@ -89,13 +89,13 @@ class DeadLetterFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every dead letter matches."""
+        """Tell whether every dead letter matches."""
         return not (self.topic or self.key or self.from_ms is not None or self.to_ms is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One message that its group gave up."""
+    """A message that its group gave up."""
 
     queue_id: int
     offset: int
@@ -118,12 +118,12 @@ class DeadLetter:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name that people know it by: its first key, else its unique key, else its offset id."""
         return self.keys[0] if self.keys else self.unique_key or self.offset_message_id
 
     @property
     def choice(self) -> str:
-        """What names it in a form."""
+        """The value that names it in a form: queue and offset."""
         return f"{self.queue_id}-{self.offset}"
 
 
@@ -142,7 +142,7 @@ class DeadLetterGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterGroups:
-    """All groups that have some, the most first."""
+    """The groups that have dead letters, those with most first."""
 
     table: ClassVar[Table] = GROUPS
 
@@ -298,7 +298,7 @@ def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
 
 
 def matches(row: DeadLetter, wanted: DeadLetterFilter) -> bool:
-    """Whether the filter is about this one."""
+    """Tell whether the filter takes this dead letter."""
     if wanted.topic and row.topic != wanted.topic:
         return False
     if wanted.key and wanted.key not in (*row.keys, row.unique_key, row.tag):

@@ -57,7 +57,7 @@ MOST_QUEUES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class QueueMove:
-    """One queue: where the group is (None: it has no offset there) and where it is to go on."""
+    """A queue: where the group is (None: it has no offset there) and where it is to go on."""
 
     queue_id: int
     low: int
@@ -78,7 +78,7 @@ class QueueMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsPreview(LagPreview):
-    """Where a group would go on, queue by queue (`examples` has every queue that changes)."""
+    """The offsets at which a group would go on, queue by queue (`examples` has every queue that changes)."""
 
     weights: ClassVar[tuple[str, ...]] = ("replayed", "skipped")
 

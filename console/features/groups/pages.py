@@ -44,7 +44,7 @@ _BY_TOPIC = """
 
 @dataclass(frozen=True, slots=True)
 class GroupTopic:
-    """How far one group has read one topic: sums over its queues."""
+    """The progress of one group through one topic, in sums over its queues."""
 
     group: str
     topic: str
@@ -180,7 +180,7 @@ def _neighbours(data: Groups | PastGroups) -> dict[str, int | None]:
 
 @require_safe
 def group(request: HttpRequest, name: str) -> HttpResponse:
-    """One group: its queues, members and subscriptions."""
+    """Show one group: its queues, members and subscriptions."""
     data = read.group(name)
     if data.group is None and not data.evidence.stale:
         raise Http404(_("There is no such consumer group."))

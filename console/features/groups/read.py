@@ -39,7 +39,7 @@ GROUPS = Table(
 
 
 class GroupState(TextChoices):
-    """What deserves to be said about a group."""
+    """The state of a group that deserves mention."""
 
     UNKNOWN = "unknown", _("unknown")
     NEVER_USED = "never-used", _("never used")
@@ -120,7 +120,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """One group. `group` None: not known to the mirror. `members` None: the broker could not be asked."""
+    """The page of a group. `group` None: not known to the mirror. `members` None: the broker could not be asked."""
 
     evidence: Evidence
     now_ms: int
@@ -264,7 +264,7 @@ def group(scope: TopicScope, name: str) -> GroupPage:
 
 
 def _ask(admin: Admin, name: str) -> tuple[GroupConnections | None, ConsumeStats | None]:
-    """Who consumes now (None: nobody) and what was consumed last (None: nothing yet)."""
+    """Return who consumes now (None: nobody) and what was consumed last (None: nothing yet)."""
     try:
         connections = admin.connections(name)
     except BrokerRefused as refusal:

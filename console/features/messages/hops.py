@@ -40,7 +40,7 @@ _LAST_MS = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One line, by the clock of the client that tells it; None where it does not say.
+    """A line of a client's trace, by that client's clock; None where it does not say.
 
     consumed: given to a handler at `at_ms`, which was at work for `took_ms`; `succeeded` None: its end was not told.
     `retries`: tries before this one. ended: a transaction, `state` says how. recalled: a timer was taken back.
@@ -92,7 +92,7 @@ def _begin_of(trace: Trace, begun: dict[tuple[str | None, str | None], int]) -> 
 
 
 def _handled_only(trace: Trace) -> Told:
-    """What tells of the end alone: it began as long before as it took."""
+    """Read a line that tells of the end alone: handling began as long before it as it took."""
     line = _line(trace, "consumed")
     return line if line.at_ms is None else replace(line, at_ms=max(0, line.at_ms - (line.took_ms or 0)))
 
@@ -140,7 +140,7 @@ class Trail:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Where records of the message may be."""
+        """The topics that may hold records of the message."""
         properties = self.opened.properties
         named = (SCHEDULE_TOPIC, self.real_topic, properties.get(REAL_TOPIC), self.sent_to)
         return tuple(dict.fromkeys(topic for topic in named if topic))
@@ -177,7 +177,7 @@ class Trail:
 
     @property
     def due_ms(self) -> int | None:
-        """When it is due, or last was."""
+        """The moment when it is due, or last was."""
         parked = self._last_parked
         return self.dues_ms.get(parked.position) if parked else None
 
@@ -206,7 +206,7 @@ class Trail:
         return record.topic == TIMER_TOPIC and all(each.topic != topic for each in behind)
 
     def due_of(self, record: Message) -> int | None:
-        """When a parked record is due."""
+        """Return the moment when a parked record is due."""
         if record.topic != TIMER_TOPIC:
             return self.dues_ms.get(record.position)
         moments = (record.properties.get(name, "") for name in _MOMENTS)
@@ -234,7 +234,7 @@ def group_of(record: Message) -> str | None:
 
 
 def hops_of(trail: Trail) -> tuple[Hop, ...]:
-    """One hop a record, oldest first."""
+    """Return a hop for each record, oldest first."""
     hops: list[Hop] = []
     due_ms: int | None = None
     for record in trail.ordered:
@@ -291,7 +291,7 @@ _OPEN = (ReaderState.OUT, ReaderState.AGAIN, ReaderState.SENT_BACK, ReaderState.
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What the log holds for one group: its newest record, or the one that all groups are given."""
+    """The record that counts for one group: its own newest, or the one that all groups are given."""
 
     newest: Hop
     #: of these, the newest dead letter
@@ -304,13 +304,13 @@ class _Line:
         return (self.died or self.newest).tries if self.is_own else 0
 
     def is_beyond(self, offset: int) -> bool:
-        """It stands in a queue that the group is to read, and the group's offset there is not past it."""
+        """Tell whether it stands in a queue that the group is to read, at or past the group's offset there."""
         return self.newest.kind not in (*_PARKED, HopKind.DEAD_LETTER) and self.newest.queue_offset >= offset
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What the broker says of groups whose offset, by the mirror, is not past their record."""
+    """The broker's word on groups whose offset, by the mirror, is not past their record."""
 
     #: those that were asked about, those that are past it, those that were given it
     told: set[str] = field(default_factory=set)
@@ -319,7 +319,7 @@ class _Said:
 
 
 def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
-    """Where a group's tries and dead letters of a topic are: of consumers that pull, of those that pop, of both."""
+    """Return the topics of a group's tries and dead letters: of consumers that pull, of those that pop, of both."""
     return RETRY_PREFIX + group, f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}", DLQ_PREFIX + group
 
 
@@ -365,7 +365,7 @@ def _line_of(group: str, given: Hop, hops: Sequence[Hop]) -> _Line:
 
 
 def _offsets(here: Mirrored, lines: Mapping[str, _Line]) -> dict[str, int]:
-    """Where each group stands in the queue of its newest record."""
+    """Return each group's offset in the queue of its newest record."""
     topics = {line.newest.topic for line in lines.values()}
     rows = ConsumerOffset.objects.filter(broker=here.name, group__in=lines.keys(), topic__in=topics)
     found = {row[:3]: row[3] for row in rows.values_list("group", "topic", "queue_id", "offset")}

@@ -44,7 +44,7 @@ STEP = 32
 
 @dataclass(slots=True)
 class _Part:
-    """What is left of one queue: from `low` to before `high`."""
+    """The unread rest of one queue: from `low` to before `high`."""
 
     queue_id: int
     low: int
@@ -99,7 +99,7 @@ def _parts(admin: Admin, topic: str, wanted: MessageFilter) -> list[_Part]:
 
 
 def _in_turn(parts: list[_Part]) -> Iterator[_Part]:
-    """One step of each queue after another, until all are read."""
+    """Yield the queues' parts by turns, until all are read."""
     while any(part.high > part.low for part in parts):
         yield from (part for part in parts if part.high > part.low)
 
@@ -170,13 +170,13 @@ def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
 
 @require_safe
 def message(request: HttpRequest, message_id: str) -> HttpResponse:
-    """One message; `?topic=` says that the id is the client's unique id."""
+    """Show one message; `?topic=` says that the id is the client's unique id."""
     return _message(request, message_id)
 
 
 @form_of("message", "message_id")
 def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
-    """What a rule masks, shown once to who may and says why; `what=body` gives the stored bytes."""
+    """Show once, to a user who may see it and gives a reason, what a rule masks; `what=body` gives the stored bytes."""
     reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
     if not reason:
         return _message(request, message_id, error=_("Say why: the reason is kept in the audit."), status=422)

@@ -1,4 +1,4 @@
-"""One message with all its physical records, and searches by key; all of it from the broker.
+"""A message with all its physical records, and searches by key; all of it read from the broker.
 
 Records and what clients told are joined to one line of time, each told step with its record.
 """

@@ -1,4 +1,4 @@
-"""What is done to a whole delayed queue: offer to it, repair it, and where its due values go."""
+"""The operations on a whole delayed queue: offer to it, repair it, and choose where its due values go."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_DAMAGED = 1_000
 
 @register
 class OfferValue(QueueKind):
-    """One value more waits, written with a codec that Java reads too."""
+    """The operation that adds a value to those that wait, written with a codec that Java reads too."""
 
     name = "redisson.offer"
     title, verb = _("Offer a value"), _("Offer it")

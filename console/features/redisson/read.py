@@ -1,4 +1,4 @@
-"""What the pages of Redisson's delayed queues show: the queues as Redis has them, and what transfer services say.
+"""The content of the pages of Redisson's delayed queues: as Redis has them, and as transfer services report them.
 
 There is one client for the process. Where its server is away or refuses, the page has the reason as evidence. All
 moments are epoch ms of the Redis server's clock.
@@ -99,7 +99,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One queue: what Redis holds, and what the transfer service says of it."""
+    """A queue: what Redis holds, and what the transfer service says of it."""
 
     name: str
     #: None: it could not be read, `problem` says why
@@ -113,7 +113,7 @@ class QueueRow:
 
     @property
     def listeners(self) -> int:
-        """Who listens on its channel: live RDelayedQueues of Java, and services of ours."""
+        """The number of listeners on its channel: live RDelayedQueues of Java, and services of ours."""
         return self.ours + (self.survey.listeners if self.survey is not None else 0)
 
     @property
@@ -139,7 +139,7 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class QueuesPage:
-    """All queues of the server, some at a time."""
+    """The queues of the server, a page at a time."""
 
     table: ClassVar[Table] = QUEUES
 
@@ -176,18 +176,18 @@ class QueuesPage:
 
     @property
     def previous(self) -> int | None:
-        """Where the page before begins."""
+        """The offset of the page before, None on the first."""
         return max(0, self.offset - QUEUES_SHOWN) if self.offset else None
 
     @property
     def following(self) -> int | None:
-        """Where the next page begins."""
+        """The offset of the next page, None on the last."""
         return self.offset + QUEUES_SHOWN if self.offset + QUEUES_SHOWN < self.total else None
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """One waiting value; `text` is for people, of hostile origin."""
+    """A waiting value; `text` is for people, and untrusted."""
 
     handle: str
     due_ms: int | None
@@ -204,7 +204,7 @@ class ValueRow:
 
 @dataclass(frozen=True, slots=True)
 class Handing:
-    """Where the due values go, if not to the plain list."""
+    """The place that due values go to, if not the plain list."""
 
     kind: str
     is_on: bool
@@ -218,7 +218,7 @@ class Handing:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """One queue with a page of its values in the order in which they are due."""
+    """A queue with a page of its values in the order in which they are due."""
 
     table: ClassVar[Table] = VALUES
 
@@ -386,7 +386,7 @@ def _row(name: str, services: Sequence[TransferStatus]) -> QueueRow:
 
 
 def _services() -> list[TransferStatus]:
-    """What the transfer services say of themselves; none where their own server is away."""
+    """Return the transfer services' own reports; none where their server is away."""
     found, _ = ask_redis(lambda: list(running_services(status_server())))
     return found or []
 
@@ -439,7 +439,7 @@ def hang_up() -> None:
 
 
 def address() -> str:
-    """Where the server is, without user and password."""
+    """Return the address of the server, without user and password."""
     parts = urlsplit(settings.REDISSON_URL)
     return f"{parts.hostname or parts.path}:{parts.port}" if parts.port else parts.hostname or parts.path
 
@@ -452,7 +452,7 @@ def queue_named(name: str, *, codec: str = "", to_write: bool = False) -> Delaye
 
 
 def why_locked(name: str) -> str:
-    """Why a queue may not be changed here: a code, empty if it may."""
+    """Return the code of the reason why a queue may not be changed here, empty if it may."""
     if settings.REDISSON_READ_ONLY:
         return "read-only"
     return "" if any(fnmatchcase(name, pattern) for pattern in settings.REDISSON_QUEUES) else "not-listed"

@@ -69,7 +69,7 @@ LIVE = {
 
 
 class LevelRow(Struct, kw_only=True):
-    """One delay level: `backlog` messages wait, `offset` was released last, `max_offset` is the end of its queue."""
+    """A delay level: `backlog` messages wait, `offset` was released last, `max_offset` is the end of its queue."""
 
     level: int
     delay_ms: int

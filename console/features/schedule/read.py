@@ -74,7 +74,7 @@ def levels(here: Mirrored) -> list[ScheduleLevel]:
 
 
 def lane_of(row: ScheduleLevel, here: Mirrored, released: History) -> Lane:
-    """One lane as the pages draw it."""
+    """Return the lane of a level as the pages draw it."""
     as_of_ms = here.as_of_ms or here.now_ms
     backlog = _backlog(row)
     rate = row.released_per_s if row.released_per_s is not None else released.latest
@@ -299,7 +299,7 @@ def _read(admin: Admin, level: int, offset: int | None, count: int) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a page shows of the messages that are kept."""
+    """The part of the kept messages that a page shows."""
 
     offset: int
     messages: tuple[ParkedMessage, ...] = ()
@@ -333,7 +333,7 @@ def _part(admin: Admin, level: int, offset: int | None, count: int, keep: Keep) 
 
 
 def _before(read: Callable[[int, int], Page], end: int, low: int, count: int, keep: Keep) -> int | None:
-    """Where the page of kept ones before `end` begins; where the look ended if it found less; None: nothing is there"""
+    """Return where the page of kept ones before `end` begins, or where the look ended; None: nothing is there."""
     until_s = time.monotonic() + BEFORE_S
     hits: list[int] = []
     high = end

@@ -67,7 +67,7 @@ _PRECISION_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What the newest records say is pending, in due order."""
+    """The timers that are pending by the newest records, in due order."""
 
     rows: tuple[TimerRow, ...]
     #: records read, and how many the queue holds
@@ -76,7 +76,7 @@ class Newest:
 
     @property
     def is_whole(self) -> bool:
-        """All records were read."""
+        """Tell whether all records were read."""
         return self.read >= self.records
 
 
@@ -92,7 +92,7 @@ def read_newest(admin: Admin, count: int = NEWEST) -> Newest:
 
 
 def pending_of(records: Iterable[Message], at_ms: int) -> tuple[TimerRow, ...]:
-    """Which of the records still wait at `at_ms`; a later record of the same unique key counts."""
+    """Return the timers that still wait at `at_ms`; a later record of the same unique key counts."""
     waiting: dict[tuple[str, str], TimerRow] = {}
     for record in records:
         victim = record.properties.get(TIMER_DELETE)
@@ -143,7 +143,7 @@ def handle_of(record: Message, broker: str) -> str:
 
 
 def matches(row: TimerRow, wanted: TimerFilter) -> bool:
-    """Whether the filter takes the row."""
+    """Tell whether the filter takes the row."""
     if wanted.topic and row.topic != wanted.topic:
         return False
     if wanted.key and wanted.key not in (row.schedule_key, row.unique_key, *row.keys):

@@ -62,7 +62,7 @@ KEPT_ZOOMS = tuple(name for name in ZOOMS if name != "1s")
 
 @dataclass(frozen=True, slots=True)
 class Zoomed:
-    """What was due at one zoom of the Timers page."""
+    """The forecast and strip for one zoom of the Timers page."""
 
     zoom: str
     forecast: Forecast | None = None
@@ -208,7 +208,7 @@ def timer_list(request: HttpRequest) -> Answer:
 
 @require_safe
 def timer(request: HttpRequest, position: int) -> HttpResponse:
-    """One timer by the position of its parked record."""
+    """Show one timer by the position of its parked record."""
     if position >= 2**63:
         raise Http404(_("There is no such timer."))
     data = read.timer_life(position)

@@ -218,7 +218,7 @@ def _page(admin: Admin, wanted: TimerFilter, cursor: str | None, count: int) -> 
 
 
 def _first(window: Window) -> TimerFilter:
-    """What fires next; in a stretch that was chosen, what fires in it."""
+    """Return the filter for the timers that fire next; in a chosen stretch, for those that fire in it."""
     return TimerFilter() if window.following else within(window.start_ms, window.end_ms, window.zoom.step_ms)
 
 
@@ -271,7 +271,7 @@ def _lateness(row: TopicLateness) -> Lateness:
 
 
 def _together(status: TimerStatus | None) -> Lateness | None:
-    """All topics; shares of a whole are read from the buckets, whose upper edges are what is known."""
+    """Return the lateness of all topics; shares of a whole are read from the buckets, each taken at its upper edge."""
     if status is None or not status.lateness_by_topic:
         return None
     counts: dict[int, int] = {}
@@ -430,7 +430,7 @@ def _slots(buckets: Iterable[DueBucket]) -> list[WheelBucket]:
 
 
 def forecast_of(admin: Admin, window: Window) -> Forecast:
-    """What is due in the stretch and its herds; raises ClientError. Evidence is the caller's."""
+    """Return what is due in the stretch and its herds; raise ClientError. Evidence is the caller's."""
     step_ms = max(window.zoom.step_ms, SECOND)
     found = admin.timer_forecast(window.start_ms, window.end_ms, step_ms)
     herds = tuple(

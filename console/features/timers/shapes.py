@@ -100,12 +100,12 @@ class Window:
 
     @property
     def earlier_ms(self) -> int:
-        """Where the stretch before begins."""
+        """The beginning of the stretch before this one."""
         return self.start_ms - self.zoom.span_ms
 
     @property
     def later_ms(self) -> int:
-        """Where the stretch behind begins."""
+        """The beginning of the stretch after this one."""
         return self.end_ms
 
 
@@ -150,13 +150,13 @@ class TimerRow:
 
     @property
     def name(self) -> str:
-        """What people call it: its schedule key, else its first key, else its unique id."""
+        """The name that people know it by: its schedule key, else its first key, else its unique id."""
         return self.schedule_key or next(iter(self.keys), "") or self.unique_key or str(self.position)
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFilter:
-    """Which timers: all bounds are optional; `to_ms` is not included."""
+    """The choice among timers: all bounds are optional; `to_ms` is not included."""
 
     topic: str = ""
     #: schedule key, a word of KEYS, or the unique id
@@ -196,7 +196,7 @@ class TimerList:
 
 @dataclass(frozen=True, slots=True)
 class WheelSlot:
-    """What is due from `start_ms` on for the width of the slot."""
+    """The timers due from `start_ms` on for the width of the slot."""
 
     start_ms: int
     count: int
@@ -286,7 +286,7 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class Herd:
-    """One second that holds more than can be released in it."""
+    """A second that holds more timers than can be released in it."""
 
     due_ms: int
     count: int
@@ -297,7 +297,7 @@ class Herd:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is due in a stretch, against what the broker was measured to release."""
+    """The timers due in a stretch, against what the broker was measured to release."""
 
     evidence: Evidence
     stretch: Stretch
@@ -321,7 +321,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class TopicTimers:
-    """One real topic's timers."""
+    """The timers of one real topic."""
 
     topic: str
     pending: int | None
@@ -368,7 +368,7 @@ class TimerFigures:
 
 @dataclass(frozen=True, slots=True)
 class TimersPage:
-    """What the Timers page shows."""
+    """The content of the Timers page."""
 
     evidence: Evidence
     now_ms: int
@@ -391,7 +391,7 @@ class TimersPage:
 
 
 class LifeKind(TextChoices):
-    """What happened to a timer."""
+    """The kinds of event in a timer's life."""
 
     ACCEPTED = "accepted", _("accepted")
     ROLLED = "rolled", _("rolled")
@@ -402,7 +402,7 @@ class LifeKind(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class LifeEvent:
-    """One event of a timer's life, oldest first."""
+    """An event of a timer's life; lists have the oldest first."""
 
     kind: LifeKind
     ms: int
@@ -414,7 +414,7 @@ class LifeEvent:
 
 @dataclass(frozen=True, slots=True)
 class TimerLife:
-    """One timer. `state`: pending, released, cancelled, rescheduled or unknown."""
+    """The page of a timer. `state`: pending, released, cancelled, rescheduled or unknown."""
 
     evidence: Evidence
     now_ms: int

@@ -47,7 +47,7 @@ _BY_QUEUES = frozenset({"messages", "last"})
 
 
 class Known(Protocol):
-    """What is known of a topic from its row in the mirror."""
+    """The facts about a topic that its row in the mirror gives."""
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ class Known(Protocol):
 
     @property
     def is_system(self) -> bool:
-        """Whether it is one of RocketMQ's own."""
+        """Tell whether it is one of RocketMQ's own topics."""
 
     @property
     def read_queues(self) -> int:
@@ -325,7 +325,7 @@ def topics(request: HttpRequest) -> Answer:
 
 @require_safe
 def topic(request: HttpRequest, name: str) -> HttpResponse:
-    """One topic with its queues, readers and newest messages."""
+    """Show one topic with its queues, readers and newest messages."""
     data = read_topic(name)
     if data.topic is None and not data.evidence.stale:
         raise Http404(_("There is no such topic."))

@@ -71,7 +71,7 @@ MOST_OF_KEY, LOOKED_OF_KEY = 64, 256
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found. `undecided`: open and parked ones of the whole broker; None: not told."""
+    """The transactions found. `undecided`: open and parked ones of the whole broker; None: not told."""
 
     now_ms: int
     rows: Sequence[TransactionRow]
@@ -85,7 +85,7 @@ class Found:
 
 
 def find_matching(admin: Admin, wanted: TransactionFilter, *, most: int, patience_s: float | None) -> Found:
-    """All that match, at most `most`; raises ClientError."""
+    """Find the undecided transactions that match, at most `most`; raise ClientError."""
     begun_ms = now_ms()
     end_s = None if patience_s is None else time.monotonic() + patience_s
     rows: list[TransactionRow] = []
@@ -156,7 +156,7 @@ def pages_of(admin: Admin, wanted: TransactionFilter, *, now_ms: int) -> Iterato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsPreview(LagPreview):
-    """What transactions would be touched."""
+    """The transactions that would be touched."""
 
     #: how many are undecided now, all of the broker's; of those to be checked, how many have nobody to be asked
     met_count: int | None = None

@@ -328,7 +328,7 @@ def page_of(
 
 
 def life_of(admin: Admin, position: int, store_address: str) -> tuple[TransactionRow, tuple[LifeEvent, ...]]:
-    """One transaction by its half's position, and its events; raises BrokerRefused (22: no such half)."""
+    """Return one transaction by its half's position, and its events; raise BrokerRefused (22: no such half)."""
     found = admin.transaction(position=position)
     events = tuple(
         LifeEvent(
@@ -402,7 +402,7 @@ def transaction_list(request: HttpRequest) -> Answer:
 
 @require_safe
 def transaction(request: HttpRequest, position: int) -> HttpResponse:
-    """One transaction by the position of its half."""
+    """Show one transaction by the position of its half."""
     if position >= 2**63:
         raise Http404(_("There is no such transaction."))
     data = read_transaction_life(position)

@@ -188,7 +188,7 @@ def _part(op: OpRow, shown: set[int]) -> OpRow:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What the newest records say; `halves` and `ops` are the records themselves."""
+    """The transactions by the newest records; `halves` and `ops` are the records themselves."""
 
     rows: tuple[TransactionRow, ...]
     halves: tuple[Message, ...]
@@ -207,7 +207,7 @@ def read_newest(admin: Admin) -> Newest:
 
 
 def rows_of(halves: Sequence[Message], parked: Sequence[Message], ops: Sequence[Message]) -> tuple[TransactionRow, ...]:
-    """One row for each transaction, by the offset of its newest half."""
+    """Return a row for each transaction, by the offset of its newest half."""
     found = transactions_of(halves, parked, op_records(ops))
     return tuple(replace(row_of(each), producers=None) for each in found)  # which producers are there is not told
 
@@ -272,7 +272,7 @@ def transaction_life(here: Mirrored, position: int) -> TransactionLife:
 
 
 def matches(row: TransactionRow, wanted: TransactionFilter) -> bool:
-    """Whether the filter takes the row."""
+    """Tell whether the filter takes the row."""
     state = TransactionState.DECIDED if wanted.state == "decided" else TransactionState(wanted.state)
     return (
         wanted.takes(row) and row.state is state and wanted.group in ("", row.group) and wanted.topic in ("", row.topic)
