@@ -1,6 +1,6 @@
 """The parts common to kinds that touch rows, chosen one by one (`targets`) or by a filter.
 
-How many there are, which topics they are of, which ones are left when it runs, and how REST names the same ones.
+They count the rows, name their topics, find those that are left when it runs, and say how REST names the same ones.
 """
 
 from __future__ import annotations

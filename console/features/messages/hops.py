@@ -324,8 +324,8 @@ def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
 
 
 def readers_of(here: Mirrored, page: MessagePage, seen: TopicScope) -> tuple[Reader, ...]:
-    """Those that wait for it first; of the newest record that consumers of its topic are given, and what each group
-    has of its own behind that: tries and dead letters.
+    """Return its readers, those that wait for it first: by the newest record that consumers of its topic are given, and
+    by what each group has of its own behind that: tries and dead letters.
 
     Offsets are the mirror's; where they are not past the record the broker is asked, and says what it gave out, too.
     """

@@ -256,8 +256,8 @@ _APART, _MOST = timedelta(minutes=5), 32
 
 
 def with_reasons(events: Sequence[LifeEvent]) -> tuple[LifeEvent, ...]:
-    """The events, each move with the reason of the operation that wrote its record, if this console did and it is
-    seen."""
+    """Return the events, each move with the reason of the operation that wrote its record, if this console did and it
+    is seen."""
     moves = {event.position: event for event in events if event.kind is LifeKind.RESCHEDULED and not event.reason}
     found = _reasons(moves)
     return tuple(

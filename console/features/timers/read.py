@@ -86,7 +86,7 @@ def without_names(found: TimersPage, scope: TopicScope) -> TimersPage:
     return replace(
         found,
         topics=scope.rows(found.topics, lambda row: row.topic),
-        # of a moment that is past: so many were not kept, his perhaps among them
+        # of a moment that is past: so many topics were not kept, seen ones perhaps among them
         topics_left=found.topics_left,
         lateness=found.lateness and replace(found.lateness, topic=""),
         forecast=forecast,
@@ -442,8 +442,8 @@ def forecast_of(admin: Admin, window: Window) -> Forecast:
 
 
 def _one_by_one(admin: Admin, window: Window, *, must: bool) -> Stretch | None:
-    """Below a second, and below an hour beyond its reach, the wheel knows nothing: the timers themselves do. None: they
-    are too many, and the wheel's own answer is better than a part of them."""
+    """Return the stretch counted from the timers themselves: below a second, and below an hour beyond its reach, the
+    wheel knows nothing. None: they are too many, and the wheel's own answer is better than a part of them."""
     rows, is_whole = all_timers(admin, within(window.start_ms, window.end_ms, window.zoom.step_ms), most=ONE_BY_ONE)
     if not is_whole and not must:
         return None
