@@ -211,14 +211,14 @@ def read_running(scope: TopicScope, group: str, client_id: str, *, with_stack: b
 
 
 def _is_seen(each: ConnectedClient, scope: TopicScope) -> bool:
-    """Nobody tells which topics a producer sends to: it is seen by those who see all."""
+    """Tell whether the client is seen: of a producer no topics are known, so only those who see all see it."""
     if scope.see_all:
         return True
     return each.role == "consumer" and scope.group(each.group) and all(map(scope.topic, each.subscriptions))
 
 
 def _groups(here: Mirrored, scope: TopicScope) -> list[str]:
-    """Groups that are seen and that may have consumers: where the broker does not tell in bulk how many, all."""
+    """Return seen groups that may have consumers: all where the broker does not tell in bulk how many there are."""
     found = ConsumerGroup.objects.filter(broker=here.name)
     if not here.polling:
         found = found.filter(members__gt=0)
@@ -229,7 +229,7 @@ def _groups(here: Mirrored, scope: TopicScope) -> list[str]:
 def _connected(
     admin: Admin, groups: Sequence[str]
 ) -> tuple[tuple[ConnectedClient, ...] | None, tuple[ConnectedClient, ...]]:
-    """Producers (None: the broker cannot list them) and consumers."""
+    """Return producers (None: the broker cannot list them) and consumers."""
     try:
         producers = admin.producers()
     except (NotSupported, BrokerRefused):
@@ -265,7 +265,7 @@ def _order(row: ClientRow) -> tuple[str, str, str]:
 
 @require_safe
 def clients(request: HttpRequest) -> Answer:
-    """The list, by group."""
+    """Show the list of clients, by group."""
     search, role = (request.GET.get(name, "")[:255] for name in ("search", "role"))
     role = role if role in ClientRole.values else ""
     offset = whole_number(request.GET.get("offset")) or 0

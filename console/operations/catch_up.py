@@ -56,7 +56,7 @@ def group_behind_after(admin: Admin, group: str, count: int) -> Behind | None:
 
 
 def pace(admin: Admin, group: str) -> float | None:
-    """Messages a second in those slots of the last five minutes in which the group took any; 0.0: it took none.
+    """Return messages a second in those slots of the last five minutes in which the group took any; 0.0: none.
 
     Where the mirror keeps no rates (Apache RocketMQ) it is what the broker says that the group takes now. None: nobody
     knows.
@@ -71,7 +71,7 @@ def pace(admin: Admin, group: str) -> float | None:
 
 
 def busy_rate(history: History) -> float:
-    """The mean of the slots in which there was anything; what was idle says nothing about the pace."""
+    """Return the mean of the slots in which there was anything; what was idle says nothing about the pace."""
     busy = [rate for rate in history.per_s if rate]
     return sum(busy) / len(busy) if busy else 0.0
 
@@ -84,7 +84,7 @@ def catch_up_ms(behind: int, per_s: float | None) -> int | None:
 
 
 def _slowest(admin: Admin, broker: str, more: Mapping[str, int]) -> tuple[float | None, int | None]:
-    """Pace and time of the group that needs longest for all that it is behind then; None: of one it is not known."""
+    """Return pace and time of the group that needs longest for all that it is behind then; None: one is not known."""
     if not 0 < len(more) <= MOST_GROUPS:
         return None, None
     longest: tuple[float | None, int] = (None, -1)

@@ -39,7 +39,7 @@ class Hit(Protocol):
 
     @property
     def topic(self) -> str:
-        """Its topic, as consumers know it."""
+        """The message's topic, as consumers know it."""
 
     @property
     def store_ms(self) -> int | None:

@@ -43,7 +43,7 @@ class AlertRuleAdmin(admin.ModelAdmin):
 
     @admin.display(description=_("Secret of the webhook"))
     def secret(self, rule: AlertRule) -> str:
-        """The secret by which the webhook's receiver knows that a request is ours."""
+        """Return the secret by which the webhook's receiver knows that a request is ours."""
         return secret_of_rule(rule) if rule.pk else "-"
 
     def has_view_permission(self, request: HttpRequest, obj: AlertRule | None = None) -> bool:

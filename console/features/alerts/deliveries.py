@@ -96,7 +96,7 @@ class Channel(ABC):
 
     @abstractmethod
     def checked(self, value: object) -> str:
-        """The rule's setting in its one form; raises SettingRefused."""
+        """Return the rule's setting in its one form; raise SettingRefused."""
 
     @abstractmethod
     def is_wanted(self, rule: AlertRule) -> bool:
@@ -121,7 +121,7 @@ class Mail(Channel):
     name, setting, is_immediate = Delivery.Channel.MAIL, "emails", True
 
     def checked(self, value: object) -> str:
-        """Addresses separated by spaces, commas or line breaks, as one a line."""
+        """Return addresses separated by spaces, commas or line breaks, as one a line."""
         found = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) and value.strip() else []
         if not isinstance(value, str) or len(found) > MOST_ADDRESSES:
             raise SettingRefused(_("At most %(count)s addresses, one a line.") % {"count": MOST_ADDRESSES})
@@ -141,7 +141,7 @@ class Mail(Channel):
         return len(rule.addresses)
 
     def body(self, news: News, delivery_id: UUID) -> str:
-        """JSON with `subject` and `text`."""
+        """Return JSON with `subject` and `text`."""
         alert, line = news.alert, sentence(news)
         text = (
             f"{line}\n\nsince    {alert.since:%Y-%m-%d %H:%M:%S} UTC\nhighest  {alert.highest:g}\n"
@@ -170,7 +170,7 @@ class Webhook(Channel):
     pauses_s = (15, 60, 240, 900, 1_800, 2_700, 3_600)
 
     def checked(self, value: object) -> str:
-        """An address whose origin is listed; empty for none."""
+        """Return an address whose origin is listed; empty for none."""
         text = value.strip() if isinstance(value, str) else "-"
         try:
             if text:
@@ -184,7 +184,7 @@ class Webhook(Channel):
         return bool(rule.webhook)
 
     def body(self, news: News, delivery_id: UUID) -> str:
-        """The JSON that is sent (docs/CONSOLE.md)."""
+        """Return the JSON that is sent (docs/CONSOLE.md)."""
         alert = news.alert
         return json.dumps(
             {
@@ -227,12 +227,12 @@ CHANNELS: Mapping[str, Channel] = {channel.name: channel for channel in (Mail(),
 
 
 def secret_of_rule(rule: AlertRule) -> str:
-    """The secret under which a rule's webhook is signed."""
+    """Return the secret under which a rule's webhook is signed."""
     return make_secret(f"alert rule {rule.pk}", rule.salt)
 
 
 def sentence(news: News) -> str:
-    """The news in one line, for the subject of a mail."""
+    """Return the news in one line, for the subject of a mail."""
     alert = news.alert
     state = "over" if news.is_over else "raised"
     return f"[{settings.ESCAPEMENT_ENV}] {state}: {alert.subject}: {alert.rule} (now {alert.value:g})"
@@ -279,7 +279,7 @@ def send_due(at: datetime) -> int:
 
 
 def _queued(channel: Channel, news: News, at: datetime) -> Delivery:
-    """A new delivery; of a channel that is used at once it is taken already."""
+    """Return a new delivery; of a channel that is used at once it is taken already."""
     row = Delivery(
         alert=news.alert,
         channel=channel.name,

@@ -78,7 +78,7 @@ class Look:
 
     @property
     def pairs(self) -> tuple[tuple[str, float], ...]:
-        """Subjects with their values, as a preview has them."""
+        """The subjects with their values, as a preview has them."""
         return tuple((each.subject, each.value) for each in self.rows)
 
 

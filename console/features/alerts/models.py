@@ -160,7 +160,7 @@ class Delivery(models.Model):
 
 
 class Silence(models.Model):
-    """Nobody is told of alerts of these subjects until then; they are raised and kept all the same."""
+    """A silence: nobody is told of alerts of these subjects until then; they are raised and kept all the same."""
 
     rule = models.ForeignKey(AlertRule, models.CASCADE, null=True, blank=True, verbose_name=_("rule, none for all"))
     subject = models.CharField(_("subject (* for any)"), max_length=255, default="*")

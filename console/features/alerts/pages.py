@@ -226,7 +226,7 @@ def _all_from(offset: int | None) -> _Stretch:
 
 
 def _named_to(seen: TopicScope) -> QuerySet[Alert]:
-    """Alerts of what the reader sees, as `_is_named` says it of one."""
+    """Return the alerts whose subjects the reader sees, by the same rule as `_is_named`."""
     deliveries = Prefetch("deliveries", Delivery.objects.defer("body"))
     rows = Alert.objects.select_related("rule").prefetch_related(deliveries)
     if seen.see_all:
@@ -263,7 +263,7 @@ def _rule_page(
 
 
 def _require(request: HttpRequest, permission: str) -> None:
-    """A rule can watch everything, so it is for who sees everything."""
+    """Raise PermissionDenied unless the user sees everything: a rule can watch everything."""
     if not request.user.has_perm(permission) or not current_scope().see_all:
         raise PermissionDenied(permission)
 

@@ -75,7 +75,7 @@ class HttpAnswer:
 
 
 class Asker:
-    """Asks addresses; belongs to one event loop."""
+    """A client that asks addresses; belongs to one event loop."""
 
     def __init__(
         self, allowed: AllowList, resolve: Resolves, limits: HttpLimits | None = None, tls: ssl.SSLContext | None = None
@@ -176,7 +176,7 @@ def _pinned(request: httpx.Request, place: IPAddress) -> httpx.Request:
 
 
 class Resolves(Protocol):
-    """Gives the IP addresses of a name, at least one; raises OSError."""
+    """A source of the IP addresses of a name, at least one; raises OSError."""
 
     async def __call__(self, host: str, port: int) -> Sequence[IPAddress]:
         """Look up `host` one time."""
@@ -221,7 +221,7 @@ class Resolver:
 
 
 def _request(address: Address, headers: Mapping[str, str], body: bytes) -> httpx.Request:
-    """The question, with these headers and no others; the target is sent as it is written, dots and all."""
+    """Return the question, with these headers and no others; the target is sent as it is written, dots and all."""
     given = {
         "Host": address.origin.authority,
         "Content-Type": "application/json",
@@ -236,7 +236,7 @@ def _request(address: Address, headers: Mapping[str, str], body: bytes) -> httpx
 
 
 def _check_length_is_told(response: httpx.Response) -> None:
-    """An answer that ends with its connection may have been cut off, and one that tells its length twice may be two."""
+    """Raise NoAnswer unless the length is told once: without it an answer may be cut off, told twice it may be two."""
     told = [name for name in ("content-length", "transfer-encoding") if name in response.headers]
     if not told and response.status_code != 204:
         raise NoAnswer("the answer may have ended early; it needs a Content-Length, or chunks")

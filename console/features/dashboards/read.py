@@ -315,7 +315,7 @@ def _row(point: DashboardPoint, ids: _MessageIds) -> Row:
 
 
 class _MessageIds:
-    """Turns positions into the addresses of messages: an offset message id is store host, port and position in hex."""
+    """The way from positions to messages' addresses: an offset message id is store host, port and position in hex."""
 
     def __init__(self, broker: str) -> None:
         row = Broker.objects.filter(name=broker).first() if broker else None

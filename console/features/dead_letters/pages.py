@@ -242,7 +242,7 @@ def _page(
 
 
 def bounds_of(admin: Admin, group: str) -> dict[int, tuple[int, int]]:
-    """First offset and end of each queue of the group's dead letters; none without such a topic."""
+    """Return first offset and end of each queue of the group's dead letters; none without such a topic."""
     try:
         stats = admin.topic_stats(DLQ_PREFIX + group)
     except (BrokerRefused, RouteNotFound):
@@ -253,7 +253,7 @@ def bounds_of(admin: Admin, group: str) -> dict[int, tuple[int, int]]:
 def newest_first(
     admin: Admin, group: str, bounds: dict[int, tuple[int, int]], after: tuple[int, int] | None
 ) -> Iterator[DeadLetter]:
-    """From the end of the last queue backwards, or from before `after`. Brokers give a group one queue."""
+    """Yield them from the end of the last queue backwards, or from before `after`. Brokers give a group one queue."""
     for queue_id in sorted(bounds, reverse=True):
         low, high = bounds[queue_id]
         if after is not None:
@@ -268,7 +268,7 @@ def newest_first(
 
 
 def letter_of(message: Message) -> DeadLetter:
-    """A record as a dead letter."""
+    """Return a record as a dead letter."""
     row = row_of(message)
     topic = message.properties.get(DLQ_ORIGIN_TOPIC) or message.properties.get(RETRY_TOPIC) or ""
     group = message.topic.removeprefix(DLQ_PREFIX)
@@ -283,7 +283,7 @@ def letter_of(message: Message) -> DeadLetter:
 
 
 def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
-    """With what was done with them here before."""
+    """Return the letters, each with what was done with it here before."""
     kinds = [kind for kind in KINDS.values() if kind.page == PAGE]
     sent = [code for kind in kinds for code, outcome in kind.outcomes.items() if outcome.mark == "ok"]
     items = OperationItem.objects.filter(
@@ -313,7 +313,7 @@ _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 
 @require_safe
 def groups(request: HttpRequest) -> Answer:
-    """Every group that has dead letters, the most first."""
+    """Show every group that has dead letters, the one with most first."""
     data = dead_letter_groups()
     context = {"data": data, "here": PAGE}
     return page_or_file(request, "dead_letters/groups.html", context, GROUPS, lambda _place: data)
@@ -321,7 +321,7 @@ def groups(request: HttpRequest) -> Answer:
 
 @require_safe
 def letters(request: HttpRequest, name: str) -> Answer:
-    """Dead letters of one group, the newest first; rows or all that match can be sent again."""
+    """Show dead letters of one group, the newest first; rows or all that match can be sent again."""
     given = {field: request.GET.get(field, "").strip()[:length] for field, length in _LENGTHS.items()}
     errors: dict[str, str] = {}
     bounds = {field: bound_ms(given[field], field, errors) for field in ("from", "to")}
@@ -349,6 +349,6 @@ def letters(request: HttpRequest, name: str) -> Answer:
 
 
 def _place(text: str) -> tuple[int, int] | None:
-    """`queue-offset` in an address; None for anything else."""
+    """Read `queue-offset` in an address; return None for anything else."""
     queue_id, offset = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
     return None if queue_id is None or offset is None else (queue_id, offset)

@@ -58,7 +58,7 @@ class Told:
 
 
 def told_of(traces: Iterable[Trace]) -> tuple[Told, ...]:
-    """Every line, the oldest first; the two events of one consumption are one. Those without a moment come last."""
+    """Return every line, the oldest first, both events of one consumption as one; those without a moment come last."""
     lines: list[Told] = []
     begun: dict[tuple[str | None, str | None], int] = {}
     for trace in traces:
@@ -84,7 +84,7 @@ def _line(trace: Trace, what: What) -> Told:
 
 
 def _begin_of(trace: Trace, begun: dict[tuple[str | None, str | None], int]) -> int | None:
-    """The line that this end belongs to; old clients name no group in it."""
+    """Return the place of the line that this end belongs to; old clients name no group in it."""
     if trace.group is not None:
         return begun.pop((trace.request_id, trace.group), None)
     key = next((key for key in begun if key[0] == trace.request_id), None)
@@ -135,7 +135,7 @@ class Trail:
 
     @property
     def parked(self) -> list[Message]:
-        """Records on a lane."""
+        """The records on a lane."""
         return [record for record in self.ordered if record.topic == SCHEDULE_TOPIC]
 
     @property
@@ -153,7 +153,7 @@ class Trail:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Groups that may have had the message: whose retry or dead letter it is, and those that told so."""
+        """The groups that may have had the message: whose retry or dead letter it is, and those that told so."""
         names = [group] if (group := group_of(self.opened)) else []
         names += [line.group for line in self.told or () if line.what == "consumed" and line.group]
         return tuple(dict.fromkeys(names))
@@ -189,16 +189,16 @@ class Trail:
 
     @property
     def pending(self) -> bool:
-        """True while its newest record waits on a lane."""
+        """Tell whether its newest record waits on a lane."""
         parked = self._last_parked
         return parked is not None and parked is self.ordered[-1] and self.is_on_lane(parked)
 
     def is_on_lane(self, parked: Message) -> bool:
-        """The lane has not come to this record yet."""
+        """Tell whether the lane has not come to this record yet."""
         return parked.queue_offset >= self.delay_offsets.get(parked.queue_id + 1, 0)
 
     def waits(self, record: Message) -> bool:
-        """Not released yet; a timer has left when a record of the same topic stands behind it."""
+        """Tell whether it is not released yet; a timer has left when a record of the same topic stands behind it."""
         if record.topic == SCHEDULE_TOPIC:
             return self.is_on_lane(record)
         topic = real_topic_of(record)
@@ -214,20 +214,20 @@ class Trail:
 
 
 def real_topic_of(record: Message) -> str:
-    """The topic that consumers of a record see, or will see."""
+    """Return the topic that consumers of a record see, or will see."""
     if record.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         return record.properties.get(REAL_TOPIC, record.topic)
     return record.topic
 
 
 def popped_by(record: Message) -> str:
-    """The group whose pop this is another try of (%RETRY%group_topic); empty if it is none."""
+    """Return the group whose pop this is another try of (%RETRY%group_topic); empty if it is none."""
     group, topic = record.properties.get(ORIGIN_GROUP, ""), real_topic_of(record)
     return group if group and topic.startswith((f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+")) else ""
 
 
 def group_of(record: Message) -> str | None:
-    """The one group that a record is for: another try, or a dead letter."""
+    """Return the one group that a record is for: another try, or a dead letter."""
     topic = real_topic_of(record)
     named = next((topic.removeprefix(prefix) for prefix in GROUP_PREFIXES if topic.startswith(prefix)), None)
     return popped_by(record) or named
@@ -300,7 +300,7 @@ class _Line:
 
     @property
     def refused(self) -> int:
-        """Times that the group was given it in vain; to be sent back from the dead letters is no try."""
+        """The number of times the group was given it in vain; to be sent back from the dead letters is no try."""
         return (self.died or self.newest).tries if self.is_own else 0
 
     def is_beyond(self, offset: int) -> bool:
@@ -396,7 +396,7 @@ def _said(here: Mirrored, lines: Mapping[str, _Line]) -> _Said:
 
 
 def _blurred(here: Mirrored, names: Sequence[str], topic: str) -> set[str]:
-    """Groups that pop on a broker that moves their offsets as it gives out (Apache RocketMQ): past says nothing."""
+    """Return groups that pop where the broker moves offsets as it gives out (Apache RocketMQ): past says nothing."""
     if not here.polling:
         return set()
     tries = {f"{RETRY_PREFIX}{name}{between}{topic}": name for name in names for between in POP_SEPARATORS}
@@ -420,7 +420,7 @@ def _state(line: _Line, offset: int, name: str, said: _Said) -> ReaderState:
 
 
 def _is_told(page: MessagePage, name: str, line: _Line) -> bool:
-    """A client of the group told that it handled this try."""
+    """Tell whether a client of the group reported that it handled this try."""
     tries = line.newest.tries if line.is_own else 0
     return any(
         step.kind is StepKind.CONSUMED and step.group == name and step.succeeded and (step.retries or 0) == tries

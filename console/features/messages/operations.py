@@ -37,7 +37,7 @@ _NOT_THERE = (Answer.QUERY_NOT_FOUND, Answer.SYSTEM_ERROR)
 
 @register
 class Unmask(Act):
-    """Somebody looked at what a rule masks; the audit keeps why."""
+    """The act of looking at what a rule masks; the audit keeps why."""
 
     name = "messages.unmask"
     title = _("See what is masked")

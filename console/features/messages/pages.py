@@ -86,7 +86,7 @@ def _through(admin: Admin, topic: str, wanted: MessageFilter) -> tuple[list[Foun
 
 
 def _parts(admin: Admin, topic: str, wanted: MessageFilter) -> list[_Part]:
-    """Each queue's stretch of the range; its ends by the broker's own index of time."""
+    """Return each queue's stretch of the range; its ends by the broker's own index of time."""
     parts = []
     for queue in admin.topic_stats(topic).queues:
         queue_id, low, high = queue.queue.queue_id, queue.min_offset, queue.max_offset
@@ -132,7 +132,7 @@ _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500}
 
 @require_safe
 def search(request: HttpRequest) -> Answer:
-    """By offset id; by key or unique id, in a topic or those written to last; or a topic's newest, by time and more."""
+    """Search by offset id; by key or unique id, in a topic or those written to last; or a topic's newest by filters."""
     sought = (request.GET.get("q") or "").strip()[:300]
     topic = (request.GET.get("topic") or "").strip()[:255]
     if OFFSET_ID.fullmatch(sought) and not topic:
@@ -162,7 +162,7 @@ def search(request: HttpRequest) -> Answer:
 
 
 def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
-    """From the form; what is no moment is said in `errors`, and asks for nothing."""
+    """Read the filter from the form; what is no moment is said in `errors`, and asks for nothing."""
     from_ms, to_ms = (bound_ms(given[name], name, errors) for name in ("from", "to"))
     name, _equals, value = given["property"].partition("=")
     return MessageFilter(from_ms, to_ms, given["tag"], name.strip(), value.strip())
@@ -211,7 +211,7 @@ def _message(
 
 @require_safe
 def body(request: HttpRequest, message_id: str) -> HttpResponse:
-    """The stored bytes as a download: never shown by the browser, whatever they are."""
+    """Send the stored bytes as a download: never shown by the browser, whatever they are."""
     return _body(message_id, request.GET.get("topic", "")[:255] or None)
 
 

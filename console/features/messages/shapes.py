@@ -299,7 +299,7 @@ _NAME_LENGTH = 14
 
 
 def life_of(data: MessagePage) -> SafeString | None:
-    """The drawing, None when there is nothing to draw."""
+    """Draw the life of a message; return None when there is nothing to draw."""
     if not data.hops:
         return None
     stops: list[Stop] = []

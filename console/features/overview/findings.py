@@ -135,7 +135,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Afar:
-    """None: not told, or not to be had now."""
+    """The figures that only the servers themselves can tell; None: not told, or not to be had now."""
 
     timers: TimerStatus | None = None
     herds: tuple[Herd, ...] = ()
@@ -201,7 +201,7 @@ def _of_lanes(here: Mirrored, lanes: Sequence[Lane]) -> Iterator[Finding]:
 
 
 def _of_transactions(here: Mirrored) -> Iterator[Finding]:
-    """Parked ones; of many only so many are mirrored, so it is the least number."""
+    """Yield findings on parked and ageing ones; of many only so many are mirrored, so it is the least number."""
     aged = Q(state__in=UNDECIDED, store_ms__lt=here.now_ms - AGED_MS)
     known = HalfMessage.objects.filter(current_topics().among("topic"), broker=here.name).aggregate(
         parked=Count("pk", filter=Q(state=HalfMessage.State.PARKED)),
@@ -285,7 +285,7 @@ def afar(here: Mirrored) -> Afar:
 
 
 def seen_by(scope: TopicScope, known: Afar) -> Afar:
-    """Without the names of topics and queues that are not seen."""
+    """Return the figures without the names of topics and queues that are not seen."""
     if scope.see_all:
         return known
     herds = tuple(
@@ -297,7 +297,7 @@ def seen_by(scope: TopicScope, known: Afar) -> Afar:
 
 
 def forget() -> None:
-    """Ask anew the next time."""
+    """Forget what was known, so that the next call asks anew."""
     _kept.clear()
 
 
@@ -316,7 +316,7 @@ def _herds(admin: Admin, now_ms: int) -> tuple[Herd, ...]:
 
 
 def _queues() -> tuple[QueueRow, ...] | None:
-    """Of all queues, up to MOST_QUEUES, those that need a look; None if their server does not answer."""
+    """Return, of up to MOST_QUEUES queues, those that need a look; None if their server does not answer."""
     found: list[QueueRow] = []
     for offset in range(0, MOST_QUEUES, QUEUES_SHOWN):
         part = read_queues(offset=offset)

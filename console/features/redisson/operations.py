@@ -205,7 +205,7 @@ class SteerValues(QueueKind):
 
 @register
 class RemoveValues(SteerValues):
-    """Values that are removed are never delivered."""
+    """The operation that removes values: they are never delivered."""
 
     name = "redisson.remove"
     title, verb = _("Remove waiting values"), _("Remove them")
@@ -288,7 +288,7 @@ class RescheduleValues(SteerValues):
 
 @register
 class SetAside(SteerValues):
-    """Poison goes out of the way of Java's transfer, into a set of ours; without a choice, all of it.
+    """The operation that puts poison aside, out of the way of Java's transfer; without a choice, all of it.
 
     With a `packing`, all members that have it: they are poison for clients that write the other one.
     """
@@ -338,7 +338,7 @@ class PutBack(SteerValues):
 
 @register
 class ClearQueue(QueueKind):
-    """Nothing waits any more; what is due already stays in the plain list."""
+    """The operation that empties a queue: nothing waits any more; what is due already stays in the plain list."""
 
     name = "redisson.clear"
     title, verb = _("Clear a delayed queue"), _("Clear it")

@@ -118,12 +118,12 @@ class QueueRow:
 
     @property
     def is_stuck(self) -> bool:
-        """Something is due and nobody moves it: a second is more than any transfer needs."""
+        """Tell whether something is due and nobody moves it: a second is more than any transfer needs."""
         return self.survey is not None and self.survey.stuck_ms > 1_000
 
     @property
     def needs_look(self) -> bool:
-        """Something is wrong with it."""
+        """Tell whether something is wrong with it."""
         found = self.survey
         return bool(
             self.problem
@@ -155,12 +155,12 @@ class QueuesPage:
 
     @property
     def waiting(self) -> int:
-        """Values that wait in the queues of this page."""
+        """The number of values that wait in the queues of this page."""
         return sum(row.survey.set_size for row in self.rows if row.survey is not None)
 
     @property
     def overdue(self) -> int:
-        """Values of this page that are due and still there."""
+        """The number of values of this page that are due and still there."""
         return sum(row.survey.overdue for row in self.rows if row.survey is not None)
 
     @property
@@ -171,7 +171,7 @@ class QueuesPage:
 
     @property
     def looks(self) -> int:
-        """Queues of this page with something wrong."""
+        """The number of queues of this page with something wrong."""
         return sum(row.needs_look for row in self.rows)
 
     @property
@@ -347,7 +347,7 @@ def read_queue(
 
 
 def value_row(waiting: Waiting, codec: Codec | None = None, written: Packing | None = None) -> ValueRow:
-    """A value as a row; poison shows the member itself, what no codec reads is hex. `written`: what clients write."""
+    """Return a value as a row; poison shows the member itself, the unreadable is hex. `written`: what clients write."""
     shown = waiting.shown(codec)
     return ValueRow(
         handle=str(waiting.handle),
@@ -375,7 +375,7 @@ def _queues(
 
 
 def _row(name: str, services: Sequence[TransferStatus]) -> QueueRow:
-    """A key of the wrong type spoils the row of its queue only. Of several services the one that moved last speaks."""
+    """Return a queue's row; a key of the wrong type spoils this one only. The service that moved last speaks for it."""
     said = [(each, service.listening) for service in services for each in service.queues if each.name == name]
     moved = max((each for each, _ in said), key=lambda each: each.last_moved_ms or 0, default=None)
     ours = sum(listening for _, listening in said)
@@ -424,12 +424,12 @@ def _server(url: str) -> Server:
 
 
 def server() -> Server:
-    """The server at ESCAPEMENT_REDISSON_URL; safe for threads."""
+    """Return the server at ESCAPEMENT_REDISSON_URL; safe for threads."""
     return _server(settings.REDISSON_URL)
 
 
 def status_server() -> Server:
-    """The server at REDIS_URL, where transfer services say how they are: also when that of the queues is away."""
+    """Return the server at REDIS_URL, where transfer services report, also while that of the queues is away."""
     return _server(settings.REDIS_URL)
 
 
@@ -445,7 +445,7 @@ def address() -> str:
 
 
 def queue_named(name: str, *, codec: str = "", to_write: bool = False) -> DelayedQueue:
-    """The queue of this name; read-only unless it is to be written, and may be."""
+    """Return the queue of this name; read-only unless it is to be written, and may be."""
     chosen: Codec | None = codec_named(codec) if codec else None
     locked = bool(why_locked(name)) or not to_write
     return DelayedQueue(name, server().client, codec=chosen, read_only=locked)
@@ -459,7 +459,7 @@ def why_locked(name: str) -> str:
 
 
 def ask_redis(question: Callable[[], Answer]) -> tuple[Answer | None, Evidence]:
-    """The answer with its evidence; None and the reason when the server is away or refuses."""
+    """Return the answer with its evidence; None and the reason when the server is away or refuses."""
     source = address()
     try:
         answer = question()

@@ -26,7 +26,7 @@ from console.ui.live import LiveKind
 
 @require_safe
 def schedule(request: HttpRequest) -> HttpResponse:
-    """Every delay level with what waits on it."""
+    """Show every delay level with what waits on it."""
     asked = asked_of(request)
     if not asked.text:
         around = {"past": past_of(request, asked, None), "live": "schedule"}
@@ -38,7 +38,7 @@ def schedule(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def lane(request: HttpRequest, level: int) -> Answer:
-    """The pending messages of a level in due order, paged by offset."""
+    """Show the pending messages of a level in due order, paged by offset."""
     offset = whole_number(request.GET.get("offset"))
     data = read.lane(level, offset)
     if data.lane is None:

@@ -215,7 +215,7 @@ class DueSpread:
 
     @property
     def peak(self) -> int:
-        """Messages in the fullest bucket."""
+        """The number of messages in the fullest bucket."""
         return max(self.counts)
 
 
@@ -239,5 +239,5 @@ class NextMinute:
 
     @property
     def total(self) -> int:
-        """Everything due within the minute."""
+        """The number of messages due within the minute."""
         return sum(self.counts)

@@ -393,7 +393,7 @@ class SwitchTimers(TimerKind[TimersPreview]):
 
 @register
 class PauseTimers(SwitchTimers):
-    """No timer fires any more until they are resumed."""
+    """The operation that pauses all timers: none fires until they are resumed."""
 
     name = "timers.pause"
     title, verb = _("Pause all timers"), _("Pause")

@@ -157,7 +157,7 @@ _LENGTHS = {"topic": 255, "key": 1_024, "from": 64, "to": 64, "cursor": 512}
 
 @require_safe
 def timers(request: HttpRequest) -> HttpResponse:
-    """The wheel, unrolled at a zoom, the forecast, lateness."""
+    """Show the wheel, unrolled at a zoom, with the forecast and lateness."""
     zoom = request.GET.get("zoom", "")
     chosen = zoom if zoom in ZOOMS else DEFAULT
     asked = asked_of(request)
@@ -180,7 +180,7 @@ def timers(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def timer_list(request: HttpRequest) -> Answer:
-    """Pending timers by topic, key and range, page by page; rows or all that match can be acted on."""
+    """Show pending timers by topic, key and range, page by page; rows or all that match can be acted on."""
     given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
     errors: dict[str, str] = {}
     bounds = {name: bound_ms(given[name], name, errors) for name in ("from", "to")}
@@ -225,7 +225,7 @@ _MOST_STEPS = 10
 
 
 def line_of(data: TimerLife) -> SafeString | None:
-    """The drawing, None when there is nothing to draw."""
+    """Draw the life of a timer; return None when there is nothing to draw."""
     stops: list[Stop] = []
     if data.timer is not None and data.timer.born_ms is not None:
         stops.append(Stop(data.timer.born_ms, escape(_("born")), _time(data.timer.born_ms), "done"))
@@ -267,7 +267,7 @@ def with_reasons(events: Sequence[LifeEvent]) -> tuple[LifeEvent, ...]:
 
 
 def _reasons(moves: dict[int | None, LifeEvent]) -> dict[int | None, str]:
-    """Position of the record that a move wrote -> reason."""
+    """Return, by the position of the record that a move wrote, its reason."""
     if not moves:
         return {}
     during = Q()

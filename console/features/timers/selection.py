@@ -45,7 +45,7 @@ _AHEAD_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`named` has a place for each name that was asked for, None where nothing waits."""
+    """The timers found; `named` has a place for each name that was asked for, None where nothing waits."""
 
     now_ms: int
     rows: list[TimerRow]
@@ -87,7 +87,7 @@ def find_named(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> Found:
 
 
 def _parked(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:
-    """The record at the target's position, on a broker that cannot be asked for a timer."""
+    """Return the record at the target's position, on a broker that cannot be asked for a timer."""
     if "position" not in target:
         return None
     try:
@@ -197,7 +197,7 @@ class Load:
 def busiest(
     admin: Admin, rows: Sequence[TimerRow], moved_to: Sequence[int], capacity_per_s: float | None
 ) -> Load | None:
-    """Of the seconds that the rows would be moved to; None: nothing moves, or the broker does not tell its wheel."""
+    """Return the busiest of the seconds that rows would be moved to; None: nothing moves, or the wheel is not told."""
     leaving = Counter(second_ms(row.due_ms) for row in rows)
     best: Load | None = None
     for ms, count in Counter(map(second_ms, moved_to)).most_common(_LOOKED_AT):
@@ -212,7 +212,7 @@ def busiest(
 
 
 def at_once(admin: Admin, rows: Sequence[TimerRow], capacity_per_s: float | None) -> Load | None:
-    """Return the load of releasing all of these now, behind the overdue ones; `late_ms` is until all are out.
+    """Return the load of releasing all of these now, behind the overdue; `late_ms` counts what falls due meanwhile.
 
     None: the broker does not tell what is overdue.
     """
@@ -260,5 +260,5 @@ def late_of(count: int, capacity_per_s: float | None) -> int | None:
 
 
 def second_ms(due_ms: int) -> int:
-    """The end of the second in which a timer stands: one that is due at the end of a second stands in that one."""
+    """Return the end of the second in which a timer stands; one due at the end of a second stands in that one."""
     return -(-due_ms // SECOND_MS) * SECOND_MS

@@ -110,7 +110,7 @@ class Window:
 
 
 def window_of(name: str, at_ms: int | None, now_ms: int) -> Window:
-    """The stretch with this zoom; an unknown name is the default's, a moment beyond the furthest is the furthest."""
+    """Return the stretch at this zoom; an unknown name means the default, a moment too far ahead the furthest one."""
     zoom = ZOOMS.get(name, ZOOMS[DEFAULT])
     wanted = now_ms if at_ms is None else min(max(at_ms, 0), now_ms + FURTHEST_MS)
     # one second's slots are cut out of a whole second
@@ -166,7 +166,7 @@ class TimerFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is asked for: every timer."""
+        """Tell whether nothing is asked for, so that every timer matches."""
         return not (self.topic or self.key) and self.from_ms is None and self.to_ms is None
 
 
@@ -218,7 +218,7 @@ class Stretch:
 
     @property
     def total(self) -> int:
-        """Messages due in it."""
+        """The number of messages due in it."""
         return sum(slot.count for slot in self.slots)
 
     @property
@@ -232,7 +232,7 @@ RINGS = ((MINUTE, SECOND), (HOUR, MINUTE), (DAY, HOUR))
 
 
 def stretch_of(buckets: Iterable[WheelBucket], start_ms: int, span_ms: int, step_ms: int) -> Stretch:
-    """Slots without gaps; bytes of a slot are known only if those of all its parts are."""
+    """Return slots without gaps; bytes of a slot are known only if those of all its parts are."""
     length = span_ms // step_ms
     counts = [0] * length
     sizes: list[int | None] = [0] * length
@@ -259,7 +259,7 @@ def stretch_of_rows(rows: Sequence[TimerRow], start_ms: int, span_ms: int, step_
 
 
 def within(start_ms: int, end_ms: int, step_ms: int) -> TimerFilter:
-    """The timers of slots of `step_ms` from `start_ms` to `end_ms`."""
+    """Return the filter for timers in slots of `step_ms` from `start_ms` to `end_ms`."""
     before_ms = SECOND if step_ms >= SECOND else 0
     return TimerFilter(from_ms=max(0, start_ms - before_ms + 1), to_ms=end_ms - before_ms + 1)
 

@@ -112,7 +112,7 @@ class TakeBackPreview(TimersPreview):
 
 @register
 class TakeBack(TimerKind[TakeBackPreview]):
-    """Each timer waits again as it did before an operation cancelled or moved it."""
+    """The operation that makes each timer wait again as it did before another one cancelled or moved it."""
 
     name = TAKE_BACK
     permission = STEER_TIMERS

@@ -358,7 +358,7 @@ class CreateTopic(_Change):
 
 @register
 class DeleteTopic(_Delete):
-    """Its messages go with it. What waits for it is cancelled, or kept: then it creates the topic anew."""
+    """The deletion of a topic and its messages. What waits for it is cancelled, or kept and creates it anew."""
 
     name, page, is_topic = "topics.delete", "topics", True
     title, verb = _("Delete a topic"), _("Delete it")

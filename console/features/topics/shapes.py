@@ -103,7 +103,7 @@ class TopicRow:
 
     @property
     def never_used(self) -> bool:
-        """Nothing was ever stored (known, not unknown)."""
+        """Tell whether nothing was ever stored (known, not unknown)."""
         return self.stored_total == 0
 
 

@@ -134,12 +134,12 @@ class TransactionRow:
 
     @property
     def is_undecided(self) -> bool:
-        """Somebody may still decide."""
+        """Tell whether somebody may still decide."""
         return self.state in UNDECIDED
 
     @property
     def is_parked(self) -> bool:
-        """Nobody is asked any more."""
+        """Tell whether it is parked, so that nobody is asked any more."""
         return self.state == TransactionState.PARKED
 
     @property
@@ -149,12 +149,12 @@ class TransactionRow:
 
     @property
     def took_ms(self) -> int | None:
-        """From half to decision."""
+        """The time in ms from half to decision."""
         return None if self.decided_ms is None or self.store_ms is None else max(0, self.decided_ms - self.store_ms)
 
     @property
     def choice(self) -> str:
-        """Its name in a form; empty where it cannot be acted on."""
+        """The name of the row in a form; empty where it cannot be acted on."""
         return "" if self.position is None else f"{self.offset}-{self.position}"
 
 
@@ -224,7 +224,7 @@ class TransactionFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Everything in this state."""
+        """Tell whether everything in this state is meant."""
         return not (self.group or self.topic) and self.before_ms is None
 
     def takes(self, row: TransactionRow) -> bool:
@@ -252,7 +252,7 @@ class TransactionList:
 
     @property
     def polled(self) -> bool:
-        """Made from what was pulled."""
+        """Tell whether it was made from what was pulled."""
         return self.read is not None
 
     @property
@@ -279,7 +279,7 @@ class TransactionsPage:
 
     @property
     def lonely(self) -> tuple[GroupRow, ...]:
-        """Groups with open halves of which no producer is connected."""
+        """The groups with open halves of which no producer is connected."""
         return tuple(row for row in self.groups if row.open and not row.producers)
 
 
