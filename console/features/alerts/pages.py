@@ -238,7 +238,7 @@ def _named_to(seen: TopicScope) -> QuerySet[Alert]:
 
 
 def _is_named(rule: AlertRule, subject: str, seen: TopicScope) -> bool:
-    """Tell whether the reader sees the group or queue that the rule watches."""
+    """Tell whether the reader sees the watched group or queue; rules on other things name neither."""
     if rule.what in _OF_GROUPS:
         return subject == "*" or seen.group(subject)
     return rule.what != AlertRule.What.STUCK_QUEUE or subject == "*" or seen.queue(subject)

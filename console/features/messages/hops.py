@@ -1,6 +1,6 @@
 """The trail of one message: its physical records in the order in which they were written, and what each stands for.
 
-Beside them stands what clients with tracing told of it, a line for each thing that was done; every text is hostile.
+Beside them stands what clients with tracing told of it, a line for each thing done; every text is untrusted.
 From both follows what became of it in each group that reads its topic: had, refused, dead, or what is before it.
 """
 

@@ -100,7 +100,7 @@ class BodyForm(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The body, decoded within stated limits. `text` is hostile: escape it."""
+    """The body, decoded within stated limits. `text` is untrusted: escape it."""
 
     form: BodyForm
     text: str
@@ -179,7 +179,7 @@ class MessagePage:
     pending: bool
     delay_level: int | None
     hops: tuple[Hop, ...]
-    #: name and value, sorted by name; values are hostile
+    #: name and value, sorted by name; values are untrusted text
     properties: tuple[tuple[str, str], ...]
     properties_bytes: int
     body: Body | None

@@ -125,7 +125,7 @@ PAGE_COUNT = 100
 
 @dataclass(frozen=True, slots=True)
 class TimerRow:
-    """A pending timer. Names and keys are hostile."""
+    """A pending timer. Names and keys are untrusted text."""
 
     #: byte address of the parked record: names exactly one timer
     position: int
