@@ -16,9 +16,9 @@ from bench.results import Row, Section
 
 TITLE = "REST sends"
 DEFINITION = (
-    "`wrk` with 32 connections and 2 threads against the one public port of the whole house (PostgreSQL, Valkey, "
-    "broker, mirror, web on the same machine), every message on disk before its answer (201). Bodies of 128 bytes. "
-    "{seconds} s after a warm-up of {warm} s."
+    "`wrk` with 32 connections and 2 threads against the one public port of the whole installation (PostgreSQL, "
+    "Valkey, broker, mirror, web on the same machine), every message on disk before its answer (201). Bodies of "
+    "128 bytes. {seconds} s after a warm-up of {warm} s."
 )
 SCRIPT = """wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -49,12 +49,12 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def row(name: str, rate: float, p99: str, target: int) -> Row:
-    """A rate that must be reached."""
+    """Return the row of a rate that must be reached."""
     return Row(name, f"{rate:,.0f}/s (p99 {p99})", target=f">= {target:,}/s", holds=rate >= target)
 
 
 def wrk(base: Path, url: str, token: str, body: object, warm_s: int, seconds: int) -> tuple[float, str]:
-    """Requests/s and p99 latency; raises when any answer was not 2xx."""
+    """Return requests/s and p99 latency; raise when any answer was not 2xx."""
     program = shutil.which("wrk")
     if program is None:
         raise RuntimeError("wrk is not on the PATH: install it (apt-get install wrk)")

@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from broker.rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from broker.rocketmq.properties import (
     CANCELS,
     CHECK_TIMES,
@@ -111,8 +112,6 @@ _OF_TOPIC = {
     POP_TOPIC: NOTE,
     PARKED_HALF_TOPIC: STUCK,
 }
-#: Bits of sysFlag that say what a record is to a transaction, and their value for a committed message.
-_TRANSACTION_BITS, _COMMITTED = 0xC, 0x8
 
 
 def kinds_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -130,7 +129,7 @@ def kinds_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     kind[is_timer & _has(batch, TIMER_ROLLS)] = ROLLED
     kind[deletes] = DELETE
 
-    commits = _numbers(batch, "sys_flag") & _TRANSACTION_BITS == _COMMITTED
+    commits = _numbers(batch, "sys_flag") & FLAG_TRANSACTION_MASK == FLAG_TRANSACTION_COMMIT
     released = ~is_system & (_released_here(batch, commits) | _released_by_apache(batch))
     is_message = (kind == PLAIN) | (kind == PARKED)
     committed = ~released & commits & is_message
@@ -286,7 +285,7 @@ class Selection:
 
     @property
     def decoded(self) -> Selection:
-        """What has to be read of the records for this; what they are is found out afterwards."""
+        """The selection to decode from the records for this; the kinds of the records are found out afterwards."""
         if "kinds" not in self.groups:
             return self
         return replace(

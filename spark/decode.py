@@ -43,14 +43,9 @@ LARGEST_BYTES = 64 << 20
 _CODECS = {1: "lz4", 2: "zstd"}
 
 
-def is_compressed(sys_flag: int) -> bool:
-    """Tell whether a body with that sysFlag is stored compressed."""
-    return bool(sys_flag & FLAG_COMPRESSED)
-
-
 def inflated(body: bytes, sys_flag: int) -> bytes:
     """Return the body as it was sent. Raises ValueError for bytes that are not what the flag says."""
-    if not is_compressed(sys_flag):
+    if not sys_flag & FLAG_COMPRESSED:
         return body
     codec = _CODECS.get(sys_flag >> COMPRESSION_SHIFT & COMPRESSION_MASK)
     try:

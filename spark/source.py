@@ -36,6 +36,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
+from broker.rocketmq.codes import Answer, Request
 from spark.columns import Selection
 from spark.decode import batch_of, damage
 from spark.options import LEAST, MOST, LogOptions, OptionInvalid, Wanted, parse_options, split
@@ -246,8 +247,6 @@ def read_partition(options: LogOptions, partition: LogPartition, wanted: Wanted)
                 yield chosen.slice(at, BATCH_ROWS)
 
 
-_RUNTIME_INFO = 28
-_SUCCESS = 0
 _TIMEOUT_S = 3.0
 #: No answer to this question is larger.
 _MOST_BYTES = 1 << 20
@@ -275,7 +274,14 @@ def acknowledged_end(address: str) -> int | None:
 
 def _question() -> bytes:
     header = json.dumps(
-        {"code": _RUNTIME_INFO, "flag": 0, "language": "PYTHON", "opaque": 1, "version": 0, "extFields": {}}
+        {
+            "code": Request.GET_BROKER_RUNTIME_INFO,
+            "flag": 0,
+            "language": "PYTHON",
+            "opaque": 1,
+            "version": 0,
+            "extFields": {},
+        }
     ).encode()
     return struct.pack(">II", 4 + len(header), len(header)) + header
 
@@ -283,7 +289,7 @@ def _question() -> bytes:
 def _said(frame: bytes) -> int | None:
     """Return the end that an answer names. Raises ValueError, KeyError, TypeError for one that is none."""
     length = struct.unpack_from(">I", frame)[0] & 0xFFFFFF
-    if json.loads(frame[4 : 4 + length])["code"] != _SUCCESS:
+    if json.loads(frame[4 : 4 + length])["code"] != Answer.SUCCESS:
         return None
     return int(json.loads(frame[4 + length :])["table"]["commitLogMaxOffset"])
 

@@ -44,9 +44,10 @@ class StoreUnreadable(DashboardError):
 class LogStore:
     """Reads the segments of one store. Raises StoreUnreadable, OSError."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, system: pa.fs.FileSystem | None = None) -> None:
+        """``system``: where the path lies, if that is known; what stands before ``://`` says it otherwise."""
         self.path = path
-        self._system, self._root = file_system(path)
+        self._system, self._root = file_system(path) if system is None else (system, path.partition("://")[2])
 
     def segments(self) -> list[Segment]:
         """Return the segments by position; none, if nothing was ever sent to the broker of this store."""
@@ -98,7 +99,7 @@ class LogStore:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of the log: bytes [start, start + size) of its address space."""
+    """A file of the log: bytes [start, start + size) of its address space."""
 
     start: int
     size: int

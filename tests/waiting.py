@@ -56,3 +56,11 @@ async def until_true(
             if answer:
                 return answer
             await asyncio.to_thread(threading.Event().wait, every_s)
+
+
+async def turn() -> None:
+    """Let all that is ready in this loop go on, once."""
+    await asyncio.get_running_loop().create_task(_nothing())
+
+
+async def _nothing() -> None: ...

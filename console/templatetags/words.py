@@ -57,7 +57,7 @@ def setting_title(name: str) -> str:
 
 @register.simple_tag
 def setting_words(name: str, value: object) -> str:
-    """What it is."""
+    """Return the value of a topic's or group's setting in words."""
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
@@ -97,7 +97,7 @@ def rule_setting_title(name: str) -> str:
 
 @register.simple_tag
 def rule_setting_words(name: str, value: object) -> str:
-    """What it is."""
+    """Return the value of an alert rule's setting in words."""
     if value is None or value == "":
         return UNKNOWN
     if isinstance(value, bool):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Me
 from broker.handlers.management.commands.consume import stop_all
 from broker.server.broker import BrokerService
 from broker.testing import BrokerThread
+from tests.waiting import until
 
 PATIENCE_S = 20
 
@@ -74,8 +74,12 @@ async def stopped_at_work(service: BrokerService, held: Held, count: int, **opti
     consumer = consumer_of(service.namesrv_address, held, **options)
     await consumer.start()
     await asyncio.to_thread(held.has_begun, count)
+    idle = AsyncConsumer("idle", service.namesrv_address)
+    idle.subscribe("t", "*", held)
+    await idle.start()
     stopping = [asyncio.ensure_future(consumer.stop()) for _ in range(2)]
-    await asyncio.wait(stopping, timeout=0.1)
+    # one that has nothing to wait for has the same way, begins it later, and is at its end
+    await idle.stop()
     assert not any(each.done() for each in stopping), "who calls stop again waits, too"
     held.go_on.set()
     async with asyncio.timeout(PATIENCE_S):
@@ -136,24 +140,9 @@ async def test_it_is_said_what_becomes_of_a_failure(
     assert [line.rpartition("; ")[2] for line in said] == [then]
 
 
-def drains(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """An event that is set when the consumer reads no more, and begins to wait for its handlers."""
-    has_begun, flow = threading.Event(), consumer.core._flow
-
-    async def drain(timeout_s: float, drain: Callable[[float], Awaitable[None]] = flow.drain) -> None:
-        has_begun.set()
-        await drain(timeout_s)
-
-    monkeypatch.setattr(flow, "drain", drain)
-    return has_begun
-
-
-def test_consumers_of_one_process_begin_nothing_while_another_one_is_waited_for(
-    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_consumers_of_one_process_begin_nothing_while_another_one_is_waited_for(broker: BrokerThread) -> None:
     held, other = Held(), Held()
     slow, quick = Consumer("slow", broker.namesrv), Consumer("quick", broker.namesrv)
-    is_slow_waited_for = drains(slow, monkeypatch)
     for consumer, handler in ((slow, held), (quick, other)):
         consumer.subscribe("t", "*", handler)
         consumer.start()
@@ -163,7 +152,7 @@ def test_consumers_of_one_process_begin_nothing_while_another_one_is_waited_for(
         other.has_begun(1)
         stopping = threading.Thread(target=stop_all, args=([slow, quick],))
         stopping.start()
-        assert is_slow_waited_for.wait(PATIENCE_S)
+        until(lambda: all(reader.dropped for reader in slow.core._readers.values()), PATIENCE_S)
         other.go_on.set()
         quick.stop()
         producer.send("t", b"2")

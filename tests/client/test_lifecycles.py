@@ -235,7 +235,7 @@ async def test_a_stop_during_the_start_ends_it(broker: BrokerThread) -> None:
     client = AsyncConsumer("g", broker.namesrv)
     client.subscribe("t", "*", print)
     starting = asyncio.ensure_future(client.start())
-    await asyncio.wait([starting], timeout=0)
+    await turn()
     await client.stop()
     with pytest.raises(ClientError):
         await starting

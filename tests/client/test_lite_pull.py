@@ -234,7 +234,7 @@ async def test_a_waiting_poll_ends_when_the_consumer_closes(service: BrokerServi
     await consumer.subscribe("t")
     await take(consumer, 1)
     waiting = asyncio.ensure_future(consumer.poll(PATIENCE_MS))
-    await asyncio.wait([waiting], timeout=0.05)
+    await send(producer, "of another topic", topic="other")
     assert not waiting.done()
     await consumer.close()
     with pytest.raises(ClientClosed):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -16,11 +19,15 @@ from broker.client import (
     AsyncSimpleConsumer,
     MessageQueue,
 )
-from broker.client import _offsets as offsets_module
 from broker.client._offsets import QueueOffsets, StartOffsets
 from broker.client._session import Session
 from broker.client.errors import BrokerUnreachable, RouteNotFound
+from broker.engine.config import EngineConfig
+from broker.rocketmq.codes import Request
+from broker.rocketmq.fields import json_body
+from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
+from broker.server.connection import Limits, Server
 from tests.waiting import until_true
 
 QUEUES = 4
@@ -232,46 +239,96 @@ async def test_what_has_an_offset_is_left_alone(service: BrokerService, old: lis
     await close(reader)
 
 
+class Another:
+    """A second broker, whose queue of `t` comes before those of the first; it may be away for a while."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = replace(config, broker_name="a-broker", root=f"{config.root}-2", port=0)
+        self.service = BrokerService(self._config, broker_port=0, namesrv_port=0)
+
+    async def start(self) -> None:
+        """Serve, where it served before."""
+        await self.service.start()
+        self.address = self.service.address
+        self.service.engine.topics.ensure("t", 1)
+        self.service.engine.groups.ensure(GROUP)
+
+    async def leave(self) -> None:
+        """Be away; `start` comes back to the same port."""
+        await self.service.stop()
+        port = int(self.address.rpartition(":")[2])
+        self.service = BrokerService(replace(self._config, port=port), namesrv_port=0)
+
+    async def send(self) -> None:
+        async with AsyncProducer("tests", self.service.namesrv_address) as producer:
+            await producer.send("t", b"")
+
+
+@pytest.fixture
+async def another(config: EngineConfig) -> AsyncIterator[Another]:
+    broker = Another(config)
+    await broker.start()
+    yield broker
+    await broker.service.stop()
+
+
+@asynccontextmanager
+async def knowing_both(service: BrokerService, another: Another) -> AsyncIterator[Session]:
+    """A client of a name service that knows both brokers, whether they are there or not."""
+    places = {"a-broker": (another.address, 1), "broker-a": (service.address, QUEUES)}
+
+    def route(_: object, request: Command) -> Command:
+        brokers = [
+            {"cluster": "c", "brokerName": name, "brokerAddrs": {"0": address}} for name, (address, _) in places.items()
+        ]
+        queues = [
+            {"brokerName": name, "perm": 6, "readQueueNums": count, "writeQueueNums": count, "topicSysFlag": 0}
+            for name, (_, count) in places.items()
+        ]
+        return request.answer(body=json_body({"brokerDatas": brokers, "queueDatas": queues}))
+
+    names = Server("names", {Request.GET_ROUTEINFO_BY_TOPIC: route}, lambda: 0, Limits())
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setblocking(False)
+    await names.start(listening)
+    session = Session(f"127.0.0.1:{listening.getsockname()[1]}")
+    try:
+        yield session
+    finally:
+        await session.close()
+        names.stop_accepting()
+        names.abort_connections()
+
+
 async def test_a_broker_that_is_away_holds_up_no_queue_with_an_offset(
-    service: BrokerService, old: list[bytes], monkeypatch: pytest.MonkeyPatch
+    service: BrokerService, old: list[bytes], another: Another
 ) -> None:
     service.engine.groups.ensure(GROUP)
     service.engine.offsets.commit(GROUP, "t", 2, 1)
-    session = Session(service.namesrv_address)
-    monkeypatch.setattr(offsets_module, "QueueOffsets", Away)
-    start_offsets = StartOffsets(session, GROUP, from_first=False)
-    Away.gone = {0}
-    await start_offsets.settle("t")
+    await another.leave()
+    async with knowing_both(service, another) as session:
+        await StartOffsets(session, GROUP, from_first=False).settle("t")
     assert service.engine.offsets.all()[GROUP, "t"] == {2: 1}
-    await session.close()
+    await another.start()
+    assert (GROUP, "t") not in another.service.engine.offsets.all()
 
 
 async def test_a_first_start_counts_though_a_broker_is_away(
-    service: BrokerService, producer: AsyncProducer, old: list[bytes], monkeypatch: pytest.MonkeyPatch
+    service: BrokerService, producer: AsyncProducer, old: list[bytes], another: Another
 ) -> None:
     service.engine.groups.ensure(GROUP)
-    session = Session(service.namesrv_address)
-    monkeypatch.setattr(offsets_module, "QueueOffsets", Away)
-    start_offsets = StartOffsets(session, GROUP, from_first=False)
-    Away.gone = {0}
-    with pytest.raises(BrokerUnreachable):
+    await another.send()
+    await another.leave()
+    async with knowing_both(service, another) as session:
+        start_offsets = StartOffsets(session, GROUP, from_first=False)
+        with pytest.raises(BrokerUnreachable):
+            await start_offsets.settle("t")
+        await fill(producer, "new")
+        await another.start()
+        await another.send()
         await start_offsets.settle("t")
-    await fill(producer, "new")
-    Away.gone = set()
-    await start_offsets.settle("t")
-    assert service.engine.offsets.all()[GROUP, "t"] == {0: 2, 1: 1, 2: 1, 3: 1}
-    await session.close()
-
-
-class Away(QueueOffsets):
-    """Queues of which some live on a broker that does not answer."""
-
-    gone: set[int] = set()
-
-    async def address(self) -> str:
-        if self.queue.queue_id in self.gone:
-            raise BrokerUnreachable("127.0.0.1:1", "refused")
-        return await super().address()
+    assert another.service.engine.offsets.all()[GROUP, "t"] == {0: 2}
+    assert service.engine.offsets.all()[GROUP, "t"] == dict.fromkeys(range(QUEUES), 1)
 
 
 async def test_what_comes_again_is_never_skipped(service: BrokerService) -> None:

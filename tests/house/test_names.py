@@ -34,6 +34,19 @@ def test_nothing_unfinished_is_raised() -> None:
     assert found == []
 
 
+def test_docstrings_of_the_product_say_something() -> None:
+    """Four words at least: fewer repeat the name."""
+    described = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    short = [
+        f"{place(path, getattr(node, 'lineno', 1))}: {text}"
+        for path in own_python()
+        if not path.is_relative_to(ROOT / "tests")
+        for node in ast.walk(tree(path))
+        if isinstance(node, described) and (text := ast.get_docstring(node)) is not None and len(text.split()) < 4
+    ]
+    assert short == []
+
+
 def test_no_test_is_left_out() -> None:
     assert [place(path) for path in own_python() if SKIPPED.search(path.read_text())] == []
 

@@ -14,7 +14,7 @@ from redis.retry import Retry
 from broker.redisson import DelayedQueue
 from broker.redisson.transfer import TransferService
 from tests.redisson.java import ScriptedJava
-from tests.redisson.servers import PAUSE
+from tests.waiting import until
 
 NAME = "orders"
 
@@ -46,8 +46,7 @@ def offer(url: str, file: Path, seed: str) -> None:
                     notes.write(f"offered {value}\n")
                 notes.flush()
             except redis.RedisError:
-                PAUSE.wait(0.01)
-            PAUSE.wait(0.001)
+                until(client.ping, not_yet=(redis.RedisError,))  # the server was killed
 
 
 def transfer(url: str) -> None:

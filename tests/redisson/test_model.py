@@ -31,7 +31,6 @@ from tests.redisson.meddling import Died, Meddled
 
 FAR = 10**13
 VALUES = st.sampled_from([b"a", b"b", b"\x00", b"", b"a long value that many share", b"c", b"d"])
-INDEXED = ("TRANSFER", "BY_VALUE", "STEER", "POLL", "DAMAGE", "REPAIR", "TEND")
 
 
 @dataclass(eq=False)
@@ -227,12 +226,21 @@ class Queues(RuleBasedStateMachine):
 @pytest.fixture
 def early_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scripts with an index that starts at 6 members instead of 1000, and is healed in small steps."""
-    for name in INDEXED:
+
+    def early(name: str) -> scripts.Script:
         script = getattr(scripts, name)
         text = script.text.replace("local SMALL = 1000", "local SMALL = 6")
         text = text.replace("LOOK_AT_ALL = 200000", "LOOK_AT_ALL = 9")
         assert text != script.text
-        monkeypatch.setattr(scripts, name, scripts.Script.of(name, text))
+        return scripts.Script.of(name, text)
+
+    monkeypatch.setattr(scripts, "TRANSFER", early("TRANSFER"))
+    monkeypatch.setattr(scripts, "BY_VALUE", early("BY_VALUE"))
+    monkeypatch.setattr(scripts, "STEER", early("STEER"))
+    monkeypatch.setattr(scripts, "POLL", early("POLL"))
+    monkeypatch.setattr(scripts, "DAMAGE", early("DAMAGE"))
+    monkeypatch.setattr(scripts, "REPAIR", early("REPAIR"))
+    monkeypatch.setattr(scripts, "TEND", early("TEND"))
     monkeypatch.setattr("broker.redisson.queue.INDEX_STEP", 3)
 
 

@@ -306,8 +306,7 @@ async def test_the_release_wins_or_the_cancel_never_both(peer: Peer) -> None:
         await send_timer(peer, number, at_ms=base_ms + number)
 
     async def cancel(number: int) -> str:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.Event().wait(), max(0.001, (base_ms + number - now_ms()) / 1000))
+        await until_true(lambda: now_ms() >= base_ms + number, every_s=0.001)
         target = {"topic": "T", "uniqueKey": unique(number)[9:-1]}
         told = await asked(peer, Request.STEER_TIMERS, action="cancel", targets=[target])
         outcome: str = told["results"][0]["outcome"]

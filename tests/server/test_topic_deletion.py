@@ -15,6 +15,7 @@ from tests.server.peer import Peer
 from tests.server.test_timers import HOUR_MS, listed, now_ms, send_timer
 from tests.server.transacting import COMMIT, begin, end
 from tests.waiting import until_true
+from tests.watching import Calls
 
 NOTHING = {"timers": 0, "delayed": 0, "halves": 0, "parkedHalves": 0}
 SOME = {"timers": 2, "delayed": 1, "halves": 1, "parkedHalves": 0}
@@ -104,19 +105,17 @@ async def test_what_comes_while_it_is_counted_is_not_missed(
     for _ in range(20):
         await peer.send("others", b"level", "DELAY\x012\x02")
     monkeypatch.setattr(topics, "_LOOKS_AT_ONCE", 5)
-    look, looks = Waiting.look, []
+    looks: list[bool] = []
 
-    def look_and_send(self: Waiting, count: int) -> bool:
-        more = look(self, count)
+    def send_meanwhile(_: object, more: bool) -> None:
         looks.append(more)
         if len(looks) == 2:
             service.engine.append(
                 "orders", 2, b"late", b"DELAY\x011\x02", born_ms=now_ms(), born_host=BORN_HOST, now_ms=now_ms()
             )
-        return more
 
-    monkeypatch.setattr(Waiting, "look", look_and_send)
-    answer = await peer.ask(Request.DELETE_TOPIC_IN_BROKER, {"topic": "orders", "escPending": choice})
+    with Calls(Waiting.look, after=send_meanwhile):
+        answer = await peer.ask(Request.DELETE_TOPIC_IN_BROKER, {"topic": "orders", "escPending": choice})
     assert looks[0]
     assert answer.ext["escDelayed"] == "1"
     assert answer.code == (Answer.SUCCESS if choice else Answer.ILLEGAL_OPERATION), answer.remark

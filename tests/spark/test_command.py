@@ -28,6 +28,9 @@ from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
 from spark.session import SparkNotStarted, open_session
 from tests.spark.randomlog import RandomLog
+from tests.watching import Calls
+
+NO_JAVA = "Java 17 or newer is not installed"
 
 
 @pytest.mark.parametrize(
@@ -66,9 +69,10 @@ def test_a_store_is_named_from_where_the_command_is_given(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(dashboards_runs, "run_batch", lambda batch: None)
-    call_command("dashboards", "run", "flow", "--store", "a store")
-    call_command("dashboards", "run", "flow", "--store", "s3://bucket/store")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    for store in ("a store", "s3://bucket/store"):
+        with pytest.raises(CommandError, match=NO_JAVA):
+            call_command("dashboards", "run", "flow", "--store", store)
     sources = DashboardRun.objects.order_by("queued_at").values_list("source", flat=True)
     assert list(sources) == [str(tmp_path / "a store"), "s3://bucket/store"]
 
@@ -76,60 +80,63 @@ def test_a_store_is_named_from_where_the_command_is_given(
 def test_a_log_is_followed_by_one_process(
     transactional_db: None, database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    ran: list[Any] = []
-    monkeypatch.setattr(dashboards_runs, "_run", lambda module, rows, **more: ran.append(module))
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
     key = f"escapement-follow/{settings.BROKER_NAME}/{tmp_path}"
     with psycopg.connect(database_url, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (key,))
         with pytest.raises(CommandError, match=r"follows .* already"):
             call_command("dashboards", "run", "flow", "--follow", "--store", str(tmp_path))
+        assert not DashboardRun.objects.exists()
         # a server notices later that a connection is gone
         other.execute("SELECT pg_advisory_unlock_all()")
     for _ in range(2):
-        call_command("dashboards", "run", "flow", "--follow", "--store", str(tmp_path))
-    assert ran == ["spark.follow"] * 2
+        with pytest.raises(CommandError, match=NO_JAVA):
+            call_command("dashboards", "run", "flow", "--follow", "--store", str(tmp_path))
+    assert DashboardRun.objects.get().window == dashboards_runs.LIVE
 
 
 def test_a_batch_is_computed_by_one_process(
     transactional_db: None, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[int] = []
-    monkeypatch.setattr(dashboards_runs, "_run", lambda module, rows, **more: ran.append(len(rows)))
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
     batch = dashboards_runs.queue(("flow", "keys"), "all")
     with psycopg.connect(database_url, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"escapement-batch/{batch}",))
         dashboards_runs.run_batch(batch)
         other.execute("SELECT pg_advisory_unlock_all()")
-    assert ran == []  # it has not begun to tell of itself, but it is at work
-    dashboards_runs.run_batch(batch)
-    assert ran == [2]
+    states = DashboardRun.objects.values_list("state", flat=True)
+    assert list(states.all()) == ["queued"] * 2  # it has not begun to tell of itself, but it is at work
+    with pytest.raises(dashboards_runs.DashboardsUnavailable):
+        dashboards_runs.run_batch(batch)
+    assert list(states.all()) == ["failed"] * 2
 
 
 def test_a_run_is_told_what_its_broker_was_told(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     orders: list[dict[str, Any]] = []
-    monkeypatch.setattr(
-        dashboards_runs.subprocess, "run", lambda *_, **given: orders.append(json.loads(given["input"]))
-    )
+
+    def computed(batch: uuid.UUID) -> None:
+        """As far as it can be: there is no log."""
+        heard = Calls(subprocess.run, before=lambda given: orders.append(json.loads(given["input"])))
+        with heard, pytest.raises(subprocess.CalledProcessError):
+            dashboards_runs.run_batch(batch)
+
     [owner] = Broker.mirror_writer.bulk_create([Broker(name=settings.BROKER_NAME)])
     lanes = [ScheduleLevel(broker=owner, level=level, delay_ms=ms) for level, ms in ((1, 5_000), (2, 3_600_000))]
     ScheduleLevel.mirror_writer.bulk_create(lanes)
     config = replace(small_store(tmp_path), retention_hours=6.5)
     with BrokerThread(config) as running:
         monkeypatch.setattr(settings, "ESCAPEMENT_NAMESRV", running.namesrv)
-        dashboards_runs.run_batch(dashboards_runs.queue(("lateness", "storage"), "all"))
+        computed(dashboards_runs.queue(("lateness", "storage"), "all"))
     # a broker that is away has the levels that it had; of another one nothing is known
-    dashboards_runs.run_batch(dashboards_runs.queue(("lateness",), "24h"))
-    dashboards_runs.run_batch(dashboards_runs.queue(("lateness",), "all", broker="elsewhere"))
+    computed(dashboards_runs.queue(("lateness",), "24h"))
+    computed(dashboards_runs.queue(("lateness",), "all", broker="elsewhere"))
     known = [(order.get("levels"), order.get("retention_hours")) for order in orders]
     assert known == [("5s 3600s", 6.5), ("5s 3600s", None), (None, None)]
 
 
-def test_a_batch_whose_process_was_killed_is_computed_anew_at_once(
-    transactional_db: None, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dashboards_runs, "_run", lambda module, rows, **more: None)
+def test_a_batch_whose_process_was_killed_is_computed_anew_at_once(transactional_db: None, database_url: str) -> None:
     batch = dashboards_runs.queue(("flow",), "all")
     with psycopg.connect(database_url, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"escapement-batch/{batch}",))
@@ -143,17 +150,15 @@ def test_a_batch_whose_process_was_killed_is_computed_anew_at_once(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_end_is_said_to_be_stopped(
-    number: signal.Signals, transactional_db: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def told(*_: object, **__: object) -> None:
+def test_a_run_that_is_told_to_end_is_said_to_be_stopped(number: signal.Signals, transactional_db: None) -> None:
+    def tell(_: object) -> None:
         DashboardRun.objects.filter(state="queued").update(state="running", beat_at=timezone.now())
         signal.raise_signal(number)
 
-    monkeypatch.setattr(dashboards_runs.subprocess, "run", told)
     said = StringIO()
-    call_command("dashboards", "run", "flow", "--follow", "--interval", "0", stdout=said)
-    call_command("dashboards", "run", "keys", "--follow", "--interval", "0", stdout=said)
+    for name in ("flow", "keys"):
+        with Calls(subprocess.Popen.communicate, before=tell):
+            call_command("dashboards", "run", name, "--follow", "--interval", "0", stdout=said)
     assert said.getvalue() == "stopped\nstopped\n"
     assert set(DashboardRun.objects.values_list("dashboard", "state")) == {("flow", "cancelled"), ("keys", "cancelled")}
 

@@ -21,6 +21,7 @@ from spark.source import LogReader, LogStreamReader
 from spark.store import LogStore, StoreUnreadable
 from tests.spark.logs import log_of, record
 from tests.spark.test_jobs import points_of, view
+from tests.watching import Calls
 
 Write = Callable[[dict[int, bytes]], Path]
 SIZE = 4096
@@ -93,16 +94,14 @@ def test_a_stream_says_what_retention_took_before_it_came_there(store: Write) ->
 
 def test_a_segment_deleted_while_a_read_is_planned_is_a_row(store: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = store({0: segment(0), SIZE: segment(1, blank=False)})
-    listed = LogStore.segments
 
-    def then_deleted(log: LogStore) -> Any:
-        found = listed(log)
+    def delete(*_: object) -> None:
         (path / "commitlog" / f"{0:020d}").unlink(missing_ok=True)
-        return found
 
-    monkeypatch.setattr(LogStore, "segments", then_deleted)
     monkeypatch.setattr("spark.options.DEFAULT_SPLIT_BYTES", 1)
-    assert damage_in(rows_of(path)) == [(0, SIZE, DELETED)]
+    with Calls(LogStore.segments, after=delete):
+        rows = rows_of(path)
+    assert damage_in(rows) == [(0, SIZE, DELETED)]
 
 
 def test_a_store_without_messages_has_no_rows(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 from django.conf import settings
 from pyspark.sql import SparkSession
@@ -31,23 +31,27 @@ def test_the_timetable_names_a_task_that_there_is() -> None:
 
 
 def test_its_turn_computes_all_nine_of_a_store_that_is_there(
-    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    transactional_db: None, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[uuid.UUID] = []
-    monkeypatch.setattr(dashboards_runs, "run_batch", ran.append)
     monkeypatch.setattr(settings, "BROKER_STORE", tmp_path)
     dashboards_runs.renew()
-    assert (ran, DashboardRun.objects.count()) == ([], 0)  # no log: nothing to compute, and no failure to show
+    assert DashboardRun.objects.count() == 0  # no log: nothing to compute, and no failure to show
     (tmp_path / "commitlog").mkdir()
     dashboards_runs.renew()
-    dashboards_runs.renew()  # the first is not done yet
-    assert len(ran) == 2 and len(set(ran)) == 1
-    rows = DashboardRun.objects.filter(batch=ran[0])
+    rows = DashboardRun.objects.all()
     assert sorted(row.dashboard for row in rows) == sorted(DASHBOARDS)
     assert {(row.window, row.actor, row.source) for row in rows} == {("all", "", str(tmp_path))}
+    assert {row.state for row in rows} == {"done"}
+    assert len({row.batch for row in rows}) == 1
+    batch = dashboards_runs.queue(tuple(DASHBOARDS), "all")
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"escapement-batch/{batch}",))
+        dashboards_runs.renew()  # this one is not done yet
+        other.execute("SELECT pg_advisory_unlock_all()")
+    assert set(DashboardRun.objects.filter(state="queued").values_list("batch", flat=True)) == {batch}
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     dashboards_runs.renew()
-    assert len(ran) == 2
+    assert DashboardRun.objects.count() == 2 * len(DASHBOARDS)
 
 
 def test_a_window_counts_what_was_stored_in_it(

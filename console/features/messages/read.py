@@ -1,4 +1,4 @@
-"""One message with all its physical records, and searches by key; all of it from the broker.
+"""A message with all its physical records, and searches by key; all of it read from the broker.
 
 Records and what clients told are joined to one line of time, each told step with its record.
 """
@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
 from broker.mirror.models import ConsumerOffset, Queue, Topic
+from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.properties import REAL_TOPIC, SOURCE
 from broker.rocketmq.topics import GROUP_PREFIXES, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.bodies import body_of
@@ -45,9 +46,13 @@ from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
 
-#: by offset id, by key, queue entries, delay offsets
-MESSAGE_REQUESTS = (33, 12, 321, 45)
-SEARCH_REQUESTS = (12, 45)
+MESSAGE_REQUESTS = (
+    Request.VIEW_MESSAGE_BY_ID,
+    Request.QUERY_MESSAGE,
+    Request.QUERY_CONSUME_QUEUE,
+    Request.GET_ALL_DELAY_OFFSET,
+)
+SEARCH_REQUESTS = (Request.QUERY_MESSAGE, Request.GET_ALL_DELAY_OFFSET)
 #: records of one message that are looked for: far more than retries make
 RECORDS_LIMIT = 32
 #: groups whose tries and dead letters are looked through for one message
@@ -56,8 +61,8 @@ GROUPS_LIMIT = 64
 LOOKED = 256
 #: topics that one search without a topic asks
 EVERYWHERE = 64
-#: response codes that mean "no such record", not "no": SYSTEM_ERROR with 33, QUERY_NOT_FOUND, TOPIC_NOT_EXIST
-ABSENT_CODES = frozenset({1, 17, 22})
+#: codes that mean "no such record", not "no": the first where a record is asked for by its id
+ABSENT_CODES = frozenset({Answer.SYSTEM_ERROR, Answer.TOPIC_NOT_EXIST, Answer.QUERY_NOT_FOUND})
 
 
 @authorised
@@ -206,7 +211,7 @@ def _written_last(here: Mirrored, scope: TopicScope, count: int) -> list[str]:
 
 
 def _topics(here: Mirrored, scope: TopicScope) -> list[str]:
-    """Topics that are seen, but RocketMQ's own."""
+    """Return the topics that are seen, without RocketMQ's own."""
     found = Topic.objects.filter(broker=here.name).values_list("name", "is_system").order_by()
     names = (name for name, is_system in found if not is_system or name.startswith(GROUP_PREFIXES))
     return [name for name in names if scope.topic(name)]
@@ -217,7 +222,7 @@ def _real_topic(parked: Message) -> str:
 
 
 def _waiting(admin: Admin, key: str, limit: int, is_wanted: Callable[[str], bool]) -> list[Message]:
-    """Parked on lanes and not released yet, of topics that are wanted: others' come first, too, in the same index."""
+    """Return wanted records parked on lanes and not released yet; others' come first, too, in the same index."""
     found = admin.messages_by_key(SCHEDULE_TOPIC, key, max(limit, LOOKED))
     parked = [record for record in found if is_wanted(_real_topic(record))]
     released = admin.delay_offsets() if parked else {}
@@ -270,7 +275,7 @@ def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope) -
 
 
 def _open(admin: Admin, message_id: str, topic: str | None) -> Message | None:
-    """The record that the id means; None when the broker has none."""
+    """Return the record that the id means; None when the broker has none."""
     if topic:
         found = _by_unique_id(admin, topic, message_id) or _by_unique_id(admin, SCHEDULE_TOPIC, message_id)
         if found is not None:
@@ -295,7 +300,7 @@ def _by_unique_id(admin: Admin, topic: str, unique_id: str) -> Message | None:
 
 
 def _kin(admin: Admin, trail: Trail, seen: TopicScope) -> list[Message]:
-    """Other records of the same message: by its unique id, and by the position that a release came from."""
+    """Find other records of the same message: by its unique id, and by the position that a release came from."""
     found: list[Message] = []
     for topic in (*trail.topics, *_topics_of_groups(trail, seen)):
         if trail.opened.unique_key:
@@ -318,7 +323,7 @@ def _kin(admin: Admin, trail: Trail, seen: TopicScope) -> list[Message]:
 
 
 def _topics_of_groups(trail: Trail, seen: TopicScope) -> list[str]:
-    """Topics of tries and dead letters of the groups that had the message, or read its topic, that there are.
+    """Return the existing topics of tries and dead letters of groups that had the message, or read its topic.
 
     Of readers those that are seen: others' take no place from them.
     """
@@ -332,7 +337,7 @@ def _topics_of_groups(trail: Trail, seen: TopicScope) -> list[str]:
 
 
 def _is_seen(line: Told, seen: TopicScope) -> bool:
-    """Consumers name their group, all others the topic; what names neither is nobody's."""
+    """Tell whether a line is seen: consumers name their group, all others the topic; a line with neither is not."""
     return seen.group(line.group) if line.what == "consumed" else seen.topic(line.topic)
 
 
@@ -365,7 +370,7 @@ _STORED = (HopKind.STORED, HopKind.RELEASED)
 
 
 def steps_of(opened: Message, hops: Sequence[Hop], told: Sequence[Told]) -> tuple[LifeStep, ...]:
-    """Oldest first; of one moment in the order of the log, each record before what was done with it.
+    """Return the steps, oldest first; of one moment in the order of the log, a record before what was done with it.
 
     Steps without a moment come last.
     """
@@ -412,7 +417,7 @@ def _record_of(line: Told, hops: Sequence[Hop]) -> Hop | None:
 
 
 def _is_given(hop: Hop, line: Told) -> bool:
-    """The consumer may have been given this record."""
+    """Tell whether the consumer may have been given this record."""
     if line.at_ms is not None and hop.store_ms > line.at_ms + CLOCKS_APART_MS:
         return False
     if line.retries:

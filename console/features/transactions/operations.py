@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, NotSupported, RouteNotFound
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
+from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.properties import REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions import records
@@ -63,17 +64,14 @@ _DECIDED: Mapping[str, Outcome] = {
 }
 
 
-#: by key, transaction by position
-KEY_REQUESTS = (12, 14_011)
+KEY_REQUESTS = (Request.QUERY_MESSAGE, Request.GET_TRANSACTION)
 #: of one key; records that are looked through for them
 MOST_OF_KEY, LOOKED_OF_KEY = 64, 256
-#: ResponseCode.QUERY_NOT_FOUND
-_NOT_FOUND = 22
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found. `undecided`: open and parked ones of the whole broker; None: not told."""
+    """The transactions found. `undecided`: open and parked ones of the whole broker; None: not told."""
 
     now_ms: int
     rows: Sequence[TransactionRow]
@@ -87,7 +85,7 @@ class Found:
 
 
 def find_matching(admin: Admin, wanted: TransactionFilter, *, most: int, patience_s: float | None) -> Found:
-    """All that match, at most `most`; raises ClientError."""
+    """Find the undecided transactions that match, at most `most`; raise ClientError."""
     begun_ms = now_ms()
     end_s = None if patience_s is None else time.monotonic() + patience_s
     rows: list[TransactionRow] = []
@@ -106,7 +104,7 @@ def find_matching(admin: Admin, wanted: TransactionFilter, *, most: int, patienc
 
 
 def find_named(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> Found:
-    """Each of them, as it is now; raises ClientError."""
+    """Find each of the named transactions, as it is now; raise ClientError."""
     begun_ms = now_ms()
     try:
         status = admin.transaction_status()
@@ -123,7 +121,7 @@ def _one(admin: Admin, position: int) -> TransactionRow | None:
     try:
         return row_of(admin.transaction(position=position))
     except BrokerRefused as error:
-        if error.code == _NOT_FOUND:
+        if error.code == Answer.QUERY_NOT_FOUND:
             return None
         raise
 
@@ -158,7 +156,7 @@ def pages_of(admin: Admin, wanted: TransactionFilter, *, now_ms: int) -> Iterato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsPreview(LagPreview):
-    """What transactions would be touched."""
+    """The transactions that would be touched."""
 
     #: how many are undecided now, all of the broker's; of those to be checked, how many have nobody to be asked
     met_count: int | None = None
@@ -312,7 +310,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
 
 @register
 class CommitTransactions(SteerTransactions):
-    """Consumers get their messages."""
+    """The operation that commits halves: consumers get their messages."""
 
     name = "transactions.commit"
     title, verb = _("Commit transactions"), _("Commit them")
@@ -331,7 +329,7 @@ class CommitTransactions(SteerTransactions):
 
 @register
 class RollBackTransactions(SteerTransactions):
-    """Their messages are dropped."""
+    """The operation that rolls halves back: their messages are dropped."""
 
     name = "transactions.rollback"
     title, verb = _("Roll transactions back"), _("Roll them back")
@@ -346,7 +344,7 @@ class RollBackTransactions(SteerTransactions):
 
 @register
 class CheckTransactions(SteerTransactions):
-    """Their producers are asked at once."""
+    """The operation that has the producers of halves asked at once."""
 
     name = "transactions.check"
     title, verb = _("Ask producers now"), _("Ask now")
@@ -366,7 +364,7 @@ class CheckTransactions(SteerTransactions):
 
 @register
 class ResumeTransactions(SteerTransactions):
-    """Parked ones are asked about again."""
+    """The operation that resumes parked halves: they are asked about again."""
 
     name = "transactions.resume"
     title, verb = _("Resume checking"), _("Resume checking")

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_safe
 
 from broker.client import Admin, BrokerRefused
 from broker.client.transactions import TransactionStatus
+from broker.rocketmq import codes
 from console.features.checkback.registry import address_rows
 from console.features.transactions import records
 from console.features.transactions.records import REQUESTS, Pulled, board_of, offset_id, pulled, row_of
@@ -50,7 +51,6 @@ from console.site.reading_on import PATIENCE_S, fill
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 
-LIST, LIFE, STATUS = 14_010, 14_012, 14_013
 #: groups in the table, those with most open halves first
 GROUPS = 16
 #: decisions that the time to decide is taken from
@@ -61,8 +61,6 @@ FIRST_S = 0.5
 MOST_COUNTED = 1_000
 #: requests for one page of a filtered list: the broker looks at so many halves for one answer
 MOST_ASKED = 3
-#: ResponseCode.QUERY_NOT_FOUND
-_NOT_FOUND = 22
 #: rows of one request, the broker's own limit
 PAGE = 1_000
 #: how far the broker's clock may be behind the console's
@@ -77,7 +75,7 @@ def read_transactions(scope: TopicScope) -> TransactionsPage:
 
 def _page_now() -> TransactionsPage:
     here = mirrored()
-    status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
+    status, evidence = _ask(lambda admin: admin.transaction_status(), here, codes.Request.GET_TRANSACTION_STATUS)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transactions(here)
     most = status.max_checks if status else None
@@ -99,7 +97,7 @@ def _page_now() -> TransactionsPage:
 
 
 def _seen_page(scope: TopicScope, found: TransactionsPage) -> TransactionsPage:
-    """The page as far as it is seen; groups and addresses name producers, whose topics nobody tells."""
+    """Return the page as far as it is seen; groups and addresses name producers, whose topics are not known."""
     hide = masks()
     board = found.board and replace(found.board, halves=hide.rows(found.board.halves))
     if scope.see_all:
@@ -133,7 +131,7 @@ def _seen_list(
     count: int,
     patience_s: float = PATIENCE_S,
 ) -> TransactionList:
-    """A page of those that are seen."""
+    """Return a page of those that are seen."""
     if wanted.topic and not scope.topic(wanted.topic):
         page = _listed(wanted, after, 1)
         return replace(page, rows=(), following=None)
@@ -154,7 +152,7 @@ def _first(found: TransactionList, drawn: TransactionList) -> TransactionList:
 
 
 def _groups_of(undecided: TransactionList) -> tuple[GroupRow, ...]:
-    """Producer groups of halves that are seen, those with most of them first; others' halves do not count."""
+    """Return producer groups of seen halves, those with most of them first; others' halves do not count."""
     halves: dict[str, list[TransactionRow]] = {}
     for row in undecided.rows:
         halves.setdefault(row.group, []).append(row)
@@ -170,7 +168,7 @@ def _groups_of(undecided: TransactionList) -> tuple[GroupRow, ...]:
 def transaction_sums(_scope: TopicScope) -> TransactionsPage:
     """Return the first page's figures alone, without how long decisions took: they are everybody's."""
     here = mirrored()
-    status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
+    status, evidence = _ask(lambda admin: admin.transaction_status(), here, codes.Request.GET_TRANSACTION_STATUS)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transactions(here)
     nothing = TransactionList(evidence, here.now_ms, TransactionFilter("open"), (), None)
@@ -197,7 +195,7 @@ def _listed(wanted: TransactionFilter, after: int | None, count: int) -> Transac
     found = _list(here, wanted, after, count, None)
     if found.evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transaction_list(here, wanted, after, count)
-    status, _evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
+    status, _evidence = _ask(lambda admin: admin.transaction_status(), here, codes.Request.GET_TRANSACTION_STATUS)
     return replace(found, max_checks=status.max_checks if status else None)
 
 
@@ -213,7 +211,7 @@ def read_transaction_life(scope: TopicScope, position: int) -> TransactionLife:
 def _life_at(position: int) -> TransactionLife:
     here = mirrored()
     address = here.broker.address if here.broker else ""
-    found, evidence = _ask(lambda admin: _life(admin, position, address), here, LIFE)
+    found, evidence = _ask(lambda admin: _life(admin, position, address), here, codes.Request.GET_TRANSACTION)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transaction_life(here, position)
     row, events, most = found or (None, (), None)
@@ -225,7 +223,7 @@ def _life(admin: Admin, position: int, address: str) -> tuple[TransactionRow | N
     try:
         return *life_of(admin, position, address), most
     except BrokerRefused as error:
-        if error.code == _NOT_FOUND:
+        if error.code == codes.Answer.QUERY_NOT_FOUND:
             return None, (), most
         raise
 
@@ -239,7 +237,9 @@ def _ask(
 def _list(
     here: Mirrored, wanted: TransactionFilter, after: int | None, count: int, most: int | None
 ) -> TransactionList:
-    found, evidence = _ask(lambda admin: _page(admin, wanted, here.now_ms, after, count), here, LIST)
+    found, evidence = _ask(
+        lambda admin: _page(admin, wanted, here.now_ms, after, count), here, codes.Request.LIST_TRANSACTIONS
+    )
     rows, following = found or ([], None)
     return TransactionList(evidence, here.now_ms, wanted, tuple(rows), following, most)
 
@@ -256,7 +256,7 @@ def _page(
 
 
 def _board(here: Mirrored, decided: Sequence[TransactionRow]) -> Board | None:
-    """Pulled from both topics; what the broker lists of the same halves says more and is taken instead."""
+    """Return the board pulled from both topics; where the broker lists the same halves, its list is taken instead."""
 
     def look(admin: Admin) -> tuple[Pulled, list[TransactionRow]]:
         found = pulled(admin)
@@ -269,7 +269,7 @@ def _board(here: Mirrored, decided: Sequence[TransactionRow]) -> Board | None:
         ]
         return found, [row for rows, _following in pages for row in rows]
 
-    answer, evidence = ask(look, source=here.name, requests=(*REQUESTS, LIST))
+    answer, evidence = ask(look, source=here.name, requests=(*REQUESTS, codes.Request.LIST_TRANSACTIONS))
     return board_of(evidence, answer[0], [*decided, *answer[1]]) if answer is not None else None
 
 
@@ -311,7 +311,7 @@ def transactions_mark(_: str) -> Hashable:
 def page_of(
     admin: Admin, wanted: TransactionFilter, *, now_ms: int, after: int | None, count: int
 ) -> tuple[list[TransactionRow], int | None]:
-    """A page of one state, and where the next begins; it may be short and yet have a next.
+    """Return a page of one state, and where the next begins; it may be short and yet have a next.
 
     The broker is asked by age, and its clock is another one: asked for a little more, what is too new is left out here.
     """
@@ -328,7 +328,7 @@ def page_of(
 
 
 def life_of(admin: Admin, position: int, store_address: str) -> tuple[TransactionRow, tuple[LifeEvent, ...]]:
-    """One transaction by its half's position, and its events; raises BrokerRefused (22: no such half)."""
+    """Return one transaction by its half's position, and its events; raise BrokerRefused (22: no such half)."""
     found = admin.transaction(position=position)
     events = tuple(
         LifeEvent(
@@ -359,14 +359,14 @@ _LENGTHS = {"state": 16, "group": 255, "topic": 255, "before": 64}
 
 @require_safe
 def transactions(request: HttpRequest) -> HttpResponse:
-    """The board, and the first of each list."""
+    """Show the board, and the first of each list."""
     context = {"data": read_transactions(), "here": FAMILY, "live": FAMILY, "number": uuid.uuid4()}
     return render(request, "transactions/page.html", context)
 
 
 @require_safe
 def transaction_list(request: HttpRequest) -> Answer:
-    """Transactions of one state, page by page; rows, or all that match, can be acted on."""
+    """Show transactions of one state, page by page; rows, or all that match, can be acted on."""
     given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
     if given["state"] not in STATES:
         given["state"] = STATES[0]
@@ -402,7 +402,7 @@ def transaction_list(request: HttpRequest) -> Answer:
 
 @require_safe
 def transaction(request: HttpRequest, position: int) -> HttpResponse:
-    """One transaction by the position of its half."""
+    """Show one transaction by the position of its half."""
     if position >= 2**63:
         raise Http404(_("There is no such transaction."))
     data = read_transaction_life(position)

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.features.alerts import evaluate, rule_fields
-from console.features.alerts.evaluate import Reading, Round
+from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue
+from console.features.alerts import rule_fields
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, PERMISSIONS, Actor
@@ -18,7 +18,7 @@ from console.operations.errors import InvalidParameter, NotAllowed, NotPossible,
 from console.operations.models import AuditEntry, Operation
 from console.security.topic_scope import VisibleTopics
 from console.site.clock import now_ms
-from tests.console.alerts.stage import START_MS, rule
+from tests.console.alerts.stage import rule
 from tests.console.people import browser_of, person
 from tests.console.ui.test_pages import words
 
@@ -32,11 +32,19 @@ FORM = {
 
 
 @pytest.fixture(autouse=True)
-def now(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+def groups(db: None, settings: Any) -> None:
     """Two groups that begin so, one above the limit."""
     settings.ALERT_ORIGINS, settings.ALERTS_INTERVAL_S = ["https://hooks.example"], 30
-    found = tuple(Reading("backlog", name, lag) for name, lag in (("billing", 150.0), ("bills", 7.0), ("mail", 900.0)))
-    monkeypatch.setattr(evaluate, "read", lambda wanted: Round(START_MS, found, frozenset({"backlog"})))
+    (broker,) = Broker.mirror_writer.bulk_create([Broker(name=settings.BROKER_NAME)])
+    # it stays fresh however long a test takes
+    MirrorState.mirror_writer.bulk_create([MirrorState(broker=broker, as_of_ms=now_ms() + 3_600_000)])
+    Queue.mirror_writer.bulk_create([Queue(broker=broker, topic="sales", queue_id=0, min_offset=0, max_offset=1_000)])
+    lags = {"billing": 150, "bills": 7, "mail": 900}
+    ConsumerGroup.mirror_writer.bulk_create(ConsumerGroup(broker=broker, name=name) for name in lags)
+    ConsumerOffset.mirror_writer.bulk_create(
+        ConsumerOffset(broker=broker, group=name, topic="sales", queue_id=0, offset=1_000 - lag)
+        for name, lag in lags.items()
+    )
 
 
 def drafted(browser: Client, address: str, form: dict[str, str]) -> str:

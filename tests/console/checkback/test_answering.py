@@ -54,13 +54,6 @@ async def answering(
     )
 
 
-async def pause(seconds: float) -> None:
-    """Let the broker move on in its own time."""
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await asyncio.Event().wait()
-
-
 async def states(admin: AsyncAdmin) -> list[str]:
     found = [each.state for state in ("open", "parked") for each in (await admin.transactions(state)).items]
     return found + [each.state for each in (await admin.transactions("decided")).items]

@@ -20,7 +20,8 @@ from broker.client.transactions import TransactionTarget
 from broker.server.broker import BrokerService
 from console.features.checkback import registry, worker
 from console.features.checkback.models import CheckAddress
-from console.features.checkback.worker import Answerer
+from console.features.checkback.request import Asker, Resolver
+from console.features.checkback.worker import Answerer, Contact
 from console.operations.actor import Actor
 from console.rest.operations import in_thread
 from tests.console.checkback.server import Question, Server, decided
@@ -60,7 +61,9 @@ async def shop(transactional_db: None, settings: Any) -> AsyncIterator[Shop]:
 
 
 @asynccontextmanager
-async def working(service: BrokerService, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[str]]:
+async def working(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch, make: Callable[[Contact], Answerer] | None = None
+) -> AsyncIterator[list[str]]:
     """The groups that it answers for now; it looks more often than in life."""
     monkeypatch.setattr(worker, "LOOK_S", 0.05)
     groups: list[str] = []
@@ -68,7 +71,7 @@ async def working(service: BrokerService, monkeypatch: pytest.MonkeyPatch) -> As
     def told(now: Any) -> None:
         groups[:] = now
 
-    running = asyncio.create_task(worker.Worker(service.namesrv_address).run(told))
+    running = asyncio.create_task(worker.Worker(service.namesrv_address, make=make).run(told))
     yield groups
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -171,24 +174,22 @@ async def test_an_answerer_that_fails_is_begun_anew(
 ) -> None:
     made = 0
 
-    class Failing(Answerer):
-        async def run(self) -> None:
-            nonlocal made
-            made += 1
-            if made == 1:
-                raise ValueError("a fault")
-            await super().run()
+    def make(contact: Contact) -> Answerer:
+        """The first one is told an address that is none."""
+        nonlocal made
+        made += 1
+        namesrv = "no address" if made == 1 else service.namesrv_address
+        return Answerer(contact, namesrv, Asker(registry.allow_list(), Resolver(), registry.http_limits()))
 
     await shop.register("shop")
-    monkeypatch.setattr(worker, "Answerer", Failing)
-    async with working(service, monkeypatch) as groups:
+    async with working(service, monkeypatch, make) as groups:
         await until_true(are(groups, "shop"))
 
         async def is_anew() -> bool:
             return made == 2
 
         await until_true(is_anew)
-    assert "a fault" in caplog.text
+    assert "answering for group shop failed" in caplog.text
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.test import Client
 
-from broker.client import Admin, Message, NotSupported, SimpleConsumer
+from broker.client import Message, SimpleConsumer
 from broker.engine import topic_backlog
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, Queue
+from broker.rocketmq.codes import Request
 from console.features.topics.operations import topics_of_tries
 from console.operations import workflow
 from tests.console.stage import Stage
@@ -68,18 +67,15 @@ def test_what_is_not_counted_to_the_end_is_said_to_be_at_least_so_many(
 
 
 def test_of_a_broker_that_does_not_tell_its_lanes_the_timers_are_counted_and_the_rest_is_said(
-    billing: Stage, operator: Client, monkeypatch: pytest.MonkeyPatch
+    billing: Stage, operator: Client
 ) -> None:
-    def refuse(*_: Any) -> None:
-        raise NotSupported(3, "no such request")
-
-    monkeypatch.setattr(Admin, "topic_waiting", refuse)
     nothing = dict.fromkeys(("delayed", "halves", "parked_halves"))
-    assert lost("billing") == (2, {"timers": 1} | nothing, ["waiting_not_told"])
-    page = words(operator.get(drafted(operator, "groups.delete", name="billing")))
-    assert "This broker does not tell which tries wait on delay levels" in page
-    monkeypatch.setattr(Admin, "timer_metrics", refuse)
-    assert lost("billing") == (1, {"timers": None} | nothing, ["waiting_not_told"])
+    with billing.broker.without(Request.GET_TOPIC_WAITING):
+        assert lost("billing") == (2, {"timers": 1} | nothing, ["waiting_not_told"])
+        page = words(operator.get(drafted(operator, "groups.delete", name="billing")))
+        assert "This broker does not tell which tries wait on delay levels" in page
+    with billing.broker.without(Request.GET_TOPIC_WAITING, Request.GET_TIMER_METRICS):
+        assert lost("billing") == (1, {"timers": None} | nothing, ["waiting_not_told"])
 
 
 @pytest.fixture

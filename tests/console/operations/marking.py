@@ -27,18 +27,23 @@ class Marking(Kind[Preview]):
         #: called before each batch with how many came before
         self.before: Callable[[int], None] = lambda count: None
         self.counted = 0
+        #: how many there are by now, if not as many as were asked for
+        self.left: int | None = None
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         return {"many": int(parameters["many"])}
 
     def preview(self, parameters: Mapping[str, Any]) -> Preview:
         self.counted += 1
-        return Preview(at_ms=1, count=parameters["many"])
+        return Preview(at_ms=1, count=self._count(parameters))
 
     def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
         if parameters["many"] > LIMIT:
             raise TooMany(LIMIT)
-        return [Target({"position": number}, {"name": f"n{number}"}) for number in range(parameters["many"])]
+        return [Target({"position": number}, {"name": f"n{number}"}) for number in range(self._count(parameters))]
+
+    def _count(self, parameters: Mapping[str, Any]) -> int:
+        return int(parameters["many"]) if self.left is None else self.left
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         self.before(len(self.batches))

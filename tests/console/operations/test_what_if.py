@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from broker.engine.timer.stats import Pace
 from broker.mirror.models import SLOT_MS, SLOTS, MirrorState, RateHistory
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
@@ -92,17 +91,17 @@ def test_committed_transactions_are_lag_at_once(readers: Stage, operator: Client
         assert rolled.preview["lag_after"] is None
 
 
-def test_what_fires_at_once_stands_on_top_of_what_falls_due_meanwhile(
-    stage: Stage, operator: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fires_at_once_stands_on_top_of_what_falls_due_meanwhile(stage: Stage, operator: Client) -> None:
     park(stage, 3, "crowd")
     park(stage, 2, "meanwhile", due_ms=now_ms() + 20_000)
     park(stage, 1, "after", due_ms=now_ms() + HOUR // 2)
     wanted = {"filter": {"topic": "orders", "key": "crowd"}}
     row = workflow.draft("timers.deliver_now", wanted, ACTOR)
     assert figures(row, "busiest_count", "also_due", "last_late_ms") == [3, None, None]
-    told = Pace.to_json
-    monkeypatch.setattr(Pace, "to_json", lambda pace, at_ms: {**told(pace, at_ms), "capacityPerS": 0.1})
+    pace = stage.broker.service.engine.timers.pace
+    # what is due now was not out after 30 s, when there had been three
+    stage.broker.call(lambda: pace.released(now_ms(), 0, more=True))
+    stage.broker.call(lambda: pace.released(now_ms() + 30_000, 3, more=False))
     row = workflow.draft("timers.deliver_now", wanted, ACTOR)
     # three need 30 s, in which two more fall due: all five are out after 50 s
     assert figures(row, "busiest_count", "met_count", "also_due", "last_late_ms") == [5, 0, 2, 50_000]

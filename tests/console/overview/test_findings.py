@@ -25,6 +25,7 @@ from console.site.mirrored import SLOT_MS, SLOTS, History, Mirrored
 from console.templatetags.words import sentence
 from console.ui.live import page_of, parts_of
 from tests.console.stage import HOSTILE, Stage
+from tests.watching import Calls
 
 NOW_MS = 1_795_000_000_000
 MIRROR = MirrorRow("following", 1, NOW_MS, 0, 1.0, NOW_MS, "")
@@ -101,15 +102,16 @@ def test_a_herd_ahead_leads_to_the_wheel_before_it() -> None:
 
 
 def test_what_is_stuck_in_redis_is_found_and_asked_for_once_in_a_while(
-    stage: Stage, queues: redis.Redis, operator: Client, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, queues: redis.Redis, operator: Client
 ) -> None:
     DelayedQueue("refunds", queues).offer("late", at=1)
     findings.forget()
     page = operator.get("/").content.decode()
     assert "values are due in Redis and nobody moves them" in page
     assert "/redisson/queue/?name=refunds" in page
-    monkeypatch.setattr(findings, "_read", lambda here: pytest.fail("asked again at once"))
-    assert "refunds" in operator.get("/").content.decode()
+    with Calls(findings._read) as asked:
+        assert "refunds" in operator.get("/").content.decode()
+    assert asked.count == 0
 
 
 NUMBERED = (FindingCode.LANE_LATE, FindingCode.PROGRESS_UNSAVED, FindingCode.RELEASED_EARLY)

@@ -34,11 +34,12 @@ class Said(msgspec.Struct):
 
 
 @pytest.fixture
-def declared(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[routes.Route]]:
+def declared() -> Iterator[list[routes.Route]]:
     """The routes that a test declares, and no others."""
-    own: list[routes.Route] = []
-    monkeypatch.setattr(routes, "declared", own)
-    return own
+    ours = routes.declared.copy()
+    routes.declared.clear()
+    yield routes.declared
+    routes.declared[:] = ours
 
 
 def told(path: str, on: Place | tuple[Place, ...], **more: Any) -> Callable[[Handler], Handler]:

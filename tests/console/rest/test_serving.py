@@ -24,9 +24,7 @@ async def serving(namesrv: str) -> AsyncIterator[int]:
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # the test's loop keeps its own
     task = asyncio.ensure_future(server.serve())
-    async with asyncio.timeout(10):
-        while not server.started:
-            await asyncio.wait([task], timeout=0.01)
+    await until_true(lambda: server.started or task.done())
     yield server.servers[0].sockets[0].getsockname()[1]
     server.should_exit = True
     await task

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from broker.client import Admin, NotSupported
 from broker.client.timers import TimerTarget
-from console.features.timers import undo_operations
+from broker.rocketmq.codes import Request
+from console.features.timers.read import one_timer
 from console.features.timers.shapes import TimerRow
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
@@ -22,6 +22,7 @@ from console.templatetags.escapement import moment
 from tests.console.stage import Stage
 from tests.console.timers.test_operations import ACTOR, HOUR, arrived, park, waiting
 from tests.console.ui.test_pages import words
+from tests.watching import Calls
 
 
 def cancelled(**more: Any) -> Operation:
@@ -190,23 +191,20 @@ def test_what_was_touched_since_is_left_as_it_is(stage: Stage) -> None:
     assert (now["a-0"], now["a-3"]) == (left["a-0"], left["a-3"] - HOUR)
 
 
-def test_what_is_moved_between_the_look_and_the_move_back_stays(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_moved_between_the_look_and_the_move_back_stays(stage: Stage) -> None:
     park(stage, 2, "a")
     row = moved()
     (first, second) = waiting()
-    look = undo_operations.one_timer
 
-    def meanwhile(admin: Admin, target: Mapping[str, Any]) -> Any:
-        """What it sees is right; then somebody moves the first one."""
-        seen = look(admin, target)
-        if target["position"] == first.position:
+    def move(asked: Mapping[str, Any], _: object) -> None:
+        """What was seen is right; then somebody moves the first one."""
+        if asked["target"]["position"] == first.position:
             aim = TimerTarget(position=first.position, due_ms=first.due_ms + 7)
             assert stage.admin.steer_timers("reschedule", [aim]).results[0].outcome == "rescheduled"
-        return seen
 
     draft = workflow.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
-    monkeypatch.setattr(undo_operations, "one_timer", meanwhile)
-    assert workflow.confirm(draft.pk, ACTOR, reason="x").results == {"changed_since": 1, "moved_back": 1}
+    with Calls(one_timer, after=move):
+        assert workflow.confirm(draft.pk, ACTOR, reason="x").results == {"changed_since": 1, "moved_back": 1}
     assert {each.due_ms for each in waiting()} == {first.due_ms + 7, second.due_ms - HOUR}
 
 
@@ -237,20 +235,15 @@ def test_only_cancels_and_moves_that_are_over_are_taken_back(stage: Stage, opera
         workflow.draft("timers.take_back", {"operation": str(row.pk)}, clerk)
 
 
-def test_on_apache_a_noted_recall_is_followed_by_the_message_again_once(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_apache_a_noted_recall_is_followed_by_the_message_again_once(stage: Stage) -> None:
     park(stage, 1, "a")
     row = cancelled()
     row.items.update(outcome="recall_noted", result={"topic": "orders", "due_ms": row.items.get().result["due_ms"]})
     Operation.objects.filter(pk=row.pk).update(results={"recall_noted": 1})
 
-    def unknown(*_: object) -> None:
-        raise NotSupported(3, "request type is not supported")
-
-    monkeypatch.setattr("console.features.timers.undo_operations.one_timer", unknown)
-    assert taken_back(row).results == {"parked_again": 1}
-    assert taken_back_preview(row) == (0, [["already_taken_back", 1]])
+    with stage.broker.without(Request.GET_TIMER):
+        assert taken_back(row).results == {"parked_again": 1}
+        assert taken_back_preview(row) == (0, [["already_taken_back", 1]])
     assert [each.name for each in waiting()] == ["a-0"]
 
 

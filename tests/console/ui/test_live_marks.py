@@ -12,42 +12,26 @@ from console.site.clock import now_ms
 from console.ui import live
 from console.ui.live import FRESH_S, page_of
 from tests.console.stage import Stage
+from tests.watching import Calls
 
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One entry for each page that was really made."""
-    times: list[int] = []
-
-    def render(*_: object) -> live.Parts:
-        times.append(len(times))
-        return {"#tail": str(len(times))}
-
-    monkeypatch.setattr(live, "_render", render)
-    return times
-
-
-def test_a_page_is_made_again_when_its_mark_moved_or_it_is_old(
-    made: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: dict[str, object] = {"mark": 1}
-    monkeypatch.setattr(live.LivePage, "mark", lambda _: told["mark"])
-    page = page_of("timers")
-    assert page is not None
-    first = live._made(page, "en", 1, None)
-    same = live._made(page, "en", 2, first)
-    assert (same.parts, same.sequence, len(made)) == (first.parts, 2, 1)
-    told["mark"] = 2
-    moved = live._made(page, "en", 3, same)
-    assert len(made) == 2
-    live._made(page, "en", 4, replace(moved, made_s=moved.made_s - FRESH_S))
-    assert len(made) == 3
-    told["mark"] = None
-    unknown = live._made(page, "en", 5, moved)
-    live._made(page, "en", 6, unknown)
-    assert len(made) == 5
+def test_a_page_is_made_again_when_its_mark_moved_or_it_is_old(stage: Stage) -> None:
+    page, unmarked = page_of("timers"), page_of("overview")
+    assert page is not None and unmarked is not None and unmarked.mark() is None
+    with Calls(live._render) as made:
+        first = live._made(page, "en", 1, None)
+        same = live._made(page, "en", 2, replace(first, made_s=time.monotonic()))
+        assert (same.parts, same.sequence, made.count) == (first.parts, 2, 1)
+        stage.producer.send("orders", b"later", deliver_at_ms=now_ms() + HOUR_MS)
+        moved = live._made(page, "en", 3, same)
+        assert made.count == 2
+        live._made(page, "en", 4, replace(moved, made_s=moved.made_s - FRESH_S))
+        assert made.count == 3
+        unknown = live._made(unmarked, "en", 5, None)
+        live._made(unmarked, "en", 6, unknown)
+        assert made.count == 5
 
 
 def test_what_the_broker_gets_moves_the_mark_of_its_pages_alone(stage: Stage) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import socket as sockets_of_system
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ from console.ui import live, sockets
 from console.ui.live import Fragments
 from console.ui.sockets import LiveConsumer
 from tests.console.people import person
+from tests.waiting import until_true
+from tests.watching import Calls
 
 application = AllowedHostsOriginValidator(
     AuthMiddlewareStack(URLRouter([path("ws/live/<path:page>", LiveConsumer.as_asgi())]))
@@ -59,9 +61,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path, valkey
     monkeypatch.setattr(live, "SPACING_S", 0.01)
     monkeypatch.setattr(live, "REST_RATIO", 0)
     monkeypatch.setattr(live, "LIVE_SHARE", 1_000)
-    monkeypatch.setattr(sockets, "fragments", Fragments())
-    # the mirror of another test was further
-    monkeypatch.setattr(sockets.announcements, "sequence", 0)
+    live.fragments.forget()
 
 
 @pytest.fixture
@@ -70,6 +70,12 @@ def client(transactional_db: None) -> Client:
     browser = Client()
     browser.force_login(user)
     return browser
+
+
+@pytest.fixture
+def later() -> int:
+    """A sequence of the mirror's that is beyond all that this process was told."""
+    return sockets.announcements.sequence + 1
 
 
 @pytest.fixture
@@ -140,21 +146,31 @@ async def test_snapshot_comes_first(site: Site, client: Client) -> None:
     assert 'hx-target="#n"' in snapshot
 
 
-async def test_only_changed_parts_follow(site: Site, client: Client, announcer: Announcer) -> None:
+async def test_only_changed_parts_follow(site: Site, client: Client, announcer: Announcer, later: int) -> None:
     async with site.page(client) as page:
         await frame(page)
-        announcer.announce(41, {"levels"})
+        announcer.announce(later, {"levels"})
         update = await frame(page)
-    assert '<p id="n">41</p>' in update
+    assert f'<p id="n">{later}</p>' in update
     assert 'hx-target="#a"' not in update
 
 
-async def test_other_kinds_do_not_wake_the_page(site: Site, client: Client, announcer: Announcer) -> None:
-    async with site.page(client) as page:
-        await frame(page)
-        announcer.announce(42, {"offsets"})
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(page.recv(), 0.5)
+async def test_other_kinds_do_not_wake_the_page(
+    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch, later: int
+) -> None:
+    """Its heartbeats come and show what they showed before; only what it shows itself moves it."""
+    monkeypatch.setattr(sockets, "HEARTBEAT_S", 0.05)
+    shown_of: list[int | None] = []
+    with Calls(LiveConsumer._show, before=lambda given: shown_of.append(given["sequence"])) as shows:
+        async with site.page(client) as page:
+            await frame(page)
+            announcer.announce(later, {"offsets"})
+            await until_true(lambda: sockets.announcements.sequence == later)
+            told = shows.count
+            await until_true(lambda: shows.count >= told + 3)
+            assert later not in shown_of
+            announcer.announce(later + 1, {"levels"})
+            await shown(page, later + 1)
 
 
 async def test_language_is_the_readers(site: Site, client: Client) -> None:
@@ -238,29 +254,34 @@ async def test_whose_rights_end_loses_the_page_though_nothing_happens_on_it(
 
 @pytest.mark.parametrize("lose", LOSSES)
 async def test_whose_rights_end_is_shown_nothing_new(
-    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch, lose: Callable[[], None]
+    site: Site,
+    client: Client,
+    announcer: Announcer,
+    monkeypatch: pytest.MonkeyPatch,
+    lose: Callable[[], None],
+    later: int,
 ) -> None:
     monkeypatch.setattr(sockets, "LOOK_S", 3_600)
     monkeypatch.setattr(sockets, "FRESH_S", 0)
     async with site.page(client) as page:
         await frame(page)
         await sync_to_async(lose)()
-        announcer.announce(43, {"levels"})
+        announcer.announce(later, {"levels"})
         with pytest.raises(websockets.ConnectionClosedError):
             await frame(page)
         assert page.close_code == sockets.SESSION_ENDED
 
 
 async def test_rights_that_change_to_the_same_keep_the_page(
-    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
+    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch, later: int
 ) -> None:
     monkeypatch.setattr(sockets, "LOOK_S", 0.05)
     monkeypatch.setattr(sockets, "FRESH_S", 0)
     async with site.page(client) as page:
         await frame(page)
         await sync_to_async(lambda: User.objects.get().groups.add(Group.objects.create(name="nothing more")))()
-        announcer.announce(44, {"levels"})
-        await shown(page, 44)
+        announcer.announce(later, {"levels"})
+        await shown(page, later)
 
 
 def test_rights_are_looked_at_often_enough() -> None:
@@ -270,25 +291,16 @@ def test_rights_are_looked_at_often_enough() -> None:
 
 async def test_one_look_is_for_all_who_ask_at_once(site: Site, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "LOOK_S", 3_600)
-    looks = []
-
-    def counted(keys: Collection[str]) -> Any:
-        looks.append(keys)
-        return marks_of(keys)
-
-    marks_of = sockets.marks_of
-    monkeypatch.setattr(sockets, "marks_of", counted)
     async with contextlib.AsyncExitStack() as stack:
         pages = [await stack.enter_async_context(site.page(client)) for _ in range(3)]
         await asyncio.gather(*map(frame, pages))
-        monkeypatch.setattr(sockets, "FRESH_S", 3_600)
-        looks.clear()
+        monkeypatch.setattr(sockets, "FRESH_S", 0)
         watches = tuple(sockets.standings._watches)
         assert len(watches) == 3
-        monkeypatch.setattr(sockets.standings, "_began_s", float("-inf"))
-        marks = await asyncio.gather(*map(sockets.standings.mark_of, watches))
+        with Calls(sockets.Standings._read) as looks:
+            marks = await asyncio.gather(*map(sockets.standings.mark_of, watches))
     assert len(set(marks)) == 1
-    assert len(looks) == 1
+    assert looks.count == 1
 
 
 async def test_a_page_that_talks_too_much_is_closed(site: Site, client: Client) -> None:
@@ -311,17 +323,12 @@ async def test_a_quiet_layer_is_no_lost_layer() -> None:
     assert patience_s > layer.brpop_timeout + 5
 
 
-def counted_renderings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
+@pytest.fixture
+def rendered() -> Iterator[list[tuple[int, float]]]:
     """Every rendering from now on: what it was of (a sequence of the mirror's), and when it began, in monotonic s."""
-    rendered: list[tuple[int, float]] = []
-    make = Fragments._make
-
-    async def counted(kept: Fragments, page: Any, language: str, sequence: int) -> Any:
-        rendered.append((sequence, time.monotonic()))
-        return await make(kept, page, language, sequence)
-
-    monkeypatch.setattr(Fragments, "_make", counted)
-    return rendered
+    seen: list[tuple[int, float]] = []
+    with Calls(Fragments._make, before=lambda given: seen.append((given["sequence"], time.monotonic()))):
+        yield seen
 
 
 def sequences_of(rendered: list[tuple[int, float]]) -> list[int]:
@@ -329,24 +336,27 @@ def sequences_of(rendered: list[tuple[int, float]]) -> list[int]:
 
 
 async def test_many_sockets_share_one_rendering(
-    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
+    site: Site, client: Client, announcer: Announcer, rendered: list[tuple[int, float]], later: int
 ) -> None:
-    rendered = counted_renderings(monkeypatch)
     async with site.page(client) as one, site.page(client) as two, site.page(client) as three:
         pages = (one, two, three)
         await asyncio.gather(*map(frame, pages))
-        announcer.announce(77, {"levels"})
+        announcer.announce(later, {"levels"})
         updates = await asyncio.gather(*map(frame, pages))
-    assert all("77" in update for update in updates)
-    assert sequences_of(rendered).count(77) == 1
+    assert all(f">{later}<" in update for update in updates)
+    assert sequences_of(rendered).count(later) == 1
 
 
 async def test_sockets_that_came_one_after_another_share_renderings_all_the_same(
-    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
+    site: Site,
+    client: Client,
+    announcer: Announcer,
+    monkeypatch: pytest.MonkeyPatch,
+    rendered: list[tuple[int, float]],
+    later: int,
 ) -> None:
     monkeypatch.setattr(live, "SPACING_S", 0.2)
-    rendered = counted_renderings(monkeypatch)
-    sequences = itertools.count(100)
+    sequences = itertools.count(later)
 
     async def read(page: websockets.ClientConnection, frames: int) -> None:
         for _ in range(frames):
@@ -362,8 +372,9 @@ async def test_sockets_that_came_one_after_another_share_renderings_all_the_same
         snapshots = len(rendered)
         await asyncio.gather(*(read(page, 8) for page in pages))
         # nothing is on its way any more when the pages are closed
-        announcer.announce(9_999, {"levels"})
-        await asyncio.gather(*(shown(page, 9_999) for page in pages))
+        last = next(sequences)
+        announcer.announce(last, {"levels"})
+        await asyncio.gather(*(shown(page, last) for page in pages))
     begun_s = [at_s for _, at_s in rendered[snapshots:]]
     gaps_s = [later - first for first, later in itertools.pairwise(begun_s)]
     assert gaps_s
@@ -371,14 +382,18 @@ async def test_sockets_that_came_one_after_another_share_renderings_all_the_same
 
 
 async def test_a_page_that_nothing_happens_on_is_rendered_once_for_what_was_told_once(
-    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
+    site: Site,
+    client: Client,
+    announcer: Announcer,
+    monkeypatch: pytest.MonkeyPatch,
+    rendered: list[tuple[int, float]],
+    later: int,
 ) -> None:
     monkeypatch.setattr(sockets, "HEARTBEAT_S", 60)
-    rendered = counted_renderings(monkeypatch)
     async with site.page(client) as one, site.page(client) as two:
         await asyncio.gather(frame(one), frame(two))
-        for sequence in (300, 301):
+        for sequence in (later, later + 1):
             announcer.announce(sequence, {"levels"})
             await asyncio.gather(*(shown(page, sequence) for page in (one, two)))
     sequences = sequences_of(rendered)
-    assert (sequences.count(300), sequences.count(301), sequences[-1]) == (1, 1, 301)
+    assert (sequences.count(later), sequences.count(later + 1), sequences[-1]) == (1, 1, later + 1)

@@ -1,0 +1,55 @@
+"""Calls of one of our functions, seen from outside by the interpreter's profiling hook: the real function runs.
+
+For tests that count calls, and for those that let something happen at the one moment at which it matters. Only calls
+in the thread that entered the block are seen.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from types import CodeType, FrameType
+from typing import Any, Self
+
+
+class Calls:
+    """Counts calls of a function, or of a coroutine function, while a `with` block runs.
+
+    `most`: one call more fails where it is made. `before` gets the arguments when a call begins; `after` gets them and
+    what it returns when it ends. Neither is seen itself, whatever it calls.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        most: int | None = None,
+        before: Callable[[Mapping[str, Any]], None] | None = None,
+        after: Callable[[Mapping[str, Any], Any], None] | None = None,
+    ) -> None:
+        self.count = 0
+        self._code: CodeType = inspect.unwrap(function).__code__
+        self._begin = next(each.offset for each in dis.get_instructions(self._code) if each.opname == "RESUME")
+        self._most, self._before, self._after = most, before, after
+
+    def __enter__(self) -> Self:
+        assert sys.getprofile() is None, "one at a time"
+        sys.setprofile(self._seen)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _seen(self, frame: FrameType, event: str, result: Any) -> None:
+        if frame.f_code is not self._code:
+            return
+        # a coroutine that goes on is a call to the hook as well
+        if event == "call" and frame.f_lasti == self._begin:
+            self.count += 1
+            assert self._most is None or self.count <= self._most, f"more than {self._most} calls"
+            if self._before is not None:
+                self._before(frame.f_locals)
+        elif event == "return" and self._after is not None:
+            self._after(frame.f_locals, result)
