@@ -19,7 +19,7 @@ TIMEOUT_S = 600
 
 
 def main() -> None:
-    """Be there, read, count; the answer to the heartbeat is the first frame."""
+    """Connect, read frames and count them; the answer to the heartbeat is the first one."""
     address, group, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     host, _, port = address.rpartition(":")
     alive = {"clientID": "asked@1", "producerDataSet": [{"groupName": group}], "consumerDataSet": []}

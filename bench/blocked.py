@@ -1,7 +1,7 @@
-"""How long a Redis keeps everybody waiting: `python -m bench.blocked HOST PORT` pings it until its input ends.
+"""The time for which a Redis keeps others waiting: `python -m bench.blocked HOST PORT` pings it until its input ends.
 
-A process of its own, so that no work of the measured ones delays it. At the end of each input line it prints one JSON
-object and starts again: `longest_ms` (the slowest PING), `pings`.
+It is a process of its own, so that no work of the measured ones delays it. At the end of each input line it prints one
+JSON object and starts again: `longest_ms` (the slowest PING), `pings`.
 """
 
 from __future__ import annotations

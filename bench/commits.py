@@ -1,4 +1,4 @@
-"""From the commit of a transaction to its consumer, at a steady rate."""
+"""The time from the commit of a transaction to its consumer, at a steady rate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ARRIVAL_TIMEOUT_S = 30
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """Both brokers, on stores of their own."""
+    """Measure both brokers, on stores of their own."""
     seconds = 15 if options.quick else 40
     rows: list[Row] = []
     notes: list[str] = []
@@ -67,7 +67,7 @@ def row(flush: str, name: str, ours_us: int, theirs_us: int) -> Row:
 
 
 async def commit_to_consumer_us(server: Server, seconds: int) -> list[int]:
-    """The times of all after the warm-up, us, sorted. Raises RuntimeError if one does not arrive, or arrives twice."""
+    """Return the times of all after the warm-up, us, sorted. Raise RuntimeError if one is missing, or arrives twice."""
     committed_s: dict[int, float] = {}
     arrived_s: dict[int, float] = {}
     arrived = asyncio.Event()

@@ -75,7 +75,7 @@ QUICK = Scale(50, 50, 20_000, 5_000, 5, 1, 20, 5, 5)
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """A broker with all of it, and an installation that follows it."""
+    """Measure a broker with all of it, and an installation that follows it."""
     scale = QUICK if options.quick else Scale()
     with work_directory() as base:
         server = make("escapement", base, "async")
@@ -97,7 +97,7 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def furnish(server: Server, scale: Scale) -> None:
-    """Topics with messages, groups with progress, halves."""
+    """Fill the broker with topics and messages, groups with progress, and halves."""
     with Admin(server.namesrv) as admin, Producer("furnish", server.namesrv) as producer:
         for number in range(scale.topics):
             admin.create_topic(TOPIC.format(number), queues=4)
@@ -139,12 +139,12 @@ def looked_at(one: Installation, server: Server, scale: Scale) -> tuple[list[Row
 
 
 def figure(name: str, value: float, unit: str, limit: float, digits: int = 0) -> Row:
-    """A row with an upper limit."""
+    """Return a row with an upper limit."""
     return Row(name, f"{value:,.{digits}f} {unit}", "", "", f"<= {limit} {unit}", value <= limit)
 
 
 def addresses(server: Server) -> dict[str, str]:
-    """A page's name -> its address."""
+    """Return the address of each page by its name."""
     now_ms = time.time_ns() // 1_000_000
     with Admin(server.namesrv) as admin:
         timer = admin.timers(now_ms, now_ms + 40 * 86_400_000, limit=1).items[0]
@@ -170,7 +170,7 @@ def addresses(server: Server) -> dict[str, str]:
 
 
 def served_ms(client: httpx.Client, path: str, requests: int) -> float:
-    """The 95th percentile of a page's answers."""
+    """Return the 95th percentile of a page's answers."""
     times: list[float] = []
     for _ in range(requests + 2):
         begin_s = time.perf_counter()
@@ -263,7 +263,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def signed_in(browser: Browser, base: str, session: str) -> BrowserContext:
-    """A context of the session with an empty cache."""
+    """Return a context of the session with an empty cache."""
     context = browser.new_context()
     context.add_cookies([{"name": "sessionid", "value": session, "url": base}])
     return context
@@ -346,7 +346,7 @@ class Onlookers:
 
 
 def opened(base: str, session: str, page: str) -> connect:
-    """The socket of a page, to be entered."""
+    """Return the socket of a page, to be entered."""
     return connect(
         f"{base.replace('http', 'ws', 1)}/ws/live/{page}", origin=base, max_size=None, open_timeout=TIMEOUT_S,
         additional_headers={"Cookie": f"sessionid={session}"},

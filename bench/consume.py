@@ -57,12 +57,12 @@ class Taken:
     wrong: int = 0
 
     def median(self, name: str) -> float:
-        """Without the first round."""
+        """Return the median of the rounds without the first one."""
         return statistics.median(self.rates[name][1:])
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """Both brokers, part by part."""
+    """Measure both brokers, part by part."""
     sizes = QUICK if options.quick else FULL
     taken: dict[str, Taken] = {}
     for kind in ("escapement", "apache"):
@@ -124,7 +124,7 @@ def take(server: Server, base: Path, sizes: Sizes) -> Taken:
 
 
 def python_client(server: Server, count: int) -> Event:
-    """Messages a second that our client sends, then receives."""
+    """Return messages a second that our client sends, then receives."""
     command = [sys.executable, "-m", "bench.consume_client", server.namesrv, str(count), str(WINDOW)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=600)
     told: Event = json.loads(done.stdout)

@@ -34,7 +34,7 @@ async def send(namesrv: str, count: int, window: int) -> float:
 
 
 async def receive(namesrv: str, count: int) -> float:
-    """Messages a second from the first call of a handler to the last."""
+    """Return the messages a second from the first call of a handler to the last."""
     consumer = AsyncConsumer("python-readers", namesrv, from_where="first")
     moments: list[float] = []
     done = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What the disk alone takes to keep a little: the floor under every figure with flush sync."""
+"""The time that the disk alone takes to keep a little data: the floor under every figure with flush sync."""
 
 from __future__ import annotations
 

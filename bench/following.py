@@ -1,4 +1,4 @@
-"""How far the dashboard is behind the live log, and what a scan costs those who send meanwhile."""
+"""The delay of the dashboard behind the live log, and the cost of a scan to those who send meanwhile."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _shown(connection: psycopg.Connection) -> float:
 
 
 def _turns(one: Installation, store: Path, turns: int) -> tuple[list[float], list[float]]:
-    """Times of sends in ms: alone, and while a log is scanned."""
+    """Return the times of sends in ms: alone, and while a log is scanned."""
     alone, beside = [], []
     _times(one)  # warm-up
     for _ in range(turns):
@@ -178,7 +178,7 @@ def _sender(one: Installation, rate: int, seconds: int, batch: int) -> Sender:
 
 @contextmanager
 def _child(command: list[str], env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process and all that it started, ended together."""
+    """Yield a process and all that it started, ended together."""
     child = subprocess.Popen(
         command, cwd=REPOSITORY, env={**os.environ, **env}, stdout=subprocess.DEVNULL, start_new_session=True
     )

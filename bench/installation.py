@@ -40,7 +40,7 @@ class Installation:
         return done.stdout.strip()
 
     def signed_in(self) -> httpx.Client:
-        """A browser's session of a superuser made for this run."""
+        """Return a browser's session of a superuser made for this run."""
         self.manage("createsuperuser", "--noinput", "--username", USER, "--email", "bench@example.org")
         client = httpx.Client(base_url=self.base, timeout=60)
         client.get("/login/")

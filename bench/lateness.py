@@ -1,4 +1,4 @@
-"""How late delayed messages arrive at a steady rate, and whether any is early."""
+"""The lateness of delayed messages that arrive at a steady rate, and whether any is early."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ P99_TARGET_MS = 10
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """Both brokers one after the other, the disk flushed before each answer."""
+    """Measure both brokers one after the other, the disk flushed before each answer."""
     seconds = 15 if options.quick else 40
     late: dict[str, list[int]] = {}
     for kind in ("escapement", "apache"):
@@ -51,12 +51,12 @@ def row(name: str, ours: int, theirs: int) -> Row:
 
 
 def share(values: list[int], part: float) -> int:
-    """The value that this part of the sorted values does not exceed."""
+    """Return the value that this part of the sorted values does not exceed."""
     return values[min(len(values) - 1, int(len(values) * part))]
 
 
 def lateness(server: Server, base: Path, seconds: int) -> list[int]:
-    """Arrival minus due of every message after the warm-up, in ms, sorted; raises if one never arrived."""
+    """Return arrival minus due of every message after the warm-up, in ms, sorted; raise if one never arrived."""
     arguments = [server.namesrv, TOPIC, str(LEVEL), str(RATE), str(seconds)]
     program = Program("Lateness", arguments, version="5.5.0", work=base, fast_start=False)
     program.await_event("end", timeout_s=seconds + 90)
@@ -72,7 +72,7 @@ def lateness(server: Server, base: Path, seconds: int) -> list[int]:
 
 
 def due_times(server: Server) -> dict[int, int]:
-    """Offset in the lane -> due time in ms, as the lane's queue entries say."""
+    """Return the due time in ms by offset in the lane, as the lane's queue entries say."""
     due: dict[int, int] = {}
     with Admin(server.namesrv) as admin:
         while True:

@@ -101,7 +101,7 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def share(values: list[float], part: float) -> float:
-    """The value that this part of the sorted values does not exceed."""
+    """Return the value that this part of the sorted values does not exceed."""
     return values[min(len(values) - 1, int(len(values) * part))]
 
 
@@ -159,20 +159,20 @@ def waiting_pulls(address: str) -> int:
 
 
 def busy_share(pid: int, seconds: int) -> float:
-    """Percent of a core that a process used in that time."""
+    """Return the percentage of a core that a process used in that time."""
     before = ticks(pid)
     time.sleep(seconds)
     return (ticks(pid) - before) / TICKS_PER_S / seconds * 100
 
 
 def ticks(pid: int) -> int:
-    """Processor time of a process, user and system."""
+    """Return the processor time of a process, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 async def sends(namesrv: str, topics: list[str], seconds: int) -> list[float]:
-    """Ms of each send, sorted; every topic was sent to once before."""
+    """Return the ms of each send, sorted; every topic was sent to once before."""
     taken: list[float] = []
     body = bytes(range(128))
     async with AsyncProducer("many", namesrv) as producer:
@@ -191,7 +191,7 @@ async def sends(namesrv: str, topics: list[str], seconds: int) -> list[float]:
 
 
 def rebalances(server: Server, base: Path) -> dict[str, float]:
-    """Seconds until the queues were shared out again, by what happened."""
+    """Return the seconds until the queues were shared out again, by what happened."""
     program = child(base, "many_consumers", server.namesrv, str(CONSUMERS), str(SHARED))
     try:
         program.wait_for(says("over"), PATIENCE_S, "the consumers")

@@ -25,7 +25,7 @@ BEAT, PULL = 1, 2
 
 
 class Client(asyncio.Protocol):
-    """One connection of a bare client."""
+    """A connection of a bare client."""
 
     def __init__(self, number: int, waits: Callable[[], None]) -> None:
         self._number = number
@@ -41,11 +41,11 @@ class Client(asyncio.Protocol):
         self.beat()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """No client is to be lost."""
+        """Raise: no client is to be lost."""
         sys.exit(f"client {self._number} lost its connection: {exc}")
 
     def data_received(self, data: bytes) -> None:
-        """An answer to a pull is followed by the next pull."""
+        """Follow the answer to a pull with the next pull."""
         for frame in self._frames.feed(data):
             answer = decode(frame)
             if answer.is_response and answer.opaque == PULL:

@@ -38,7 +38,7 @@ async def settled(what: str, happening: Awaitable[object], members: list[AsyncCo
 
 
 def is_shared(members: list[AsyncConsumer]) -> bool:
-    """Whether each member reads its share, and nothing else of the topic."""
+    """Tell whether each member reads its share, and nothing else of the topic."""
     ids = [member.client_id for member in members]
     return all(
         {queue for queue in member.queues if queue.topic == TOPIC} == set(allocate(member.client_id, ids, EVERY_QUEUE))

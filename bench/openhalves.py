@@ -88,12 +88,12 @@ def figures(server: Server, base: Path, count: int, requests: int) -> tuple[list
 
 
 def figure(name: str, value: float, unit: str, limit: float, digits: int) -> Row:
-    """A row with an upper limit."""
+    """Return a row with an upper limit."""
     return Row(name, f"{value:,.{digits}f} {unit}", "", "", f"<= {limit} {unit}", value <= limit)
 
 
 def share(values: list[float], part: float) -> float:
-    """The value that this part of the sorted values does not exceed."""
+    """Return the value that this part of the sorted values does not exceed."""
     return values[min(len(values) - 1, int(len(values) * part))]
 
 
@@ -116,7 +116,7 @@ async def fill(namesrv: str, count: int) -> None:
 
 
 async def asked_beside_sends(server: Server, base: Path, count: int) -> tuple[float, list[float], list[float]]:
-    """Seconds of the round; how long sends took before it and in it, ms, sorted."""
+    """Return the seconds of the round; how long sends took before it and in it, ms, sorted."""
     taken: list[tuple[float, float]] = []
     async with AsyncProducer("steady", server.namesrv) as producer:
 

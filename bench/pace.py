@@ -26,5 +26,5 @@ async def at_rate(do: Callable[[int], Awaitable[None]], rate: float, over: async
 
 
 async def as_coroutine(do: Callable[[int], Awaitable[None]], number: int) -> None:
-    """A coroutine of whatever `do` returns."""
+    """Await whatever `do` returns, as a coroutine."""
     await do(number)

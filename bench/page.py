@@ -38,7 +38,7 @@ PAGES = {
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """A bare broker with the messages, and an installation that follows it."""
+    """Measure a bare broker with the messages, and an installation that follows it."""
     topics, pending, requests = (100, 20_000, 10) if options.quick else (1_000, 1_000_000, 40)
     with work_directory() as base, running("escapement", base, "async") as server:
         with Admin(server.namesrv) as admin:
@@ -67,13 +67,13 @@ def park(server: Server, base: Path, level: int, count: int) -> None:
 
 
 def parked(admin: Admin, level: int) -> int:
-    """Length of a level's queue."""
+    """Return the length of a level's queue."""
     queues = {each.queue.queue_id: each.max_offset for each in admin.topic_stats("SCHEDULE_TOPIC_XXXX").queues}
     return queues.get(level - 1, 0)
 
 
 def visit(one: Installation, topics: int, requests: int) -> list[Row]:
-    """Size and time of each page, once the mirror has caught up."""
+    """Return the size and time of each page, once the mirror has caught up."""
     client = one.signed_in()
     newest = f"Topic-{topics - 1:04}"
     if not wait_until(lambda: client.get(f"/topics/{newest}/").status_code == 200, timeout_s=120):

@@ -23,7 +23,7 @@ SIZES = {"segment_size_bytes": 256 << 20, "index_slots": 5_000_000, "index_entri
 
 @contextmanager
 def work_directory() -> Iterator[Path]:
-    """A directory for stores and logs on the disk that the repository is on."""
+    """Yield a directory for stores and logs on the disk that the repository is on."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     base = Path(tempfile.mkdtemp(prefix="run-", dir=RESULTS))
     try:
@@ -35,7 +35,7 @@ def work_directory() -> Iterator[Path]:
 def make(
     kind: str, base: Path, flush: str, heap: str = "2g", servers: Mapping[str, Callable[..., Server]] = SERVERS
 ) -> Server:
-    """A broker of this kind, not started."""
+    """Return a broker of this kind, not started."""
     directory = base / f"{kind}-{flush}"
     return servers[kind](directory / "store", directory / "work", StoreShape(**SIZES, flush=flush, heap=heap))
 
@@ -44,7 +44,7 @@ def make(
 def running(
     kind: str, base: Path, flush: str, servers: Mapping[str, Callable[..., Server]] = SERVERS
 ) -> Iterator[Server]:
-    """A started broker; its store is removed at the end."""
+    """Yield a started broker; its store is removed at the end."""
     server = make(kind, base, flush, servers=servers)
     server.start()
     try:
@@ -59,7 +59,7 @@ LOOK_EVERY_S = 0.01
 
 
 def first_answer_s(address: str, topic: str, *, begin_s: float, timeout_s: float) -> float:
-    """Seconds from `begin_s` (a monotonic time) until a send to queue 0 is answered with success."""
+    """Return the seconds from `begin_s` (a monotonic time) until a send to queue 0 is answered with success."""
     pause = threading.Event()
     while not is_stored(address, topic):
         if time.monotonic() - begin_s > timeout_s:
@@ -69,7 +69,7 @@ def first_answer_s(address: str, topic: str, *, begin_s: float, timeout_s: float
 
 
 def is_stored(address: str, topic: str) -> bool:
-    """Whether one message is accepted and on disk."""
+    """Tell whether one message is accepted and on disk."""
     host, port = address.split(":")
     fields = {
         "producerGroup": "probe",

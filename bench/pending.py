@@ -174,7 +174,7 @@ def steady(server: Server, base: Path, seconds: int) -> Event:
 
 
 def on_empty_store(base: Path, seconds: int) -> Event:
-    """The same where nothing else waits."""
+    """Measure how late timers are on a store where nothing else waits."""
     with running("escapement", base, "sync") as server:
         return steady(server, base, seconds)
 
@@ -206,7 +206,7 @@ def lose_power(server: Server) -> None:
 
 
 def asked(admin: Admin) -> tuple[float, float]:
-    """The slowest of some lists, and of some forecasts, in ms."""
+    """Return the slowest of some lists, and of some forecasts, in ms."""
     now_ms = time.time_ns() // 1_000_000
     end_ms = now_ms + 31 * DAY_MS
     lists: list[Callable[[], object]] = [
@@ -233,7 +233,7 @@ def taken_ms(question: Callable[[], object]) -> float:
 
 
 def cancelled(admin: Admin, count: int, cancels: int) -> float:
-    """The 99th percentile of cancelling by key, in ms."""
+    """Return the 99th percentile of cancelling by key, in ms."""
     times = []
     for number in random.Random(5).sample(range(count), cancels):
         begin_s = time.perf_counter()
@@ -244,7 +244,7 @@ def cancelled(admin: Admin, count: int, cancels: int) -> float:
 
 
 def fires_again(server: Server, end: Callable[[], object]) -> float:
-    """Seconds from the start of the process to the first release of what was due meanwhile."""
+    """Return the seconds from the start of the process to the first release of what was due meanwhile."""
     with Producer("probe", server.namesrv) as producer, Admin(server.namesrv) as admin:
         soon_ms = time.time_ns() // 1_000_000 + 2_000
         for number in range(600):
@@ -274,12 +274,12 @@ def await_more(server: Server, before: int, timeout_s: float) -> None:
 
 
 def delivered(admin: Admin) -> int:
-    """Probes on their topic."""
+    """Return the number of probes delivered to their topic."""
     return sum(queue.max_offset for queue in admin.topic_stats(PROBE).queues)
 
 
 def disk_beyond_records(root: Path, count: int) -> float:
-    """Bytes of derived files for each timer: queue entries, units, index entries that are used."""
+    """Return the bytes of derived files for each timer: queue entries, units, index entries that are used."""
     queue = PARTS_BYTES[0]
     units = sum(used_bytes(path) for path in (root / "timerlog").iterdir()) / count
     index = sum(index_entries(path) for path in (root / "index").iterdir()) * 20 / count
@@ -287,11 +287,11 @@ def disk_beyond_records(root: Path, count: int) -> float:
 
 
 def used_bytes(path: Path) -> int:
-    """Bytes of a file that are allocated on disk."""
+    """Return the bytes of a file that are allocated on disk."""
     return os.stat(path).st_blocks * 512
 
 
 def index_entries(path: Path) -> int:
-    """Entries of one index file, from its header."""
+    """Return the number of entries of one index file, from its header."""
     with path.open("rb") as opened:
         return int.from_bytes(opened.read(40)[36:40], "big")

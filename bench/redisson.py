@@ -79,7 +79,7 @@ QUICK = Sizes((5_000, 20_000), 5_000, Steady(rate=200, seconds=6, skip_s=2), 10)
 
 @contextmanager
 def redisson(server: RedisServer, base: Path) -> Iterator[None]:
-    """Redisson's own transfer task in a JVM of its own."""
+    """Run Redisson's own transfer task in a JVM of its own."""
     java = JavaQueues(server.url, version=CURRENT, work=base, fast_start=False)
     try:
         java.open_live(QUEUE)
@@ -90,7 +90,7 @@ def redisson(server: RedisServer, base: Path) -> Iterator[None]:
 
 @contextmanager
 def escapement(server: RedisServer, base: Path) -> Iterator[None]:
-    """Our transfer service in a process of its own."""
+    """Run our transfer service in a process of its own."""
     service = ServiceProcess(server.url, base).start()
     try:
         yield
@@ -102,7 +102,7 @@ SIDES: tuple[Serve, Serve] = (escapement, redisson)
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """Each figure for ours, then for theirs, on one server."""
+    """Measure each figure for ours, then for theirs, on one server."""
     sizes = QUICK if options.quick else FULL
     rows: list[Row] = []
     with work_directory() as base:
@@ -124,7 +124,7 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def transfer_rows(server: RedisServer, client: redis.Redis, base: Path, waiting: int, cap_s: float) -> list[Row]:
-    """Rate and blocks of both."""
+    """Return the rows of the rate and blocks of both."""
     seen: list[Transfer] = []
     for serve in SIDES:
         empty(client)
@@ -157,7 +157,7 @@ def rate_row(ours: Transfer, theirs: Transfer, wanted: int | None, cap_s: float)
 
 
 def lateness_rows(server: RedisServer, client: redis.Redis, base: Path, sizes: Sizes) -> list[Row]:
-    """p50, p99 and max of both."""
+    """Return the rows of p50, p99 and max of both."""
     seen: list[list[int]] = []
     for serve in SIDES:
         empty(client)
@@ -186,7 +186,7 @@ def early(late_ms: list[int]) -> int:
 
 
 def figure(name: str, ours: float, theirs: float, *, target_ms: float | None = None) -> Row:
-    """A row of milliseconds."""
+    """Return a row of milliseconds."""
     return Row(
         name,
         f"{ours:,.1f} ms",
@@ -198,7 +198,7 @@ def figure(name: str, ours: float, theirs: float, *, target_ms: float | None = N
 
 
 def removal_rows(server: RedisServer, client: redis.Redis, base: Path, waiting: int) -> list[Row]:
-    """p50 and p99 of both, each from its own language, and the first call here, which may build an index."""
+    """Return p50 and p99 of both, each from its own language, and the first call here, which may build an index."""
     empty(client)
     fill_background(client, QUEUE, waiting)
     ours = DelayedQueue(QUEUE, client)
@@ -234,7 +234,7 @@ def removal_rows(server: RedisServer, client: redis.Redis, base: Path, waiting: 
 
 
 def memory_rows(client: redis.Redis, waiting: int) -> list[Row]:
-    """Bytes a waiting value: as Java leaves it, and with each index of ours."""
+    """Return the bytes that a waiting value takes: as Java leaves it, and with each index of ours."""
     empty(client)
     before = client.info("memory")["used_memory"]
     fill_background(client, QUEUE, waiting)
@@ -253,13 +253,13 @@ def memory_rows(client: redis.Redis, waiting: int) -> list[Row]:
 
 
 def fill_background(client: redis.Redis, queue: str, count: int) -> None:
-    """Values that stay: random due times between one hour and two from now."""
+    """Fill in values that stay: random due times between one hour and two from now."""
     now_ms = int(time.time() * 1_000)
     fill(client, queue, count, now_ms + HOUR_MS, now_ms + 2 * HOUR_MS, prefix="waits-")
 
 
 def lateness_ms(server: RedisServer, base: Path, queue: str, steady: Steady) -> list[int]:
-    """Arrival minus due of each value after the warm-up, sorted; the queue is served by somebody else.
+    """Return arrival minus due of each value after the warm-up, sorted; the queue is served by somebody else.
 
     One JVM offers without a transfer task of its own, another takes. Raises RuntimeError when a value does not arrive.
     """
@@ -291,7 +291,7 @@ def lateness_ms(server: RedisServer, base: Path, queue: str, steady: Steady) -> 
 
 
 def removals_ms(remove: Callable[[str], bool], waiting: int, count: int) -> list[float]:
-    """Milliseconds of each of `count` removals of values drawn from all that `fill_background` left, sorted.
+    """Return milliseconds of each of `count` removals of values drawn from all that `fill_background` left, sorted.
 
     Raises RuntimeError when a value that waits is not found.
     """

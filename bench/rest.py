@@ -49,12 +49,12 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def row(name: str, rate: float, p99: str, target: int) -> Row:
-    """A rate that must be reached."""
+    """Return the row of a rate that must be reached."""
     return Row(name, f"{rate:,.0f}/s (p99 {p99})", target=f">= {target:,}/s", holds=rate >= target)
 
 
 def wrk(base: Path, url: str, token: str, body: object, warm_s: int, seconds: int) -> tuple[float, str]:
-    """Requests/s and p99 latency; raises when any answer was not 2xx."""
+    """Return requests/s and p99 latency; raise when any answer was not 2xx."""
     program = shutil.which("wrk")
     if program is None:
         raise RuntimeError("wrk is not on the PATH: install it (apt-get install wrk)")

@@ -1,4 +1,4 @@
-"""What a measurement gives: rows of ours against theirs, kept as JSON, shown as text, written to docs/BENCHMARKS.md."""
+"""Results of measurements: rows of ours against theirs, kept as JSON, shown as text, written to docs/BENCHMARKS.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULTS = REPOSITORY / "var" / "bench"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure; `theirs` and `ratio` (ours / theirs) are empty where the other side has no such thing."""
+    """A measured figure; `theirs` and `ratio` (ours / theirs) are empty where the other side has no such thing."""
 
     name: str
     ours: str
@@ -28,7 +28,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One subcommand's result with the words it needs to be understood."""
+    """A subcommand's result with the words it needs to be understood."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ class Section:
 
 
 def compared(name: str, ours: float, theirs: float, unit: str, target: str, holds: Callable[[float], bool]) -> Row:
-    """A row with a ratio; `holds` judges the ratio."""
+    """Return a row with a ratio; `holds` judges the ratio."""
     ratio = ours / theirs if theirs else 0.0
     return Row(
         name, f"{ours:,.0f} {unit}", f"{theirs:,.0f} {unit}", f"{ratio:.2f}", target, holds(ratio) if target else None
@@ -97,7 +97,7 @@ the same client, medians, the JVMs warmed up.
 
 
 def machine() -> list[str]:
-    """Shape of the machine and versions."""
+    """Return the shape of the machine and versions."""
     memory_kb = int(Path("/proc/meminfo").read_text().split()[1])
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
     shape = f"{os.cpu_count()} cores ({processor()}), {memory_kb / (1 << 20):.0f} GB of memory"
@@ -108,7 +108,7 @@ def machine() -> list[str]:
 
 
 def processor() -> str:
-    """The model's name, where the kernel tells it."""
+    """Return the model's name, where the kernel tells it."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -116,12 +116,12 @@ def processor() -> str:
 
 
 def verdict(row: Row) -> str:
-    """Whether the target holds, as a word."""
+    """Tell whether the target holds, as a word."""
     return {True: "yes", False: "no", None: ""}[row.holds]
 
 
 def table(section: Section) -> list[str]:
-    """A section's rows as a Markdown table."""
+    """Return a section's rows as a Markdown table."""
     lines = [f"| | Escapement | {section.peer} | Ratio | Target | Holds |", "|---|---|---|---|---|---|"]
     lines += [
         f"| {row.name} | {row.ours} | {row.theirs} | {row.ratio} | {row.target} | {verdict(row)} |"

@@ -32,7 +32,7 @@ Look = Callable[[list[str]], list[re.Match[str]] | None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One way in which both brokers run, and what the producer is told of it."""
+    """A way in which both brokers run, and the arguments that tell the producer of it."""
 
     name: str
     flush: str
@@ -69,7 +69,7 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def measured(case: Case, turns: int, skip: int, take: int) -> tuple[list[Turn], list[Turn]]:
-    """Turns of our broker and of Apache RocketMQ, one after the other while both run."""
+    """Return turns of our broker and of Apache RocketMQ, one after the other while both run."""
     taken: dict[str, list[Turn]] = {"escapement": [], "apache": []}
     with (
         work_directory() as base,
@@ -83,7 +83,7 @@ def measured(case: Case, turns: int, skip: int, take: int) -> tuple[list[Turn], 
 
 
 def compare(name: str, ours: list[Turn], theirs: list[Turn]) -> list[Row]:
-    """The ratio of the medians of all reports, and the processor time a send costs each broker."""
+    """Return the ratio of the medians of all reports, and the processor time a send costs each broker."""
     rate = [statistics.median(rate for one in turns for rate in one.rates) for turns in (ours, theirs)]
     cost = [statistics.median(one.processor_us for one in turns) for turns in (ours, theirs)]
     return [
@@ -119,7 +119,7 @@ def turn(server: Server, base: Path, skip: int, take: int, more: tuple[str, ...]
 
 
 def reports(wanted: int) -> Look:
-    """The first reports of the producer, once there are so many."""
+    """Return the first reports of the producer, once there are so many."""
 
     def look(lines: list[str]) -> list[re.Match[str]] | None:
         found = [match for match in map(RATE.search, lines) if match]
@@ -129,11 +129,11 @@ def reports(wanted: int) -> Look:
 
 
 def failures(report: re.Match[str]) -> int:
-    """Failed sends and failed answers since the producer's start."""
+    """Return the counts of failed sends and failed answers since the producer's start."""
     return int(report[2]) + int(report[3])
 
 
 def processor_s(pid: int) -> float:
-    """User and system time of a process so far."""
+    """Return the user and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

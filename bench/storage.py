@@ -36,7 +36,7 @@ class Stored:
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """Both brokers, one after the other."""
+    """Measure both brokers, one after the other."""
     count = options.messages or (QUICK if options.quick else FULL)
     with work_directory() as base:
         results = {kind: store(make(kind, base, "async"), base, count) for kind in ("escapement", "apache")}
@@ -56,7 +56,7 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def row(name: str, ours: float, theirs: float, unit: str, limit: float, digits: int) -> Row:
-    """A figure that must stay under a limit."""
+    """Return the row of a figure that must stay under a limit."""
     values = [f"{value:,.{digits}f} {unit}" for value in (ours, theirs)]
     return Row(name, values[0], values[1], f"{ours / theirs:.2f}", f"<= {limit} {unit}", ours <= limit)
 
@@ -84,7 +84,7 @@ def store(server: Server, base: Path, count: int) -> Stored:
 
 
 def ready(server: Server) -> float:
-    """Seconds from the start of the broker's process to its first answer to a send."""
+    """Return the seconds from the start of the broker's process to its first answer to a send."""
     server.prepare()
     begin_s = time.monotonic()
     server.launch()
@@ -92,7 +92,7 @@ def ready(server: Server) -> float:
 
 
 def anonymous_mb(pid: int) -> float:
-    """RssAnon of a process."""
+    """Return the RssAnon of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) / 1024

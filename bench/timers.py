@@ -40,7 +40,7 @@ class Load:
         )
 
     def steady(self, rate: int, seconds: int) -> Event:
-        """Lateness in ms at a steady rate."""
+        """Measure lateness in ms at a steady rate."""
         return self._ask("lateness", "steady", rate, seconds, SPAN_MS, timeout_s=seconds + 120)
 
     def herd(self, count: int, lead_ms: int) -> Event:
@@ -48,7 +48,7 @@ class Load:
         return self._ask("lateness", "herd", count, lead_ms, THREADS, timeout_s=lead_ms / 1000 + 300)
 
     def accept(self, count: int, delay_s: int) -> float:
-        """Messages taken a second; `delay_s` 0: plain ones."""
+        """Return messages taken a second; `delay_s` 0: plain ones."""
         told = self._ask("accepted", "accept", count, delay_s, THREADS, timeout_s=900)
         return float(told["count"] - told["failed"]) / float(told["elapsedMs"]) * 1_000
 
@@ -68,7 +68,7 @@ class Load:
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """Both brokers, part by part."""
+    """Measure both brokers, part by part."""
     quick = options.quick
     seconds, herds, accepted, rounds = (5, (20_000,), 20_000, 1) if quick else (20, (200_000, 500_000), 60_000, 7)
     late: dict[tuple[str, str], Event] = {}
@@ -104,7 +104,7 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def accepting(load: Load, count: int, rounds: int) -> dict[str, float]:
-    """Medians of timers and plain messages in turns."""
+    """Return the medians of timers and plain messages in turns."""
     taken: dict[str, list[float]] = {"timers": [], "plain": []}
     for _ in range(rounds):
         taken["timers"].append(load.accept(count, 86_400))
@@ -113,7 +113,7 @@ def accepting(load: Load, count: int, rounds: int) -> dict[str, float]:
 
 
 def steady_rows(late: dict[tuple[str, str], Event], flush: str) -> list[Row]:
-    """Lateness, and that none was early, lost or delivered twice."""
+    """Return the rows of lateness, and that none was early, lost or delivered twice."""
     ours, theirs = late["escapement", flush], late["apache", flush]
     limits = {"p50": P50_MS, "p99": P99_MS, "max": MAX_MS}
     rows = [
@@ -129,7 +129,7 @@ def steady_rows(late: dict[tuple[str, str], Event], flush: str) -> list[Row]:
 
 
 def herd_rows(herd: dict[tuple[str, int], Event], herds: tuple[int, ...]) -> list[Row]:
-    """The rate at which a herd arrives, each against Apache's first, and that it arrived whole."""
+    """Return the rate at which a herd arrives, each against Apache's first, and that it arrived whole."""
     rows = []
     theirs = herd["apache", herds[0]]
     for count in herds:
@@ -142,7 +142,7 @@ def herd_rows(herd: dict[tuple[str, int], Event], herds: tuple[int, ...]) -> lis
 
 
 def accepting_rows(rates: dict[str, dict[str, float]]) -> list[Row]:
-    """Timers against Apache's, and against our own plain sends."""
+    """Return the rows of timers against Apache's, and against our own plain sends."""
     ours, theirs = rates["escapement"], rates["apache"]
     share = [each["timers"] / each["plain"] for each in (ours, theirs)]
     return [

@@ -29,7 +29,7 @@ OPTIONS = ("-w", "32", "-s", "128", "-ri", str(REPORT_MS))
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """Transactions a second; `options.quick` makes turns short."""
+    """Measure transactions a second; `options.quick` makes turns short."""
     turns, skip, take = (1, 1, 1) if options.quick else (2, 2, 3)
     rows: list[Row] = []
     notes: list[str] = []
@@ -74,6 +74,6 @@ def turn(server: Server, base: Path, skip: int, take: int) -> tuple[list[int], f
 
 
 def reports(lines: list[str], wanted: int) -> list[int] | None:
-    """The first rates that the producer reported, once there are so many."""
+    """Return the first rates that the producer reported, once there are so many."""
     found = [int(match[1]) for match in map(RATE.search, lines) if match]
     return found[:wanted] if len(found) >= wanted else None

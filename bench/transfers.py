@@ -1,4 +1,4 @@
-"""How fast due values reach their list, and how long the server answers nobody else meanwhile.
+"""The speed at which due values reach their list, and how long the server answers nobody else meanwhile.
 
 A delayed queue is filled as Java leaves it: the same three structures, by many members a command instead of one.
 """
@@ -30,7 +30,7 @@ HEAD = struct.Struct("<B8sQ")
 
 
 def keys(queue: str) -> tuple[str, str, str]:
-    """The sorted set, the list and the channel of a queue without a hash tag in its name."""
+    """Return the sorted set, the list and the channel of a queue without a hash tag in its name."""
     return (
         f"redisson_delay_queue_timeout:{{{queue}}}",
         f"redisson_delay_queue:{{{queue}}}",
@@ -39,7 +39,7 @@ def keys(queue: str) -> tuple[str, str, str]:
 
 
 def member(value: bytes) -> bytes:
-    """A packed value, as every Redisson since 3.21.1 packs it."""
+    """Return a packed value, as every Redisson since 3.21.1 packs it."""
     return HEAD.pack(8, os.urandom(8), len(value)) + value
 
 
@@ -60,7 +60,7 @@ def fill(server: redis.Redis, queue: str, count: int, first_ms: int, last_ms: in
 
 
 def chunks(count: int) -> Iterator[range]:
-    """The numbers below `count` in runs of CHUNK."""
+    """Yield the numbers below `count` in runs of CHUNK."""
     for first in range(0, count, CHUNK):
         yield range(first, min(count, first + CHUNK))
 
@@ -85,7 +85,7 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One queue moved: how many values in how long, and what kept its server from others meanwhile."""
+    """The move of one queue: how many values in how long, and what kept its server from others meanwhile."""
 
     waiting: int
     moved: int
@@ -98,7 +98,7 @@ class Transfer:
         return self.moved / self.seconds
 
     def keeps(self, per_second: float, cap_s: float) -> bool:
-        """Whether this many were moved a second, until nothing was left or the cap was reached."""
+        """Tell whether this many were moved a second, until nothing was left or the cap was reached."""
         return self.per_second >= per_second and (self.moved == self.waiting or self.seconds >= cap_s)
 
     def __str__(self) -> str:
@@ -141,7 +141,7 @@ class Probe:
 
 @contextmanager
 def probing(server: redis.Redis, base: Path) -> Iterator[Probe]:
-    """A probe that ends with the block."""
+    """Yield a probe that ends with the block."""
     probe = Probe(server, base)
     try:
         yield probe

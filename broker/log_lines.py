@@ -62,7 +62,7 @@ def _escape(character: str) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """Each record one line; a traceback follows it indented."""
+    """A formatter that writes each record as one line; a traceback follows it, indented."""
 
     def __init__(self) -> None:
         super().__init__(FORMAT)

@@ -53,15 +53,15 @@ class ApiTokenAdmin(admin.ModelAdmin):
     actions = ("revoke_tokens",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody makes a token here."""
+        """Refuse: nobody makes a token here."""
         return False
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """To the list, which says how one is made."""
+        """Redirect to the list, which says how one is made."""
         return redirect("admin:console_apitoken_changelist")
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """With a word on how one is made: whoever looks for a button finds none."""
+        """Show the list with a word on how a token is made: who looks for a button finds none."""
         how = _("A token is shown once, where it is made: %(command)s") % {"command": _CREATE}
         return super().changelist_view(request, {"subtitle": how, **(extra_context or {})})
 
@@ -82,14 +82,14 @@ class AuditEntryAdmin(admin.ModelAdmin):
     date_hierarchy = "at"
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> AuditEntry | None:
-        """As the masks leave it."""
+        """Return the entry, its result masked; None if there is none."""
         row = super().get_object(request, object_id, from_field)
         if row is not None:
             row.result = masked_result(row.kind, row.result)
         return row
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """The operations write them."""
+        """Refuse: the operations write these rows."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
@@ -112,7 +112,7 @@ class MaskedList(ChangeList):
 
 
 def _masked(row: HalfMessage, hide: Masks) -> HalfMessage:
-    """Never saved: these pages change nothing."""
+    """Mask the row, which is never saved: these pages change nothing."""
     masked = hide.of(row.topic)
     row.keys = [masked[KEYS]] if row.keys and KEYS in masked else row.keys
     row.tag = masked.get(TAGS, row.tag) if row.tag else row.tag
@@ -135,16 +135,16 @@ class HalfMessageAdmin(ReadOnlyAdmin):
     actions = ("commit", "roll_back", "check_now", "resume")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> HalfMessage | None:
-        """As the masks leave it."""
+        """Return the half message, masked; None if there is none."""
         row = super().get_object(request, object_id, from_field)
         return None if row is None else _masked(row, masks())
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """The list as the masks leave it."""
+        """Return the list as the masks leave it."""
         return MaskedList
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Who may decide transactions."""
+        """Tell whether the user may decide transactions."""
         return bool(request.user.has_perm(STEER_TRANSACTIONS))
 
     @admin.action(description=_("Commit…"), permissions=["steer"])
@@ -187,7 +187,7 @@ class SteeredGroupAdmin(ConsumerGroupAdmin):
     actions = ("send_back", "send_as_new")
 
     def has_resend_permission(self, request: HttpRequest) -> bool:
-        """Who may send dead letters again."""
+        """Tell whether the user may send dead letters again."""
         return bool(request.user.has_perm(RESEND_DEAD_LETTERS))
 
     @admin.action(description=_("Send dead letters back to the group…"), permissions=["resend"])
@@ -216,7 +216,7 @@ class SteeredGroupAdmin(ConsumerGroupAdmin):
 
 @admin.register(TopicPermission)
 class TopicPermissionAdmin(admin.ModelAdmin):
-    """Which topics a group of users may see."""
+    """The topics that a group of users may see."""
 
     list_display = ("group", "prefix")
     list_filter = ("group",)
@@ -225,7 +225,7 @@ class TopicPermissionAdmin(admin.ModelAdmin):
 
 @admin.register(MaskRule)
 class MaskRuleAdmin(admin.ModelAdmin):
-    """What is masked, of which topics, and why."""
+    """The masks: which fields of which topics are masked, and why."""
 
     list_display = ("prefix", "shown_names", "why", "is_on")
     list_filter = ("is_on",)
@@ -233,5 +233,5 @@ class MaskRuleAdmin(admin.ModelAdmin):
 
     @admin.display(description=_("what is masked"))
     def shown_names(self, rule: MaskRule) -> str:
-        """The masked fields in one line."""
+        """Return the masked fields in one line."""
         return ", ".join(rule.names)

@@ -52,7 +52,7 @@ def _end_tokens(instance: Any, **kwargs: Any) -> None:
 
 @register(Tags.database)
 def check_migrations(databases: Sequence[str] | None = None, **kwargs: Any) -> list[Error]:
-    """One error for each app of each database that stopped between two of the replaced migrations."""
+    """Return an error for each app of each database that stopped between two of the replaced migrations."""
     found = []
     for alias in databases or ():
         applied = set(MigrationRecorder(connections[alias]).applied_migrations())

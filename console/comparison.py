@@ -21,7 +21,7 @@ from console.ui.table import Table, file_columns
 
 
 class Pair(NamedTuple):
-    """One figure at two moments; None is unknown. Thousands are made for one page."""
+    """A figure at two moments; None is unknown. Thousands are made for one page."""
 
     before: int | None
     after: int | None
@@ -73,7 +73,7 @@ class Measure(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing with its figures at both moments."""
+    """A lane, topic, group or the like, with its figures at both moments."""
 
     part: Part
     name: str
@@ -94,7 +94,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One figure of a line, as a row of a file."""
+    """A figure of a line, as a row of a file."""
 
     part: Part
     name: str
@@ -127,7 +127,7 @@ class Comparison:
 
     @property
     def rows(self) -> tuple[Cell, ...]:
-        """All figures of all lines, as rows of a file."""
+        """The figures of every line, as rows of a file."""
         lines = (*self.figures, *self.lanes, *self.topics, *self.groups, *self.readings)
         return tuple(
             Cell(line.part, line.name, line.topic, measure, pair.before, pair.after, pair.difference)
@@ -253,7 +253,7 @@ def _lanes(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
 
 
 def _topics(then: Taken | None, now: Taken | None, scope: TopicScope) -> tuple[Line, ...]:
-    """Those with most timers at each moment: one that is missing may have had few."""
+    """Return the topics with most timers at each moment: one that is missing may have had few."""
     rows = _joined(
         then.timers.page.topics if then and then.timers else None,
         now.timers.page.topics if now and now.timers else None,

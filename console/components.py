@@ -76,18 +76,18 @@ def stale(now_ms: int) -> Evidence:
 
 
 def never() -> Evidence:
-    """Evidence of a mirror that was never read."""
+    """Return evidence of a mirror that was never read."""
     return Evidence("", None, False, StaleReason.MIRROR_EMPTY)
 
 
 def wave(now_ms: int) -> History:
-    """Five minutes with a gap."""
+    """Return five minutes of history with a gap."""
     rates = [None if 20 <= slot < 26 else 40 + 30 * math.sin(slot / 6) for slot in range(SLOTS)]
     return History(tuple(rates), now_ms)
 
 
 def topics(now_ms: int) -> Topics:
-    """An ordinary one, two with long names, one that was never used, one of which little is known."""
+    """Return an ordinary topic, two with long names, one never used, and one of which little is known."""
     row = TopicRow("orders", TopicKind.NORMAL, 8, 8, 6, 1_234_567, 98_765_432, now_ms - 1_250, 61.4, wave(now_ms), 3)
     rows = (
         row,
@@ -100,17 +100,17 @@ def topics(now_ms: int) -> Topics:
 
 
 def no_groups(now_ms: int) -> Groups:
-    """Groups of a search that matches nothing."""
+    """Return the groups of a search that matches nothing."""
     return Groups(fresh(now_ms), now_ms, (), 0, 0, 50, "nothing-is-called-so")
 
 
 def unknown_clients(now_ms: int) -> Clients:
-    """The broker was never reached."""
+    """Return the clients of a broker that was never reached."""
     return Clients(never(), now_ms, (), 0, None, 0, 0, 0, 50, "", "", False, 0)
 
 
 def overview(now_ms: int) -> Overview:
-    """Findings of both kinds, figures, flows, a full minute."""
+    """Return an overview with findings of both kinds, figures, flows and a full minute."""
     findings = (
         Finding(FindingCode.BROKER_UNREACHABLE, "broker-a", detail="connection refused", span_ms=754_000),
         Finding(FindingCode.GROUP_WITHOUT_CONSUMER, LONG_NAME, 1_204_511, span_ms=720_000),
@@ -130,7 +130,7 @@ def overview(now_ms: int) -> Overview:
 
 
 def lanes(now_ms: int) -> list[Lane]:
-    """One of each state, and one that deserves a look."""
+    """Return a lane in each state, one of which deserves a look."""
     waiting = DueSpread(tuple(spot * 40 % 97 for spot in range(BUCKETS)), 0, 0, True)
     rows = [
         (3, 10_000, LaneState.WAITING, 1_240, now_ms + 900, waiting, frozenset[str]()),
@@ -156,7 +156,7 @@ _COMMITTED, _ROLLED_BACK = TransactionState.COMMITTED, TransactionState.ROLLED_B
 
 
 def timers(now_ms: int) -> TimersPage:
-    """Something on every ring, a herd, a shape of lateness."""
+    """Return timers with something on every ring, a herd and a shape of lateness."""
     zoom = ZOOMS[DEFAULT]
     start_ms = window_of(DEFAULT, None, now_ms).start_ms
     second_ms = now_ms // 1000 * 1000
@@ -179,7 +179,7 @@ def timers(now_ms: int) -> TimersPage:
 
 
 def board(now_ms: int) -> TransactionsPage:
-    """Decided both ways, parked, alone, fresh."""
+    """Return transactions decided both ways, parked, alone and fresh."""
     states = (
         _COMMITTED, _ROLLED_BACK, _COMMITTED, TransactionState.OPEN, TransactionState.PARKED, _COMMITTED,
         TransactionState.OPEN,
@@ -204,7 +204,7 @@ def board(now_ms: int) -> TransactionsPage:
 
 
 def message(now_ms: int) -> MessagePage:
-    """Parked for half an hour, released, failed once, consumed: what the log shows and what clients told."""
+    """Return a message parked for half an hour, released, failed once and consumed, from the log and from clients."""
     born_ms = now_ms - 3_600_000
     parked = Hop(
         HopKind.PARKED, SCHEDULE_TOPIC, 15, 12, 4_096, 320, born_ms + 4, None, "0" * 32, 16,
@@ -228,7 +228,7 @@ def message(now_ms: int) -> MessagePage:
 
 
 def operation(now_ms: int) -> OperationPage:
-    """Under way, with a result of each kind."""
+    """Return an operation under way, with a result of each kind."""
     row = Operation(
         id=_NUMBER, kind="timers.cancel", state=Operation.State.RUNNING, parameters={"filter": {"topic": "orders"}},
         reason="The price list of tonight is wrong.", actor="anna", total=1_250, done=843,
@@ -249,7 +249,7 @@ MARKS = ("ok", "look", "broken", "wait", "idle")
 
 @require_safe
 def design(request: HttpRequest) -> HttpResponse:
-    """Samples only; what moves counts from now."""
+    """Show the page of samples; what moves counts from now."""
     now = now_ms()
     sent = message(now)
     context = {

@@ -1,6 +1,6 @@
-"""What programs ask the web process: does it answer, can it show pages, and `/metrics` in OpenMetrics.
+"""The addresses for programs that watch the web process: is it alive, is it ready, and `/metrics` in OpenMetrics.
 
-Metrics are of the process itself, how far the mirror is, and what operations do. The broker tells its own
+Metrics are of the process itself, of the mirror's progress, and of operations. The broker tells its own
 (broker/server/metrics.py). Supervisors and load balancers are told nothing else.
 """
 
@@ -27,13 +27,13 @@ from console.operations.models import Operation
 
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """200 with no content of interest."""
+    """Answer 200 with no content of interest."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """200 while the database answers, else 503."""
+    """Answer 200 while the database answers, else 503."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -49,7 +49,7 @@ _process = ProcessCollector(registry=None)
 
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Told to who brings the token, or, where none is set, to this machine; else 403."""
+    """Answer programs that bring the token, or, where none is set, those on this machine; else 403."""
     if not _may_see(request):
         text = "Metrics are told to who brings the token, or, where none is set, to this machine.\n"
         return HttpResponse(text, content_type="text/plain", status=403)
@@ -58,7 +58,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 class WebMetrics(Collector):
-    """What the database and this process say now."""
+    """The metrics of the database and of this process, read when they are asked for."""
 
     def collect(self) -> Iterable[Metric]:
         """Yield each family of metrics once."""

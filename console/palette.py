@@ -73,7 +73,7 @@ LISTED = 8
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """One place to go to: `kind` says what it is. With a `command`, the preview of an operation instead."""
+    """A place to go to: `kind` says what it is. With a `command`, the preview of an operation instead."""
 
     address: str
     label: str | Promise
@@ -83,7 +83,7 @@ class Jump:
 
 
 def jumps(text: str, user: Any) -> Iterator[Jump]:
-    """What a verb asks for, pages, names, what has the text as its key; without a text all pages."""
+    """Yield operations that a verb asks for, pages, names, and searches by key; without a text, all pages."""
     yield from (_to_do(command) for command in commands(text) if user.has_perm(command.permission))
     for place in (*places_for(user), *BESIDE):
         if _is_named(text, place.label) or text.lower() == place.key:
@@ -106,7 +106,7 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
 
 
 def _with_key(text: str) -> Iterator[Jump]:
-    """What has this key is looked for when it is chosen, not for every letter."""
+    """Yield searches for this key: each runs when it is chosen, not with every letter that is typed."""
     labels = {
         "": (_("What has the key or id “%(text)s”"), gettext_lazy("message, timer or transaction")),
         "timers": (_("Timers with the key “%(text)s”"), gettext_lazy("waiting")),
@@ -125,7 +125,7 @@ def _to_do(command: Command) -> Jump:
 
 
 def _is_named(text: str, label: str | Promise) -> bool:
-    """In the reader's language or in English."""
+    """Tell whether the text names the label in the reader's language or in English."""
     with override("en"):
         english = str(label)
     wanted = text.lower()
@@ -133,14 +133,14 @@ def _is_named(text: str, label: str | Promise) -> bool:
 
 
 def topics_named(text: str, count: int) -> list[str]:
-    """At most `count` topics, RocketMQ's own left out."""
+    """Return at most `count` topics, RocketMQ's own left out."""
     found = Topic.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
     seen = current_scope()
     return _first((name for name in found.values_list("name", flat=True) if seen.topic(name)), text, count)
 
 
 def groups_named(text: str, count: int) -> list[str]:
-    """At most `count` consumer groups, RocketMQ's own left out."""
+    """Return at most `count` consumer groups, RocketMQ's own left out."""
     found = ConsumerGroup.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
     seen = current_scope()
     return _first((name for name in found.values_list("name", flat=True) if seen.group(name)), text, count)
@@ -153,7 +153,7 @@ def _first(names: Iterable[str], text: str, count: int) -> list[str]:
 
 @require_safe
 def find(request: HttpRequest) -> HttpResponse:
-    """Everything that the text may mean; `part=1` gives the options alone, for the palette."""
+    """Show everything that the text may mean; `part=1` gives the options alone, for the palette."""
     text = request.GET.get("q", "").strip()[:TEXT_LENGTH]
     template = "jumping/options.html" if request.GET.get("part") == "1" else "jumping/page.html"
     return render(request, template, {"jumps": list(jumps(text, request.user)), "text": text})
@@ -174,7 +174,7 @@ def open_key(request: HttpRequest) -> HttpResponse:
 
 
 def _of_messages(text: str) -> str | None:
-    """The first record of the one message: its page has the others."""
+    """Return the first record of the one message: its page has the others."""
     hits = messages_read.messages_everywhere(text).hits
     if len({hit.unique_key or hit.offset_message_id for hit in hits}) == 1:
         return reverse("message", args=[hits[-1].offset_message_id])
@@ -189,7 +189,7 @@ def _of_timers(text: str) -> str | None:
 
 
 def _of_transactions(text: str) -> str | None:
-    """The newest one; who sends a half with a key again means the last."""
+    """Return the newest transaction: who sends a half with a key again means the last one."""
     positions = (row.position for row in halves_named(text) if row.position is not None)
     position = next(positions, None)
     return None if position is None else reverse("transaction", args=[position])

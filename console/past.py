@@ -36,7 +36,7 @@ _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 
 
 class Snapshot(models.Model):
-    """What was known of one broker at one moment. A part that could not be read is null, and `why` says the reason."""
+    """The knowledge of one broker at one moment. A part that could not be read is null, and `why` says the reason."""
 
     broker = models.CharField(max_length=255)
     #: the beginning of the interval that it stands for: one snapshot each, whoever takes it
@@ -102,7 +102,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What waited in all at the moment of one snapshot; None is unknown."""
+    """The totals of what waited at the moment of one snapshot; None is unknown."""
 
     at_ms: int
     lanes_pending: int | None
@@ -201,7 +201,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What stands around a page: the field for the moment and, of a snapshot, the banner with its links."""
+    """The parts around a page: the field for the moment and, of a snapshot, the banner with its links."""
 
     asked: Asked
     #: parameters that the moment does not change
@@ -212,7 +212,7 @@ class Past:
 
     @property
     def is_on(self) -> bool:
-        """Whether the page shows a snapshot, or would if there was one."""
+        """Tell whether the page shows a snapshot, or would if there was one."""
         return bool(self.asked.text)
 
     @property
@@ -242,7 +242,7 @@ class Past:
 
     @property
     def has_gap(self) -> bool:
-        """Whether the snapshot is older than usual at the moment that was asked for."""
+        """Tell whether the snapshot is older than usual at the moment that was asked for."""
         gap_ms = self.moment.gap_ms if self.moment else None
         return gap_ms is not None and gap_ms > 2_000 * max(settings.SNAPSHOT_EVERY_S, 60)
 

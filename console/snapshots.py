@@ -45,7 +45,7 @@ _OLD = """
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """All that is known of a moment. A part that is None could not be read: `why` has its StaleReason's code."""
+    """The knowledge of a broker at a moment. A part that is None was not read: `why` has the StaleReason's code."""
 
     broker: str
     at_ms: int

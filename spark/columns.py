@@ -285,7 +285,7 @@ class Selection:
 
     @property
     def decoded(self) -> Selection:
-        """What has to be read of the records for this; what they are is found out afterwards."""
+        """The selection to decode from the records for this; the kinds of the records are found out afterwards."""
         if "kinds" not in self.groups:
             return self
         return replace(

@@ -89,7 +89,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Where the parts of each record are in the window, and the numbers that say it."""
+    """The places of each record's parts in the window, and the numbers that give them."""
 
     starts: Longs
     ends: Longs

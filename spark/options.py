@@ -1,4 +1,4 @@
-"""What is asked of the data source: its options, from text to values, and the rows that are wanted of it.
+"""The options of the data source, from text to values, and the choice of rows.
 
 docs/SPARK.md lists the options. Rows are chosen by topic, time stored and position. Positions choose segments exactly.
 Times choose them by the first record of each stretch, with an hour to spare on either side, because a broker's clock
@@ -124,11 +124,11 @@ class OptionInvalid(DashboardError):
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What to read and up to where.
+    """The part of the log to read, and where it ends.
 
     ``end_position`` None and ``end`` "checkpoint": what the broker's checkpoint vouches for, and where there is none,
     up to the last sound record. ``end`` "log": up to the last sound record in any case. ``broker``: address of the
-    broker that is asked first; empty: nobody. ``pushdown``: see above.
+    broker that is asked first; empty: none is asked. ``pushdown``: see above.
     """
 
     path: str

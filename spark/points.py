@@ -1,4 +1,4 @@
-"""What a dashboard is made of: points, the same columns for all.
+"""The points that a dashboard is made of, with the same columns for all.
 
 series     which figure            topic   whom it is about ("" for all)
 label      what is counted         part    a second way to divide it
@@ -44,7 +44,7 @@ SPANS: tuple[tuple[int, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a job is asked beside the log.
+    """The input of a job beside the log.
 
     ``as_of_ms``: the moment that is now. ``offsets``: rows (topic, group, queue_id, offset) of what groups have
     consumed. ``segments``: (start, size) of each. ``retention_ms``: how long the broker keeps a segment.

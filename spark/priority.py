@@ -1,7 +1,7 @@
-"""How reading gives way to the broker: processors and disk serve everybody else first.
+"""The way in which reading yields to the broker: processors and disk serve everybody else first.
 
 ``give_way`` lowers priorities. ``join`` enters a group of processes that Linux lets run only where nobody else wants to
-(cgroups(7), ``cpu.idle``). Niceness, even of a whole session, is a share: who has the least of it still keeps a
+(cgroups(7), ``cpu.idle``). Niceness, even of a whole session, is a share: a process with the least of it still keeps a
 processor to the next tick (4 ms at 250 Hz) while somebody wakes up who is owed it, and one synced send wakes up half a
 dozen threads, the kernel's among them. A member of an idle group gives the processor up at once. Nothing else does that
 across sessions: SCHED_IDLE counts within its own. The group lies below the one that this process is in already, so

@@ -54,7 +54,7 @@ _SCAN_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be done; see the module's description."""
+    """The work to be done; see the module's description."""
 
     store: str
     database_url: str
@@ -73,7 +73,7 @@ class Order:
 
     @property
     def since_ms(self) -> int | None:
-        """When the window begins, None for everything."""
+        """The beginning of the window in epoch ms, None for everything."""
         if self.window == "all":
             return None
         return self.as_of_ms - int(self.window[:-1]) * _UNITS_MS[self.window[-1]]
@@ -88,7 +88,7 @@ def settled(order: Order, session_niceness: int = GROUP_NICENESS) -> Order:
 
 
 class Progress:
-    """How far a batch is, told to the rows by a thread; ``stop`` ends the thread."""
+    """The progress of a batch, written to the rows of its runs by a thread; ``stop`` ends the thread."""
 
     def __init__(self, order: Order) -> None:
         self._sink = Sink(order.database_url, order.runs)

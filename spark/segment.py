@@ -1,4 +1,4 @@
-"""One segment of the log, from its first byte to the end of what is durable, as Arrow batches.
+"""A segment of the log, from its first byte to the end of what is durable, as Arrow batches.
 
     read a window → follow the sizes from record to record → decode them together → go on behind the last whole one
 

@@ -58,7 +58,7 @@ MOMENTS = range(-1, 253_370_764_800_000)
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a run looked at: positions [start, end), rows, rows that stand for damage, and the moment that was now."""
+    """The extent of a run: positions [start, end), rows, rows that stand for damage, and the moment that was now."""
 
     start_position: int
     end_position: int

@@ -99,7 +99,7 @@ class LogStore:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of the log: bytes [start, start + size) of its address space."""
+    """A file of the log: bytes [start, start + size) of its address space."""
 
     start: int
     size: int

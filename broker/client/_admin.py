@@ -307,7 +307,7 @@ def _locked_by(client_id: str, locks: Json) -> Iterator[MessageQueue]:
 
 
 def _listed(value: Json, length: int) -> list[Json] | None:
-    """The list of so many things that `value` is; None for anything else."""
+    """Return the list of so many things that `value` is; None for anything else."""
     if not isinstance(value, list) or isinstance(value, Table) or len(value) != length:
         return None
     return value
@@ -348,7 +348,7 @@ def _work(topic: str, about: Fields) -> TopicWork:
 
 
 def _count(value: Json) -> int | None:
-    """A whole number that is not negative; clients say -1 for what they do not know."""
+    """Return a whole number that is not negative; clients say -1 for what they do not know."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 

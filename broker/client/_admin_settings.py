@@ -269,7 +269,7 @@ class AccessQuestions(Questions):
             raise BadAnswer(f"What broker {broker.name} says of the user {user!r} cannot be read: {error}") from None
 
     async def _is_controlled(self, broker: Broker) -> bool:
-        """Whether the broker decides by policies; Apache RocketMQ refuses the questions of before where it does not."""
+        """Tell whether the broker decides by policies; where it does not, Apache RocketMQ refuses to list them."""
         text = (await self._ask(Request.GET_BROKER_CONFIG, address=broker.address)).body.decode("utf-8", "replace")
         lines = (line.partition("=") for line in text.splitlines())
         return {name.strip(): value.strip() for name, _, value in lines}.get("authorizationEnabled") != "false"

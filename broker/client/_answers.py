@@ -1,4 +1,4 @@
-"""What the JSON bodies of answers mean: pure functions from what was read to the API's values.
+"""The meaning of the JSON bodies of answers: pure functions from the parsed body to the API's values.
 
 Our brokers write strict JSON. Apache RocketMQ's fastjson writes two forms that a strict reader refuses: bare integers
 as keys (requests 106 and 45: ``{0:"127.0.0.1:10911"}``) and whole objects as keys (202 and 208:
@@ -33,7 +33,7 @@ Fields = dict[str, Json]
 
 
 def fields(value: Json) -> Fields:
-    """The object that `value` is; null and nothing count as empty."""
+    """Return the object that `value` is; null and nothing count as empty."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -60,7 +60,7 @@ def words(value: Json) -> tuple[str, ...]:
 
 
 def number(value: Json) -> int:
-    """The whole number that `value` is, also when written as text."""
+    """Return the whole number that `value` is, also when written as text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise BadAnswer(f"A number was expected in the answer, not {str(value)[:60]}.")
     try:
@@ -139,7 +139,7 @@ def group_configs(broker: str, answer: Fields) -> tuple[GroupConfig, ...]:
 
 
 def _by_queue(table: Json) -> Iterator[tuple[MessageQueue, Fields]]:
-    """The pairs of an offsetTable whose keys are queues; an empty table reads as an empty object."""
+    """Yield the pairs of an offsetTable whose keys are queues; an empty table reads as an empty object."""
     if not table:
         return
     if not isinstance(table, Table):
@@ -164,14 +164,14 @@ def queue_stats(answer: Fields) -> tuple[QueueStats, ...]:
 
 
 def topic_stats(topic: str, several: list[Fields]) -> TopicStats:
-    """Answers 202 of all brokers of a topic, as one."""
+    """Return the answers 202 of all brokers of a topic, as one."""
     queues = [queue for answer in several for queue in queue_stats(answer)]
     rates = [float(rate) for answer in several if isinstance(rate := answer.get("topicPutTps"), int | float)]
     return TopicStats(topic, tuple(sorted(queues, key=_queue_order)), sum(rates) if rates else None)
 
 
 def consume_stats(group: str, several: list[Fields]) -> ConsumeStats:
-    """Answers 208 of all brokers, as one."""
+    """Return the answers 208 of all brokers, as one."""
     found = [
         QueueProgress(
             queue,
@@ -234,7 +234,7 @@ def delay_offsets(answer: Fields) -> dict[int, int]:
 
 
 def delay_level_ms(text: str) -> list[int]:
-    """``1s 5s 10s`` as ms, level 1 first (setting messageDelayLevel)."""
+    """Return ``1s 5s 10s`` as ms, level 1 first (setting messageDelayLevel)."""
     units = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
     levels = []
     for word in text.split():
@@ -256,7 +256,7 @@ class Table(list[tuple[dict[str, Json], Json]]):
 
 
 def read_json(body: bytes) -> Json:
-    """The value in `body`; raises BadAnswer. Strict JSON takes the fast way, only the rest this module's own."""
+    """Return the value in `body`; raise BadAnswer. Strict JSON takes the fast way, only the rest this module's own."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -271,7 +271,7 @@ def read_json(body: bytes) -> Json:
 
 
 def read_object(body: bytes) -> dict[str, Json]:
-    """The object in `body`; raises BadAnswer when it is something else."""
+    """Return the object in `body`; raise BadAnswer when it is something else."""
     value = read_json(body)
     if not isinstance(value, dict):
         raise BadAnswer(f"The answer should be a JSON object, it begins with {body[:40]!r}.")
@@ -350,7 +350,7 @@ class _Reader:
         return True
 
     def _scalar(self) -> Json:
-        """Text, number, true, false or null: the strict reader reads one from where this one stands."""
+        """Read a text, number, true, false or null with the strict reader, from where this one stands."""
         scalar: Json
         try:
             scalar, self._at = _DECODER.raw_decode(self._text, self._at)

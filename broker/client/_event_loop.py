@@ -1,4 +1,4 @@
-"""What stands behind the synchronous API: one event-loop thread in this process, and faces of asynchronous clients.
+"""The base of the synchronous API: one event-loop thread in this process, and faces of asynchronous clients.
 
 A face is a synchronous client that speaks through an asynchronous one, its core, which belongs to one process. A face
 that was made before a fork works in the child too: with a core of its own, which is made at its first use there and
@@ -143,7 +143,7 @@ class Face(Generic[Core]):
         return self._made
 
     def _renewed(self) -> Core:
-        """Another client, in the child of a fork."""
+        """Return another client, in the child of a fork."""
         return self._make()
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""What is written by hand of the synchronous faces: start and stop, handlers, what ends a block, signals to stop.
+"""The hand-written part of the synchronous faces: start and stop, handlers, the end of a block, signals to stop.
 
-SIGTERM and SIGINT are a wish to stop, noticed whenever they come; commands of other rooms listen for them, too.
+SIGTERM and SIGINT ask the program to stop, whenever they come; commands of other packages listen for them, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StopSignals:
 
     @property
     def is_set(self) -> bool:
-        """Whether somebody has asked to stop."""
+        """Tell whether somebody has asked to stop."""
         return self._asked.is_set()
 
     def set(self) -> None:

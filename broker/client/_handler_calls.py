@@ -1,4 +1,4 @@
-"""How the messages of a push consumer get from its readers to its handlers, which are coroutines or functions.
+"""The way of a push consumer's messages from its readers to its handlers, which are coroutines or functions.
 
 `Handlers` calls coroutines in the event loop and functions in threads. A `Flow` brings messages there: in any order
 here (`UnorderedFlow`), one after the other in orderly.py.
@@ -148,7 +148,7 @@ class Flow(ABC):
         """Stop the reader of a queue that another member has now, and commit how far it is."""
 
     def may_commit(self, queue: MessageQueue) -> bool:
-        """Whether what this member knows of the queue counts."""
+        """Tell whether this member may commit its offset of the queue; in a flow without order it always may."""
         return True
 
     def locked_ms(self, queue: MessageQueue) -> int | None:
@@ -198,7 +198,7 @@ class UnorderedFlow(Flow):
                 reader.done(message)
 
     async def _send_back(self, reader: QueueReader, message: Message) -> bool:
-        """True when the broker took it back; False when it does not before we stop, or another member has the queue:
+        """Return True if the broker took it back, False if it does not before we stop or another member has the queue:
         then the offset stays, and it comes again with all behind it."""
         while reader not in self._given_away:
             is_last_try = self._stopping

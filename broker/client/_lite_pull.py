@@ -85,7 +85,7 @@ class QueuePlaces:
             feed.resume()
 
     def is_paused(self, queue: MessageQueue) -> bool:
-        """Whether polls pass the queue by; raises InvalidArgument for one that is not polled here."""
+        """Tell whether polls pass the queue by; raise InvalidArgument for one that is not polled here."""
         return self._feed(queue).is_paused
 
     async def position(self, queue: MessageQueue) -> int:
@@ -353,8 +353,9 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> list[ClientError]:
 
 
 class Feed:
-    """Two offsets matter: `position` is that of the next message a poll gives, `settled` the position at which the
-    latest poll began. Who polls again is done with what the poll before gave, so all below `settled` may be committed.
+    """The messages read ahead from one queue. `position` is the offset of the next message a poll gives, `settled` that
+    at which the latest poll began. To poll again is to be done with the poll before, so all below `settled` may be
+    committed.
     """
 
     def __init__(
@@ -375,7 +376,7 @@ class Feed:
 
     @property
     def is_paused(self) -> bool:
-        """Whether polls pass this queue by."""
+        """Tell whether polls pass this queue by."""
         return self._paused
 
     def start(self) -> None:
@@ -408,7 +409,7 @@ class Feed:
         self._settled = self._reader.finished_offset
 
     async def position(self) -> int:
-        """The offset of the next message; asks the broker where the group stands while nothing was read."""
+        """Return the offset of the next message; ask the broker where the group stands while nothing was read."""
         await self._reader.find_start()
         return self._reader.finished_offset
 
@@ -450,5 +451,5 @@ class Feed:
 
 
 def queue_order(queue: MessageQueue) -> tuple[str, str, int]:
-    """RocketMQ's order of queues."""
+    """Return the key of RocketMQ's order of queues."""
     return queue.topic, queue.broker, queue.queue_id

@@ -31,7 +31,7 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Plan(NamedTuple):
-    """One face: its name, the module of its core, and the hand-written base, as module and class.
+    """A face to generate: its name, the module of its core, and the hand-written base, as module and class.
 
     `over`: the face that it extends, as its core extends the core of that one; its block starts it.
     """
@@ -64,7 +64,7 @@ PLANS = (
 
 
 class Source:
-    """One module of the client as it is written: its classes, and where its names come from."""
+    """A module of the client as it is written: its classes, and the imports that its names come from."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -86,7 +86,7 @@ class Source:
                     self.classes[node.name] = node
 
     def lineage(self, name: str) -> Iterator[tuple[Source, ast.ClassDef]]:
-        """A class and its bases in the client, nearest first; nothing behind another face or its core."""
+        """Yield a class and its bases in the client, nearest first; nothing behind another face or its core."""
         found = self.classes[name]
         yield self, found
         for base in found.bases:
@@ -102,7 +102,7 @@ STOPS = {plan.core_class for plan in PLANS}
 
 @cache
 def source(name: str) -> Source:
-    """A module of the client by its name."""
+    """Return a module of the client by its name."""
     return Source(name, (HERE / f"{name}.py").read_text())
 
 
@@ -201,7 +201,7 @@ class Face:
         return f"    {self._signature(home, made)}\n{document}        {call}\n"
 
     def _attribute(self, home: Source, name: str, member: ast.AnnAssign, document: ast.stmt | None) -> str:
-        """A field that the core has as long as it lives; its docstring stands below it."""
+        """Return a field that the core has as long as it lives; its docstring stands below it."""
         if not (isinstance(document, ast.Expr) and isinstance(document.value, ast.Constant)):
             raise SystemExit(f"{self.plan.core_class}.{name} is public and has no docstring.")
         self._need(home, member.annotation)

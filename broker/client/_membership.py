@@ -43,7 +43,7 @@ TakeShare = Callable[[Subscription, set[MessageQueue]], Awaitable[bool]]
 
 
 class Membership:
-    """One member of a group. Shares are computed at once when members change, else every 20 s."""
+    """A member of a group. Its share is computed at once when members change, else every 20 s."""
 
     def __init__(
         self, session: Session, group: str, take_share: TakeShare, start_offsets: StartOffsets, *,
@@ -133,7 +133,7 @@ class Membership:
         await self._heartbeat.send_once()
 
     async def _find_routes(self) -> dict[str, Route]:
-        """Routes of what is subscribed; a topic that is not there yet is looked for again soon."""
+        """Find the routes of what is subscribed; a topic that is not there yet is looked for again soon."""
         routes = {}
         for wanted in self._subscriptions:
             try:
@@ -146,7 +146,7 @@ class Membership:
         return routes
 
     async def _members(self, route: Route) -> tuple[str, ...]:
-        """The members of the group, as one of the topic's brokers knows them."""
+        """Return the members of the group, as one of the topic's brokers knows them."""
         failure: ClientError | None = None
         ext = {"consumerGroup": self._group}
         for address in sorted(route.addresses.values()):
@@ -304,7 +304,7 @@ class Heartbeat:
 
 
 def allocate(client_id: str, clients: Collection[str], queues: Collection[MessageQueue]) -> tuple[MessageQueue, ...]:
-    """The share of `client_id`: a run of neighbouring queues; the first members get one more if need be."""
+    """Return the share of `client_id`: a run of neighbouring queues; the first members get one more if need be."""
     members = sorted(clients)
     if client_id not in members or not queues:
         return ()

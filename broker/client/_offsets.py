@@ -44,7 +44,7 @@ class QueueOffsets:
         self._group = group
 
     def about(self) -> dict[str, str]:
-        """The fields that name group and queue in most requests."""
+        """Return the fields that name group and queue in most requests."""
         return {
             "consumerGroup": self._group,
             "topic": self.queue.topic,
@@ -61,7 +61,7 @@ class QueueOffsets:
         return address
 
     async def begin(self) -> int:
-        """The offset of the first message that is still there."""
+        """Return the offset of the first message that is still there."""
         return await self._number(Request.GET_MIN_OFFSET, {})
 
     async def end(self) -> int:
@@ -69,7 +69,7 @@ class QueueOffsets:
         return await self._number(Request.GET_MAX_OFFSET, {"committed": "true"})
 
     async def at_time(self, at_ms: int) -> int:
-        """The offset of the first message stored at `at_ms` or later; the end if there is none."""
+        """Return the offset of the first message stored at `at_ms` or later; the end if there is none."""
         return await self._number(
             Request.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": str(at_ms), "boundaryType": "LOWER"}
         )
@@ -174,7 +174,7 @@ class StartOffsets:
         return True
 
     async def _committed(self, queues: list[QueueOffsets]) -> bool:
-        """Whether the group has an offset in any of them; raises ClientError if that cannot be said."""
+        """Tell whether the group has an offset in any of the queues; raise ClientError if that cannot be said."""
         outcomes = await asyncio.gather(*(each.committed() for each in queues), return_exceptions=True)
         if any(isinstance(outcome, int) for outcome in outcomes):
             return True
@@ -195,7 +195,7 @@ class StartOffsets:
             await queue.commit(self._ends[queue.queue], confirmed=True)
 
     async def _wait_for(self, first: QueueOffsets) -> None:
-        """Another member may be at it: then the first queue gets its offset soon. Or it is a queue that is new."""
+        """Wait a little for another member to commit the first queue's offset; give up if none comes."""
         with suppress(ClientError):
             for _ in range(LOOKS):
                 if await first.committed() is not None:

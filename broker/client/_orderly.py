@@ -170,7 +170,7 @@ class OrderlyFlow(Flow):
             lane.put(message)
 
     def turn(self, queue: MessageQueue) -> _Turn:
-        """A block in which a message of the queue may be handled: its lock is held, and a handler is free."""
+        """Return a block in which a message of the queue may be handled: its lock is held, and a handler is free."""
         return _Turn(self._turns, self._locks, queue)
 
     async def handle(self, queue: MessageQueue, message: Message) -> bool:
@@ -188,7 +188,7 @@ class OrderlyFlow(Flow):
         return True
 
     def may_commit(self, queue: MessageQueue) -> bool:
-        """Whether the offset may be committed: only the member that holds the lock may do that."""
+        """Tell whether the offset may be committed: only the member that holds the lock may do that."""
         return self._locks.is_held(queue)
 
     def locked_ms(self, queue: MessageQueue) -> int | None:
@@ -320,7 +320,7 @@ class HeldLocks:
         return granted, unsure
 
     def is_held(self, queue: MessageQueue) -> bool:
-        """Whether this member may handle messages of the queue at this moment."""
+        """Tell whether this member may handle messages of the queue at this moment."""
         return time.monotonic() - self._renewed_s.get(queue, float("-inf")) < TRUSTED_S
 
     def renewed_ms(self, queue: MessageQueue) -> int | None:

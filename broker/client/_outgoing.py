@@ -54,7 +54,7 @@ DEFAULT_QUEUES = 4
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """One message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
+    """A message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
 
     `group`: the producer group it is sent for, if that is another than the producer's own. It goes to the queue
     `queue_id`, or the one that its `sharding_key` leads to; with neither to any.
@@ -71,7 +71,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     def of_stored(
         cls, body: bytes, properties: str, unique_id: str, group: str | None = None, queue_id: int | None = None
     ) -> Outgoing:
-        """A message that was kept in its stored form; its sharding key is among its properties."""
+        """Return a message that was kept in its stored form; its sharding key is among its properties."""
         return cls(body, properties, unique_id, group, queue_id, value_in(properties, SHARDING_KEY))
 
 
@@ -122,7 +122,7 @@ def prepare(
 
 
 def ready_message(body: Outgoing | bytes | str, options: MessageOptions) -> Outgoing:
-    """The message that `prepare` makes of this, or the one that it has made already: that takes a `queue_id` only.
+    """Return the message that `prepare` makes of this, or has made already: that one takes a `queue_id` only.
 
     Raises InvalidArgument.
     """
@@ -138,7 +138,7 @@ def ready_message(body: Outgoing | bytes | str, options: MessageOptions) -> Outg
 
 
 def value_in(stored: str, name: str) -> str | None:
-    """The value of one property in the stored form; None if there is none."""
+    """Return the value of one property in the stored form; None if there is none."""
     framed, mark = "\x02" + stored, f"\x02{name}\x01"
     begin = framed.find(mark)
     if begin < 0:
@@ -211,7 +211,7 @@ _OPTIONS = tuple(Timing.__annotations__)
 
 
 def timing_properties(timing: Timing, delay_level: int) -> str:
-    """The properties in stored form, "" for none; raises InvalidArgument, TypeError for an option that there is not."""
+    """Return the properties in stored form, "" for none; raise InvalidArgument, TypeError for an unknown option."""
     for name in timing:
         if name not in _OPTIONS:
             raise TypeError(f"{name!r} is no option of a send; those that say when are {', '.join(_OPTIONS)}.")
@@ -282,7 +282,7 @@ _DELAYS = tuple(f"\x02{name}\x01" for name in (DELAY, TIMER_DELIVER_MS, TIMER_DE
 
 
 def batch_body(messages: Sequence[Outgoing]) -> bytes:
-    """The request's body; raises InvalidArgument for an empty batch, delayed messages, or more than 4 MiB."""
+    """Return the request's body; raise InvalidArgument for an empty batch, delayed messages, or more than 4 MiB."""
     if not messages:
         raise InvalidArgument("A batch needs at least one message.", field="messages")
     if len({(message.queue_id, message.sharding_key) for message in messages}) > 1:

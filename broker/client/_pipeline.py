@@ -50,7 +50,7 @@ _FLAG_FIELD = encode_fields({"h": "0"}) + b"\0\x01i"
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One queue to send to; `before` and `after` are the encoded fields around what changes with each message.
+    """A queue to send to; `before` and `after` are the encoded fields around what changes with each message.
 
     `before_half` is `before` with the sysFlag of a transaction's half.
     """
@@ -62,7 +62,7 @@ class Destination:
     before_half: bytes
 
     def fields(self, born_ms: int, properties: str, *, half: bool = False) -> bytes:
-        """The encoded fields of a send of one message (SendMessageRequestHeaderV2)."""
+        """Return the encoded fields of a send of one message (SendMessageRequestHeaderV2)."""
         stored = properties.encode()
         before = self.before_half if half else self.before
         return b"%b%d%b%b%b%b" % (before, born_ms, _FLAG_FIELD, len(stored).to_bytes(4, "big"), stored, self.after)
@@ -82,7 +82,7 @@ class Destinations:
 
     @property
     def has_several_brokers(self) -> bool:
-        """Whether a broker's refusal may be different on another one."""
+        """Tell whether there is more than one broker, so that another may take what one refuses."""
         return len({each.queue.broker for each in self.all}) > 1
 
     def of(self, message: Outgoing, queue_id: int | None, avoid: Destination | None) -> Destination:
@@ -97,7 +97,7 @@ class Destinations:
         return self.next(avoid=avoid)
 
     def next(self, *, avoid: Destination | None = None) -> Destination:
-        """The next queue in turn; a retry avoids the broker that failed, or at least the queue."""
+        """Return the next queue in turn; a retry avoids the broker that failed, or at least the queue."""
         chosen = next(self._turn)
         if avoid is None:
             return chosen
@@ -110,7 +110,7 @@ class Destinations:
         return chosen
 
     def of_queue(self, queue_id: int) -> Destination:
-        """The queue with this number, on the first broker that has it; raises NoSuchQueue."""
+        """Return the queue with this number, on the first broker that has it; raise NoSuchQueue."""
         for each in self.all:
             if each.queue.queue_id == queue_id:
                 return each
@@ -134,7 +134,7 @@ async def _unknown(session: Session, topic: str) -> RouteNotFound:
 
 
 async def find_destinations(session: Session, group: str, topic: str) -> Destinations:
-    """The queues of `topic` now, or of the template topic if it does not exist yet; raises RouteNotFound,
+    """Return the queues of `topic` now, or of the template topic if it does not exist yet; raise RouteNotFound,
     NotWritable."""
     try:
         return Destinations(group, await session.route(topic, max_age_s=0.5), borrowed=False)
@@ -392,12 +392,12 @@ SEND = int(Request.SEND_MESSAGE_V2)
 
 
 def fields_of(way: Destination, message: Outgoing) -> bytes:
-    """The encoded header fields of a send that leaves now."""
+    """Return the encoded header fields of a send that leaves now."""
     return way.fields(time.time_ns() // 1_000_000, message.properties)
 
 
 async def line_with_room(lines: Lines, address: str, deadline: Deadline) -> Line:
-    """An open line on which something can be written. Raises BrokerUnreachable, Timeout."""
+    """Return an open line on which something can be written. Raises BrokerUnreachable, Timeout."""
     line = lines.ready(address)
     if line is None:
         line = await deadline.of(lines.to(address), f"a connection to {address}")

@@ -412,7 +412,7 @@ class Replies:
             await asyncio.wait(others, timeout=OTHERS_WAIT_S)
 
     async def _new_others(self, address: str) -> list[str]:
-        """Brokers that were not told yet, beside this one."""
+        """Return brokers that were not told yet, beside this one."""
         try:
             found = {broker.address for broker in await self._session.masters()} - self._tried - {address}
         except ClientError:
@@ -431,7 +431,7 @@ class Replies:
             self._known.add(address)
 
     def ask(self, message: Outgoing, timeout_ms: int) -> tuple[Outgoing, asyncio.Future[Message]]:
-        """The message with what makes it a question, and its answer to come."""
+        """Return the message with what makes it a question, and its answer to come."""
         if len(self._waiting) >= MOST_WAITING:
             raise InvalidArgument(f"{MOST_WAITING:,} questions wait for their answers already.", field="topic")
         correlation = secrets.token_hex(16)
@@ -466,7 +466,7 @@ _HANDED_BACK = (CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT, MESSAGE_TTL)
 
 
 def reply_to(question: Message, body: bytes | str, properties: Mapping[str, str] | None) -> tuple[str, Outgoing]:
-    """The topic that an answer goes to, and the answer. Raises InvalidArgument if nobody asked."""
+    """Return the topic that an answer goes to, and the answer. Raises InvalidArgument if nobody asked."""
     about = question.properties
     missing = [name for name in (CLUSTER, CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT) if not about.get(name)]
     if missing:

@@ -58,7 +58,7 @@ class ReadAhead:
 
 
 class QueueReader:
-    """One queue of one group; `deliver` is called with each message that is wanted."""
+    """The reader of one queue for one group; it calls `deliver` with each message that is wanted."""
 
     def __init__(
         self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, deliver: Deliver,
@@ -240,7 +240,7 @@ class QueueReader:
 
 
 def as_delivered(message: Message) -> Message:
-    """The message as its handler is to see it: one that comes again carries the topic it was sent to."""
+    """Return the message as its handler is to see it: one that comes again carries the topic it was sent to."""
     original = message.properties.get(RETRY_TOPIC)
     if original is None or not message.topic.startswith(RETRY_PREFIX):
         return message
@@ -286,7 +286,7 @@ _ZLIB_TYPES = frozenset({0, 3})
 
 
 def inflated(body: bytes, sys_flag: int) -> tuple[bytes, int]:
-    """The body and the sysFlag as they were before compression; both unchanged where they cannot be had."""
+    """Return the body and the sysFlag as they were before compression; both unchanged where they cannot be had."""
     if not sys_flag & FLAG_COMPRESSED or sys_flag >> COMPRESSION_SHIFT & COMPRESSION_MASK not in _ZLIB_TYPES:
         return body, sys_flag
     stream = zlib.decompressobj()

@@ -1,4 +1,4 @@
-"""What a consumer says of itself when a broker asks for an administrator: 307 what it does, 221 how far it is.
+"""A consumer's account of itself, asked for by a broker for an administrator: its work (307), its offsets (221).
 
 Bodies are written as Java's clients write them (ConsumerRunningInfo, GetConsumerStatusBody): tables have queues as
 keys, which no JSON library writes.
@@ -27,7 +27,7 @@ _VERSION = "V5_5_0"
 
 @dataclass(frozen=True, slots=True)
 class QueueWork:
-    """One queue of a consumer. `offset`: all below is done, -1 while it is not known; `cached`: sizes of messages that
+    """A queue of a consumer. `offset`: all below is done, -1 while it is not known; `cached`: sizes of messages that
     were read and are not done, by offset; `locked_ms`: when its lock was renewed, None if it is not locked."""
 
     queue: MessageQueue
@@ -99,7 +99,7 @@ class Consuming:
 
 
 def running_body(now: Consuming, *, with_stack: bool) -> bytes:
-    """The answer to 307; `with_stack`: with where each thread is."""
+    """Return the answer to 307; `with_stack`: with where each thread is."""
     parts = {
         "properties": msgspec.json.encode(now.properties.about()),
         "subscriptionSet": msgspec.json.encode([each.about() for each in now.subscriptions]),
@@ -114,7 +114,7 @@ def running_body(now: Consuming, *, with_stack: bool) -> bytes:
 
 
 def status_body(now: Consuming, topic: str) -> bytes:
-    """The answer to 221: how far the consumer is in the queues of a topic that it has."""
+    """Return the answer to 221: how far the consumer is in the queues of a topic that it has."""
     offsets = {held.queue: str(held.offset).encode() for held in now.queues if held.queue.topic == topic}
     return _object({"messageQueueTable": _table(offsets), "consumerTable": b"{}"})
 

@@ -50,7 +50,7 @@ _REASONS: Mapping[str, type[BrokerRefused]] = {
 
 
 def addresses_of(namesrv: str) -> tuple[str, ...]:
-    """``host:port;host:port`` as a tuple; raises InvalidArgument."""
+    """Return ``host:port;host:port`` as a tuple; raise InvalidArgument."""
     addresses = tuple(part.strip() for part in namesrv.replace(",", ";").split(";") if part.strip())
     for address in addresses:
         host, _, port = address.rpartition(":")
@@ -108,7 +108,7 @@ class Session:
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         accept: Collection[int] = (Answer.SUCCESS,),
     ) -> Response:
-        """The answer, if its code is one of `accept`; raises BrokerRefused and its kin otherwise."""
+        """Return the answer, if its code is one of `accept`; raise BrokerRefused and its kin otherwise."""
         self.check_open()
         try:
             answer = await self._remoting.invoke(address, code, dict(ext or {}), body, timeout_ms)
@@ -192,7 +192,7 @@ class Session:
         return route
 
     async def masters(self) -> tuple[Broker, ...]:
-        """The brokers the name server knows (their masters), by name."""
+        """Return the brokers the name server knows (their masters), by name."""
         self.check_open()
         if time.monotonic() - self._masters[0] < MASTERS_AGE_S:
             return self._masters[1]
@@ -211,7 +211,7 @@ class Session:
 
 
 def refusal(answer: Response) -> BrokerRefused:
-    """The error that says what the broker's answer says."""
+    """Return the error that says what the broker's answer says."""
     if answer.code == Answer.REQUEST_CODE_NOT_SUPPORTED:
         return NotSupported(answer.code, answer.remark)
     refused = _REASONS.get(answer.ext.get("escError", ""), BrokerRefused)(answer.code, answer.remark)

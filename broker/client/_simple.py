@@ -244,7 +244,7 @@ def _receipt(received: Received | Receipt) -> Receipt:
 
 
 def _readable_brokers(route: Route) -> list[str]:
-    """Names of the brokers on which the topic can be read."""
+    """Return the names of the brokers on which the topic can be read."""
     return sorted({queue.broker for queue in route.readable()})
 
 
@@ -256,13 +256,13 @@ def _by_place(receipts: Iterable[Receipt]) -> dict[tuple[str, str], list[Receipt
 
 
 def _place(receipt: Receipt, group: str) -> str:
-    """A message as `escRefused` of a batch's answer names it."""
+    """Return a message as `escRefused` of a batch's answer names it."""
     about = receipt.about(group)
     return f"{about['topic']} {about['queueId']} {about['offset']}"
 
 
 def _batch(receipts: list[Receipt], group: str) -> list[dict[str, object]]:
-    """BatchAck of each pop: a bit for each offset from where it began."""
+    """Return the BatchAck of each pop: a bit for each offset from where it began."""
     rows: dict[tuple[str, ...], dict[str, object]] = {}
     bits: dict[tuple[str, ...], int] = {}
     for receipt in receipts:
@@ -323,7 +323,7 @@ class Receipt:
         }
 
     def real_topic(self, group: str) -> str:
-        """The topic in which the message stands: its own, or that of its further tries."""
+        """Return the topic in which the message stands: its own, or that of its further tries."""
         separator = _RETRY_SEPARATORS.get(self.part(_RETRY))
         return self.topic if separator is None else f"{RETRY_PREFIX}{group}{separator}{self.topic}"
 
@@ -344,7 +344,7 @@ class Receipt:
 
 
 def read_receipt(word: str) -> Receipt:
-    """The receipt that ``str`` of it has made; raises InvalidArgument."""
+    """Return the receipt that ``str`` of it has made; raise InvalidArgument."""
     try:
         text = urlsafe_b64decode(word + "=" * (-len(word) % 4)).decode()
         version, topic, handle = text.split(" ", 2)
@@ -387,13 +387,13 @@ class Received:
 
 
 def pairs(text: str) -> dict[str, list[str]]:
-    """`retry queue value,value` joined by `;`, as lists of values by "retry queue"."""
+    """Read `retry queue value,value` joined by `;`, as lists of values by "retry queue"."""
     rows = (part.rsplit(" ", 1) for part in text.split(";") if part)
     return {row[0]: row[1].split(",") for row in rows if len(row) == 2}
 
 
 def receipts_of(topic: str, broker: str, ext: dict[str, str], messages: Iterable[Message]) -> list[Received]:
-    """The messages of a pop's answer with their receipts; a further try carries its own."""
+    """Return the messages of a pop's answer with their receipts; a further try carries its own."""
     starts = pairs(ext.get("startOffsetInfo", ""))
     counts = {
         place: int(value[0]) for place, value in pairs(ext.get("orderCountInfo", "")).items() if value[0].isdigit()
@@ -412,7 +412,7 @@ def receipts_of(topic: str, broker: str, ext: dict[str, str], messages: Iterable
 
 
 def as_asked(message: Message, topic: str, count: int) -> Message:
-    """The message under the topic that was asked for; in order the broker counts the tries beside it."""
+    """Return the message under the topic that was asked for; in order the broker counts the tries beside it."""
     properties = {name: value for name, value in message.properties.items() if name not in (POP_HANDLE, POPPED)}
     return Message(
         topic, message.queue_id, message.queue_offset, message.position, message.size, message.body, properties,
@@ -429,7 +429,7 @@ class SimpleConsumers:
         self._session = Session(namesrv, **access)
 
     def of(self, group: str, *, in_order: bool = False) -> AsyncSimpleConsumer:
-        """A consumer of the group, which need not be closed; raises InvalidArgument."""
+        """Return a consumer of the group, which need not be closed; raise InvalidArgument."""
         return AsyncSimpleConsumer(group, self._namesrv, in_order=in_order, _session=self._session)
 
     async def close(self) -> None:

@@ -47,7 +47,7 @@ class Spans:
 
     @contextmanager
     def sending(self, topic: str, messages: Sequence[Outgoing], client_id: str) -> Iterator[Sending]:
-        """A span around a send; the messages of `Sending` carry it, but for those that brought a context."""
+        """Open a span around a send; the messages of `Sending` carry it, but for those that brought a context."""
         stored = [_properties(message.properties) for message in messages]
         attributes = _about("send", "send", topic, client_id)
         if len(messages) == 1:
@@ -68,7 +68,7 @@ class Spans:
             yield Sending(span, ready)
 
     def created(self, topic: str, message: Outgoing) -> Outgoing:
-        """A span for a message that is kept to be sent later; the message carries it, unless it brought a context."""
+        """Make a span for a message kept to be sent later; the message carries it, unless it brought a context."""
         properties = _properties(message.properties)
         attributes = _about("create", "create", topic, None)
         attributes |= _about_message(message.unique_id, len(message.body), properties)
@@ -81,7 +81,7 @@ class Spans:
 
     @contextmanager
     def processing(self, message: Message, group: str, client_id: str) -> Iterator[None]:
-        """A span around the handling of a message; it is the current one meanwhile."""
+        """Open a span around the handling of a message; it is the current one meanwhile."""
         parent = propagate.extract(message.properties)
         attributes = _about("process", "process", message.topic, client_id) | _of_group(group)
         attributes |= _about_message(message.unique_key, len(message.body), message.properties)
@@ -100,7 +100,7 @@ class Spans:
     def received(
         self, operation: str, messages: Sequence[Message], group: str, client_id: str | None, began_ns: int
     ) -> None:
-        """A span for messages that were received since `began_ns` (epoch), linked to each; no `client_id`: has none."""
+        """Make a span for messages received since `began_ns` (epoch), linked to each; `client_id` None is left out."""
         topics = sorted({message.topic for message in messages})
         attributes = _about(operation, "receive", topics[0], client_id) | _of_group(group)
         attributes["messaging.batch.message_count"] = len(messages)
@@ -188,7 +188,7 @@ def _properties(stored: str) -> dict[str, str]:
 
 
 def _span_context(properties: Mapping[str, str]) -> trace.SpanContext | None:
-    """The context that a message carries, if it does."""
+    """Return the context that a message carries, if it does."""
     found = trace.get_current_span(propagate.extract(properties, context.Context())).get_span_context()
     return found if found.is_valid else None
 
@@ -201,7 +201,7 @@ def _current() -> dict[str, str]:
 
 
 def _carrying(message: Outgoing, properties: Mapping[str, str], carried: Mapping[str, str]) -> Outgoing:
-    """The message with what propagators say, as far as that can be properties, and has room."""
+    """Return the message with what propagators say, as far as that can be properties, and has room."""
     stored = message.properties
     for name, value in carried.items():
         fits = not {"\x01", "\x02"} & {*name, *value} and name not in SYSTEM_PROPERTIES

@@ -571,7 +571,7 @@ class LitePullConsumer(LitePullFace):
         _run(call(self._core.resume, *queues))
 
     def is_paused(self, queue: MessageQueue) -> bool:
-        """Whether polls pass the queue by; raises InvalidArgument for one that is not polled here."""
+        """Tell whether polls pass the queue by; raise InvalidArgument for one that is not polled here."""
         return self._core.is_paused(queue)
 
     def position(self, queue: MessageQueue) -> int:

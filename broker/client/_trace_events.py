@@ -1,7 +1,7 @@
-"""What a producer, and what a consumer, tells of messages where that is wanted (`trace`): RocketMQ's message trace.
+"""RocketMQ's message trace: the events that producers and consumers report where that is wanted (`trace`).
 
-It is told in lines, as RocketMQ 5.5.0 writes them (TraceDataEncoder); broker/rocketmq/traces.py reads them. A line ends
-with \\x02, its fields are parted by \\x01. Names of fields are in the order of RocketMQ's TraceContext.
+Events are written as lines, as RocketMQ 5.5.0 writes them (TraceDataEncoder); broker/rocketmq/traces.py reads them. A
+line ends with \\x02, its fields are parted by \\x01. Names of fields are in the order of RocketMQ's TraceContext.
 
 A `TraceWriter` sends the lines to the trace topic in the background, many at a time. Sends and handlers do not wait for
 it and do not fail with it: what cannot be sent is dropped and counted.
@@ -193,7 +193,7 @@ def _subject(message: Message) -> Subject:
 
 @lru_cache(maxsize=256)
 def _host_of(store_host: str) -> str:
-    """The address that an offset message id begins with."""
+    """Return the address that an offset message id begins with."""
     try:
         host, port = unpack_host(bytes.fromhex(store_host))
     except ValueError:
@@ -263,7 +263,7 @@ def subject_of(unique_id: str, topic: str, stored: str) -> Subject:
 
 
 def _property(framed: str, name: str) -> str:
-    """The value of one property, each of which stands between \x02; empty if there is none."""
+    """Return the value of one property, each of which stands between \x02; empty if there is none."""
     mark = f"\x02{name}\x01"
     begin = framed.find(mark)
     if begin < 0:
@@ -354,7 +354,7 @@ def trace_topic(wanted: bool | str) -> str | None:
 
 
 def trace_group(group: str) -> str:
-    """The producer group in whose name traces of `group` are sent (as the official client's)."""
+    """Return the producer group in whose name traces of `group` are sent (as the official client's)."""
     return f"_INNER_TRACE_PRODUCER-{group}"[:MAX_GROUP_CHARACTERS]
 
 
@@ -412,7 +412,7 @@ class TraceWriter:
         self._free.release()
 
     def _next(self) -> tuple[str, list[str], int]:
-        """Body, keys and number of lines of the next message."""
+        """Return the body, keys and number of lines of the next message."""
         lines: list[str] = []
         keys: dict[str, None] = {}
         characters = key_characters = 0
@@ -459,6 +459,6 @@ class TraceWriter:
 
 
 def _words(keys: Iterable[str]) -> list[str]:
-    """Keys that a message can have; those of other clients' messages may be anything."""
+    """Return keys that a message can have; those of other clients' messages may be anything."""
     words = [key if key.isascii() else key.encode(errors="replace").decode() for key in keys]
     return [word for word in words if word and word.split() == [word]]

@@ -1,7 +1,8 @@
-"""Whether the program traces with OpenTelemetry; then sends and handled messages have spans, and messages carry them.
+"""Tracing with OpenTelemetry, if the program does it: spans for sends and handled messages, carried by the messages.
 
-A program that traces has loaded `opentelemetry.trace` and set a tracer provider there. Looking for that is all that
-others pay: nothing of OpenTelemetry is imported for them. The spans are made in _spans.py, loaded when they are needed.
+A program that traces has loaded `opentelemetry.trace` and set a tracer provider there. That look-up is all that it
+costs other programs: nothing of OpenTelemetry is imported for them. The spans are made in _spans.py, which is
+loaded when they are needed.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ tracing = Tracing()
 
 
 def with_trace(topic: str, message: Outgoing) -> Outgoing:
-    """The message with the context of the span that is open here, for another program that sends it later.
+    """Return the message with the context of the span that is open here, for another program that sends it later.
 
     It is unchanged where the program does not trace with OpenTelemetry.
     """

@@ -1,4 +1,4 @@
-"""What transactions are made of: a half, a decision, the fields in which RocketMQ carries them, and answers to checks.
+"""The parts of a transaction: a half, a decision, the fields in which RocketMQ carries them, and answers to checks.
 
 A half is a message that the broker has but shows to nobody. Its producer's group decides: commit shows it, rollback
 drops it. Where no decision comes, the broker asks a live producer of the group over its connection what became of the
@@ -69,7 +69,7 @@ class Half:
     lane: str = ""
 
     def ending(self, decision: Decision) -> dict[str, str]:
-        """The fields of request 37 that decides it (EndTransactionRequestHeader)."""
+        """Return the fields of request 37 that decides it (EndTransactionRequestHeader)."""
         return _ending(
             self.group, self.topic, self.broker, self.transaction_id, self.queue_offset, self.position, decision, False
         )
@@ -90,7 +90,7 @@ class Check:
         return self.message.unique_key or self.fields.get("transactionId", "")
 
     def ending(self, decision: Decision) -> dict[str, str]:
-        """The fields of request 37 that answers: places as the broker asked, for it may have moved the half."""
+        """Return the fields of request 37 that answers: places as the broker asked, for it may have moved the half."""
         fields = self.fields
         offset, position = int(fields["tranStateTableOffset"]), int(fields["commitLogOffset"])
         topic, broker = fields.get("topic", ""), fields.get("bname", "")
@@ -121,7 +121,7 @@ Checker = Callable[[Message], Decision | Coroutine[Any, Any, Decision]]
 
 
 def as_half(message: Outgoing, group: str, marks: Mapping[str, str] | None = None) -> Outgoing:
-    """The message as a half of `group`; `marks` are properties of ours (``ESC_``). Raises InvalidArgument."""
+    """Return the message as a half of `group`; `marks` are properties of ours (``ESC_``). Raises InvalidArgument."""
     _check_conflict(message)
     properties = {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: group, **(marks or {})}
     stored = message.properties + "".join(f"{name}\x01{text}\x02" for name, text in properties.items())
@@ -134,7 +134,7 @@ def as_half(message: Outgoing, group: str, marks: Mapping[str, str] | None = Non
 
 
 def _check_conflict(message: Outgoing) -> None:
-    """A half becomes a timer when it is committed: nobody can be told then that its schedule key is taken."""
+    """Refuse other conflict rules than "replace": the half becomes a timer at its commit, too late for errors."""
     if value_in(message.properties, SCHEDULE_KEY) is None:
         return
     conflict = value_in(message.properties, ON_CONFLICT) or "error"

@@ -170,7 +170,7 @@ class AsyncTransactionProducer(AsyncProducer):
     async def _line(
         self, topic: str, half: Outgoing, queue_id: int | None, deadline: Deadline
     ) -> tuple[Destination, Line]:
-        """An open connection to where the half goes; only this part is tried again."""
+        """Return an open connection to where the half goes; only this part is tried again."""
         failed: Destination | None = None
         for attempt in range(self._retries + 1):
             pause_s = RETRY_PAUSE_S * 2**attempt

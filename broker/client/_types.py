@@ -21,7 +21,7 @@ from .errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class MessageQueue:
-    """One queue of a topic on one broker. The order of fields is RocketMQ's order of queues."""
+    """A queue of a topic on one broker. The order of fields is RocketMQ's order of queues."""
 
     topic: str
     broker: str
@@ -51,7 +51,7 @@ class SendResult(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One broker as the name server knows it; `broker_id` 0 is the master."""
+    """A broker as the name server knows it; `broker_id` 0 is the master."""
 
     name: str
     cluster: str
@@ -78,11 +78,11 @@ class Route:
     queues: tuple[RouteQueues, ...]
 
     def writable(self) -> tuple[MessageQueue, ...]:
-        """Queues that can be sent to, sorted."""
+        """Return queues that can be sent to, sorted."""
         return self._with(2, write=True)
 
     def readable(self) -> tuple[MessageQueue, ...]:
-        """Queues that can be pulled from, sorted."""
+        """Return queues that can be pulled from, sorted."""
         return self._with(4, write=False)
 
     def _with(self, permission: int, *, write: bool) -> tuple[MessageQueue, ...]:
@@ -114,7 +114,7 @@ class Sql(str):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One topic and what is wanted of it: tags (none: all) or a filter. `version` is the ms at which it was made."""
+    """A topic and what is wanted of it: tags (none: all) or a filter. `version` is the ms at which it was made."""
 
     topic: str
     expression: str
@@ -123,7 +123,7 @@ class Subscription:
     kind: str = TAG
 
     def wants(self, tag: str | None) -> bool:
-        """Whether a message with `tag` is wanted: the broker compares only hash codes, which two tags may share."""
+        """Tell whether a message with `tag` is wanted: the broker compares hash codes, which two tags may share."""
         return not self.tags or tag in self.tags
 
     def about(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What brokers answer an admin: topics, groups, how far they are, who is connected, and what a user may do.
+"""The answers of brokers to an admin: topics, groups and their progress, connected clients, and a user's permissions.
 
 All values are frozen. What is asked about timers and transactions has modules of its own (`timers`, `transactions`).
 """
@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One topic as a broker keeps it; `permission`: 4 read, 2 write, 6 both."""
+    """A topic as a broker keeps it; `permission`: 4 read, 2 write, 6 both."""
 
     name: str
     read_queues: int
@@ -63,7 +63,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """All queues of one topic, sorted; `put_per_s` where the broker says it."""
+    """The queues of one topic, sorted; `put_per_s` is None where the broker does not say it."""
 
     topic: str
     queues: tuple[QueueStats, ...]
@@ -72,7 +72,7 @@ class TopicStats:
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """One consumer group as a broker keeps it; after `retry_max_times` more tries a message is a dead letter."""
+    """A consumer group as a broker keeps it; after `retry_max_times` more tries a message is a dead letter."""
 
     name: str
     retry_max_times: int
@@ -118,7 +118,7 @@ class ConsumeStats:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One client of a group; `version` is RocketMQ's number."""
+    """A connected client of a group; `version` is RocketMQ's number."""
 
     client_id: str
     address: str
@@ -140,7 +140,7 @@ class GroupConnections:
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """One 20-byte entry of a consume queue. In SCHEDULE_TOPIC_XXXX `tags_code` is the due time in ms."""
+    """A 20-byte entry of a consume queue. In SCHEDULE_TOPIC_XXXX `tags_code` is the due time in ms."""
 
     offset: int
     position: int
@@ -159,7 +159,7 @@ class QueueEntries:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedClient:
-    """One client as a member of one group; a client may be in several. `version` is RocketMQ's number, 0 unknown.
+    """A client as a member of one group; a client may be in several. `version` is RocketMQ's number, 0 unknown.
 
     `since_ms`, `seen_ms`: first and last heartbeat by the broker's clock; None where the broker does not tell.
     `locked`: queues that it holds to consume in order. What a consumer is and subscribes is that of its group.
@@ -220,8 +220,8 @@ Pending = Literal["cancel", "keep"]
 
 
 class TopicWaiting(Struct, rename="camel", frozen=True):
-    """How many timers, messages of a delay level, open halves, and halves that are asked about no more wait for a
-    topic. Not ``complete``: there may be more, so much waits that it was not all looked at."""
+    """Counts of the timers, messages of a delay level, open halves, and halves no longer asked about that wait for a
+    topic. Not ``complete``: there may be more, as too much waits for all of it to be looked at."""
 
     timers: int = 0
     delayed: int = 0
@@ -274,7 +274,7 @@ class UserAccess:
         self._decisions: dict[tuple[Kind, str, tuple[Action, ...], str | None], bool] = {}
 
     def allows(self, kind: Kind, name: str, actions: tuple[Action, ...], source: str | None) -> bool:
-        """Whether one of the actions is allowed on a topic, group or cluster to somebody at the address `source`.
+        """Tell whether one of the actions is allowed on a topic, group or cluster to somebody at the address `source`.
 
         Where the address is not known, nothing is allowed to a user whose policies ask for addresses.
         """

@@ -1,4 +1,4 @@
-"""Who a client is to brokers and name servers, and how it speaks with them: signatures (RocketMQ's ACL) and TLS.
+"""A client's identity to brokers and name servers, and its way of speaking with them: RocketMQ's signatures, and TLS.
 
 Every producer, consumer and admin takes these as keyword arguments:
 
@@ -89,7 +89,7 @@ class Security:
     tls: Tls | None = None
 
     def of_host(self, host: str) -> tuple[ssl.SSLContext | None, str | None]:
-        """Context and expected name for a connection to a host; None and None for none."""
+        """Return the context and expected name for a connection to a host; None and None for none."""
         if self.tls is None:
             return None, None
         return _context(self.tls), self.tls.server_name or host
@@ -135,7 +135,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
 
 
 def _decoded(fields: bytes) -> dict[bytes, bytes]:
-    """Names and values of fields that this client has encoded itself."""
+    """Return names and values of fields that this client has encoded itself."""
     values: dict[bytes, bytes] = {}
     position = 0
     while position < len(fields):

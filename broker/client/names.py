@@ -1,4 +1,4 @@
-"""What a topic, a group, a tag, a key and a property may look like: checked before anything is sent.
+"""The permitted forms of topics, groups, tags, keys and properties: checked before anything is sent.
 
 Topic and group names follow Apache RocketMQ's TopicValidator (5.5.0): the characters ``A-Z a-z 0-9 _ - | %``,
 at most 127 of them for a topic and 120 for a group (so that ``%RETRY%`` + group is still a topic).

@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether the other end keeps up with what was written."""
+        """Tell whether the other end keeps up with what was written."""
         return self._room.is_set()
 
     def let_go(self) -> int | None:
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
 
 
 class _Link(Connection):
-    """One connection: requests out, answers matched by opaque, pushed requests handed up."""
+    """A client's connection: requests out, answers matched by opaque, pushed requests handed up."""
 
     def __init__(self, address: str, pushed: Callable[[_Link, Command], None], lost: Callable[[_Link], None]) -> None:
         super().__init__(address)
@@ -302,12 +302,12 @@ class Connections(Generic[C]):
         self._generation = forks.generation
 
     def ready(self, address: str) -> C | None:
-        """The connection to `address` if it is there already."""
+        """Return the connection to `address` if it is there already."""
         one = self._ready.get(address)
         return one if one is not None and one.is_open else None
 
     async def to(self, address: str) -> C:
-        """The connection to `address`; raises what `failed` and `closed` make."""
+        """Return the connection to `address`; raise what `failed` and `closed` make."""
         one = self.ready(address)
         if one is not None:
             return one
@@ -326,7 +326,7 @@ class Connections(Generic[C]):
             raise
 
     def forget(self, one: C) -> bool:
-        """Whether this connection, which has ended, was the one to its address."""
+        """Forget a connection that has ended, and tell whether it was the one to its address."""
         if self._ready.get(one.address) is not one:
             return False
         del self._ready[one.address]
@@ -391,7 +391,7 @@ class Forks:
         self._mine.add(one)
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        """An event loop whose descriptors, all of them, a child lets go of."""
+        """Return an event loop all of whose descriptors a child lets go of."""
         if not hasattr(os, "register_at_fork"):
             return asyncio.new_event_loop()
         selector = selectors.DefaultSelector()

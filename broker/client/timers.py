@@ -1,4 +1,4 @@
-"""What brokers say about timers, messages that wait for a moment, and how operators steer them.
+"""Timers, the messages that wait for a moment, as brokers report them and operators steer them.
 
 Requests are 14002 to 14008, 60 and 61. All values are frozen and read straight from the answers' JSON, whose names are
 the same in camel case (docs/PROTOCOL.md). Moments are epoch ms.
@@ -60,7 +60,7 @@ MOST_TARGETS = 1000
 
 
 class Timer(Struct, frozen=True, rename="camel"):
-    """One pending timer. `topic` and `queue_id` are the real ones; `position` is that of the parked record, `offset`
+    """A pending timer. `topic` and `queue_id` are the real ones; `position` is that of the parked record, `offset`
     its place in rmq_sys_wheel_timer; `message_id` is its offset id, `handle` the one for `Producer.recall`."""
 
     position: int
@@ -220,7 +220,7 @@ class TimerForecast(Struct, frozen=True, rename="camel"):
 
 
 class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """Which timer: by `position`, by `topic` and `schedule_key`, by `topic` and `unique_key`, by recall `handle`, or by
+    """A timer, by `position`, by `topic` and `schedule_key`, by `topic` and `unique_key`, by recall `handle`, or by
     offset `message_id`. `due_ms` is its own new moment when it is rescheduled; with `expected_due_ms` nothing is done
     unless that is its moment now (outcome `changed`)."""
 
@@ -235,7 +235,7 @@ class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbi
 
     @classmethod
     def of(cls, given: TimerTarget | Mapping[str, Any]) -> TimerTarget:
-        """A checked target, from one or from its fields as they are on the wire; raises InvalidArgument."""
+        """Return a checked target, from one or from its fields as they are on the wire; raise InvalidArgument."""
         try:
             target = given if isinstance(given, TimerTarget) else convert(given, cls)
         except ValidationError as error:
@@ -255,7 +255,7 @@ class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbi
 
 
 class Steered(Struct, frozen=True, rename="camel"):
-    """What became of one target. `delivered_ms` says when, if it had been delivered already and that is still known;
+    """The outcome for one target. `delivered_ms` says when, if it had been delivered already and that is still known;
     `error` says why it was refused."""
 
     outcome: Outcome
@@ -287,7 +287,7 @@ class TimersPaused(Struct, frozen=True, rename="camel"):
 
 
 class TimerEvent(Struct, frozen=True, rename="camel"):
-    """One step in the life of a timer; `late_ms` of its release."""
+    """A step in the life of a timer; `late_ms` is how late a release was."""
 
     kind: str
     ms: int

@@ -1,4 +1,4 @@
-"""What brokers say about transactions, and how operators steer them (requests 14010 to 14013, 37 and 323).
+"""Transactions as brokers report them and operators steer them (requests 14010 to 14013, 37 and 323).
 
 All values are frozen and read straight from the answers' JSON, whose names are the same in camel case
 (docs/PROTOCOL.md). Moments are epoch ms. Apache RocketMQ knows 37 and 323 only; the others raise NotSupported there.
@@ -53,7 +53,7 @@ MOST_ROWS = 1_000
 
 
 class Transaction(Struct, frozen=True, rename="camel"):
-    """One transaction. `offset` and `position` are the half's, `topic` and `queue_id` the real ones.
+    """A transaction. `offset` and `position` are the half's, `topic` and `queue_id` the real ones.
 
     `state`: open, due (to be asked about as soon as a producer of the group is there), ending (its decision is on its
     way to the disk), parked, committed, rolled back, decided (an op record of Apache RocketMQ does not say how), or
@@ -110,7 +110,7 @@ class LifeEvent(Struct, frozen=True, rename="camel"):
 
 
 class TransactionLife(Transaction, frozen=True, rename="camel"):
-    """One transaction and what happened to it, oldest first."""
+    """A transaction and what happened to it, oldest first."""
 
     now_ms: int = 0
     life: list[LifeEvent] = []
@@ -180,7 +180,7 @@ _TOPIC_NOT_EXIST = 17
 
 @dataclass(frozen=True, slots=True)
 class OpRecord:
-    """One record of the op topic: the halves that it decides, by their offsets. `commits` has one word for each: True,
+    """A record of the op topic: the halves that it decides, by their offsets. `commits` has one word for each: True,
     False, or None where it is not told."""
 
     offset: int
@@ -227,7 +227,7 @@ def newest(
     stats_of: Callable[[str], TopicStats], pull: Callable[[str, int, int, int], Sequence[Message]], topic: str,
     count: int,
 ) -> tuple[list[Message], int]:  # fmt: skip
-    """The newest records of queue 0 of a topic, oldest first, and how many the queue holds.
+    """Return the newest records of queue 0 of a topic, oldest first, and how many the queue holds.
 
     Nothing where the topic is not there yet; raises ClientError.
     """
@@ -246,7 +246,7 @@ def newest(
 
 
 def ends_of(stats_of: Callable[[str], TopicStats], topic: str) -> tuple[int, int] | None:
-    """First offset and next offset of queue 0; None where the topic is not there yet. Raises ClientError."""
+    """Return the first and the next offset of queue 0; None where the topic is not there yet. Raises ClientError."""
     try:
         queues = stats_of(topic).queues
     except RouteNotFound:

@@ -17,7 +17,7 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """All settings of one store: where it is, how durable, in which sizes, and how it behaves.
+    """The settings of one store: its place, durability, sizes and behaviour.
 
     Raises StoreUnsupported where a value cannot work.
     """

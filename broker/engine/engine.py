@@ -39,9 +39,9 @@ _RETENTION_INTERVAL_MS = 10_000
 
 
 class Engine:
-    """One open store directory and what happens in it.
+    """An open store directory and all that is done in it.
 
-    What one part of it alone knows is asked of that part: ``topics``, ``groups``, ``offsets``, ``key_values``,
+    Questions that concern one part alone are put to that part: ``topics``, ``groups``, ``offsets``, ``key_values``,
     ``schedule``, ``timers``, ``transactions``, ``pops``.
     """
 
@@ -343,7 +343,7 @@ class Engine:
         return self._store.record_at(position)
 
     def look_at(self, position: int) -> bytes:
-        """As ``record_at``, for a position that a client has made up: no record there is no damage."""
+        """Return the record as ``record_at`` does, for a position that may be made up: none there is no damage."""
         return self._store.look_at(position)
 
     def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:

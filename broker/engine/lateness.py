@@ -76,7 +76,7 @@ LATENCY_BOUNDS_MS = (1, 2, 3, 5, 7, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 3_0
 
 
 class Histogram:
-    """How many values were at most as large as each bound; values are whole numbers of at least 0."""
+    """Counts of the values that were at most as large as each bound; values are whole numbers of at least 0."""
 
     __slots__ = ("_bounds", "_counts", "sum")
 
@@ -91,5 +91,5 @@ class Histogram:
         self.sum += value * count
 
     def buckets(self) -> Iterator[tuple[int | None, int]]:
-        """Each bound and how many were at most as large; the last has the bound None and counts all."""
+        """Yield each bound and how many were at most as large; the last has the bound None and counts all."""
         return zip((*self._bounds, None), accumulate(self._counts), strict=True)

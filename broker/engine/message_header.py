@@ -49,7 +49,7 @@ _DROPPED = RESERVED | {CRC_PROPERTY}
 
 
 class Facts(NamedTuple):
-    """What routing and indexing need. ``stored`` ends with the separator; ``delay_level`` 0 is none.
+    """The facts that routing and indexing need. ``stored`` ends with the separator; ``delay_level`` 0 is none.
 
     ``timer``: the properties as text if they ask for a moment (a delay level beats that), else empty; ``moment``: name
     and digits of the one property that asks for it, None where it takes more to understand them.

@@ -50,7 +50,7 @@ class DelayLevel:
 
 @dataclass(frozen=True, slots=True)
 class LevelStatus:
-    """One level as an operator sees it. Lateness: visible to consumers minus due, of the last five minutes."""
+    """A delay level as an operator sees it. Lateness: visible to consumers minus due, of the last five minutes."""
 
     number: int
     delay_ms: int

@@ -1,4 +1,4 @@
-"""One store: the log, what is derived from it, the small tables beside it, and the way of a record into them.
+"""The store: the log, what is derived from it, the small tables beside it, and the way of a record into them.
 
 A record is given its place in the log, its queue and the index at once, in memory; readers see it when ``synced``
 says that the log holds it durably (flush=sync) or at all (flush=async).
@@ -331,7 +331,7 @@ class Store:
             raise
 
     def look_at(self, position: int, size: int | None = None) -> bytes:
-        """As ``record_at``, for a position that anybody may have made up: no record there is no damage."""
+        """Return the record as ``record_at`` does, for a position that may be made up: no record there is no damage."""
         if position >= self.visible_position:
             raise RecordNotFound(position)
         return self.log.record_at(position, size)

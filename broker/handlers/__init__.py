@@ -43,7 +43,7 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One handler: what it is called for, and how its group consumes."""
+    """A registered handler: the messages it is called for, and the way its group consumes."""
 
     topic: str
     group: str

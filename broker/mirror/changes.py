@@ -1,4 +1,4 @@
-"""What one reading of the broker told, as rows not yet written: the body of request 14000, checked and named.
+"""The result of one reading of the broker, as rows not yet written: the body of request 14000, checked and named.
 
 A broker that has no request 14000, such as Apache RocketMQ, is read by its standard requests (`Poller`): lanes every
 reading (202, 45, 321); configuration every ten seconds (21, 201, 26, 28); queues and offsets of topics and groups (202,
@@ -48,7 +48,7 @@ class UnreadableChangesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What rows have otherwise than the broker, or not at all. `kind` is one of KINDS; `name` is escaped."""
+    """A thing that the rows lack, or have otherwise than the broker. `kind` is one of KINDS; `name` is escaped."""
 
     kind: str
     name: str

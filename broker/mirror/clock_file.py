@@ -1,4 +1,4 @@
-"""How the broker's clock runs beside the real one, as the mirror heard it, in a file that every process here reads.
+"""The broker's clock beside the real one, as the mirror heard it, in a file that every process of the console reads.
 
 A broker with a simulated clock says what it showed at which real moment, and how fast it runs; from that each process
 knows the time without asking. Without the file (the rule) the broker's clock is the real one.
@@ -25,7 +25,7 @@ LOOK_INTERVAL_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ClockLine:
-    """One note of the clock: it showed `simulated_ms` at `real_ms` (both epoch ms), and runs `speed` times as fast."""
+    """A note of the clock: it showed `simulated_ms` at `real_ms` (both epoch ms), and runs `speed` times as fast."""
 
     speed: float
     simulated_ms: int

@@ -94,7 +94,7 @@ class HalfFollower:
         return True
 
     def _look_at_records(self, broker: str, now_ms: int) -> bool:
-        """As _look, where there is no list. What is decided meanwhile is in the op records: those are read last."""
+        """Look at the records where there is no list, at the op records last: they tell what was decided meanwhile."""
         topics = (PARKED_HALF_TOPIC, HALF_TOPIC, OP_TOPIC)
         ends = tuple(ends_of(self._source.topic_stats, topic) for topic in topics)
         if ends == self._seen:
@@ -157,7 +157,7 @@ def _counts(status: TransactionStatus) -> tuple[int, ...]:
 def _write(
     broker: str, undecided: list[HalfMessage], decided: list[HalfMessage], ops: list[OpMessage], since_ms: int
 ) -> None:
-    """Rows of one look, and away with what is too old or gone. Values that no column takes are clipped and escaped."""
+    """Write the rows of one look, delete what is too old or gone. Values that fit no column are clipped and escaped."""
     flaws: list[Flaw] = []
     key = ("broker", "offset")
     undecided, decided = fit_rows("halves", undecided, key, flaws), fit_rows("halves", decided, key, flaws)

@@ -138,7 +138,7 @@ class HalfMessage(MirrorRow):
     """A record of RMQ_SYS_TRANS_HALF_TOPIC: a message that its producer group decides."""
 
     class State(models.TextChoices):
-        """What became of the half; the values are the broker's."""
+        """The states of a half; the values are the broker's."""
 
         OPEN = "open", _("undecided")
         DUE = "due", _("to be asked about")
@@ -186,7 +186,7 @@ class HalfMessage(MirrorRow):
 
     @property
     def is_undecided(self) -> bool:
-        """Whether somebody may still decide it."""
+        """Tell whether somebody may still decide it."""
         return self.state in (self.State.OPEN, self.State.DUE, self.State.PARKED)
 
 
@@ -219,7 +219,7 @@ class Broker(MirrorRow):
 
 
 class MirrorState(MirrorRow):
-    """How far the mirror has read one broker; written in the same transaction as the rows it speaks of."""
+    """The mirror's progress in reading one broker; written in the same transaction as the rows it speaks of."""
 
     broker = models.OneToOneField(Broker, models.CASCADE, primary_key=True, related_name="mirror")
     #: request 14000's position; empty where the broker is polled
@@ -306,7 +306,7 @@ class ConsumerGroup(MirrorRow):
 
 
 class ConsumerOffset(MirrorRow):
-    """How far a group has consumed a queue: the next offset it wants."""
+    """The progress of a group in a queue: the next offset it wants."""
 
     broker = models.ForeignKey(Broker, models.CASCADE, related_name="offsets")
     group = models.CharField(max_length=255)
@@ -356,7 +356,7 @@ class RateHistory(MirrorRow):
     """Counts of the last SLOTS slots of SLOT_MS: one row a topic, group, level, and three for the whole broker."""
 
     class Kind(models.TextChoices):
-        """What a history counts, and of what."""
+        """The kinds of things whose counts a history keeps."""
 
         TOPIC = "topic"
         GROUP = "group"

@@ -1,8 +1,8 @@
-"""What the mirror remembers between two readings to see what grew: ends, offsets, rates and the marks of lanes.
+"""The mirror's memory between two readings, which shows what grew: ends, offsets, rates and the marks of lanes.
 
 Marks say where in a lane which due time lies, so that its whole backlog can be drawn without reading it. A lane is in
 due order. A mark (offset, due_ms) says: entries before `offset` are due at `due_ms` or earlier, the entry at `offset`
-at `due_ms` or later. Whoever sees at the moment T that the lane ends at M knows the mark (M, T + delay) for nothing; an
+at `due_ms` or later. A lane that ends at M at the moment T gives the mark (M, T + delay) without any reading; an
 entry read by request 321 is a mark as well. Between two marks the number of messages is exact and their place is not.
 Two marks with one offset are the two ends of a pause in which nothing arrived.
 
@@ -54,7 +54,7 @@ class LaneMemory:
 
 @dataclass(slots=True)
 class Watch:
-    """What is remembered of lanes, queues and rates: built from the rows at the start, then taken further by each
+    """The memory of lanes, queues and rates of one broker: built from the rows at the start, then taken further by each
     reading. Dropped when a transaction fails."""
 
     broker: str
@@ -116,7 +116,7 @@ class Watch:
         return replace(changes, queues=(*changes.queues, *empty), flaws=(*changes.flaws, *flaws))
 
     def without_still_levels(self, changes: Changes) -> Changes:
-        """Levels are told with every reading: keep those that moved. Marks of the others wait in memory."""
+        """Keep the levels that moved, as every reading tells all of them; marks of the others wait in memory."""
         moved = []
         for row in changes.levels:
             shown = tuple(getattr(row, name) for name in _SHOWN)
@@ -177,7 +177,7 @@ class Watch:
         }
 
     def following_since_ms(self) -> int:
-        """The moment from which on silence is 0."""
+        """Return the moment from which on silence is 0."""
         return self.rates.since_slot * SLOT_MS
 
     def _gap(self, changes: Changes) -> bool:
@@ -292,7 +292,7 @@ def paired(column: Sequence[int]) -> tuple[Mark, ...]:
 
 
 def due_by(moments_ms: Sequence[int], *, delay_offset: int, end_offset: int, points: Sequence[Mark]) -> list[int]:
-    """How many pending entries are due at or before each of the ascending moments; straight between the points.
+    """Count the pending entries due at or before each of the ascending moments, in straight lines between the points.
 
     `points` must begin at or before the first pending entry; entries behind the last point count as due at its time.
     """
@@ -392,7 +392,7 @@ class Rates:
 
 
 def aligned(slot: int, counts: Sequence[int | None], *, until: int, since: int) -> list[int | None]:
-    """`counts` that end with `slot`, continued up to but without `until`: 0 where it was watched, None before `since`.
+    """Continue `counts`, which end with `slot`, up to but without `until`: 0 where watched, None before `since`.
 
     >>> aligned(10, [7], until=14, since=12)
     [7, None, 0, 0]

@@ -130,7 +130,7 @@ def _remove_deleted(changes: Changes) -> set[str]:
 
 
 def _remove_unlisted(changes: Changes) -> set[str]:
-    """Where a kind was listed whole, remove what the list does not have."""
+    """Remove rows that a whole list of their kind does not have; return the kinds that changed."""
     changed = set()
     for kind in changes.complete:
         if _delete_others(changes.broker.name, kind, getattr(changes, kind)):

@@ -1,4 +1,4 @@
-"""What waits for `manage.py outbox` in the Django admin: to look at, to send again, to throw away; never to change.
+"""The messages that wait for `manage.py outbox`, in the Django admin: to see, send again or delete; never to change.
 
 Bodies and properties are not shown: they are the users' own.
 """
@@ -49,12 +49,12 @@ class OutboxMessageAdmin(ModelAdmin):
 
     @admin.display(description=_("stuck"), boolean=True)
     def is_stuck(self, row: OutboxMessage) -> bool:
-        """Whether the row waits for a person to look."""
+        """Tell whether the row waits for a person to look at it."""
         return row.stuck_at is not None
 
     @admin.display(description=_("keeps order"), boolean=True)
     def keeps_order(self, row: OutboxMessage) -> bool:
-        """Whether others wait behind it: those of its sharding key or queue."""
+        """Tell whether others wait behind it: those of its sharding key or queue."""
         return row.lane is not None
 
     @admin.action(description=_("Send again"), permissions=["change"])

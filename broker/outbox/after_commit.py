@@ -160,7 +160,7 @@ class Turn:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a row that was tried is still there."""
+        """Tell whether a row that was tried is still there."""
         return bool(self.refused or self.stuck or self.away)
 
 
@@ -172,7 +172,7 @@ class _Away:
     until_s: float = 0.0
 
     def again(self) -> float:
-        """Seconds to leave it alone now."""
+        """Return the seconds to leave it alone now."""
         pause_s = min(AWAY_S * 2.0 ** min(self.times, 10), LONGEST_AWAY_S)
         self.times += 1
         self.until_s = time.monotonic() + pause_s
@@ -188,7 +188,7 @@ class _Failed:
 
 
 def is_refusal(error: ClientError) -> bool:
-    """Whether the message itself is not wanted; False for what may pass without anybody changing anything."""
+    """Tell whether the message itself is refused; return False for errors that may pass without any change."""
     if isinstance(error, (RouteNotFound, NotWritable)):
         # said by those brokers that are there, or by none: nobody can tell whether the topic's own is only away
         return False
@@ -198,7 +198,7 @@ def is_refusal(error: ClientError) -> bool:
 
 
 class Worker:
-    """One worker on one database; several may run at once, they take different rows."""
+    """A worker on one database; several may run at once, they take different rows."""
 
     def __init__(self, producer: TransactionProducer, using: str) -> None:
         self._producer = producer
@@ -219,7 +219,7 @@ class Worker:
         return done
 
     def _due(self) -> QuerySet[OutboxMessage]:
-        """Rows to try now: those of a lane wait for the one before, stuck or taken as it may be."""
+        """Return rows to try now: those of a lane wait for the one before, stuck or taken as it may be."""
         now_s = time.monotonic()
         away = [topic for topic, each in self._away.items() if each.until_s > now_s]
         rows = OutboxMessage.objects.using(self._using)
@@ -283,7 +283,7 @@ class Worker:
         row.save(using=self._using, update_fields=["refusals", "last_error", "next_attempt_at", "stuck_at"])
 
     def _wait(self, topic: str, failed: Sequence[_Failed], done: Turn, *, has_sent: bool) -> None:
-        """Messages met no broker: the whole topic rests, or only these rows where others went out."""
+        """Put off messages that met no broker: the whole topic rests, or only these rows where others went out."""
         away = _Away() if has_sent else self._away.setdefault(topic, _Away())
         if not has_sent and not away.times:
             logger.warning("messages for %s wait, and count nothing: %s", topic, failed[0].reason)
@@ -329,7 +329,7 @@ def waiting(using: str) -> tuple[Waiting, ...]:
 
 
 def stuck(using: str, *, topics: Iterable[str] = (), ids: Iterable[int] = ()) -> QuerySet[OutboxMessage]:
-    """Stuck rows: all, or those of these topics, or these."""
+    """Return stuck rows: all, or those of these topics, or these."""
     rows = OutboxMessage.objects.using(using).filter(stuck_at__isnull=False)
     chosen_topics, chosen_ids = list(topics), list(ids)
     rows = rows.filter(topic__in=chosen_topics) if chosen_topics else rows

@@ -76,12 +76,12 @@ DEFAULT_LIMIT_S = 60.0
 
 
 def namesrv() -> str:
-    """Address of the name server."""
+    """Return the address of the name server."""
     return str(getattr(settings, "ESCAPEMENT_NAMESRV", "127.0.0.1:9876"))
 
 
 def producer_groups() -> tuple[str, ...]:
-    """The groups for which this project answers checks; raises NotConfigured."""
+    """Return the groups for which this project answers checks; raise NotConfigured."""
     groups = getattr(settings, "ESCAPEMENT_PRODUCER_GROUPS", ())
     if isinstance(groups, str) or not groups:
         raise NotConfigured(
@@ -97,7 +97,7 @@ def producer_groups() -> tuple[str, ...]:
 
 
 def producer_group(wanted: str | None) -> str:
-    """`wanted`, or the default; raises NotConfigured for one that nobody would answer for."""
+    """Return `wanted`, or the default; raise NotConfigured for one that nobody would answer for."""
     groups = producer_groups()
     if wanted is None:
         return groups[0]
@@ -110,5 +110,5 @@ def producer_group(wanted: str | None) -> str:
 
 
 def transaction_limit_s() -> float:
-    """Seconds after which a missing row means that the transaction rolled back (not on PostgreSQL)."""
+    """Return seconds after which a missing row means that the transaction rolled back (not on PostgreSQL)."""
     return float(getattr(settings, "ESCAPEMENT_TRANSACTION_LIMIT_S", DEFAULT_LIMIT_S))

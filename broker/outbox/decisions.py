@@ -1,4 +1,4 @@
-"""What became of a half: asked of the database itself, by any process that reaches it; how long its row is kept.
+"""The decision on a half, asked of the database itself by any process that reaches it, and how long its row is kept.
 
 PostgreSQL (pg_xact_status of the transaction that sent it):
 
@@ -88,7 +88,7 @@ def decide(connection: BaseDatabaseWrapper, origin: Origin, transaction_id: str,
 
 
 def row_state(connection: BaseDatabaseWrapper, transaction_id: str) -> str | None:
-    """The state of the half's row as the connection sees it; None if there is no row."""
+    """Return the state of the half's row as the connection sees it; None if there is no row."""
     rows = OutboxHalf.objects.using(connection.alias).filter(pk=transaction_id)
     return rows.values_list("state", flat=True).first()
 
@@ -135,7 +135,7 @@ class Origin:
 
 
 def current_origin(connection: BaseDatabaseWrapper) -> Origin:
-    """The transaction that `connection` is in; on PostgreSQL this gives it an id if it has none yet."""
+    """Return the transaction that `connection` is in; on PostgreSQL this gives it an id if it has none yet."""
     if connection.vendor != "postgresql":
         return Origin(f"row/{connection.alias}", "")
     with connection.cursor() as cursor:
@@ -145,7 +145,7 @@ def current_origin(connection: BaseDatabaseWrapper) -> Origin:
 
 
 def read_origin(text: str) -> Origin | None:
-    """The origin in a half's property; None if it is none of ours."""
+    """Return the origin in a half's property; None if it is none of ours."""
     kind, _, rest = text.partition("/")
     if kind == "row" and rest:
         return Origin(text, "")
@@ -156,7 +156,7 @@ def read_origin(text: str) -> Origin | None:
 
 
 def find_connection(origin: Origin) -> BaseDatabaseWrapper | None:
-    """This thread's connection to the database of `origin`; None if no entry of DATABASES is that database.
+    """Return this thread's connection to the database of `origin`; None if no entry of DATABASES is that database.
 
     Raises Django's Error where that cannot be said because one of them does not answer.
     """

@@ -41,7 +41,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Block:
-    """One entered transactional() block: the producer that it gives. Belongs to the thread that entered it."""
+    """An entered transactional() block: the producer that it gives. Belongs to the thread that entered it."""
 
     def __init__(self, using: str, group: str, outer: Block | None) -> None:
         self.using = using
@@ -90,7 +90,7 @@ class Block:
         return connections[self.using]
 
     def too_long(self) -> TransactionTooLong | None:
-        """The error to end with where the row could not decide any more."""
+        """Return the error to end with where the row could not decide any more."""
         limit_s = transaction_limit_s()
         is_late = time.monotonic() - self._began_s > limit_s
         return TransactionTooLong(self.using, limit_s) if is_late and any(not s.origin.xid for s in self.sent) else None
@@ -158,7 +158,7 @@ def _blocks() -> list[Block]:
 
 
 def _block(using: str | None = None) -> Block | None:
-    """The innermost open block of this thread, of one database if `using` says so."""
+    """Return the innermost open block of this thread, of one database if `using` says so."""
     return next((block for block in reversed(_blocks()) if using in (None, block.using)), None)
 
 
@@ -173,7 +173,7 @@ def transactional(
     using: str | Function | None = None, producer_group: str | None = None, *, savepoint: bool = True,
     durable: bool = False, plain_sends: bool = False,
 ) -> Transactional | Function:  # fmt: skip
-    """A block (or a decorator) whose messages are shown if and only if its database transaction commits.
+    """Return a block (or a decorator) whose messages are shown if and only if its database transaction commits.
 
     `using`, `savepoint` and `durable` are those of `transaction.atomic`; inside another block it is a savepoint, and
     what a rolled-back savepoint sent is rolled back. `producer_group` is one of ESCAPEMENT_PRODUCER_GROUPS.
@@ -217,7 +217,7 @@ _kept: dict[tuple[int, str, str], TransactionProducer] = {}
 
 
 def producer_of(group: str) -> TransactionProducer:
-    """The producer of `group` at the configured name server."""
+    """Return the producer of `group` at the configured name server."""
     address = namesrv()
     key = (os.getpid(), address, group)
     with _lock:
@@ -287,7 +287,7 @@ class Settlement:
         self._tell([each for each in still_open if each.half.transaction_id not in rows], Decision.ROLLBACK)
 
     def left(self, sent: Sequence[Sent], *, body_failed: bool) -> None:
-        """A block ended: what is open of it was rolled back, or nobody can say yet.
+        """End a block: its open messages were rolled back, or nobody can say yet.
 
         The database is asked, also here: a COMMIT that fails may have happened.
         """

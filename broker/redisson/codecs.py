@@ -32,7 +32,7 @@ from .java_codecs import JAVA_ONLY, Unclear, read_kryo
 
 
 class Codec(Protocol):
-    """What a queue needs of a codec: values to bytes and back."""
+    """The interface of a codec that a queue needs: values to bytes and back."""
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class JavaOnlyCodec:
 
 
 def codec_named(name: str) -> Codec:
-    """The codec of that name, as in Redisson's configuration; raises ValueError with the known names."""
+    """Return the codec of that name, as in Redisson's configuration; raise ValueError with the known names."""
     if name in JAVA_ONLY:
         return JavaOnlyCodec(name)
     try:
@@ -144,7 +144,7 @@ class Shown:
 
 
 def guess_codec(values: Iterable[bytes]) -> str | None:
-    """The codec that fits all of these values, ByteArrayCodec when none does, None without a value."""
+    """Return the codec that fits all of these values, ByteArrayCodec when none does, None without a value."""
     samples = list(values)
     if not samples:
         return None
@@ -155,7 +155,7 @@ def guess_codec(values: Iterable[bytes]) -> str | None:
 
 
 def show(value: bytes, codec: Codec | None = None) -> Shown:
-    """A value as text, read with this codec or with the one that fits it; bytes that nothing reads come as hex."""
+    """Return a value as text, read with this codec or with the one that fits it; unreadable bytes come as hex."""
     chosen = codec or codec_named(guess_codec([value]) or "StringCodec")
     try:
         read = chosen.decode(value)
@@ -184,7 +184,7 @@ def _fits(name: str, value: bytes) -> bool:
 
 
 def _bare(value: bytes) -> bool:
-    """A JSON object or array without a Java type, which JsonJacksonCodec would not read."""
+    """Tell whether a text is a JSON object or array without a Java type, which JsonJacksonCodec would not read."""
     text = value.lstrip()
     if text.startswith(b"{"):
         return b'"@class"' not in text
@@ -218,7 +218,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Packing(StrEnum):
-    """Which of the two forms a member has."""
+    """The two forms that a member may have."""
 
     NEW = "new"
     OLD = "old"
@@ -234,7 +234,7 @@ class Unpacked:
 
 
 def pack(value: bytes, random: bytes, packing: Packing = Packing.NEW) -> bytes:
-    """The member of this value; `random` has 8 bytes."""
+    """Return the member of this value; `random` has 8 bytes."""
     if len(random) != RANDOM_BYTES:
         raise ValueError(f"the random part has {RANDOM_BYTES} bytes, not {len(random)}")
     head = bytes([RANDOM_BYTES]) if packing is Packing.NEW else b""
@@ -242,7 +242,7 @@ def pack(value: bytes, random: bytes, packing: Packing = Packing.NEW) -> bytes:
 
 
 def detect(member: bytes, likely: Packing = Packing.NEW, size_bytes: int | None = None) -> Packing | None:
-    """The packing of a member, None for poison. Its first bytes are enough when `size_bytes` says how long it is.
+    """Return the packing of a member, None for poison. Its first bytes are enough if `size_bytes` says how long it is.
 
     One kind of member fits both: 17 bytes that begin with 08 and end with 00. There `likely`, the packing of the rest
     of the queue, decides.
@@ -257,13 +257,13 @@ def detect(member: bytes, likely: Packing = Packing.NEW, size_bytes: int | None 
 
 
 def certain(member: bytes, size_bytes: int | None = None) -> Packing | None:
-    """The packing of a member that fits only one, None for all others."""
+    """Return the packing of a member that fits only one, None for all others."""
     first, second = (detect(member, likely, size_bytes) for likely in Packing)
     return first if first is second else None
 
 
 def likely_packing(members: Sequence[bytes], sizes: Sequence[int] | None = None) -> Packing:
-    """The packing of the last of these members that fits only one; new when none does. `sizes` where they are cut."""
+    """Return the packing of the last member that fits only one; new when none does. `sizes` where they are cut."""
     lengths = sizes or [len(member) for member in members]
     told = (certain(member, size) for member, size in zip(reversed(members), reversed(lengths), strict=True))
     return next((packing for packing in told if packing), Packing.NEW)
@@ -281,7 +281,7 @@ def unpack(member: bytes, likely: Packing = Packing.NEW) -> Unpacked:
 
 
 def _new_head(member: bytes, size: int) -> int:
-    """Bytes before the value in the new form, 0 when it is not one; the length byte of the random part is honoured."""
+    """Return the bytes before the value in the new form, 0 if it is none; the random part's length byte is honoured."""
     head = 1 + member[0] + LENGTH_BYTES if member else 0
     if not head or len(member) < head or member[0] == 0:
         return 0

@@ -1,4 +1,4 @@
-"""Every error of the Redisson room, as one tree.
+"""Every error of the Redisson package, as one tree.
 
 RedissonError
 ├── InvalidDelay           a negative delay, or none; nothing was sent

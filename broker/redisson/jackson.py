@@ -55,7 +55,7 @@ class JsonJacksonCodec:
         self._typed_uuid = typed_uuid
 
     def encode(self, value: object) -> bytes:
-        """The bytes of a value; raises ValueRefused for None and for what Jackson has no type for."""
+        """Return the bytes of a value; raise ValueRefused for None and for what Jackson has no type for."""
         if value is None:
             raise ValueRefused(self.name, "None arrives in Java as null, which there means that nothing came.")
         # Only inside something does a byte[] say what it is.
@@ -63,7 +63,7 @@ class JsonJacksonCodec:
         return _utf8(outermost, self.name)
 
     def decode(self, value: bytes) -> object:
-        """The value of these bytes; raises ValueUnreadable when they are not JSON."""
+        """Return the value of these bytes; raise ValueUnreadable when they are not JSON."""
         return untyped(_parsed(value, self.name))
 
     def _typed(self, value: object) -> str:
@@ -121,13 +121,13 @@ class TypedJsonJacksonCodec:
     name = "TypedJsonJacksonCodec"
 
     def encode(self, value: object) -> bytes:
-        """The bytes of a value; raises ValueRefused for None and for what JSON has no form for."""
+        """Return the bytes of a value; raise ValueRefused for None and for what JSON has no form for."""
         if value is None:
             raise ValueRefused(self.name, "None arrives in Java as null, which there means that nothing came.")
         return _utf8(_plain(value, self.name), self.name)
 
     def decode(self, value: bytes) -> object:
-        """The value of these bytes; raises ValueUnreadable when they are not JSON."""
+        """Return the value of these bytes; raise ValueUnreadable when they are not JSON."""
         return _parsed(value, self.name)
 
 

@@ -36,7 +36,7 @@ class Unclear(Exception):
 
 
 def read_kryo(value: bytes) -> object:
-    """A text, number or boolean of Kryo 5."""
+    """Return a text, number or boolean of Kryo 5."""
     match value[:1], value[1:]:
         case b"\x03", rest:
             return _kryo_text(rest)
@@ -51,7 +51,7 @@ def read_kryo(value: bytes) -> object:
 
 
 def read_marshalling(value: bytes) -> object:
-    """A text, number or boolean of JBoss Marshalling."""
+    """Return a text, number or boolean of JBoss Marshalling."""
     if value[:1] != b"\x04":
         return _unclear()
     tag, rest = value[1:2], value[2:]
@@ -74,14 +74,14 @@ def read_marshalling(value: bytes) -> object:
 
 
 def read_serialization(value: bytes) -> object:
-    """A text of Java's serialization."""
+    """Return a text of Java's serialization."""
     if value[:5] == b"\xac\xed\x00\x05\x74" and len(value) >= 7 and _number(">H", value[5:7]) == len(value) - 7:
         return _modified_utf8(value[7:])
     return _unclear()
 
 
 def _counted(raw: bytes, units: int | float) -> str:
-    """A text that says how many UTF-16 units it has."""
+    """Return a text that says how many UTF-16 units it has."""
     text = _modified_utf8(raw)
     if sum(2 if character > "\uffff" else 1 for character in text) != units:
         return _unclear()
@@ -89,7 +89,7 @@ def _counted(raw: bytes, units: int | float) -> str:
 
 
 def _kryo_text(rest: bytes) -> str:
-    """81 is empty; ASCII of 2 to 32 characters ends with a byte whose bit 7 is set; else units + 1, then the units.
+    """Read a text: 81 is empty; ASCII of 2 to 32 characters ends with a byte whose bit 7 is set; else units + 1, units.
 
     That count is a varint whose first byte has bit 7 set, bit 6 as its continuation and 6 bits of value.
     """
@@ -104,7 +104,7 @@ def _kryo_text(rest: bytes) -> str:
 
 
 def _modified_utf8(text: bytes) -> str:
-    """Java's UTF-8, in which a character beyond the BMP is two surrogates of 3 bytes each and NUL may be c0 80."""
+    """Read Java's UTF-8, in which a character beyond the BMP is two surrogates of 3 bytes each and NUL may be c0 80."""
     try:
         units = text.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
         return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
@@ -123,7 +123,7 @@ def _unclear() -> NoReturn:
 
 
 def _varint(rest: bytes, flags: int, first_bits: int) -> tuple[int, int]:
-    """A varint, little end first, and how many bytes it took; `flags` are set in its first byte and say nothing.
+    """Return a varint, little end first, and how many bytes it took; `flags` are set in its first byte and say nothing.
 
     The ninth byte is the last and has 8 bits of value: Kryo never takes a tenth.
     """
@@ -171,7 +171,7 @@ class JavaObject(dict[str, object]):
 
     @property
     def is_map(self) -> bool:
-        """Whether this is one of Java's own maps: entries keep their order, and a Long says that it is one."""
+        """Tell whether this is one of Java's own maps: entries keep their order, and a Long says that it is one."""
         return self.java_class.startswith("java.util.")
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class JavaValue(tuple[str, object]):
     """A value that JSON holds as [class, value] and Python has no type for, such as java.time.Duration."""
 
     def __new__(cls, java_class: str, value: object) -> JavaValue:
-        """A value of this class."""
+        """Make a value of this class."""
         return super().__new__(cls, (java_class, value))
 
     @property
@@ -197,7 +197,7 @@ class JavaValue(tuple[str, object]):
 
 
 def double_text(number: float) -> str:
-    """A double as Java's Double.toString writes it: 19.9, 1.0E7, 1.0E-5; NaN and Infinity by name."""
+    """Return a double as Java's Double.toString writes it: 19.9, 1.0E7, 1.0E-5; NaN and Infinity by name."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -223,7 +223,7 @@ class Fraction(float):
 
 
 def fraction(text: str) -> Fraction:
-    """A number as a JSON parser meets it."""
+    """Return a number as a JSON parser meets it."""
     number = Fraction(text)
     number.text = text
     return number
@@ -260,7 +260,7 @@ def _big_decimal(value: object) -> object:
 
 
 def _fits(value: object) -> bool:
-    """Whether Python would write it as another class than BigInteger."""
+    """Tell whether Python would write the value as another class than BigInteger."""
     return not isinstance(value, int) or LONG_MIN <= value <= LONG_MAX
 
 
@@ -275,7 +275,7 @@ _CLASSES: Mapping[str, Callable[[object], object]] = {
 
 
 def untyped(parsed: object) -> object:
-    """Python's value for JSON with Java types; bare arrays and objects are taken as they are."""
+    """Return Python's value for JSON with Java types; bare arrays and objects are taken as they are."""
     if isinstance(parsed, dict):
         java_class = parsed.get("@class")
         if not isinstance(java_class, str):

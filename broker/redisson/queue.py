@@ -47,7 +47,7 @@ MODE_PREFIX = "escapement_delay_mode:"
 
 @dataclass(frozen=True, slots=True)
 class QueueKeys:
-    """All keys of the queue `name`, in UTF-8."""
+    """The Redis keys of the queue `name`, in UTF-8."""
 
     name: str
 
@@ -101,12 +101,12 @@ class QueueKeys:
 
 
 def tagged(name: str) -> str:
-    """The name in braces, or as it is when it has a `{` of its own."""
+    """Return the name in braces, or as it is when it has a `{` of its own."""
     return name if "{" in name else "{" + name + "}"
 
 
 def name_of(key: bytes, prefix: str = TIMEOUT_PREFIX) -> str | None:
-    """The queue that a key belongs to, None when it has another prefix.
+    """Return the queue that a key belongs to, None when it has another prefix.
 
     The keys of the queues `orders` and `{orders}` are the same; the name without braces is assumed.
     """
@@ -212,13 +212,13 @@ class DelayedQueue:
                 return None
 
     def poll(self) -> object | None:
-        """The next due value, None when there is none right now."""
+        """Return the next due value, None when there is none right now."""
         self.may_write()
         value = cast("bytes | None", self.server.run_once("LPOP", self.keys.target))
         return None if value is None else self.codec.decode(value)
 
     def peek(self) -> object | None:
-        """The value that was offered first and still waits, due or not, as in Java."""
+        """Return the value that was offered first and still waits, due or not, as in Java."""
         member = cast("bytes | None", self.server.run("LINDEX", self.keys.waiting, 0))
         if member is None:
             return None
@@ -247,7 +247,7 @@ class DelayedQueue:
             yield unpack(member, likely).value
 
     def contains(self, value: object) -> bool:
-        """Whether a value waits; as in Java, its bytes must be equal."""
+        """Tell whether a value waits; as in Java, its bytes must be equal."""
         if self._read_only:
             return any(True for _ in self._members_of(self.codec.encode(value)))
         return self._by_value("find", value)
@@ -286,7 +286,7 @@ class DelayedQueue:
             raise NotAllowed(self.name, "this is read-only.")
 
     def script_keys(self) -> tuple[bytes, ...]:
-        """The keys in the order in which the scripts name them."""
+        """Return the keys in the order in which the scripts name them."""
         keys = self.keys
         return keys.target, keys.timeout, keys.waiting, keys.index, keys.values
 
@@ -312,7 +312,7 @@ class DelayedQueue:
         return any(action == "find" or self._ask_by_value(action, encoded, member) for member in members)
 
     def _ask_by_value(self, action: str, encoded: bytes, member: bytes = b"") -> bool | None:
-        """None: the index was never whole, in so many calls."""
+        """Ask the index of values; return None if it was never whole, in so many calls."""
         arguments = (action, encoded, INDEX_STEP, VALUES_KEPT_S, member)
         for _ in range(PATIENCE_CALLS):
             found, _ = cast("list[int]", self.script(scripts.BY_VALUE, self.script_keys(), arguments))
@@ -321,7 +321,7 @@ class DelayedQueue:
         return None
 
     def _members_of(self, encoded: bytes) -> Iterator[bytes]:
-        """Members of this value: read in parts, nothing is written, not even an index of ours."""
+        """Yield members of this value: read in parts, nothing is written, not even an index of ours."""
         first = 0
         while members := cast("list[bytes]", self.server.run("LRANGE", self.keys.waiting, first, first + 999)):
             likely = self.likely(members)
@@ -331,7 +331,7 @@ class DelayedQueue:
 
 
 def due_ms(moment: Moment) -> int:
-    """A moment in epoch milliseconds, rounded up; raises InvalidDelay for one without a zone, before 1970 or too far
+    """Return a moment in epoch ms, rounded up; raise InvalidDelay for one without a zone, before 1970 or too far
     away."""
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
@@ -357,7 +357,7 @@ def _due(delay: Delay | None, at: Moment | None) -> tuple[str, int]:
 
 
 def _whole_ms(span: Delay) -> int:
-    """Whole milliseconds that are over no sooner than the span is: nothing is due early. What is below 0 stays so."""
+    """Return whole milliseconds, over no sooner than the span is: nothing is due early. What is below 0 stays so."""
     if isinstance(span, timedelta):
         whole, rest = divmod(span, timedelta(milliseconds=1))
         return whole + (whole >= 0 and bool(rest))
@@ -376,7 +376,7 @@ LONG, LONG_BATCH = 200_000, 128
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What one transfer script did. All `_ms` are the server's clock."""
+    """The result of one transfer script. All `_ms` are by the server's clock."""
 
     count: int
     still_due: int

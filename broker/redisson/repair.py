@@ -1,4 +1,4 @@
-"""What an operator does to a waiting queue: repairs it, moves all of it to timers, or acts on one member.
+"""The work of an operator on a waiting queue: to repair it, move all of it to timers, or act on one member.
 
 Damage is members that are in the list only, or in the set only. In the list only, a member is counted and shown and
 never comes due. In the set only, it comes due and is shown nowhere; Redisson's own retainAll leaves such. A plan is
@@ -96,7 +96,7 @@ def _damaged(queue: DelayedQueue, kind: str, compared: list[int]) -> Iterator[Da
 
 @dataclass(frozen=True, slots=True)
 class ImportPreview:
-    """What an import of a queue would move."""
+    """The members that an import of a queue would move."""
 
     waiting: int
     overdue: int
@@ -110,7 +110,7 @@ class ImportPreview:
 
 @dataclass(frozen=True, slots=True)
 class ImportProgress:
-    """How far an import is. It is done when nothing is left; Java may then offer more."""
+    """The progress of an import. It is done when nothing is left; Java may then offer more."""
 
     is_on: bool
     topic: str
@@ -122,7 +122,7 @@ class ImportProgress:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing waits in Redis just now."""
+        """Tell whether nothing waits in Redis just now."""
         return self.left == 0 and self.sending == 0
 
 

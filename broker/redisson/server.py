@@ -91,7 +91,7 @@ class Server:
 
     @contextmanager
     def subscribed(self, pattern: str) -> Iterator[Iterator[bytes | None]]:
-        """The channels of this pattern on which something is said, None now and then when nothing was.
+        """Yield the channels of this pattern on which something is said, None now and then when nothing was.
 
         The pattern itself says that it is listened to from now on: redis-py connects and subscribes again by itself.
 
@@ -107,7 +107,7 @@ class Server:
             subscription.close()
 
     def now_ms(self) -> tuple[int, float]:
-        """The server's clock in epoch ms, and by how many ms this process's clock is ahead of it."""
+        """Return the server's clock in epoch ms, and by how many ms this process's clock is ahead of it."""
         before = time.time()
         answer = self.run("TIME")
         here = (before + time.time()) / 2 * 1000
@@ -119,13 +119,13 @@ class Server:
 
 
 def decodes(client: RedisClient) -> bool:
-    """Whether this client turns answers into text, which members are not."""
+    """Tell whether this client decodes answers to text; members are bytes that need not be text."""
     encoder = getattr(client, "get_encoder", lambda: None)()
     return bool(getattr(encoder, "decode_responses", False))
 
 
 def connect(url: str, *, timeout_s: float = 10.0) -> redis.Redis | RedisCluster:
-    """A client for `redis://`, `rediss://` (TLS), `unix://`, `redis+cluster://` or `rediss+cluster://`.
+    """Return a client for `redis://`, `rediss://` (TLS), `unix://`, `redis+cluster://` or `rediss+cluster://`.
 
     User, password and database stand in the address; TLS options too, such as `?ssl_ca_certs=/path`.
     """
@@ -139,7 +139,7 @@ def connect(url: str, *, timeout_s: float = 10.0) -> redis.Redis | RedisCluster:
 
 
 def whole(answer: Answer) -> int:
-    """A number of an answer, which a script may give as text."""
+    """Return a number of an answer, which a script may give as text."""
     return int(float(answer)) if isinstance(answer, bytes) else cast("int", answer)
 
 

@@ -1,4 +1,4 @@
-"""What can be said of a queue at a glance, which queues there are, and their waiting members page by page.
+"""The state of a queue at a glance, the list of queues, and their waiting members page by page.
 
 Members come in the order in which they are due.
 """
@@ -62,13 +62,13 @@ def listeners(server: Server, keys: QueueKeys) -> int:
 
 
 def queue_names(server: Server, configured: Iterable[str] = ()) -> list[str]:
-    """The configured names and those found by SCAN, each once, sorted. A queue that has a mode is one too."""
+    """Return the configured names and those found by SCAN, each once, sorted. A queue that has a mode is one too."""
     found = (name_of(key, prefix) for key in _scanned(server) for prefix in (TIMEOUT_PREFIX, MODE_PREFIX))
     return sorted({*configured, *(name for name in found if name is not None)})
 
 
 def inspected_keys(queue: DelayedQueue) -> tuple[bytes, ...]:
-    """The keys of the queue, with what was moved aside and the channel."""
+    """Return the keys of the queue, with what was moved aside and the channel."""
     return (*queue.script_keys(), queue.keys.aside, queue.keys.channel)
 
 
@@ -95,7 +95,7 @@ def page(
     shown_bytes: int = SHOWN_BYTES,
     aside: bool = False,
 ) -> Page:
-    """Members due between two moments; `aside`: those that were moved aside instead. Writes nothing.
+    """Return members due between two moments; `aside`: those that were moved aside instead. Writes nothing.
 
     A cursor holds the last score and how many of it were seen. So what leaves the queue meanwhile may let a page leave
     out a member of the same millisecond, never one of another.
@@ -104,12 +104,12 @@ def page(
 
 
 def find_poison(queue: DelayedQueue) -> Iterator[Waiting]:
-    """Every member that has neither packing; walks the whole set, 1000 members a script. Writes nothing."""
+    """Iterate over every member with neither packing; walk the whole set, 1000 members a script. Write nothing."""
     return _walk(queue, "poison")
 
 
 def find_packed(queue: DelayedQueue, packing: Packing) -> Iterator[Waiting]:
-    """Every member in this packing, which is poison for clients that write the other one. Writes nothing."""
+    """Iterate over every member in this packing, poison for clients that write the other one. Write nothing."""
     return _walk(queue, packing.value)
 
 

@@ -1,4 +1,4 @@
-"""Where the due values of a queue go: to the plain list as in Redisson, or to a topic of Escapement.
+"""The destination of a queue's due values: the plain list as in Redisson, or a topic of Escapement.
 
 The mode of a queue is kept in a hash beside it, so that it outlives every process and each transfer service reads it:
 
@@ -47,7 +47,7 @@ Kind = Literal["plain", "reliable", "import"]
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How a queue is moved, and how far that is. `is_on` is False while what was taken already is still sent."""
+    """The way a queue is moved, and its progress. `is_on` is False while values taken already are still being sent."""
 
     kind: Kind
     is_on: bool
@@ -62,7 +62,7 @@ class Mode:
 
 
 def read_mode(queue: DelayedQueue) -> Mode:
-    """The mode of a queue; raises WrongType when its key is somebody else's."""
+    """Return the mode of a queue; raise WrongType when its key is somebody else's."""
     key, server = queue.keys.mode, queue.server
     found = cast("bytes", server.run("TYPE", key))
     kind_of_key = found.decode() if isinstance(found, bytes) else str(found)
@@ -132,7 +132,7 @@ class Finder(Protocol):
     """The part of broker.client.Admin that is used here."""
 
     def messages_by_key(self, topic: str, key: str, max_count: int = 64) -> list[Message]:
-        """Messages of the topic with this key."""
+        """Return the messages of the topic with this key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Leaving:
 
     @property
     def key(self) -> str:
-        """The same for the same member, whoever sends it."""
+        """The message key made from the member alone, so that it is the same whoever sends it."""
         return "redisson-" + hashlib.sha1(self.member, usedforsecurity=False).hexdigest()
 
 

@@ -147,7 +147,7 @@ class TransferService:
         )
 
     def allows(self, name: str) -> bool:
-        """Whether this service may move values of the queue."""
+        """Tell whether this service may move values of the queue."""
         return any(name == allowed or fnmatch.fnmatchcase(name, allowed) for allowed in self._allowed)
 
     def _watch(self, name: str) -> None:
@@ -306,7 +306,7 @@ def _note(status: QueueStatus, moved: Moved, call_ms: float) -> None:
 
 
 class Reason(StrEnum):
-    """Why a queue is looked at."""
+    """The reasons to look at a queue."""
 
     FOUND = "found"
     CHANNEL = "channel"
@@ -322,7 +322,7 @@ class _Alarm:
 
 
 class Agenda:
-    """One alarm a queue; one that a worker has rings again only when the work is done. Times: `time.monotonic()`."""
+    """An alarm for each queue; a queue that a worker has rings again only after its work. Times: `time.monotonic()`."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -373,7 +373,7 @@ class Agenda:
             self._changed.notify_all()
 
     def _ready(self) -> str | float | None:
-        """A queue whose time has come, else the seconds until then, None when nothing is set."""
+        """Return a queue whose time has come, else the seconds until then, None when nothing is set."""
         while self._heap:
             at_s, name = self._heap[0]
             alarm = self._alarms.get(name)
@@ -427,7 +427,7 @@ class Outage:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether this error means that the server is down, starting or failing over, and is worth waiting for."""
+    """Tell whether this error means that the server is down, starting or failing over, and is worth waiting for."""
     return isinstance(error, (*_OUTAGES, OSError))
 
 
@@ -441,7 +441,7 @@ PRODUCER_GROUP = "redisson"
 def transfer_service(
     url: str, status_url: str, namesrv: str, *, queues: Sequence[str] = ("*",), read_only: bool = False
 ) -> TransferService:
-    """A service for the delayed queues at `url` that keeps its status at `status_url`; ValueError for no address.
+    """Return a service for delayed queues at `url` that keeps its status at `status_url`; ValueError for no address.
 
     Queues in reliable mode are sent to the broker that the name service at `namesrv` knows.
     """

@@ -1,4 +1,4 @@
-"""What a transfer service says about itself: one JSON document, kept a short while under a key of ours."""
+"""The status of a transfer service: one JSON document, which expires soon, under a key of Escapement's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATUS_KEPT_S = 15
 
 @dataclass(slots=True)
 class QueueStatus:
-    """One queue as the transfer service last saw it. `_ms` are the server's clock in epoch ms."""
+    """A queue as the transfer service last saw it. `_ms` are by the server's clock, in epoch ms."""
 
     name: str
     waiting: int = 0
@@ -73,7 +73,7 @@ class TransferStatus:
 
     @classmethod
     def from_json(cls, text: bytes | str) -> TransferStatus:
-        """The status in a document of this version; raises ValueError, KeyError or TypeError."""
+        """Return the status in a document of this version; raise ValueError, KeyError or TypeError."""
         fields = json.loads(text)
         fields["queues"] = [QueueStatus(**each) for each in fields["queues"]]
         return cls(**fields)
@@ -90,7 +90,7 @@ def withdraw(server: Server, instance: str) -> None:
 
 
 def running_services(server: Server) -> Iterator[TransferStatus]:
-    """Every transfer service that has published its status lately; what another version wrote is left out."""
+    """Yield every transfer service that has published its status lately; what another version wrote is left out."""
     scan = getattr(server.client, "scan_iter", None)
     assert scan is not None
     for key in cast("Iterator[bytes]", scan(match=STATUS_PREFIX + "*", count=1000)):

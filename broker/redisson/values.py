@@ -1,4 +1,4 @@
-"""What a queue answers: receipts, waiting values, pages of them, and what it has under way."""
+"""The answers of a queue: receipts, waiting values, pages of them, and the values under way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .codecs import Codec, Packing, Shown, show
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What an offer gives: the member as it waits, and when it is due."""
+    """The receipt of an offer: the member as it waits, and when it is due."""
 
     member: bytes
     due_ms: int
@@ -38,7 +38,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One waiting member. `value` may be cut: `value_bytes` is its whole length. Of poison it is the member itself."""
+    """A waiting member. `value` may be cut: `value_bytes` is its whole length. Of poison it is the member itself."""
 
     due_ms: float
     handle: Handle
@@ -48,16 +48,16 @@ class Waiting:
 
     @property
     def is_poison(self) -> bool:
-        """Whether the member has neither of the two packings."""
+        """Tell whether the member has neither of the two packings."""
         return self.packing is None
 
     @property
     def is_whole(self) -> bool:
-        """Whether `value` holds all bytes of the value."""
+        """Tell whether `value` holds all bytes of the value."""
         return len(self.value) == self.value_bytes
 
     def shown(self, codec: Codec | None = None) -> Shown:
-        """The value as text for people; what is cut or does not decode comes as hex."""
+        """Return the value as text for people; what is cut or does not decode comes as hex."""
         if self.is_poison or not self.is_whole:
             return Shown(codec.name if codec else "", self.value.hex(), is_hex=True)
         return show(self.value, codec)
@@ -86,7 +86,7 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a full comparison of list and set found, and what a repair would do."""
+    """The findings of a full comparison of list and set, and what a repair would do."""
 
     list_only: Sequence[Damaged]
     set_only: Sequence[Damaged]
@@ -96,7 +96,7 @@ class RepairPlan:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is known of a queue without reading all of it. All `_ms` are the server's clock in epoch ms."""
+    """The state of a queue, known without reading all of it. All `_ms` are by the server's clock, in epoch ms."""
 
     name: str
     now_ms: int
@@ -125,7 +125,7 @@ class Survey:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether list and set differ in size; equal sizes may still differ, which only a repair plan finds."""
+        """Tell whether list and set differ in size; equal sizes may hide differences that only a repair plan finds."""
         return self.list_size != self.set_size
 
     @property

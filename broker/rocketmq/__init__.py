@@ -1,1 +1,1 @@
-"""What is RocketMQ's: names, numbers, records, frames, headers, ids. It uses the standard library and msgspec."""
+"""RocketMQ's formats: names, numbers, records, frames, headers, ids. They need the standard library and msgspec."""

@@ -43,7 +43,7 @@ _STATUSES = {"enable": True, "disable": False}
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user. The secret is kept as it is: without it a signature cannot be checked."""
+    """A user of the broker. The secret is kept as it is: without it a signature cannot be checked."""
 
     name: str
     secret: str = field(repr=False)
@@ -128,7 +128,7 @@ class Kind(StrEnum):
 
 
 class Pattern(StrEnum):
-    """How a resource's name is meant (ResourcePattern)."""
+    """The ways to match a resource's name (ResourcePattern)."""
 
     ANY = "Any"
     LITERAL = "Literal"
@@ -141,7 +141,7 @@ _RANKS = {Pattern.LITERAL: 0, Pattern.PREFIXED: 1, Pattern.ANY: 2}
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One or many resources of a kind."""
+    """A resource, or many resources of one kind, by a pattern of names."""
 
     kind: Kind
     pattern: Pattern
@@ -192,7 +192,7 @@ Network = IPv4Network | IPv6Network
 
 
 class Action(StrEnum):
-    """What may be done with a resource."""
+    """The actions that may be done with a resource."""
 
     ALL = "All"
     PUB = "Pub"
@@ -217,7 +217,7 @@ _POLICY_TYPES = {each.lower(): each for each in PolicyType}
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a request needs: one of the actions on a resource."""
+    """A permission that a request needs: one of the actions on a resource."""
 
     kind: Kind
     name: str

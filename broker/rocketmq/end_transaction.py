@@ -36,7 +36,7 @@ _MOST_LENGTHS, _MOST_FORMS = 1_024, 4
 
 
 class QuickEnding(NamedTuple):
-    """What a producer says about a half. ``commit`` None: not known yet."""
+    """A producer's word about a half. ``commit`` None: not known yet."""
 
     opaque: int
     frame_flag: int

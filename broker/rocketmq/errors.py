@@ -1,4 +1,4 @@
-"""What is wrong with messages, records and frames, as two trees.
+"""The errors of messages, records and frames, as two trees.
 
 BrokerError                 what a broker answers with a code: the engine's own errors (engine/errors.py) belong to it
 ├── InvalidMessage          the request is wrong; nothing was written

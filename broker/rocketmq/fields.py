@@ -82,8 +82,8 @@ def _sayable(value: object) -> object:
 
 
 def table_with_object_keys(rows: Iterable[tuple[object, object]]) -> msgspec.Raw:
-    """`{{key object}:{value object},...}`: not JSON, but what fastjson writes for maps with objects as keys, and the
-    only form that Java clients read in the answers to 202 and 208."""
+    """Return `{{key object}:{value object},...}`: not JSON, but what fastjson writes for maps with objects as keys, and
+    the only form that Java clients read in the answers to 202 and 208."""
     return msgspec.Raw(b"{" + b",".join(json_body(key) + b":" + json_body(value) for key, value in rows) + b"}")
 
 

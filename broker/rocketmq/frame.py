@@ -70,7 +70,7 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
 
 
 class Command(msgspec.Struct):
-    """One request, answer or one-way message.
+    """A request, an answer or a one-way message.
 
     `ext` are the header's named fields (all strings), `serialization` is JSON or BINARY: an answer uses that of its
     request. `opaque` joins an answer to its request. `asked_ms` is when a request was read, 0 where nobody counts how
@@ -91,12 +91,12 @@ class Command(msgspec.Struct):
 
     @property
     def is_response(self) -> bool:
-        """Whether this is an answer."""
+        """Tell whether this is an answer."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property
     def is_oneway(self) -> bool:
-        """Whether no answer is wanted."""
+        """Tell whether no answer is wanted."""
         return bool(self.flag & ONEWAY_FLAG)
 
     def answer(
@@ -187,8 +187,8 @@ def _lenient_json(header: bytes) -> _JsonHeader:
 
 
 def _has_lone_escapes(header: bytes) -> bool:
-    r"""Whether an escape such as \ud800 stands alone: no UTF-8 can say that, so nobody could pass it on. Bytes that are
-    not UTF-8 are not meant: they are carried, and given back, as they came."""
+    r"""Tell whether an escape such as \ud800 stands alone: no UTF-8 can say that, so nobody could pass it on. Bytes
+    that are not UTF-8 are not meant: they are carried, and given back, as they came."""
     if b"\\u" not in header:
         return False
     text = json.dumps(json.loads(header.decode("utf-8", "replace")), ensure_ascii=False)

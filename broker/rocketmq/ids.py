@@ -167,7 +167,7 @@ _HANDLE = re.compile(r"([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) [0-9]{1,18}(?: 
 
 
 class PopHandle(NamedTuple):
-    """What a handle says of its pop: the offset that it began at, when it was, and for how long it holds."""
+    """The pop that a handle stands for: the offset it began at, its moment, and how long its messages are invisible."""
 
     start: int
     pop_ms: int
@@ -195,7 +195,7 @@ class Taken(Protocol):
 
     @property
     def counts(self) -> Sequence[int]:
-        """How often each was handed out before; empty unless popped in order."""
+        """The number of times each was handed out before; empty unless popped in order."""
 
 
 def retry_mark(topic: str, asked_topic: str) -> str:

@@ -1,4 +1,4 @@
-"""One message as RocketMQ keeps it in the commit log: its ids, its hashes, and whether its record is undamaged.
+"""A message as RocketMQ keeps it in the commit log: its ids, its hashes, and whether its record is undamaged.
 
 The layout is drawn in ``layout.py``.
 """

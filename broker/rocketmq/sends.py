@@ -318,7 +318,7 @@ class _SignedFields(_Fields, gc=False, forbid_unknown_fields=True):
 
 
 class _Head(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename=_NAMES):
-    """All that a header has: nothing in it goes by unread, as the long way would find fault with it."""
+    """The whole of a header: no field goes by unread, as the slow path would find fault with it."""
 
     code: int
     fields: _Fields

@@ -48,7 +48,7 @@ _KINDS = {"float": FLOAT, "whole": WHOLE, "string": STRING, "name": NAME}
 
 
 class Token(NamedTuple):
-    """One word: its kind (of keywords and signs the word itself, in capitals), its text and where it begins."""
+    """A single word: its kind (of keywords and signs the word itself, in capitals), its text and where it begins."""
 
     kind: str
     text: str
@@ -110,7 +110,7 @@ class _Reader:
         return self._words[self._at].kind
 
     def take(self, kind: str) -> Token:
-        """The next word, which must be of this kind."""
+        """Return the next word, which must be of this kind."""
         token = self._words[self._at]
         if token.kind != kind:
             found = f"{token.text[:40]!r}" if token.kind != END else END
@@ -240,7 +240,7 @@ _kept: dict[str, Filter] = {}
 
 
 class Filter:
-    """One expression. Raises BadExpression if it cannot be understood."""
+    """A filter expression. Raises BadExpression if it cannot be understood."""
 
     __slots__ = ("_evaluate", "expression")
 

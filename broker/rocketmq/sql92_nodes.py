@@ -1,4 +1,4 @@
-"""What each form of a filter expression means: three-valued logic over Java's values, and what RocketMQ refuses.
+"""The meaning of each form of a filter expression: three-valued logic over Java's values, and RocketMQ's refusals.
 
 A node is a function from a message's properties to a value (None is "unknown") and a kind, which says where it may
 stand. The rules are those of RocketMQ's expressions (its classes are named where a rule is easily taken for a mistake).
@@ -79,7 +79,7 @@ def _read_hexadecimal(text: str) -> float:
 
 
 def compare(left: str | bool | int | float, right: str | bool | int | float) -> int:
-    """Below 0, 0 or above 0, by Java's rules (ComparisonExpression.__compare); raises EvaluationFailed.
+    """Return a number below 0, 0 or above 0, by Java's rules (ComparisonExpression.__compare); raise EvaluationFailed.
 
     Text is read as what the other side is. What cannot be compared is "less", whichever way it is asked.
     """
@@ -111,14 +111,14 @@ def _read_as(text: str, other: bool | int | float | str) -> bool | int | float:
 
 
 def _order(left: str | bool | int | float, right: str | bool | int | float) -> int:
-    """compareTo of two values of one type."""
+    """Compare two values of one type, as compareTo."""
     if isinstance(left, float) and isinstance(right, float):
         return _order_of_doubles(left, right)
     return (left > right) - (left < right)  # type: ignore[operator]  # both are of one type
 
 
 def _order_of_doubles(left: float, right: float) -> int:
-    """Double.compareTo: minus zero is less than zero, and nothing is above NaN, which equals itself."""
+    """Compare as Double.compareTo: minus zero is less than zero, and nothing is above NaN, which equals itself."""
     if isnan(left) or isnan(right):
         return isnan(left) - isnan(right)
     if left == right == 0:
@@ -132,7 +132,7 @@ def are_equal(left: str | bool | int | float, right: str | bool | int | float) -
 
 
 def order_of_texts(left: str, right: str) -> int:
-    """How `<` compares two properties: as numbers, or not at all."""
+    """Compare two properties as `<` does: as numbers, or not at all."""
     return _order_of_doubles(read_double(left), read_double(right))
 
 
@@ -147,7 +147,7 @@ class BadExpression(ValueError):
 
 
 class Kind(Enum):
-    """Where a node may stand."""
+    """The places where a node may stand."""
 
     CONSTANT = "constant"
     TRUTH_CONSTANT = "TRUE, FALSE or NULL"
@@ -157,7 +157,7 @@ class Kind(Enum):
 
 
 class Node(NamedTuple):
-    """One form; `constant` is its value if it is a constant, `name` the property's."""
+    """A form of an expression; `constant` is its value if it is a constant, `name` that of its property."""
 
     evaluate: Evaluate
     kind: Kind
@@ -218,7 +218,7 @@ def floating_number(text: str) -> Node:
 
 
 def as_truth(node: Node) -> Node:
-    """A condition; a property alone is false if it is there (it is no Boolean), unknown if not (createBooleanCast)."""
+    """Return a condition: a lone property is false if there (it is no Boolean), unknown if not (createBooleanCast)."""
     if node.is_truth:
         return node
     if node.kind is not Kind.PROPERTY:
@@ -292,7 +292,7 @@ def equal(left: Node, right: Node) -> Node:
 
 
 def _equal(left: Node, right: Node) -> Node:
-    """Unknown only if the left side is: what is there does not equal what is not (doCreateEqual)."""
+    """Return the node of equality: unknown if the left side is; a value never equals an absence (doCreateEqual)."""
     first, second = left.evaluate, right.evaluate
 
     def evaluate(properties: Properties) -> Value:
@@ -382,8 +382,8 @@ _TEXTS: Mapping[str, Callable[[str, str], bool]] = {
 
 
 def text_test(node: Node, word: str, wanted: str, *, is_not: bool) -> Node:
-    """CONTAINS, STARTSWITH, ENDSWITH, and each with NOT: false, not unknown, for what is not there or no text, and
-    false for an empty string, with NOT or without (ContainsExpression, NotContainsExpression ...)."""
+    """Return the node of CONTAINS, STARTSWITH or ENDSWITH, or of each with NOT: false, not unknown, for what is not
+    there or no text, and false for an empty string, with NOT or without (ContainsExpression, NotContainsExpression)."""
     inner, holds = node.evaluate, _TEXTS[word]
 
     def evaluate(properties: Properties) -> Value:

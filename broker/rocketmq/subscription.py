@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic, as it says so in a heartbeat or in the fields of a pull (SubscriptionData)."""
+"""Subscriptions to topics, as consumers state them in a heartbeat or the fields of a pull (SubscriptionData)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_KIND = 40
 
 @dataclass(slots=True)
 class Subscription:
-    """What a group wants of a topic.
+    """The messages that a group wants of a topic.
 
     A filter that a heartbeat brought is read at its first use (`read_filter`), as long ones take long to read and only
     one pull of one subscription needs it: until then there is neither a filter nor a flaw, and `selection` must not be
@@ -47,7 +47,7 @@ class Subscription:
 
     @property
     def selection(self) -> Filter | frozenset[int] | None:
-        """Which messages of the topic are wanted; None for all."""
+        """The filter or tag codes that select the wanted messages of the topic; None for all."""
         assert self.filter is not None or self.kind != SQL92
         return self.filter or self.tag_codes
 

@@ -1,4 +1,4 @@
-"""What clients with tracing tell of a message: the events in bodies of RMQ_SYS_TRACE_TOPIC (TraceDataEncoder).
+"""The trace events that clients report of messages, in bodies of RMQ_SYS_TRACE_TOPIC (TraceDataEncoder).
 
     an event ends with \\x02, its fields are parted by \\x01; the first is its kind
 
@@ -16,7 +16,7 @@ Kind = Literal["sent", "delivered", "handled", "ended", "recalled"]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One event of a message, by the clock of the client that tells it; None where it does not say.
+    """An event of a message, by the clock of the client that tells it; None where it does not say.
 
     sent: by a producer. delivered: given to a consumer's handler; handled: that has ended (both with one `request_id`).
     ended: a transaction (`state`). recalled: a timer was taken back.

@@ -1,4 +1,4 @@
-"""What a value from outside may be before a table takes it: bounded, and text that every reader of it can store.
+"""Checks of values from outside before a table takes them: bounded, and text that every reader can store.
 
 Tables are written to JSON, answered to clients of many languages and repeated in PostgreSQL: text that is no UTF-8 or
 holds control characters breaks one of them, text without a bound all.

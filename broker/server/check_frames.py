@@ -2,7 +2,7 @@
 
 The bar: a round over a million open halves takes at most 10 s (docs/BENCHMARKS.md, "halves that stay open"), 10 us a
 question with all that the engine does for it. Where questions of 256 halves were made in turn on one busy machine, each
-took 2.4 us in columns, 15 us by a mould of its own, and 95 us decoded and encoded as other messages are.
+took 2.4 us in columns, 15 us by a template of its own, and 95 us decoded and encoded as other messages are.
 
 So a question is not encoded field by field: it is put together from the bytes of the half's record, as the half with
 its real topic and queue:
@@ -10,21 +10,21 @@ its real topic and queue:
     | size, magic | body crc | queue id | flag .. body | topic | properties | __CRC32# |
       new          as it was   new        as it was      new     + two        left out (clients check the body's alone)
 
-Halves of one producer are much alike. A ``Cutter`` finds out once where a record of some size and body length has its
-pieces, and cuts all records of that kind there:
+Halves of one producer are much alike. A ``RecordSplitter`` finds out once where a record of some size and body length
+has its pieces, and splits all records of that kind there:
 
     | size | magic | body crc | queue id | middle: flag .. body | topic | before | key | after | ending | crc |
 
 ``before`` ends with the mark, ``UNIQ_KEY\\x01``; ``ending`` says real topic and queue.
 
-A ``Mould`` keeps what is the same in all questions about halves that go to one queue. Each is cast in one piece; the
-words with a % are filled in:
+A ``FrameTemplate`` keeps what is the same in all questions about halves that go to one queue. The words with a % are
+filled in at one stroke:
 
     %frame length | header with %offset, %position, %key, %message id |
     %size, magic, %body crc, queue id, %flag .. body | topic | %properties and how often was asked
 
-Of halves that were cut together sizes, lengths and the end of the properties are the same too: all their questions are
-put together from columns. ``Questions`` has a plain way for records of any other form.
+Of halves that were split together sizes, lengths and the end of the properties are the same too: all their questions
+are put together from columns. ``Questions`` has a plain way for records of any other form.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from ..rocketmq.message import Message
 from ..rocketmq.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC, UNIQUE_KEY, WAIT
 from ..rocketmq.topics import HALF_TOPIC
 
-# Moulds cast many questions in one piece.
+# Templates make many questions at once.
 
 #: What a question adds to a half's properties; %d: how often was asked, this time included.
 MORE = f"{CHECK_TIMES}\x01%d\x02{WAIT}\x01false\x02".encode()
@@ -73,7 +73,7 @@ _ID_LENGTH = 32
 _MOST_FORMS = 64
 _MOST_ROWS = 1_024
 _MIDDLE_AT = 16
-#: Where the middle of a cut record has the store host.
+#: Where the middle of a split record has the store host.
 _HOST_BEGIN = STORE_HOST_AT - _MIDDLE_AT
 _HOST_END = _HOST_BEGIN + HOST_SIZE
 
@@ -96,7 +96,7 @@ class Place(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """What stands around offset, position, key, key and position again; and by how much the properties, the record and
+    """The bytes around offset, position, key, key and position again; and by how much the properties, the record and
     the frame (without its own length) that has it are longer than in the log."""
 
     header: list[bytes]
@@ -106,17 +106,17 @@ class _Form(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What halves have in common that differ only in values: how they were cut, the lengths of offset and position in
-    decimals, how often was asked, the store host."""
+    """The shape shared by halves that differ only in values: how they were split, the lengths of offset and
+    position in decimals, how often they were asked about, the store host."""
 
-    cut: int
+    pieces: int
     offset_length: int
     position_length: int
     checks: int
     host: bytes
 
 
-class Mould:
+class FrameTemplate:
     """The constant parts of questions about halves of one topic, and of one queue if a question is made by itself."""
 
     __slots__ = ("_forms", "_header_of", "_rows", "place")
@@ -126,10 +126,10 @@ class Mould:
         self._header_of = header_of
         #: by lengths of offset, position and key, the count, and the store host
         self._forms: dict[tuple[int, int, int, int, bytes], _Form] = {}
-        #: of halves that were cut: a question in pieces
+        #: of halves that were split: a question in pieces
         self._rows: dict[Shape, list[bytes]] = {}
 
-    def cast(self, check: Check) -> bytes | None:
+    def fill(self, check: Check) -> bytes | None:
         """Return the frame of a question; None about a half with an IPv6 address, without checksum, or with an
         unusual key."""
         offset, position, record, _, checks = check
@@ -154,32 +154,32 @@ class Mould:
             )
         )  # fmt: skip
 
-    def cast_all(self, checks: Checks, cut: Cut, queue_of: Mapping[bytes, bytes]) -> bytes | None:
-        """Return the frames of questions about halves of one topic that were cut together, None if they have several
+    def fill_all(self, checks: Checks, pieces: Pieces, queue_of: Mapping[bytes, bytes]) -> bytes | None:
+        """Return the frames of questions about halves of one topic that were split together, None if they have several
         shapes; ``queue_of``: ending to queue id."""
         offsets, positions = _decimals(checks.offsets), _decimals(checks.positions)
-        shape = _shape_of(offsets, positions, checks.checks, cut)
+        shape = _shape_of(offsets, positions, checks.checks, pieces)
         if shape is None:
             return None
-        row = self._rows.get(shape) or self._row(shape, checks, cut)
-        pieces = row * len(checks)
+        row = self._rows.get(shape) or self._row(shape, checks, pieces)
+        frames = row * len(checks)
         width = len(row)
-        keys = cut.keys
+        keys = pieces.keys
         columns = (
             offsets, positions, keys, keys, _hexadecimals(checks.positions),
-            cut.crcs, list(map(queue_of.__getitem__, cut.endings)), cut.middles, cut.befores, keys, cut.afters,
-            cut.endings,
+            pieces.crcs, list(map(queue_of.__getitem__, pieces.endings)), pieces.middles, pieces.befores, keys,
+            pieces.afters, pieces.endings,
         )  # fmt: skip
         for at, column in zip(_COLUMNS_AT, columns, strict=True):
-            pieces[at::width] = column
-        return b"".join(pieces)
+            frames[at::width] = column
+        return b"".join(frames)
 
-    def _row(self, shape: Shape, checks: Checks, cut: Cut) -> list[bytes]:
+    def _row(self, shape: Shape, checks: Checks, pieces: Pieces) -> list[bytes]:
         """Return the pieces of a question of some shape, empty where a column is filled in."""
         _, offset_length, position_length, count, host = shape
-        form = self._form(offset_length, position_length, len(cut.keys[0]), count, host)
+        form = self._form(offset_length, position_length, len(pieces.keys[0]), count, host)
         header, size = form.header, checks.size
-        length = sum(len(column[0]) for column in (cut.befores, cut.keys, cut.afters, cut.endings))
+        length = sum(len(column[0]) for column in (pieces.befores, pieces.keys, pieces.afters, pieces.endings))
         if len(self._rows) >= _MOST_ROWS:
             self._rows.clear()
         row = self._rows[shape] = [
@@ -204,20 +204,20 @@ class Mould:
         return form
 
 
-#: Where a row of ``Mould.cast_all`` has its columns.
+#: Where a row of ``FrameTemplate.fill_all`` has its columns.
 _COLUMNS_AT = (1, 3, 5, 7, 9, 11, 12, 13, 15, 16, 17, 18)
 
 
-def _shape_of(offsets: Sequence[bytes], positions: Sequence[bytes], checks: int, cut: Cut) -> Shape | None:
-    host = cut.middles[0][_HOST_BEGIN:_HOST_END]
+def _shape_of(offsets: Sequence[bytes], positions: Sequence[bytes], checks: int, pieces: Pieces) -> Shape | None:
+    host = pieces.middles[0][_HOST_BEGIN:_HOST_END]
     lengths = len(offsets[0]), len(positions[0])
     if (
         set(map(len, offsets)) != {lengths[0]}
         or set(map(len, positions)) != {lengths[1]}
-        or {middle[_HOST_BEGIN:_HOST_END] for middle in cut.middles} != {host}
+        or {middle[_HOST_BEGIN:_HOST_END] for middle in pieces.middles} != {host}
     ):
         return None
-    return Shape(cut.number, *lengths, checks, host)
+    return Shape(pieces.number, *lengths, checks, host)
 
 
 def _decimals(values: Sequence[int]) -> list[bytes]:
@@ -232,7 +232,7 @@ def _hexadecimals(positions: Sequence[int]) -> list[bytes]:
     return numbers.tobytes().hex(" ", numbers.itemsize).upper().encode().split()
 
 
-# Cutters cut records into the pieces that moulds take.
+# Records are split into the pieces that templates take.
 
 #: Before the real topic, and before the unique key.
 WHERE = f"\x02{REAL_TOPIC}\x01".encode()
@@ -241,14 +241,14 @@ MARK = f"{UNIQUE_KEY}\x01".encode()
 _FLAGS_AT = SYS_FLAG_AT + 3 - _MIDDLE_AT
 #: Topic and length of the properties stand between body and properties.
 TOPIC_BYTES = 1 + len(HALF_TOPIC) + U16.size
-#: Ways to cut that are remembered.
-_MOST_WAYS = 4_096
+#: Forms of records that are remembered.
+_MOST_FORMS = 4_096
 
 _Fields = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
 
 
-class Cut(NamedTuple):
-    """Halves cut alike, by column. ``number``: of the way to cut; those that are cut one way have pieces of the same
+class Pieces(NamedTuple):
+    """Halves split alike, by column. ``number``: of their form; those of one form have pieces of the same
     lengths. ``befores``: with the mark."""
 
     number: int
@@ -259,13 +259,13 @@ class Cut(NamedTuple):
     afters: Sequence[bytes]
     endings: Sequence[bytes]
 
-    def pick(self, selectors: Sequence[object]) -> Cut:
+    def pick(self, selectors: Sequence[object]) -> Pieces:
         """Return those rows whose selector is true."""
-        return Cut(self.number, *(list(compress(column, selectors)) for column in self[1:]))
+        return Pieces(self.number, *(list(compress(column, selectors)) for column in self[1:]))
 
-    def part(self, begin: int, end: int) -> Cut:
+    def part(self, begin: int, end: int) -> Pieces:
         """Return the rows from one number to another."""
-        return Cut(self.number, *(column[begin:end] for column in self[1:]))
+        return Pieces(self.number, *(column[begin:end] for column in self[1:]))
 
 
 def ending_of(record: bytes) -> bytes:
@@ -273,19 +273,19 @@ def ending_of(record: bytes) -> bytes:
     return record[record.rfind(WHERE) : -CRC_SIZE]
 
 
-class Cutter:
-    """Cuts records of one kind together into columns."""
+class RecordSplitter:
+    """Splits records of one kind together into columns."""
 
     def __init__(self) -> None:
-        self._ways: dict[Kind, tuple[int, Callable[[bytes], Iterator[_Fields]]] | None] = {}
+        self._forms: dict[Kind, tuple[int, Callable[[bytes], Iterator[_Fields]]] | None] = {}
         self._count = 0
 
-    def cut(self, checks: Checks) -> Cut | None:
+    def split(self, checks: Checks) -> Pieces | None:
         """Return the pieces of the halves of some questions; None if one of them has another form than most."""
         records = checks.records
         kind = kind_of(0, checks.size, records)
         try:
-            way = self._ways[kind]
+            way = self._forms[kind]
         except KeyError:
             way = self._learn(kind, records[: checks.size])
         if way is None:
@@ -304,19 +304,19 @@ class Cutter:
             or (width and (between[::width].count(2) != count or MARK in between))
         ):
             return None
-        return Cut(number, crcs, middles, befores, keys, afters, endings)
+        return Pieces(number, crcs, middles, befores, keys, afters, endings)
 
     def _learn(self, kind: Kind, record: bytes) -> tuple[int, Callable[[bytes], Iterator[_Fields]]] | None:
-        if len(self._ways) >= _MOST_WAYS:
-            self._ways.clear()
+        if len(self._forms) >= _MOST_FORMS:
+            self._forms.clear()
         unpack = _unpack_of(record, U32.unpack(kind[2])[0])
         self._count += 1
-        self._ways[kind] = found = (self._count, unpack) if unpack else None
+        self._forms[kind] = found = (self._count, unpack) if unpack else None
         return found
 
 
 def _unpack_of(record: bytes, body_length: int) -> Callable[[bytes], Iterator[_Fields]] | None:
-    """Return what cuts records of this one's kind; None if it has no usual form."""
+    """Return what splits records of this one's kind; None if it has no usual form."""
     begin = HEAD_V4.size + body_length + TOPIC_BYTES
     end = len(record) - CRC_SIZE
     ending = record.rfind(WHERE)
@@ -341,20 +341,20 @@ _LANGUAGE = LANGUAGES.index("PYTHON")
 _PREFIX_BYTES = 8
 _QUEUE = f"\x02{REAL_QUEUE_ID}\x01".encode()
 _NAMES = ("tranStateTableOffset", "commitLogOffset", "msgId", "transactionId", "offsetMsgId")
-#: Places and moulds remembered.
+#: Places and templates remembered.
 _MOST = 10_000
 #: Fewer questions than this go to one producer at a time.
 _LEAST = 8
 
 
 class Alike(NamedTuple):
-    """Halves of one producer group and topic; with a ``cut`` they were cut together, and ``places`` says by the ends of
-    their properties where they belong."""
+    """Halves of one producer group and topic; with ``pieces`` they were split together, and ``places`` says by
+    the ends of their properties where they belong."""
 
     group: str
     topic: str
     checks: Checks
-    cut: Cut | None = None
+    pieces: Pieces | None = None
     places: Mapping[bytes, Place] = MappingProxyType({})
 
     def shares(self, count: int) -> list[Alike]:
@@ -366,8 +366,8 @@ class Alike(NamedTuple):
         return [self._part(at, min(at + each, whole)) for at in range(0, whole, each)]
 
     def _part(self, begin: int, end: int) -> Alike:
-        cut = self.cut and self.cut.part(begin, end)
-        return self._replace(checks=self.checks.part(begin, end), cut=cut)
+        pieces = self.pieces and self.pieces.part(begin, end)
+        return self._replace(checks=self.checks.part(begin, end), pieces=pieces)
 
 
 class Questions:
@@ -375,27 +375,27 @@ class Questions:
 
     def __init__(self, broker_name: str) -> None:
         self._places: dict[bytes, Place | None] = {}
-        self._moulds: dict[tuple[bytes, int, int], Mould] = {}
-        self._cutter = Cutter()
+        self._templates: dict[tuple[bytes, int, int], FrameTemplate] = {}
+        self._splitter = RecordSplitter()
         self._constant = {"topic": HALF_TOPIC, "bname": broker_name}
 
     def alike(self, taken: Iterable[Checks]) -> Iterator[Alike]:
-        """Sort halves such that the questions of each part go to the same producers, and can be cast together."""
+        """Sort halves such that the questions of each part go to the same producers, and can be made together."""
         for checks in taken:
-            cut = self._cutter.cut(checks)
-            endings = set(cut.endings) if cut else set()
+            pieces = self._splitter.split(checks)
+            endings = set(pieces.endings) if pieces else set()
             places = {ending: place for ending in endings if (place := self._place(ending))}
-            if cut is None or len(places) < len(endings):
+            if pieces is None or len(places) < len(endings):
                 for number, check in enumerate(checks):
                     yield Alike(checks.group, self._place_of(check).topic, checks.part(number, number + 1))
                 continue
             topics = {place.topic for place in places.values()}
             if len(topics) == 1:
-                yield Alike(checks.group, topics.pop(), checks, cut, places)
+                yield Alike(checks.group, topics.pop(), checks, pieces, places)
                 continue
             for topic in topics:
-                wanted = [places[ending].topic == topic for ending in cut.endings]
-                yield Alike(checks.group, topic, checks.pick(wanted), cut.pick(wanted), places)
+                wanted = [places[ending].topic == topic for ending in pieces.endings]
+                yield Alike(checks.group, topic, checks.pick(wanted), pieces.pick(wanted), places)
 
     def _place_of(self, check: Check) -> Place:
         return self._place(ending_of(check.record)) or _place_in(check.half)
@@ -410,31 +410,31 @@ class Questions:
             place = self._places[ending] = _place_of(ending)
             return place
 
-    def _mould(self, place: Place, serialization: int) -> Mould:
-        """Return what casts the questions about halves of one place."""
+    def _template(self, place: Place, serialization: int) -> FrameTemplate:
+        """Return the template of questions about halves of one place."""
         kind = place.name, place.queue_id, serialization
-        mould = self._moulds.get(kind)
-        if mould is None:
-            if len(self._moulds) >= _MOST:
-                self._moulds.clear()
+        template = self._templates.get(kind)
+        if template is None:
+            if len(self._templates) >= _MOST:
+                self._templates.clear()
             header = self._binary_header if serialization == BINARY else self._json_header
-            mould = self._moulds[kind] = Mould(place, header)
-        return mould
+            template = self._templates[kind] = FrameTemplate(place, header)
+        return template
 
     def frames(self, alike: Alike, serialization: int) -> bytes:
         """Return the whole frames of all questions about halves that are alike."""
-        checks, cut, places = alike.checks, alike.cut, alike.places
-        if cut is not None:
-            mould = self._mould(places[cut.endings[0]], serialization)
+        checks, pieces, places = alike.checks, alike.pieces, alike.places
+        if pieces is not None:
+            template = self._template(places[pieces.endings[0]], serialization)
             queues = {ending: U32.pack(place.queue_id) for ending, place in places.items()}
-            if (frames := mould.cast_all(checks, cut, queues)) is not None:
+            if (frames := template.fill_all(checks, pieces, queues)) is not None:
                 return frames
         return b"".join([self._frame(check, serialization) for check in checks])
 
     def _frame(self, check: Check, serialization: int) -> bytes:
         place = self._place_of(check)
-        mould = self._mould(place, serialization)
-        return mould.cast(check) or encode_frame(self._plain(check, place, serialization))
+        template = self._template(place, serialization)
+        return template.fill(check) or encode_frame(self._plain(check, place, serialization))
 
     def _binary_header(self, lengths: Sequence[int]) -> tuple[list[bytes], int]:
         fields = [

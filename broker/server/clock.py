@@ -1,7 +1,7 @@
-"""What time it is for a broker: the machine's, or for demonstrations a simulated one that runs faster.
+"""The clocks of a broker: the machine's, or for demonstrations a simulated one that runs faster.
 
-Two clocks stand in a broker. By the *broker's clock* goes what is stored and what falls due: store times, delay levels,
-timers, ages of halves, invisible times of popped messages, retention, rates. By the *live clock* goes what is between
+A broker has two clocks. The *broker's clock* rules what is stored and what falls due: store times, delay levels,
+timers, ages of halves, invisible times of popped messages, retention, rates. The *live clock* rules what is between
 living processes: silence of connections, half frames, queue locks, long polls, how long an answer took. They are one
 and the same unless the broker's clock is simulated.
 

@@ -127,7 +127,7 @@ class Shared:
 
 
 class Server:
-    """One listening port: its connections, handlers and limits."""
+    """A listening port: its connections, handlers and limits."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class Server:
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection, and what is read from it and waits to be written."""
+    """A client's connection, and what is read from it and waits to be written."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

@@ -1,4 +1,4 @@
-"""What one connection says, cut into frames, and what may be held of it.
+"""The bytes of one connection, cut into frames, and the limits on what is held of them.
 
 Everything is decided from the first eight bytes of a frame (its length and its header's), before a byte of the header
 is read and before the frame is whole:
@@ -126,7 +126,7 @@ class Incoming:
 
     @property
     def is_partial(self) -> bool:
-        """Whether a frame was begun that is not whole yet."""
+        """Tell whether a frame was begun that is not whole yet."""
         return bool(self._held) or self._skip > 0
 
     @property

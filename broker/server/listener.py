@@ -1,6 +1,6 @@
-"""Where a broker may listen, the sockets that it listens on, and how many connections it takes.
+"""The addresses where a broker may listen, the sockets it listens on, and the number of connections it takes.
 
-What others can reach needs access control, and TLS unless the network is answered for.
+An address that others can reach needs access control, and TLS unless the operator vouches for the network.
 
 All servers of a broker share the descriptors that its process may open:
 

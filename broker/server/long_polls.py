@@ -68,7 +68,7 @@ class WaitingPulls:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more pulls can wait: they are answered at once."""
+        """Tell whether no more pulls can wait: they are answered at once."""
         return self._count >= self._limit
 
     def add(self, pull: WaitingPull) -> None:
@@ -174,7 +174,7 @@ class WaitingPop:
 
 
 class WaitingPops:
-    """All pops that wait. Their time is over by the live `clock`; `live_ms` says when by it a moment of the broker's
+    """The pops that wait. Their time is over by the live `clock`; `live_ms` says when by it a moment of the broker's
     clock comes, where they are not the same."""
 
     def __init__(
@@ -205,7 +205,7 @@ class WaitingPops:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more pops can wait: they are told so."""
+        """Tell whether no more pops can wait: they are told so."""
         return self._count >= self._limit
 
     def count(self, group: str, topic: str, queue_id: int) -> int:

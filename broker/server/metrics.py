@@ -1,7 +1,7 @@
-"""What `/metrics` tells of a broker, in OpenMetrics: by RocketMQ's names where it has a metric of that meaning.
+"""The metrics of a broker at `/metrics`, in OpenMetrics: by RocketMQ's names where it has a metric of that meaning.
 
 Names that begin with `rocketmq_` are those of BrokerMetricsConstant, DefaultStoreMetricsConstant and PopMetricsConstant
-(5.5.0), with their labels; `escapement_` is what RocketMQ does not tell. Times in RocketMQ's metrics are ms.
+(5.5.0), with their labels; `escapement_` begins those that RocketMQ does not have. Times in RocketMQ's metrics are ms.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ class BrokerMetrics:
         yield self._gauge("rocketmq_consumer_inflight_messages", "Messages popped and not acknowledged", popped)
 
     def _queue_lag(self, topic: str, queue_id: int, offset: int) -> tuple[int, int | None]:
-        """Messages from an offset to the queue's end, and when the first of them was stored."""
+        """Return messages from an offset to the queue's end, and when the first of them was stored."""
         try:
             low, high = self._engine.queue_bounds(topic, queue_id)
         except TopicNotFound:  # it was deleted while others had their turn

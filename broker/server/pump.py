@@ -86,7 +86,7 @@ class Pump:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the store failed to write: then nothing is acknowledged any more."""
+        """Tell whether the store failed to write: then nothing is acknowledged any more."""
         return self._has_failed
 
     def is_writing(self) -> bool:

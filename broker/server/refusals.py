@@ -1,4 +1,4 @@
-"""Which response code each error of the engine is answered with: one table, complete by test.
+"""The response code that answers each error of the engine: one table, complete by test.
 
 The codes are RocketMQ's own for the same case (SendMessageProcessor, PullMessageProcessor, AdminBrokerProcessor).
 """

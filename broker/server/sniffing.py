@@ -1,4 +1,4 @@
-"""What a new connection speaks, told by its first byte: remoting, TLS, or HTTP for whoever watches the broker.
+"""The protocol of a new connection, told by its first byte: remoting, TLS, or HTTP for whoever watches the broker.
 
 22        a TLS handshake; what comes out of it is looked at in the same way
 G or H    GET or HEAD: one request for health or metrics, answered and closed

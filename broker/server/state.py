@@ -1,6 +1,6 @@
-"""What the processors of one broker share: who is connected, the locks of its queues, and offsets that were reset.
+"""The state that the processors of a broker share: connected clients, locks of queues, and offsets that were reset.
 
-`Clients` is the one owner of who is there: producers and consumers by group, and what each consumer group subscribes
+`Clients` alone knows who is connected: producers and consumers by group, and what each consumer group subscribes
 to. Most requests to clients (39, 40, 220) are sent and forgotten. `ClientCalls` holds those that are answered, each
 with a time of its own: what a consumer does, a reply that is handed to whoever waits for it.
 
@@ -38,7 +38,7 @@ LONGEST_CLIENT_ID = 512
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One client of a group at the end of a connection."""
+    """A client of a group at the end of a connection."""
 
     connection: Connection
     client_id: str
@@ -49,7 +49,7 @@ class Member:
 
 
 def language_of(said: str) -> str:
-    """The language of a client as it is shown; any text may stand there, and an unknown one refuses nobody."""
+    """Return the language of a client as it is shown; any text may stand there, and an unknown one refuses nobody."""
     return said if said in LANGUAGES else "OTHER"
 
 
@@ -347,7 +347,7 @@ class QueueLocks:
 
 @dataclass(slots=True, kw_only=True)
 class BrokerState:
-    """One broker: its engine, who is connected, who waits, who holds which queue."""
+    """The state of a broker: its engine, connected clients, waiting requests, and holders of queues."""
 
     engine: Engine
     config: EngineConfig

@@ -97,7 +97,7 @@ class Counter:
 
 
 class Statistics:
-    """All counters of one broker, by name of the statistic and key (a topic, or `topic@group`)."""
+    """The counters of one broker, by name of the statistic and key (a topic, or `topic@group`)."""
 
     def __init__(self, cluster_name: str, now_ms: int) -> None:
         self._cluster_name = cluster_name

@@ -1,1 +1,1 @@
-"""What the console shows and does, one folder a feature."""
+"""The features of the console: what it shows and does, in one folder or module for each."""

@@ -59,7 +59,7 @@ GROUPS_ASKED = 500
 
 
 class ClientRole(TextChoices):
-    """What a client is in a group."""
+    """The role of a client in a group."""
 
     PRODUCER = "producer", _("producer")
     CONSUMER = "consumer", _("consumer")
@@ -67,7 +67,7 @@ class ClientRole(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """One client in one group; names, address and language are what the client said: hostile."""
+    """A client in one group; names, address and language are the client's own words: untrusted text."""
 
     role: ClientRole
     group: str
@@ -111,18 +111,18 @@ class Clients:
 
     @property
     def previous(self) -> int | None:
-        """Where the page before begins."""
+        """The offset of the page before, None on the first."""
         return max(0, self.offset - self.count) if self.offset else None
 
     @property
     def following(self) -> int | None:
-        """Where the next page begins."""
+        """The offset of the next page, None on the last."""
         return self.offset + self.count if self.offset + self.count < self.total else None
 
 
 @dataclass(frozen=True, slots=True)
 class ClientPage:
-    """One client: a row for each group that it is in; none: it is not connected now."""
+    """A client, with a row for each group that it is in; without rows it is not connected now."""
 
     evidence: Evidence
     now_ms: int
@@ -132,7 +132,7 @@ class ClientPage:
 
     @property
     def first(self) -> ClientRow | None:
-        """Where address, language and version stand."""
+        """The row that address, language and version are shown from."""
         return self.rows[0] if self.rows else None
 
     @property
@@ -143,7 +143,7 @@ class ClientPage:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a consumer says of itself for one group; `info` None: it did not, evidence says why."""
+    """A consumer's own account of its work for one group; `info` None: it gave none, and evidence says why."""
 
     group: str
     evidence: Evidence
@@ -211,14 +211,14 @@ def read_running(scope: TopicScope, group: str, client_id: str, *, with_stack: b
 
 
 def _is_seen(each: ConnectedClient, scope: TopicScope) -> bool:
-    """Nobody tells which topics a producer sends to: it is seen by those who see all."""
+    """Tell whether the client is seen: of a producer no topics are known, so only those who see all see it."""
     if scope.see_all:
         return True
     return each.role == "consumer" and scope.group(each.group) and all(map(scope.topic, each.subscriptions))
 
 
 def _groups(here: Mirrored, scope: TopicScope) -> list[str]:
-    """Groups that are seen and that may have consumers: where the broker does not tell in bulk how many, all."""
+    """Return seen groups that may have consumers: all where the broker does not tell in bulk how many there are."""
     found = ConsumerGroup.objects.filter(broker=here.name)
     if not here.polling:
         found = found.filter(members__gt=0)
@@ -229,7 +229,7 @@ def _groups(here: Mirrored, scope: TopicScope) -> list[str]:
 def _connected(
     admin: Admin, groups: Sequence[str]
 ) -> tuple[tuple[ConnectedClient, ...] | None, tuple[ConnectedClient, ...]]:
-    """Producers (None: the broker cannot list them) and consumers."""
+    """Return producers (None: the broker cannot list them) and consumers."""
     try:
         producers = admin.producers()
     except (NotSupported, BrokerRefused):
@@ -265,7 +265,7 @@ def _order(row: ClientRow) -> tuple[str, str, str]:
 
 @require_safe
 def clients(request: HttpRequest) -> Answer:
-    """The list, by group."""
+    """Show the list of clients, by group."""
     search, role = (request.GET.get(name, "")[:255] for name in ("search", "role"))
     role = role if role in ClientRole.values else ""
     offset = whole_number(request.GET.get("offset")) or 0
@@ -281,7 +281,7 @@ def clients(request: HttpRequest) -> Answer:
 
 @require_safe
 def client(request: HttpRequest) -> HttpResponse:
-    """One client, by `id`; `group` says for which of its groups it is asked, `stack=1` that its threads are, too."""
+    """Show one client, by `id`; `group` says for which of its groups it is asked; `stack=1` asks for its threads."""
     client_id = request.GET.get("id", "")[:255]
     data = read_client(client_id)
     if data.evidence.stale_reason is StaleReason.NOT_THERE:

@@ -46,7 +46,7 @@ def pack_anew(apps: Any, editor: Any) -> None:
 
 
 def _made(kind: Any, value: Any) -> Any:
-    """A value of that kind from its old form: what is left out has its default, or is unknown."""
+    """Return a value of that kind from its old form: what is left out has its default, or is unknown."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return None if value is None else _made(next(each for each in inner if each is not type(None)), value)

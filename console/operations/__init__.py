@@ -1,4 +1,4 @@
-"""What people do to a broker, to one thing or many at once: preview, reason, confirmation, run, result, audit.
+"""The operations of people on a broker, one thing or many: preview, reason, confirmation, run, result, audit.
 
 Pages and REST call the same functions of workflow.py: `draft`, `confirm` (or `start` for both), and `abort`.
 """

@@ -1,4 +1,4 @@
-"""Who acts, a person in the console or the bearer of a token, and what an operation of theirs can touch.
+"""The person in the console, or bearer of a token, who acts, and what an operation of theirs can touch.
 
 Names bound an operation. Who sees some topics only may do, and look at, no others; what nothing bounds (pausing all
 timers, creating a topic) is for those who see all topics.
@@ -70,7 +70,7 @@ PERMISSIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks: `name` stands in the audit; `permissions` are Django's, by their full names."""
+    """The person or token that asks: `name` stands in the audit; `permissions` are Django's, by their full names."""
 
     name: str
     permissions: frozenset[str]

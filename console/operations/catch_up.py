@@ -1,4 +1,4 @@
-"""How far groups would be behind after an operation, and how long they would need for it at their pace of late."""
+"""The lag of groups after an operation, and how long they would need for it at their recent pace."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Behind:
 
 
 def behind_after(admin: Admin, arriving: Mapping[str, int]) -> Behind | None:
-    """When so many more arrive in each topic; None: some group's lag is not known."""
+    """Return the lag if so many more arrive in each topic; None: some group's lag is not known."""
     broker, before, after = mirrored().name, 0, 0
     more: dict[str, int] = defaultdict(int)
     for topic, count in arriving.items():
@@ -47,7 +47,7 @@ def behind_after(admin: Admin, arriving: Mapping[str, int]) -> Behind | None:
 
 
 def group_behind_after(admin: Admin, group: str, count: int) -> Behind | None:
-    """When so many more are given to one group; None: its lag is not known."""
+    """Return the lag of one group if it is given so many more; None: its lag is not known."""
     lag = next((each.lag for each in lags_by_group(mirrored().name, group=group)), 0)
     if lag is None:
         return None
@@ -56,7 +56,7 @@ def group_behind_after(admin: Admin, group: str, count: int) -> Behind | None:
 
 
 def pace(admin: Admin, group: str) -> float | None:
-    """Messages a second in those slots of the last five minutes in which the group took any; 0.0: it took none.
+    """Return messages a second in those slots of the last five minutes in which the group took any; 0.0: none.
 
     Where the mirror keeps no rates (Apache RocketMQ) it is what the broker says that the group takes now. None: nobody
     knows.
@@ -71,20 +71,20 @@ def pace(admin: Admin, group: str) -> float | None:
 
 
 def busy_rate(history: History) -> float:
-    """The mean of the slots in which there was anything; what was idle says nothing about the pace."""
+    """Return the mean of the slots in which there was anything; what was idle says nothing about the pace."""
     busy = [rate for rate in history.per_s if rate]
     return sum(busy) / len(busy) if busy else 0.0
 
 
 def catch_up_ms(behind: int, per_s: float | None) -> int | None:
-    """How long it takes; None where the pace is not known, or nothing is taken at all."""
+    """Return how long catching up takes, in ms; None where the pace is not known, or nothing is taken at all."""
     if not behind:
         return 0
     return round(1000 * behind / per_s) if per_s else None
 
 
 def _slowest(admin: Admin, broker: str, more: Mapping[str, int]) -> tuple[float | None, int | None]:
-    """Pace and time of the group that needs longest for all that it is behind then; None: of one it is not known."""
+    """Return pace and time of the group that needs longest for all that it is behind then; None: one is not known."""
     if not 0 < len(more) <= MOST_GROUPS:
         return None, None
     longest: tuple[float | None, int] = (None, -1)

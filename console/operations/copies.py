@@ -33,7 +33,7 @@ _producers = KeptClients(lambda namesrv: Producer(group="escapement-console", na
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentAgainPreview(LagPreview):
-    """What messages would be sent again."""
+    """The messages that would be sent again."""
 
     #: how many of them were sent again before
     met_count: int | None = None
@@ -95,12 +95,12 @@ def hang_up() -> None:
 
 
 def producer() -> Producer:
-    """The client that sends for the console; safe for threads."""
+    """Return the client that sends for the console; safe for threads."""
     return _producers.at(settings.ESCAPEMENT_NAMESRV)
 
 
 def plain_body(message: Message) -> bytes:
-    """The body as its sender gave it; raises NotReadable."""
+    """Return the body as its sender gave it; raise NotReadable."""
     if not message.sys_flag & _COMPRESSED:
         return message.body
     kind = message.sys_flag >> 8 & 7

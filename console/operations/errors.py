@@ -1,4 +1,4 @@
-"""What can be wrong with an operation, as one tree.
+"""The errors that an operation can raise, as one tree.
 
 OperationError
 ├── NotAllowed          the person or token may not do this
@@ -120,7 +120,7 @@ class PreviewChanged(NotPossible):
 
 
 def words(error: Exception) -> str:
-    """What was wrong, in the reader's language."""
+    """Return what was wrong, in the reader's language."""
     if isinstance(error, TooMany):
         return _("More than %(limit)s match; narrow the filter and do it in parts.") % {"limit": f"{error.limit:,}"}
     if isinstance(error, NotSupported):

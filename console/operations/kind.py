@@ -46,7 +46,7 @@ from console.operations.models import Operation, OperationItem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What was counted. A preview is stored with its operation, and REST answers with its fields."""
+    """The counts before an operation. A preview is stored with its operation, and REST answers with its fields."""
 
     #: figures besides `count` that say how much is touched: they count for the second person's limit
     weights: ClassVar[tuple[str, ...]] = ()
@@ -114,7 +114,7 @@ REASON = {"reason": "..."}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One thing to touch: `target` is what the broker is given, `label` what people see."""
+    """A thing to touch: `target` is what the broker is given, `label` what people see."""
 
     target: Mapping[str, Any]
     label: Mapping[str, Any] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """What became of one target; `outcome` is one of its kind's `outcomes`, `result` what the broker said."""
+    """The result for one target; `outcome` is one of its kind's `outcomes`, `result` what the broker said."""
 
     outcome: str
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class ItemResult:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an outcome is called, and the mark beside it: done, nothing to do, or something to look at."""
+    """The name of an outcome, and the mark beside it: done, nothing to do, or something to look at."""
 
     words: Words
     mark: Literal["ok", "idle", "look"] = "ok"
@@ -155,7 +155,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class ItemNow:
-    """Where a touched thing is now: a moment (epoch ms), with the `address` of its page if it has one, or a text."""
+    """The place of a touched thing now: a moment (epoch ms), with the `address` of its page if any, or a text."""
 
     ms: int | None = None
     text: str = ""
@@ -164,7 +164,7 @@ class ItemNow:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """How far an operation can be taken back now.
+    """The extent to which an operation can be taken back now.
 
     Where its items are taken back one by one: `count` it touched; `back` of them were taken back, and of the others
     `ahead` still can be, the last of all until `last_ms`. `done` are the operations that took them back, newest first.
@@ -180,7 +180,7 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One thing that a text in the palette may ask for; `text` asks for just this again, `label` says it in words."""
+    """A command that a text in the palette may ask for; `text` asks for just this again, `label` says it in words."""
 
     text: str
     label: str
@@ -205,7 +205,7 @@ class Act:
 
 
 class Kind(Act, ABC, Generic[PreviewOf]):
-    """One kind of operation. `name` is a stable code ("timers.cancel"), `permission` Django's."""
+    """A kind of operation. `name` is a stable code ("timers.cancel"), `permission` Django's."""
 
     permission: ClassVar[str]
     #: the word on the button that confirms it, and what it does and leaves

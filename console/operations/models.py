@@ -11,10 +11,10 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Operation(models.Model):
-    """One thing that somebody does. Its id is created before its form is sent, so a second click is the same one."""
+    """An operation of somebody's. Its id is created before its form is sent, so a second click is the same one."""
 
     class State(models.TextChoices):
-        """How far an operation is."""
+        """The stages of an operation, from draft to its end."""
 
         DRAFT = "draft", _("previewed")
         QUEUED = "queued", _("waiting to run")
@@ -80,7 +80,7 @@ class Operation(models.Model):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more happens by itself."""
+        """Tell whether nothing more happens by itself."""
         return self.state in (
             self.State.DONE,
             self.State.ABORTED,
@@ -91,23 +91,23 @@ class Operation(models.Model):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it is confirmed and not over."""
+        """Tell whether it is confirmed and not over."""
         return self.state in (self.State.QUEUED, self.State.RUNNING)
 
     @property
     def is_unapproved(self) -> bool:
-        """Whether it needs a second person who has not approved it: also if it was withdrawn, declined or forgotten."""
+        """Tell whether it needs a second person who has not approved it: also if withdrawn, declined or forgotten."""
         no = (self.State.WAITING, self.State.DECLINED, self.State.EXPIRED)
         return self.waits_until is not None and (not self.second_actor or self.state in no)
 
     @property
     def left(self) -> int:
-        """How many items were not touched."""
+        """The number of items that were not touched."""
         return max(0, (self.total or 0) - self.done)
 
 
 class OperationItem(models.Model):
-    """One thing that an operation touches. An empty outcome: not touched yet."""
+    """A thing that an operation touches. An empty outcome: not touched yet."""
 
     operation = models.ForeignKey(Operation, models.CASCADE, related_name="items")
     number = models.IntegerField()
@@ -135,12 +135,12 @@ class OperationItem(models.Model):
 
     @property
     def name(self) -> str:
-        """What people call the item."""
+        """The name that people know the item by."""
         return str(self.label.get("name") or self.result.get("schedule_key") or self.result.get("unique_key") or "")
 
     @property
     def due_ms(self) -> int | None:
-        """When it was due before it was touched."""
+        """The moment when it was due before it was touched."""
         return self.label.get("due_ms") or self.result.get("previous_due_ms")
 
 
@@ -164,10 +164,10 @@ class KeptQuerySet(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """Who did what, when, why, and what came of it. Never changed by the console."""
+    """The record of who did what, when, why, and what came of it. Never changed by the console."""
 
     class What(models.TextChoices):
-        """What happened to an operation."""
+        """The kinds of event that the audit records."""
 
         CONFIRMED = "confirmed", _("confirmed")
         FINISHED = "finished", _("finished")

@@ -68,7 +68,7 @@ def operations(request: HttpRequest) -> Answer:
 
 @require_safe
 def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
-    """One operation: preview and form, or progress and results."""
+    """Show one operation: preview and form, or progress and results."""
     return _page(request, operation_id)
 
 

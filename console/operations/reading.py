@@ -85,7 +85,7 @@ LOOKED_THROUGH, PATIENCE_S = 5_000, 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationPage:
-    """One operation with a page of its items and its audit."""
+    """The page of an operation, with some of its items and its audit."""
 
     row: Operation
     kind: Kind[Any]
@@ -111,7 +111,7 @@ class OperationPage:
 
     @property
     def typed_word(self) -> str:
-        """What has to be typed to confirm; "": nothing but the number where there are many."""
+        """The word to type to confirm; "": nothing but the number where there are many."""
         return self.kind.typed_word(self.row.parameters)
 
     @property
@@ -121,7 +121,7 @@ class OperationPage:
 
     @property
     def percent(self) -> int | None:
-        """How much of it is done, in percent; None before its items were counted."""
+        """The part of it that is done, in percent; None before its items were counted."""
         return None if self.row.total is None else 100 * self.row.done // self.row.total if self.row.total else 100
 
 

@@ -1,6 +1,6 @@
-"""What kinds have in common that touch rows, chosen one by one (`targets`) or by a filter.
+"""The parts common to kinds that touch rows, chosen one by one (`targets`) or by a filter.
 
-How many there are, which topics they are of, which ones are left when it runs, and how REST names the same ones.
+They count the rows, name their topics, find those that are left when it runs, and say how REST names the same ones.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Hit(Protocol):
 
     @property
     def topic(self) -> str:
-        """Its topic, as consumers know it."""
+        """The message's topic, as consumers know it."""
 
     @property
     def store_ms(self) -> int | None:
-        """When it was stored; None: not known."""
+        """The moment when it was stored; None: not known."""
 
 
 Row = TypeVar("Row", bound=Hit)

@@ -38,7 +38,7 @@ Value = int | bool | str
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: `choices`, a whole number from `low` to `high`, a text that `form` puts in its one form, or (none of
+    """A setting: `choices`, a whole number from `low` to `high`, a text that `form` puts in its one form, or (none of
     these) yes and no."""
 
     name: str
@@ -51,12 +51,12 @@ class Setting:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is a text."""
+        """Tell whether the setting is a text."""
         return self.form is not None
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a whole number."""
+        """Tell whether the setting is a whole number."""
         return self.low is not None
 
     def checked(self, given: Any) -> Value:
@@ -238,7 +238,7 @@ TOPIC_REQUESTS, GROUP_REQUESTS = (351, 26), (352,)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One field: `was` is its value now as a form's text, `text` what stands in the field, `fault` what is wrong."""
+    """A field: `was` is its value now as a form's text, `text` what stands in the field, `fault` what is wrong."""
 
     setting: Setting
     was: str

@@ -1,4 +1,4 @@
-"""What a call of its own did to one thing, kept as an operation: without draft and runner, over from the beginning.
+"""The operations that single calls did to one thing: without draft and runner, over from the beginning.
 
 Written when it was done, for many calls at once, so that such a call stays quick.
 """
@@ -28,7 +28,7 @@ ONE: Mapping[str, Any] = {"count": 1}
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One thing that was done. `parameters` in the checked form of the kind; `at_ms` before it was asked for."""
+    """A thing that was done. `parameters` in the checked form of the kind; `at_ms` before it was asked for."""
 
     number: uuid.UUID
     kind: str

@@ -1,8 +1,8 @@
 """The steps of an operation: draft, look again, confirm, approve, stop, go on. Every step checks who may do it.
 
-Above a limit an operation waits for a second person: here is which ones, who that can be, until when, and whether what
-was asked for is still what would be done. The settings have the limits: `SECOND_PERSON_ABOVE` items of any kind (0:
-none), `SECOND_PERSON_KINDS` of single kinds.
+Above a limit an operation waits for a second person: this module says which ones do, who that can be, until when, and
+whether what was asked for is still what would be done. The settings have the limits: `SECOND_PERSON_ABOVE` items of any
+kind (0: none), `SECOND_PERSON_KINDS` of single kinds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a token has to allow, as a route declares it, and the checks that hold a request to that.
+"""The permissions that a route declares, and the checks that hold a request's token to them.
 
 A route names an action and what it is on. Places that the address names are checked before the handler runs; for what
 is known only after reading (a message by its id, names in a body, rows of a list) the handler has to ask, and
@@ -120,7 +120,7 @@ class Overview(Place):
 
 @dataclass(frozen=True, slots=True)
 class AfterReading(Place):
-    """What is known only after reading: the handler has to ask before it answers (`Call.require` and its kind).
+    """A place known only after reading: the handler has to ask before it answers (`Call.require` and its kind).
 
     Before it runs, the token has to allow the action on some name.
     """
@@ -142,7 +142,7 @@ class InRecord(AfterReading):
 
 @dataclass(frozen=True, slots=True)
 class InBody(AfterReading):
-    """All topics, groups or queues that the body names or chooses."""
+    """The topics, groups or queues that the body names or chooses, every one of them."""
 
     @property
     def words(self) -> str:
@@ -203,7 +203,7 @@ def require_where(grant: Grant, action: str, topic: str | None) -> None:
 
 
 def allowed(grant: Grant, *actions: str) -> Allow:
-    """The token has to allow these actions on every topic that is touched; on all, where that is not known."""
+    """Return a check that a token allows the actions on every topic touched, or on all where that is not known."""
 
     def allow(topics: frozenset[str] | None) -> None:
         for action in actions or (PUBLISH,):
@@ -223,7 +223,7 @@ def allowed(grant: Grant, *actions: str) -> Allow:
 
 
 def visible_to(grant: Grant, action: str = READ) -> TopicScope:
-    """What the token's own prefixes see, by the rule of the console's pages; with none of its own policies decide."""
+    """Return what the token's own prefixes see, as the console's pages do; for a token without any, policies decide."""
     if not grant.scopes and grant.policies is not None:
         return TopicScope(ALL)
     prefixes = tuple(sorted({scope.prefix for scope in grant.scopes if action in scope.actions}))

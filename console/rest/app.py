@@ -58,7 +58,7 @@ class StateHolder:
 
 
 class Address:
-    """All routes of one address, as an ASGI application: who asks, by which method, what became of it."""
+    """The routes of one address as an ASGI application: it checks the token, picks the method, and answers errors."""
 
     def __init__(self, holder: StateHolder, routes: Iterable[Route]) -> None:
         self._holder = holder

@@ -1,4 +1,4 @@
-"""What REST reads and writes in the database, in threads beside its loop: who asks, and single calls that are kept.
+"""REST's reads and writes in the database, in threads beside its loop: tokens, and single calls that are kept.
 
 A token is checked against the database at most a second ago, in one thread of its own with one connection; requests
 with the same token share one check. What access control lets its user do is asked of the brokers at most a moment ago.
@@ -50,7 +50,7 @@ Result = TypeVar("Result")
 
 
 class DatabaseThread:
-    """One thread with one database connection, which is made again when the server was started again."""
+    """A thread with one database connection, which is made again when the server was started again."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)

@@ -25,7 +25,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 @dataclass(frozen=True, slots=True)
 class MessageIdentifier:
-    """Where a message is: broker, real topic, position of the record made by the send, unique key."""
+    """The identity of a message: broker, real topic, position of the record made by the send, unique key."""
 
     broker: str
     topic: str

@@ -130,7 +130,7 @@ _BEGINNERS = (PUBLISH, CONSUME, SETTINGS)
 
 
 class TakenBack(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Why what an operation did to timers is taken back; all of it, or the items with these numbers."""
+    """The reason for taking back what an operation did to timers; all of it, or the items with these numbers."""
 
     reason: Reason
     items: Annotated[list[int], Meta(min_length=1, max_length=10_000)] | None = None

@@ -31,7 +31,7 @@ _MOST_DIGITS = 100
 
 
 def moment_ms(value: str | int, field: str) -> int:
-    """Epoch ms; raises InvalidMoment or ZoneMissing, which name the field."""
+    """Return epoch ms; raise InvalidMoment or ZoneMissing, which name the field."""
     if isinstance(value, int):
         if not 0 <= value <= _LATEST_MS:
             written = f"{value}" if abs(value) < 10**40 else "with so many digits"
@@ -58,14 +58,14 @@ def _refused(value: str, field: str, why: Why) -> InvalidMoment:
 
 
 def parameter_ms(text: str, field: str) -> int:
-    """A moment in the address: digits are epoch ms. A blank is a plus sign that was not encoded."""
+    """Read a moment in the address: digits are epoch ms. A blank is a plus sign that was not encoded."""
     if len(text) <= _MOST_DIGITS and _DIGITS(text):
         return moment_ms(int(text), field)
     return moment_ms(text[:11] + text[11:].replace(" ", "+"), field)
 
 
 def written_moment(ms: int) -> str:
-    """Epoch ms as RFC 3339 in UTC, for people; moments after the year 9999 as the number."""
+    """Return epoch ms as RFC 3339 in UTC, for people; moments after the year 9999 as the number."""
     try:
         return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:
@@ -81,7 +81,7 @@ Query = TypeVar("Query", bound=Struct)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: its name in the address, its field, how its text is read, and what OpenAPI says of it."""
+    """A query parameter: its name in the address, its field, how its text is read, and what OpenAPI says of it."""
 
     name: str
     field: str

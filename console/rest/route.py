@@ -70,7 +70,7 @@ class CheckForgotten(Exception):
 
 
 class Call:
-    """One request to a route: who asks, what the process shares, and what is still to be asked before the answer."""
+    """A request to a route: its token's grant, the process's shared state, and the checks due before the answer."""
 
     __slots__ = ("_action", "_open", "body_bytes", "grant", "request", "state")
 
@@ -97,7 +97,7 @@ class Call:
         self.was_checked(action)
 
     def require_where(self, topic: str | None) -> None:
-        """As `require`; without a topic on every one. Raises InvalidArgument for what is no topic's name, too."""
+        """Require the action on a topic, or on every topic if None. Raises InvalidArgument for an invalid name, too."""
         require_where(self.grant, self._action, topic)
         self.was_checked(self._action)
 
@@ -141,7 +141,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One method at one address. `actions`: of several, the first one counts that the token has at all."""
+    """A method at an address. `actions`: of several, the first one counts that the token has at all."""
 
     method: str
     path: str

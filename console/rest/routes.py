@@ -1,4 +1,4 @@
-"""All routes, in the order in which addresses are tried, brought in from the modules that declare them."""
+"""The routes in the order in which addresses are tried, brought in from the modules that declare them."""
 
 from __future__ import annotations
 

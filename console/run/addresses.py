@@ -1,6 +1,7 @@
-"""Where the servers are, from the environment or from what the embedded servers left in `var/`.
+"""The addresses of the servers, from the environment or from what the embedded servers left in `var/`.
 
-Also how they are spoken to. This project's own clients sign where there is a secret. TLS is set by these variables:
+The way to speak with them stands here as well: this project's own clients sign where there is a secret. TLS is set by
+these variables:
 
 | Variable                                              | Whose                                                  |
 |-------------------------------------------------------|--------------------------------------------------------|
@@ -37,12 +38,12 @@ def var_directory() -> Path:
 
 
 def database_url() -> str:
-    """DATABASE_URL, else the embedded PostgreSQL, else an address that refuses clearly because nothing ran yet."""
+    """Return DATABASE_URL, else the embedded PostgreSQL, else an address that refuses clearly as nothing ran yet."""
     return _address("DATABASE_URL", DATABASE_URL_FILE) or "postgresql://postgres@127.0.0.1:5432/postgres"
 
 
 def redis_url() -> str:
-    """REDIS_URL, else the embedded Valkey, else an address that refuses clearly because nothing ran yet."""
+    """Return REDIS_URL, else the embedded Valkey, else an address that refuses clearly as nothing ran yet."""
     return _address("REDIS_URL", REDIS_URL_FILE) or "redis://127.0.0.1:6379/0"
 
 
@@ -101,7 +102,7 @@ def server_certificates(environment: Mapping[str, str]) -> dict[str, Any] | None
 
 
 def client_access(environment: Mapping[str, str], access_key: str, secret: str) -> Access:
-    """Keyword arguments for this project's own clients: signed where there is a secret, TLS where plain is refused."""
+    """Return keyword arguments for this project's own clients: signed if there is a secret, TLS if plain is refused."""
     access: Access = {}
     if secret:
         access |= {"access_key": access_key, "secret_key": secret}
@@ -124,7 +125,7 @@ _TRIES = 20
 
 
 def taken(host: str, port: int) -> bool:
-    """Whether another program occupies the port."""
+    """Tell whether another program occupies the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -135,7 +136,7 @@ def taken(host: str, port: int) -> bool:
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether a server accepts connections at the port."""
+    """Tell whether a server accepts connections at the port."""
     try:
         socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
     except OSError:

@@ -93,7 +93,7 @@ def _clock_minutes(text: str) -> int:
 
 
 def _minutes_in_the_air(row: dict[str, str]) -> int:
-    """Minutes from gate to gate; of a diverted flight an estimate of 8 miles a minute and half an hour."""
+    """Return minutes from gate to gate; of a diverted flight an estimate of 8 miles a minute and half an hour."""
     if row["air_time"]:
         return int(float(row["air_time"])) + 20
     return int(float(row["distance"])) // 8 + 30
@@ -229,7 +229,7 @@ LONGEST_LEAD = max(*GATE_LEADS, *DEPARTURE_LEADS, *CANCELLED_LEADS, *REMINDER_LE
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """One message: `event` and `lead` in minutes of the replayed clock."""
+    """A message about a flight: `event` and `lead` in minutes of the replayed clock."""
 
     topic: str
     event: int
@@ -257,7 +257,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """One step in the life of a flight's boarding reminder: at `minute` it is set for the minute `event`, moved there,
+    """A step in the life of a flight's boarding reminder: at `minute` it is set for the minute `event`, moved there,
     or taken back (then there is no event)."""
 
     step: Literal["set", "move", "cancel"]

@@ -73,12 +73,12 @@ class Home:
             _give(path, self.user)
 
     def beside(self, suffix: str) -> Path:
-        """A path beside the data directory."""
+        """Return a path beside the data directory."""
         return self.data.with_name(self.data.name + suffix)
 
 
 class Cluster:
-    """One data directory and, between `start` and `stop`, its server, which ends with this process at the latest."""
+    """A data directory and, between `start` and `stop`, its server, which ends with this process at the latest."""
 
     def __init__(self, directory: Path, password: str) -> None:
         """`directory` is where the data are, or, as root, where a link says where they are. Raises ClusterFailed."""
@@ -95,7 +95,7 @@ class Cluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether the server was started and has not ended."""
+        """Tell whether the server was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def start(self, output: int | None = None) -> None:
@@ -349,7 +349,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_ready(data: Path, pid: int) -> bool:
-    """Whether the server with this process id takes connections."""
+    """Tell whether the server with this process id takes connections."""
     lines = _lines(data)
     return len(lines) > _STATUS_LINE and lines[_PID_LINE] == str(pid) and lines[_STATUS_LINE].strip() == "ready"
 

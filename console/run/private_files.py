@@ -1,4 +1,4 @@
-"""What a run keeps below `var/` is for its own user only: file modes, also of what older runs left open, and secrets.
+"""The privacy of a run's files below `var/`: modes for its own user only, also on what older runs left, and secrets.
 
 Secrets are made once and kept there. So is the first login, made when there is no user yet, in `var/first-login`.
 """
@@ -22,7 +22,7 @@ def keep_private() -> None:
 
 
 def is_of_its_own(directory: Path) -> bool:
-    """Whether the directory holds nothing but a run's data: not a home, not this project, not a shared /tmp."""
+    """Tell whether the directory holds nothing but a run's data: not a home, not this project, not a shared /tmp."""
     held = [Path(__file__).resolve(), Path.home(), Path.cwd()]
     if any(each.is_relative_to(directory) for each in held):
         return False

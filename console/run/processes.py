@@ -112,7 +112,7 @@ def _workers() -> list[ChildSpec]:
 
 
 def _checkbacks() -> list[ChildSpec]:
-    """Processes that answer a broker's question about a half: from the database, and from addresses of REST
+    """Return processes that answer a broker's question about a half: from the database, and from addresses of REST
     producers."""
     specs = [ChildSpec("checkback-http", (sys.executable, MANAGE, "checkback_http"))]
     if settings.ESCAPEMENT_PRODUCER_GROUPS:
@@ -121,7 +121,7 @@ def _checkbacks() -> list[ChildSpec]:
 
 
 def _dashboards() -> list[ChildSpec]:
-    """A worker for dashboards alone, as a scan of the log must not hold up operations."""
+    """Return a worker for dashboards alone, as a scan of the log must not hold up operations."""
     if missing() is not None:
         return []
     command = _worker("dashboards", "-P", "prefork", "-c", "1", "-Q", "dashboards", "--without-mingle")

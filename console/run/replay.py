@@ -147,7 +147,7 @@ class Options:
 
 
 class Replay:
-    """One run of the demonstration; `tell` gets a line now and then."""
+    """A run of the demonstration; `tell` gets a line now and then."""
 
     def __init__(self, options: Options, days: Path, tell: Callable[[str], None]) -> None:
         self._options = options
@@ -312,7 +312,7 @@ class RefundRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One group: what it takes, how long a message takes it, with how many handlers, and every how many-th it fails."""
+    """A consumer group: its topics, its time for a message, its number of handlers, and how often it fails."""
 
     group: str
     topics: tuple[str, ...]

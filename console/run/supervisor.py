@@ -68,7 +68,7 @@ def always_ready() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """What to run and how to treat it.
+    """A child to run, and how to treat it.
 
     `ready` is asked again and again after the start until it says yes or `ready_timeout_s` is over. A child with
     `runs_once` must end with 0 before the next one starts, and is not restarted. `quiet` keeps even its warnings off
@@ -101,7 +101,7 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether the process runs, as far as is known."""
+        """Tell whether the process runs, as far as is known."""
         return self.process is not None
 
     def start(self, now_s: float) -> None:
@@ -350,7 +350,7 @@ State = Literal["running", "waiting", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process: running, waiting to be started (again), or ended. `since_ms`: in this state since then."""
+    """A supervised process: running, waiting to be started (again), or ended. `since_ms`: in this state since then."""
 
     name: str
     state: State

@@ -1,1 +1,1 @@
-"""Who may see and do what: sign-on, roles, topic permissions and masks of users, tokens of programs."""
+"""Access to the console: sign-on, roles, topic permissions and masks of users, tokens of programs."""

@@ -1,6 +1,6 @@
-"""Nothing is shown to anybody who may not see it: what a page asks for is said where its address is.
+"""The gate before every page: the permissions that a page needs are declared with its address.
 
-A page that says nothing is for those who may see the console; what a page lets one do, its handler asks for.
+A page that declares none is for those who may see the console; permissions for what a page does, its handler asks for.
 
 A new installation has three groups: viewer, operator, administrator. Afterwards they are the owner's.
 """
@@ -62,7 +62,7 @@ View = Callable[..., HttpResponseBase]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who gets a page: whoever is signed in, may see the console, and has these permissions as well."""
+    """The access to a page: for users who are signed in, may see the console, and have these permissions as well."""
 
     permissions: tuple[str, ...] = ()
     #: asked for only where a form is sent: whoever comes to its address otherwise is led elsewhere
@@ -114,7 +114,7 @@ class Gate:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Who looks is said by process_view, and forgotten with the request."""
+        """Answer with no scope until process_view says who the user is; the scope ends with the request."""
         with scoped(NOTHING):
             return self.get_response(request)
 

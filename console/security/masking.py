@@ -1,4 +1,4 @@
-"""What is shown as masked, by the rules of `/admin/`: the one place that decides, for every page, live frame and file.
+"""Masking by the rules of `/admin/`: the one place that decides, for every page, live frame and file.
 
 Nothing masked is left out silently: in its place stand the word and the rule's reason. Topics that hold messages of
 several topics (tries, dead letters, what waits) are masked as if every rule were theirs.

@@ -56,7 +56,7 @@ class NotMeant(Exception):
 
 
 def is_on() -> bool:
-    """Whether a provider is configured."""
+    """Tell whether a provider is configured."""
     return bool(settings.OIDC_ISSUER)
 
 

@@ -86,25 +86,25 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class PoliciesOfUser:
-    """What each broker's access control lets a user do who asks from `source`, an IP address (None: not known)."""
+    """A user's rights by each broker's access control, when asking from `source`, an IP address (None: not known)."""
 
     user: str
     of_brokers: tuple[UserAccess, ...]
     source: str | None
 
     def allows(self, action: str, name: str, kind: str = "topic") -> bool:
-        """Whether the action is allowed on a topic, a group or a producer group."""
+        """Tell whether the action is allowed on a topic, a group or a producer group."""
         needed, kind_of = _NEEDS[action], _KINDS[kind]
         if action == SETTINGS and kind_of is Kind.GROUP:
             needed = _GROUP_SETTINGS
         return all(each.allows(kind_of, name, needed, self.source) for each in self.of_brokers)
 
     def allows_overview(self) -> bool:
-        """Whether the figures of the whole cluster may be seen."""
+        """Tell whether the figures of the whole cluster may be seen."""
         return self._on_cluster(Action.GET)
 
     def allows_everything(self) -> bool:
-        """Whether the whole cluster may be changed."""
+        """Tell whether the whole cluster may be changed."""
         return self._on_cluster(Action.UPDATE)
 
     def refusal(self, what: str) -> str:
@@ -122,7 +122,7 @@ class PoliciesOfUser:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the bearer of a valid token may do: what its own scopes and the policies of its user both allow.
+    """The rights of a valid token's bearer: what its own scopes and the policies of its user both allow.
 
     `policies` are those of the user that the token is bound to; None: it is bound to none, or no broker has access
     control. A bound token without scopes is allowed what the policies allow, and nothing where there are none.
@@ -137,22 +137,22 @@ class Grant:
     user_id: int | None = None
 
     def allows(self, action: str, name: str, kind: str = "topic") -> bool:
-        """Whether the action is allowed on the topic, or on what else `kind` says."""
+        """Tell whether the action is allowed on the topic, or on what else `kind` says."""
         return self.scopes_allow(action, name) and (self.policies is None or self.policies.allows(action, name, kind))
 
     def scopes_allow(self, action: str, name: str) -> bool:
-        """Whether the token's own scopes leave this to the policies, if there are any."""
+        """Tell whether the token's own scopes leave this to the policies, if there are any."""
         if not self.scopes:
             return self.policies is not None
         own = action.partition(".")[0]
         return any(own in scope.actions and name.startswith(scope.prefix) for scope in self.scopes)
 
     def unmasks(self, topic: str) -> bool:
-        """Whether masked contents of the topic are shown, by the token's own scopes only, as policies know no masks."""
+        """Tell whether masked contents of the topic are shown, by the token's own scopes: policies know no masks."""
         return any(UNMASK in scope.actions and topic.startswith(scope.prefix) for scope in self.scopes)
 
     def scopes_allow_somewhere(self, action: str) -> bool:
-        """Whether the token's own scopes allow the action on any name."""
+        """Tell whether the token's own scopes allow the action on any name."""
         if not self.scopes:
             return self.policies is not None
         return any(action in scope.actions for scope in self.scopes)
@@ -166,7 +166,7 @@ def scope_rows(
     settings: Iterable[str] = (),
     unmask: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
-    """Scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
+    """Return scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
 
     For `consume` and `settings` they are prefixes of topics and of consumer groups.
 
@@ -261,5 +261,5 @@ def revoke(row: ApiToken) -> None:
 
 
 def revoke_all_of(person: Any) -> None:
-    """As `revoke`, all that were made for this user: with the account goes the row's word for whose they were."""
+    """Revoke every token made for this user: once the account is deleted, no row says whose they were."""
     ApiToken.objects.filter(created_by=person, revoked_at=None).update(revoked_at=timezone.now())

@@ -40,7 +40,7 @@ class VisibleTopics:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is kept from this user."""
+        """Tell whether nothing is kept from this user."""
         return self.prefixes is None
 
     def among(self, field: str) -> Q:
@@ -68,18 +68,18 @@ def visible_topics(user: AbstractBaseUser | AnonymousUser) -> VisibleTopics:
 
 @dataclass(slots=True)
 class TopicScope:
-    """Whether single names are seen. It keeps what it has looked up of groups, so make one for each page."""
+    """The topics, groups and queues that a user may see. It keeps what it has looked up, so make one for each page."""
 
     visible: VisibleTopics = ALL
     _read: Mapping[str, Collection[str]] | None = None
 
     @property
     def see_all(self) -> bool:
-        """Whether nothing is kept from this user."""
+        """Tell whether nothing is kept from this user."""
         return self.visible.is_all
 
     def topic(self, name: str | None) -> bool:
-        """Whether the topic is seen; a name that is not known is not."""
+        """Tell whether the topic is seen; a name that is not known is not."""
         if self.visible.prefixes is None:
             return True
         for prefix in GROUP_PREFIXES:
@@ -88,15 +88,15 @@ class TopicScope:
         return self._begins(name)
 
     def group(self, name: str | None) -> bool:
-        """Whether the consumer group is seen: it reads something, and all that it reads is seen."""
+        """Tell whether the consumer group is seen: it reads something, and all that it reads is seen."""
         return self.see_all or (name is not None and self._is_seen(self._topics_read().get(name, ())))
 
     def groups(self) -> list[str]:
-        """The consumer groups that are seen, by name; not for who sees all."""
+        """Return the consumer groups that are seen, by name; not for who sees all."""
         return sorted(name for name, topics in self._topics_read().items() if self._is_seen(topics))
 
     def queue(self, name: str | None) -> bool:
-        """Whether the Redisson queue is seen: its name is measured as a topic's is."""
+        """Tell whether the Redisson queue is seen: its name is measured as a topic's is."""
         return self._begins(name)
 
     def require_topic(self, name: str | None) -> None:
@@ -115,11 +115,11 @@ class TopicScope:
             raise Http404(_("There is no such queue."))
 
     def rows(self, found: Iterable[Row], topic: Callable[[Row], str | None]) -> tuple[Row, ...]:
-        """Those whose topic is seen."""
+        """Return the rows whose topic is seen."""
         return tuple(row for row in found if self.topic(topic(row)))
 
     def _of_group(self, rest: str) -> bool:
-        """Whether tries or dead letters are seen: of a group, or of a group and a topic that it pops (group_topic).
+        """Tell whether tries or dead letters are seen: of a group, or of a group and a topic it pops (group_topic).
 
         Where the name can be read in several ways, all groups that it may belong to have to be seen.
         """
@@ -137,7 +137,7 @@ class TopicScope:
         return bool(topics) and all(map(self._begins, topics))
 
     def _topics_read(self) -> Mapping[str, Collection[str]]:
-        """What each group reads, but tries and dead letters."""
+        """Return the topics that each group reads, but tries and dead letters."""
         if self._read is None:
             read: dict[str, set[str]] = {}
             for group, topic in ConsumerOffset.objects.values_list("group", "topic").distinct().order_by():

@@ -1,9 +1,9 @@
-"""One public port, three rooms.
+"""The one public port, shared by three applications.
 
     websocket ................. Channels, for pages that change in place
     /api/ ..................... console.rest: a small ASGI application of its own, for speed
     /healthz, /readyz ......... Django by WSGI, a thread for each: they answer however busy the pages are
-    who signs in .............. the same, two of their own: a password costs a second of a core, and strangers may try
+    sign-in ................... the same, two threads of its own: a password costs a second of a core, strangers may try
     everything else ........... Django by WSGI on a thread pool, for the console pages
 
 Django's own ASGI handler starts a thread per synchronous request and reaches a fifth of what this does.
@@ -40,7 +40,7 @@ TOGETHER_BYTES = 64 << 20
 
 
 def pages_on(threads: int, *, session_cookie: str = "", together_bytes: int = TOGETHER_BYTES) -> Application:
-    """Django on so many threads, none of which waits for a client; without `session_cookie` everybody is a stranger."""
+    """Return Django on so many threads, none waiting for a client; without `session_cookie` everybody is a stranger."""
     django = WSGIMiddleware(cast(Any, django_wsgi), workers=threads, send_queue_size=ANSWER_PIECES)
     bounds = BodyBounds(
         settings.DATA_UPLOAD_MAX_MEMORY_SIZE, BODY_S, together_bytes=together_bytes, session_cookie=session_cookie
@@ -58,7 +58,7 @@ sockets: Application = AllowedHostsOriginValidator(
 
 
 def room(scope: dict[str, Any]) -> Application:
-    """The application that answers this scope; start and stop (lifespan) belong to the REST room, which has state."""
+    """Return the application for this scope; start and stop (lifespan) belong to the REST one, which has state."""
     if scope["type"] == "websocket":
         return sockets
     if scope["type"] == "lifespan" or scope["path"].startswith("/api/"):

@@ -1,8 +1,8 @@
-"""What one connection may cost before it has said who it is: bytes, time, and a place among the others.
+"""Bounds on the cost of a connection that has not said who it is: bytes, time, and a place among the others.
 
 uvicorn bounds the time between two requests and nothing else. Here a head has to arrive within its time and size, what
 is left of a body after its answer too, and an answer has to be taken. A websocket is bounded by uvicorn's own settings,
-a body of REST by who reads it (console.rest.request_body).
+a body of REST by its reader (console.rest.request_body).
 
 Bodies for pages are read whole in the event loop: a page thread is taken when there is something to do, and not before.
 Django's views read a body in their thread and wait there for as long as it takes; a few slow senders would keep all
@@ -94,12 +94,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
+        """Tell whether no request is under way."""
         return self._awaits_head and (self.cycle is None or self.cycle.response_complete)
 
     @property
     def waits_until_s(self) -> float:
-        """When the time of what is awaited ends, in the loop's seconds; 0 if nothing is timed."""
+        """The end of the time for what is awaited, in the loop's seconds; 0 if nothing is timed."""
         timer = self._late or self.timeout_keep_alive_task
         return timer.when() if timer is not None else 0.0
 

@@ -1,4 +1,4 @@
-"""What is sent, made small: static files as gzip, templates without the white space that they are written with.
+"""Compression of what is sent: static files as gzip, templates without the white space that they are written with.
 
 Static files stay where they are written, no collect step stands between an edit and a page. The compressed form is kept
 in the data directory under a name made of path, size and time of change, so that it never belongs to an older file.
@@ -74,10 +74,10 @@ class Loader(filesystem.Loader):
     """
 
     def get_contents(self, origin: Origin) -> str:
-        """The template's text; raises TemplateDoesNotExist where there is none."""
+        """Return the template's text; raise TemplateDoesNotExist where there is none."""
         return thin(super().get_contents(origin))
 
 
 def thin(text: str) -> str:
-    """The same template with as little white space as shows the same."""
+    """Return the template with no more white space than it needs to show the same."""
     return _ALONE.sub(r"\1", _BEFORE.sub("", _INDENTATION.sub("\n", text)))

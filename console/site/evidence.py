@@ -1,4 +1,4 @@
-"""Where a number comes from, how old it is and whether it is exact: every shape the pages read carries one."""
+"""The evidence for a number: its source, its age and whether it is exact. Every shape the pages read carries one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class StaleReason(TextChoices):
-    """Why what is shown is not current; the value is a stable code, the label a sentence part for people."""
+    """The reasons why a page is not current; the value is a stable code, the label a sentence part for people."""
 
     MIRROR_EMPTY = "mirror-empty", _("the mirror has not read the broker yet")
     MIRROR_BEHIND = "mirror-behind", _("the mirror is behind")

@@ -28,7 +28,7 @@ class History:
 
     @property
     def known(self) -> bool:
-        """Whether at least one slot has a value."""
+        """Tell whether at least one slot has a value."""
         return any(value is not None for value in self.per_s)
 
     @property
@@ -39,7 +39,7 @@ class History:
 
     @property
     def quiet_ms(self) -> int | None:
-        """How long nothing has happened, at most the history's length; None if the newest slot is unknown."""
+        """The time for which nothing has happened, at most the history's length; None if the newest slot is unknown."""
         if self.per_s[-1] is None:
             return None
         silent = takewhile(lambda value: value == 0, reversed(self.per_s))
@@ -84,7 +84,7 @@ class Mirrored:
 
     @property
     def polling(self) -> bool:
-        """Whether the broker is asked by standard requests only."""
+        """Tell whether the broker is asked by standard requests only."""
         return bool(self.state and self.state.polling)
 
     def evidence(self, *, polled_by: tuple[int, ...], exact: bool = True) -> Evidence:
@@ -185,7 +185,7 @@ _SUMS = """
 
 
 def lags_by_group(broker: str, *, topic: str | None = None, group: str | None = None) -> list[GroupLag]:
-    """One line a group, of all topics or of one."""
+    """Return a line for each group, over all topics or one."""
     wanted = {"broker": broker, "topic": topic, "group": group, "retry": RETRY_PREFIX, "dead": DLQ_PREFIX}
     with connection.cursor() as cursor:
         cursor.execute(_SUMS, wanted)

@@ -16,7 +16,7 @@ _MOST_DIGITS = len(str(MOST))
 
 
 def whole_number(text: str | None, low: int = 0, high: int = MOST) -> int | None:
-    """The number from `low` to `high` (both included) that `text` writes in plain decimal digits.
+    """Return the number from `low` to `high` (both included) that `text` writes in plain decimal digits.
 
     None for anything else: no text, a sign, blanks, a fraction, digits of other scripts, or a number out of range.
     """
@@ -50,7 +50,7 @@ class NoMoment(ValueError):
 
 
 def read_moment(text: str, *, is_typed: bool = False) -> int:
-    """Epoch ms of RFC 3339; raises NoMoment. Who types may leave out the seconds, and write a zone as +08 or +0800."""
+    """Return epoch ms of RFC 3339; raise NoMoment. The seconds may be missing, and a zone written as +08 or +0800."""
     found = _FORM(text)
     if found is None:
         raise NoMoment("form")
@@ -75,7 +75,7 @@ def read_moment(text: str, *, is_typed: bool = False) -> int:
 
 
 def read_span(text: str) -> int | None:
-    """Milliseconds of a span with its sign, such as +90 min or -1 h; None if it is none."""
+    """Return milliseconds of a span with its sign, such as +90 min or -1 h; None if it is none."""
     found = _SPAN(text)
     if found is None:
         return None
@@ -86,7 +86,7 @@ def read_span(text: str) -> int | None:
 
 
 def span_meant(text: str) -> str | None:
-    """The span that a text without a sign may mean, as it is to be written: "1 hour" is +1h. None: it means none."""
+    """Return the span that a text without a sign may mean, as it is to be written ("1 hour" is +1h), or None."""
     found = _BARE(text.lower())
     if found is None:
         return None

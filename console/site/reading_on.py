@@ -31,7 +31,7 @@ class Filled(Generic[Page, Place, Row]):
 
 
 class _Look(Generic[Place, Row]):
-    """How far a list was read for one page of `count` kept rows.
+    """The reading of a list for one page of `count` kept rows.
 
     A step that has more than there is room for is read again as far as there is: only its end names the next place.
     """
@@ -60,7 +60,7 @@ class _Look(Generic[Place, Row]):
 
     @property
     def is_full(self) -> bool:
-        """Whether the page is full, or the list has ended."""
+        """Tell whether the page is full, or the list has ended."""
         return self.place is None or len(self.kept) >= self._count
 
 
@@ -73,7 +73,7 @@ def fill(
     most_step: int = MOST_STEP,
     patience_s: float = PATIENCE_S,
 ) -> Filled[Page, Place, Row]:
-    """A page of `count` kept rows from `place` on.
+    """Return a page of `count` kept rows from `place` on.
 
     `read` gives so many at a place, `of` the rows of a page and the next place.
     """

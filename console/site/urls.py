@@ -1,4 +1,4 @@
-"""Every HTTP address that Django answers; REST and websockets have rooms of their own (console/site/asgi.py)."""
+"""Every HTTP address that Django answers; REST and websockets are applications of their own (console/site/asgi.py)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Literal
 
 from django import template
-from django.utils.html import escape, format_html, format_html_join
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
@@ -53,6 +53,12 @@ Figure = float | Literal[""] | None
 def figure(value: Figure) -> SafeString | str:
     """A count with thousands separators; a dash when unknown."""
     return UNKNOWN if value is None or value == "" else f"{value:,.0f}"
+
+
+@register.filter
+def unless(value: Figure, is_stale: object) -> Figure:
+    """A figure that is not known while what it was read from is stale."""
+    return None if is_stale else value
 
 
 @register.filter
@@ -153,23 +159,18 @@ def length(ms: float | None) -> SafeString | str:
     return UNKNOWN if ms is None else span(ms)
 
 
-@register.simple_tag
-def evidence(found: Evidence, now_ms: int) -> SafeString:
+@register.inclusion_tag("ui/evidence.html")
+def evidence(found: Evidence, now_ms: int) -> dict[str, object]:
     """The line at a sheet's upper right: who said it, asked how, how old, exact or not."""
-    parts: list[SafeString | str] = [found.source] if found.source else []
+    said: list[SafeString | str] = [found.source] if found.source else []
     if found.requests:
         numbers = ", ".join(map(str, found.requests))
-        parts.append(
-            ngettext("request %(numbers)s", "requests %(numbers)s", len(found.requests)) % {"numbers": numbers}
-        )
+        said.append(ngettext("request %(numbers)s", "requests %(numbers)s", len(found.requests)) % {"numbers": numbers})
     if found.as_of_ms is not None:
-        parts.append(format_html(_("{} ago"), age(found.as_of_ms, now_ms)))
-    if found.stale_reason is not None:
-        parts.append(format_html('<b class="brass">{}</b>', found.stale_reason.label))
-    elif found.as_of_ms is not None:
-        parts.append(_("exact") if found.exact else _("estimated"))
-    line = format_html_join(mark_safe(" · "), "{}", ((part,) for part in parts))
-    return format_html('<p class="evidence" title="{}">{}</p>', found.detail, line)
+        said.append(format_html(_("{} ago"), age(found.as_of_ms, now_ms)))
+    if found.stale_reason is None and found.as_of_ms is not None:
+        said.append(_("exact") if found.exact else _("estimated"))
+    return {"found": found, "said": said}
 
 
 _MARKS = {

@@ -229,13 +229,13 @@ def _slot_title(slot: WheelSlot, step_ms: int) -> str:
 def _opens(zoom: Zoom, start_ms: int) -> str:
     """The next zoom at this slot; below that, the messages themselves."""
     if zoom.opens is None:
-        return f"{reverse('timer_list')}?from={start_ms + 1}&amp;to={start_ms + zoom.step_ms + 1}"
+        return escape(f"{reverse('timer_list')}?from={start_ms + 1}&to={start_ms + zoom.step_ms + 1}")
     return _opens_zoom(zoom.opens, start_ms)
 
 
 def _opens_zoom(name: str, start_ms: int) -> str:
     """A second stands where it ends: its parts begin a second before."""
-    return f"?zoom={name}&amp;at={start_ms - SECOND if name == '1s' else start_ms}"
+    return escape(f"?zoom={name}&at={start_ms - SECOND if name == '1s' else start_ms}")
 
 
 def _hub(page: TimersPage) -> Hub:

@@ -6,17 +6,35 @@ in the tag, or a variable where `blocktranslate … asvar` made one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Protocol
+
 from django import template
+from django.forms.utils import flatatt
 from django.http import QueryDict
 from django.template.context import Context
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from console.site.evidence import Evidence
 
 register = template.Library()
 
+#: what a template of a field is given
+Field = dict[str, object]
+
+
+class Given(Protocol):
+    """What was given for a field of a form, and what was wrong with it."""
+
+    value: object
+    fault: str | None
+
+
+#: attributes that are there or not
+_SWITCHES = {"autofocus", "data-enter", "required"}
 #: the mark that a note begins with, by its tone
 _NOTE_MARKS = {"": "look", "brass": "look", "ruby": "broken", "plain": "idle"}
 
@@ -38,14 +56,15 @@ def sheet(
     lead: str = "",
     evidence: Evidence | None = None,
     now_ms: int = 0,
+    is_fixed: bool = False,
 ) -> SafeString:
     """A container with a title, a sentence beside it, and who said what it shows.
 
-    `name` is its id, by which an open page replaces it; its title's is the same with "-title".
+    `name` is its id, by which an open page replaces it; its title's is the same with "-title". One that `is_fixed` is
+    never replaced, and has none.
     """
-    return _part(
-        context, "ui/sheet.html", title=title, name=name, lead=lead, evidence=evidence, now_ms=now_ms, content=content
-    )
+    head = {"title": title, "name": name, "lead": lead, "evidence": evidence, "now_ms": now_ms, "is_fixed": is_fixed}
+    return _part(context, "ui/sheet.html", content=content, **head)
 
 
 @register.simple_block_tag(takes_context=True)
@@ -75,6 +94,133 @@ def note(context: Context, content: str, tone: str = "", role: str = "") -> Safe
         role=role or ("alert" if tone == "ruby" else "note"),
         content=content,
     )
+
+
+@register.simple_block_tag
+def written(content: str) -> str:
+    """What is written between the two, kept under a name (`as`) for the part that takes it as one of its texts."""
+    return content
+
+
+@register.simple_tag
+def if_same(one: object, other: object, value: object) -> object:
+    """The value where the first two are the same, or nothing: what a tag is given only then."""
+    return value if one == other else ""
+
+
+@register.inclusion_tag("ui/figure.html")
+def figure(title: str, value: object, note: str | None = None, **look: Any) -> dict[str, object]:
+    """One of a page's figures: what it is called, how much it is, and what to know about it.
+
+    `brass` and `ruby` say whether it is worth a look or a failure, `tone` another look; `unit` is what is counted.
+    """
+    return _figure(title, value, note, **look)
+
+
+@register.simple_block_tag(takes_context=True)
+def noted_figure(context: Context, content: str, title: str, value: object, **look: Any) -> SafeString:
+    """A figure whose note is what is enclosed."""
+    return _part(context, "ui/figure.html", **_figure(title, value, content, **look))
+
+
+def _figure(
+    title: str,
+    value: object,
+    note: str | None,
+    brass: object = None,
+    ruby: object = None,
+    tone: str = "",
+    unit: str = "",
+) -> dict[str, object]:
+    shown = "brass" if brass else "ruby" if ruby else tone
+    return {"title": title, "value": value, "note": note, "tone": shown, "unit": unit}
+
+
+@register.inclusion_tag("ui/text_field.html")
+def text_field(title: str, name: str, value: object = None, maxlength: object = None, **more: Any) -> Field:
+    """A line to write in, with its title; what else is given are attributes of the `<input>`.
+
+    `fault` and `about` stand below it, `error` says that what is wrong with it stands elsewhere on the page
+    (`field_errors`). With `is_quiet` only who does not see the page is told the title.
+    """
+    return _field(title, name, {"value": value}, maxlength=maxlength, **more)
+
+
+@register.inclusion_tag("ui/asked_field.html")
+def asked_field(title: str, name: str, given: Given, maxlength: int, about: str | None = None, **more: Any) -> Field:
+    """A line of a form that keeps what was given last, with what was wrong with it."""
+    value = "" if given.value is None else given.value
+    more = {"fault": given.fault, "about": about, "autocomplete": "off", **more}
+    return _field(title, name, {"value": value}, maxlength=maxlength, **more)
+
+
+@register.inclusion_tag("ui/area_field.html")
+def reason_field(value: str, fault: str | None = None, **more: Any) -> Field:
+    """Why an operation is done, which the audit keeps."""
+    more = {"rows": 2, "required": True, "fault": fault, **more}
+    return {**_field(_("Reason, kept in the audit"), "reason", {}, maxlength=500, **more), "value": value}
+
+
+@register.inclusion_tag("ui/text_field.html")
+def typed_field(title: str, value: str, fault: str | None = None, **more: Any) -> Field:
+    """What has to be typed before something is done that needs it."""
+    return _field(title, "typed", {"value": value}, autocomplete="off", required=True, fault=fault, **more)
+
+
+@register.inclusion_tag("ui/area_field.html")
+def area_field(title: str, name: str, value: object, maxlength: object, **more: Any) -> Field:
+    """Several lines to write in; otherwise as `text_field`."""
+    return {**_field(title, name, {}, maxlength=maxlength, **more), "value": value}
+
+
+@register.simple_block_tag(takes_context=True)
+def choice_field(context: Context, content: str, title: str, name: str, **more: Any) -> SafeString:
+    """One of the enclosed options; otherwise as `text_field`."""
+    return _part(context, "ui/choice_field.html", content=content, **_field(title, name, {}, **more))
+
+
+def _field(
+    title: str,
+    name: str,
+    first: dict[str, object],
+    *,
+    fault: str | None = None,
+    about: str | None = None,
+    error: object = None,
+    is_quiet: bool = False,
+    place: str = "",
+    **more: Any,
+) -> Field:
+    """`place` is what a fault's id is made of, where two fields of a page have the same name."""
+    place = place or name
+    told = f"wrong-{place}" if fault else f"{name}-error" if error else f"about-{place}" if about else None
+    more = {key.replace("_", "-"): value for key, value in more.items() if value != ""}
+    if told is not None:
+        more["aria-describedby"] = told
+    if fault or error:
+        more["aria-invalid"] = "true"
+    more |= {key: bool(more[key]) for key in _SWITCHES & more.keys()}
+    written = flatatt({"name": name}) + flatatt(first) + flatatt(more)
+    shown = {"title": title, "attributes": written, "is_quiet": is_quiet}
+    return {**shown, "name": place, "fault": fault, "about": about}
+
+
+@register.inclusion_tag("ui/field_errors.html")
+def field_errors(errors: Mapping[str, str], kind: str = "note") -> dict[str, object]:
+    """What is wrong with the fields of a form, below all of them."""
+    return {"errors": errors, "kind": kind}
+
+
+@register.inclusion_tag("ui/name_filter.html")
+def name_filter(title: str, value: str, maxlength: int) -> dict[str, object]:
+    """The line that a list is filtered with."""
+    return {"title": title, "value": value, "maxlength": maxlength}
+
+
+@register.inclusion_tag("ui/which_rows.html")
+def which_rows(all_of_them: str) -> dict[str, object]:
+    """Whether something is done with the rows that are ticked or with all that the list could show."""
+    return {"all_of_them": all_of_them}
 
 
 @register.inclusion_tag("ui/state.html")

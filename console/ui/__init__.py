@@ -1,1 +1,1 @@
-"""What the console pages share: addresses, navigation, live updates, files, charts, saved views and snapshots."""
+"""The parts that the console pages share: addresses, navigation, live updates, files, charts and saved views."""

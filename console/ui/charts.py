@@ -33,7 +33,7 @@ from console.site.mirrored import SLOT_MS, History
 
 
 def place(value: float) -> str:
-    """A coordinate with two decimals at most and no needless zeros."""
+    """Return a coordinate with two decimals at most and no needless zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -43,21 +43,21 @@ def opened(width: int, height: int, label: str, told: str = "", *, style: str = 
 
 
 def log_place(ms: float, start_ms: float, end_ms: float, width: float) -> float:
-    """Where `ms` stands on a logarithmic axis from start_ms (0) to end_ms (width)."""
+    """Return the place of `ms` on a logarithmic axis from start_ms (0) to end_ms (width)."""
     if ms <= start_ms:
         return 0.0
     return min(width, width * math.log(ms / start_ms) / math.log(end_ms / start_ms))
 
 
 def heat(count: int, peak: int) -> int:
-    """The heat class 0 to 5 of a count: nothing is 0, the rest by the logarithm of its share of 10,000 or the peak."""
+    """Return the heat class 0 to 5 of a count: 0 is nothing, the rest by the log of its share of 10,000 or the peak."""
     if count <= 0:
         return 0
     return min(5, 1 + int(4.999 * math.log1p(count) / math.log1p(max(peak, 10_000))))
 
 
 def nice_ceiling(value: float) -> float:
-    """The next 1, 2 or 5 times a power of ten."""
+    """Return the next 1, 2 or 5 times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -84,12 +84,12 @@ class Box:
 
     @property
     def attribute(self) -> str:
-        """As the cursor reads it."""
+        """The box as an attribute that the chart's cursor reads."""
         return f' data-box="{place(self.left)} {place(self.right)} {place(self.top)} {place(self.foot)}"'
 
 
 def even(times: Times | None, box: Box) -> str:
-    """Attributes of a drawing from left to right; nothing where the moments are not known."""
+    """Return attributes of a drawing from left to right; nothing where the moments are not known."""
     if times is None:
         return ""
     return (
@@ -99,7 +99,7 @@ def even(times: Times | None, box: Box) -> str:
 
 
 def ahead(least_ms: int, reach_ms: int, values: Sequence[str], box: Box) -> str:
-    """Attributes of a logarithmic stretch from now on: `least_ms` ahead at the left edge, `reach_ms` at the right."""
+    """Return attributes of a logarithmic stretch from now on: `least_ms` ahead at the left, `reach_ms` at the right."""
     return (
         f' data-time="log" data-least="{least_ms}" data-reach="{reach_ms}"{box.attribute}'
         f' data-values="{"|".join(values)}"'
@@ -107,7 +107,7 @@ def ahead(least_ms: int, reach_ms: int, values: Sequence[str], box: Box) -> str:
 
 
 def slots(moments: Sequence[int], values: Sequence[str], box: Box) -> str:
-    """Attributes of a drawing with a slot for each moment, ascending; between two of them time goes evenly."""
+    """Return attributes of a drawing with a slot for each moment, ascending; between two of them time goes evenly."""
     if len(moments) < 2 or sorted(moments) != list(moments):
         return ""
     told = " ".join(map(str, moments))
@@ -115,7 +115,7 @@ def slots(moments: Sequence[int], values: Sequence[str], box: Box) -> str:
 
 
 def turns(stretches: Sequence[Times], centre: float, radii: Sequence[tuple[float, float]]) -> str:
-    """Attributes of a wheel: `start end inner outer` of each ring, apart by ";", so are their values."""
+    """Return attributes of a wheel: `start end inner outer` of each ring, apart by ";", so are their values."""
     if not stretches:
         return ""
     told = ";".join(
@@ -149,7 +149,7 @@ _MARKS = {"done": "fill-verd", "moved": "fill-brass", "failed": "fill-ruby", "ah
 
 
 def life_svg(stops: Sequence[Stop], *, label: str, width: int = 960) -> str:
-    """Dots left to right in order of time, their names above and below in turn; a fold says how long it is."""
+    """Draw dots from left to right in order of time, names above and below in turn; a fold says how long it is."""
     step = (width - 2 * LIFE_EDGE) / max(1, len(stops) - 1)
     plot = Box(LIFE_EDGE - step / 2, width - LIFE_EDGE + step / 2, LIFE_LINE - 14, LIFE_LINE + 14)
     told = slots([stop.ms for stop in stops], (), plot)
@@ -192,7 +192,7 @@ KEPT_TOP, KEPT_FOOT = 14, 62
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One snapshot; None is unknown. Texts are already escaped."""
+    """A snapshot's column; None is unknown. Texts are already escaped."""
 
     waiting: int | None
     lag: int | None
@@ -204,7 +204,7 @@ class Column:
 
 
 def kept_svg(columns: Sequence[Column], *, chosen: int | None, label: str, ticks: Sequence[tuple[int, str]]) -> str:
-    """Two lines, each on a scale of its own: only their courses are compared. `chosen` is the column that is shown."""
+    """Draw two lines, each on a scale of its own: only courses are compared. `chosen` is the column that is shown."""
     step = KEPT_WIDTH / max(1, len(columns))
     moments, figures = [column.at_ms for column in columns], [column.figures for column in columns]
     told = slots(moments, figures, Box(0, KEPT_WIDTH, KEPT_TOP - 8, KEPT_FOOT + 4))
@@ -228,7 +228,7 @@ def kept_svg(columns: Sequence[Column], *, chosen: int | None, label: str, ticks
 
 
 def _lines(columns: Sequence[Column], step: float, read: Callable[[Column], int | None], style: str) -> list[str]:
-    """The line, broken where nothing is known; a moment alone is a dot."""
+    """Return the line, broken where nothing is known; a moment alone is a dot."""
     values = [read(column) for column in columns]
     peak = max((value for value in values if value is not None), default=0) or 1
     runs: list[list[str]] = [[]]
@@ -247,7 +247,7 @@ def _lines(columns: Sequence[Column], step: float, read: Callable[[Column], int 
 def spark_svg(
     values: Sequence[float | None], *, label: str, width: int = 64, height: int = 16, times: Times | None = None
 ) -> str:
-    """The line from 0 to the peak; only a dotted foot when nothing is known or nothing happened."""
+    """Return the line from 0 to the peak; only a dotted foot when nothing is known or nothing happened."""
     peak = max((value for value in values if value is not None), default=0.0)
     if peak <= 0:
         return (
@@ -280,12 +280,12 @@ def spark_svg(
 
 @lru_cache(64)
 def _across(count: int, width: int) -> tuple[str, ...]:
-    """Where each of so many values stands."""
+    """Return the horizontal place of each of so many values, as text."""
     return tuple(place(index * width / max(1, count - 1)) for index in range(count))
 
 
 def sparks(what: str, width: int = 64) -> Callable[[History], SafeString]:
-    """What draws such lines, of a list's rows: their words are looked up once."""
+    """Return a function that draws the rate lines of a list's rows: their words are looked up once."""
     words = _("%(what)s per second, last 5 min, now %(latest)s")
 
     def draw(history: History) -> SafeString:

@@ -107,7 +107,7 @@ def _pages(page: Any, read: Callable[[Any], Any], following: Callable[[Any], Any
 
 
 def _in_sight(pages: Iterator[Any]) -> Iterator[Any]:
-    """Pages are read while the answer is sent, when the request is over: as who asked for it, in their language."""
+    """Read pages as the user who asked for them, in their language: the request is over when the answer is sent."""
     visible, language = current_topics(), get_language()
 
     def read() -> Iterator[Any]:
@@ -191,5 +191,5 @@ def _json(rows: Iterable[Mapping[str, object]], about: Mapping[str, object] | No
 
 
 def _encodable(text: str) -> str:
-    """Half a surrogate pair is no text: it becomes a question mark instead of ending the file."""
+    """Return text that can be encoded: half a surrogate pair becomes a question mark instead of ending the file."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -23,7 +23,7 @@ from console.ui.addresses import form_of
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One page; `name` is that of its address, `key` the letter that opens it."""
+    """A page of the console; `name` is that of its address, `key` the letter that opens it."""
 
     name: str
     key: str
@@ -106,7 +106,7 @@ _YEAR_S = 365 * 24 * 3_600
 
 
 def _simulated() -> dict[str, object]:
-    """What the banner says, and what a page's own clock goes on from; nothing where the broker's clock is real."""
+    """Return what the banner says, and what a page's own clock goes on from; nothing if the broker's clock is real."""
     line = simulated()
     if line is None:
         return {}
@@ -119,7 +119,7 @@ def _simulated() -> dict[str, object]:
 
 
 def page(request: HttpRequest) -> dict[str, object]:
-    """Context of all templates."""
+    """Return the context of all templates."""
     theme = request.COOKIES.get(THEME_COOKIE, "")
     return {
         "environment": settings.ESCAPEMENT_ENV,
@@ -131,7 +131,7 @@ def page(request: HttpRequest) -> dict[str, object]:
 
 @form_of("overview")
 def set_theme(request: HttpRequest) -> HttpResponse:
-    """Back to the page on which it was asked for."""
+    """Redirect back to the page on which it was asked for."""
     back = request.POST.get("next", "")
     if not url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure()):
         back = "/"
@@ -144,5 +144,5 @@ def set_theme(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def favicon(request: HttpRequest) -> HttpResponse:
-    """Where browsers look for it."""
+    """Redirect browsers from where they look for the icon to where it is."""
     return redirect(static("icon.svg"))

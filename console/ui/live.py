@@ -44,7 +44,9 @@ LIVE_SHARE, OPEN_S = 0.4, 6.0
 #: what is older is rendered again even if the mirror did not move: ages and staleness show
 FRESH_S = 2.0
 
-_PART = re.compile(r"<hx-partial\b.*?</hx-partial>", re.DOTALL)
+#: the element that a part is sent in
+_ELEMENT = "hx-partial"
+_PART = re.compile(rf"<{_ELEMENT}\b.*?</{_ELEMENT}>", re.DOTALL)
 _TARGET = re.compile(r'\bhx-target="([^"]*)"')
 _pool = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="live")
 
@@ -54,7 +56,7 @@ Parts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LivePage:
-    """One page as one socket wants it; equal pages share their rendering."""
+    """A page as one socket wants it; equal pages share their rendering."""
 
     name: str
     argument: str = ""
@@ -86,13 +88,13 @@ class LivePage:
 
     @property
     def is_near(self) -> bool:
-        """Whether the mark is in the mirror: to get it costs the broker nothing, and this process little."""
+        """Tell whether the mark is in the mirror: to get it costs the broker nothing, and this process little."""
         return live_pages()[self.name].is_near
 
 
 @dataclass(frozen=True, slots=True)
 class LiveKind:
-    """How a page that changes in place is read, and what moves it."""
+    """A kind of page that changes in place: the way to read it, and the changes that move it."""
 
     read: Callable[[str, Mapping[str, str]], object]
     kinds: frozenset[str]
@@ -107,13 +109,13 @@ class LiveKind:
 
 
 def live_pages() -> Mapping[str, LiveKind]:
-    """All pages that change in place, as `settings.LIVE_PAGES` names them."""
+    """Return the kinds of pages that change in place, as `settings.LIVE_PAGES` names them."""
     found: Mapping[str, LiveKind] = import_string(settings.LIVE_PAGES)
     return found
 
 
 def page_of(path: str, query: str = "") -> LivePage | None:
-    """The page that a socket's address names (`overview`, `topic/orders`, `lane/3?offset=40`); None for no such."""
+    """Return the page that a socket's address names (`overview`, `topic/orders`, `lane/3?offset=40`), or None."""
     name, _, argument = path.strip("/").partition("/")
     kind = live_pages().get(name)
     if kind is None or bool(argument) != kind.takes_argument or len(argument) > 255:
@@ -150,7 +152,7 @@ class Fragments:
     _making: dict[tuple[LivePage, str], tuple[int, asyncio.Task[_Kept]]] = field(default_factory=dict)
 
     async def parts(self, page: LivePage, language: str, sequence: int) -> Parts:
-        """The page's parts at this sequence or later, at most FRESH_S old, or as old as it rests."""
+        """Return the page's parts at this sequence or later, at most FRESH_S old, or as old as it rests."""
         key = (page, language)
         kept, until_s = self._kept.get(key), self.due_s(page, language)
         if kept and kept.sequence >= sequence and time.monotonic() < max(kept.made_s + FRESH_S, until_s):
@@ -163,24 +165,24 @@ class Fragments:
         return (await asyncio.shield(task)).parts
 
     async def shared(self, page: LivePage, language: str) -> Parts:
-        """What somebody has made just now, or had made last."""
+        """Return the parts that are being made just now, or those that were made last."""
         _, task = self._making.get((page, language), (0, None))
         if task is not None and task.get_loop() is asyncio.get_running_loop():
             return (await asyncio.shield(task)).parts
         return await self.parts(page, language, 0)
 
     def shown(self, page: LivePage, language: str) -> int:
-        """The sequence of what was made last."""
+        """Return the sequence of what was made last."""
         kept = self._kept.get((page, language))
         return kept.sequence if kept is not None else 0
 
     def is_due(self, page: LivePage, language: str) -> bool:
-        """Whether the page may be made anew: it has rested, and nobody makes it just now."""
+        """Tell whether the page may be made anew: it has rested, and nobody makes it just now."""
         return (page, language) not in self._making and time.monotonic() >= self.due_s(page, language)
 
     def due_s(self, page: LivePage, language: str) -> float:
-        """When (time.monotonic) the page has rested, for all that have it open at once: resting for each by itself it
-        would be made as often as there are. The more pages are kept up to date, the longer each rests, so that together
+        """Return when (time.monotonic) the page has rested, for all that have it open: with a rest for each of them it
+        would be made once for each. The more pages are kept up to date, the longer each rests, so that together
         they take a part of this process and those that cost little do not wait for those that cost much."""
         kept, since_s = self._kept.get((page, language)), time.monotonic() - OPEN_S
         if kept is None:
@@ -206,7 +208,7 @@ class Fragments:
         return kept
 
     def _over(self, key: tuple[LivePage, str], making: tuple[int, asyncio.Task[_Kept]]) -> None:
-        """It is not being made any more, unless somebody asked for a later one."""
+        """Note that the page is not being made any more, unless somebody asked for a later one."""
         if self._making.get(key) is making:
             del self._making[key]
 
@@ -222,7 +224,7 @@ def _render(page: LivePage, language: str, sequence: int) -> Parts:
 
 
 def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _Kept:
-    """The page made anew; or the one that is kept, where its mark says that nothing moved and it is not too old."""
+    """Return the page made anew, or the one that is kept where its mark says nothing moved and it is not too old."""
     begun_s, used_s = time.monotonic(), time.thread_time()
     mark = page.mark()
     if kept is not None and mark is not None and mark == kept.mark and begun_s - kept.made_s < FRESH_S:
@@ -233,7 +235,7 @@ def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _
 
 
 def parts_of(html: str) -> Parts:
-    """The partial elements of a rendered template by their target; what stands between them is left out."""
+    """Return the partial elements of a rendered template by their target; what stands between them is left out."""
     found = {}
     for match in _PART.finditer(html):
         target = _TARGET.search(match.group())

@@ -72,7 +72,7 @@ def _wanted(request: HttpRequest) -> dict[str, bool]:
 
 
 def _mine(request: HttpRequest, view_id: int) -> SavedView:
-    """Of one's own; who may share may also change what others share."""
+    """Return one of the user's own views; who may share may also change what others share."""
     mine = Q(owner=request.user.pk)
     if request.user.has_perm(store.SHARE):
         mine |= Q(is_shared=True)
@@ -91,7 +91,7 @@ def _see_other(to: str) -> HttpResponse:
 def _page(
     request: HttpRequest, error: str = "", unsaved: dict[str, Any] | None = None, renamed: int | None = None
 ) -> HttpResponse:
-    """All of them, and what was refused as it was sent: one that is not saved yet, or other settings of one."""
+    """Show the user's views, and a refused form as it was sent: a view not saved yet, or new settings of one."""
     context = {
         "here": "saved_views",
         "rows": store.views_for(request.user),
@@ -114,11 +114,11 @@ class OpensWith:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Nothing before the page is known."""
+        """Pass the request on, as nothing is done before the page is known."""
         return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
-        """To the view; the page itself has a link back to the list without it."""
+        """Redirect to the view; the page itself has a link back to the list without it."""
         match = request.resolver_match
         if request.method not in ("GET", "HEAD") or request.META.get("QUERY_STRING") or match is None:
             return None

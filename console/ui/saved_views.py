@@ -102,17 +102,17 @@ class Address:
 
     @property
     def text(self) -> str:
-        """As a link has it: without a filter it says so, so that no other view opens in its place."""
+        """The address in a link: without a filter it says so, so that no other view opens in its place."""
         return f"{self.path}?{self.query or PLAIN}"
 
     @property
     def label(self) -> str:
-        """How the page is called."""
+        """The label of the page."""
         return str(PAGES[self.page])
 
 
 def address_of(text: str) -> Address | None:
-    """A relative address as a view keeps it; None for what leads elsewhere, is too long or is no list of ours.
+    """Return a relative address as a view keeps it; None for what leads elsewhere, is too long or is no list of ours.
 
     The path is made anew from what the console's own addresses find in it; only filters that say something are kept.
     """
@@ -131,7 +131,7 @@ def address_of(text: str) -> Address | None:
 
 
 def address_here(request: HttpRequest) -> Address | None:
-    """The same of the page that is open."""
+    """Return the address of the page that is open, None if it can have no saved views."""
     match = request.resolver_match
     return address_of(request.get_full_path()) if match is not None and match.url_name in PAGES else None
 
@@ -167,7 +167,7 @@ class NotShared(ViewRefused):
 
 
 def views_for(user: Any, page: str = "") -> list[SavedView]:
-    """The user's own and then what is shared, of one page or of all.
+    """Return the user's own and then what is shared, of one page or of all.
 
     Names and filters of others may name topics: who sees some topics only is not shown them.
     """
@@ -178,12 +178,12 @@ def views_for(user: Any, page: str = "") -> list[SavedView]:
 
 
 def may_open(user: Any, page: str) -> bool:
-    """Whether the user has what the page asks for."""
+    """Tell whether the user has the permission that the page asks for."""
     return page not in NEEDED or user.has_perm(NEEDED[page])
 
 
 def default_of(user: Any, path: str) -> SavedView | None:
-    """What the user wants to see when this path is opened without filters."""
+    """Return the view to show the user when this path is opened without filters, None if there is none."""
     return SavedView.objects.filter(owner=user.pk, path=path, is_default=True).first()
 
 

@@ -141,7 +141,7 @@ _pool = ThreadPoolExecutor(1, thread_name_prefix="standing")
 
 @dataclass(eq=False, slots=True)
 class Watch:
-    """One open page of a session; `on_change` is called in the event loop when the mark is not this any more."""
+    """An open page of a session; `on_change` is called in the event loop when the mark is not this any more."""
 
     key: str
     on_change: Callable[[], None]
@@ -402,7 +402,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         return True
 
     async def _may_still_see(self, page: LivePage) -> bool:
-        """Whether the user still sees what the page was opened with. Raises DatabaseError."""
+        """Tell whether the user still sees what the page was opened with. Raises DatabaseError."""
         watch = self._watch
         if watch is None:
             return False
@@ -435,7 +435,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
 
 def same_origin(scope: dict[str, Any]) -> bool:
-    """Whether the page that opens the socket comes from the host that it asks; a browser always says."""
+    """Tell whether the page that opens the socket comes from the host that it asks; a browser always says."""
     headers = {name.lower(): text.decode("latin-1") for name, text in scope["headers"]}
     origin, host = headers.get(b"origin"), headers.get(b"host")
     return bool(origin and host and urlsplit(origin).netloc.lower() == host.lower())

@@ -31,7 +31,7 @@ VALUE = ""
 
 @dataclass(slots=True)
 class Place:
-    """Where a cell stands: its column and row, and what is the same in the whole list."""
+    """The place of a cell: its column and row, and what is the same in the whole list."""
 
     column: Column
     row: Any
@@ -88,7 +88,7 @@ TIME = Cell("ui/cells/moment.html", text=lambda value, _: moment(value, "time"))
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a list: on the page if it has a label, in the file unless `in_file` is False."""
+    """A column of a list: on the page if it has a label, in the file unless `in_file` is False."""
 
     #: the field of a row, which may lead into a part of it with a dot; also what the column is called in the file
     name: str
@@ -126,7 +126,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """What a row shows in one cell across the columns behind the first, where it has nothing of what they show."""
+    """A cell across the columns behind the first, for a row that has nothing to show in them."""
 
     #: columns before that cell
     after: int
@@ -163,7 +163,7 @@ class Table:
 
 
 def file_columns(names: str) -> tuple[Column, ...]:
-    """Columns that are in the file only; their names are separated by blanks."""
+    """Return columns that are in the file only; their names are separated by blanks."""
     return tuple(map(Column, names.split()))
 
 
@@ -179,6 +179,6 @@ def addresses(page: str) -> Callable[[object], str]:
 
 @cache
 def _around(page: str, prefix: str) -> tuple[str, str]:
-    """What stands before and after the name; `prefix` is what all addresses begin with, part of what is kept."""
+    """Return what stands before and after the name; `prefix` is what all addresses begin with, part of what is kept."""
     before, _, after = reverse(page, args=[_SAMPLE]).partition(str(_SAMPLE))
     return before, after

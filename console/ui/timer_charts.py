@@ -21,7 +21,7 @@ _GAP = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One slot of a ring; texts are already escaped. `href` empty: it leads nowhere."""
+    """A slot of a ring; texts are already escaped. `href` empty: it leads nowhere."""
 
     count: int
     title: str = ""
@@ -50,7 +50,7 @@ def wheel_svg(
     hub: Hub,
     times: Sequence[Times] = (),
 ) -> str:
-    """Height and depth of blue are the count. `marks`: at the quarters of the outer ring; `times`: of the rings."""
+    """Draw rings: height and depth of blue are the count. `marks`: at the outer quarters; `times`: of the rings."""
     told = turns(times, CENTRE, RADII)
     parts = [f'<svg class="chart wheel" viewBox="-46 -22 552 504" role="group" aria-label="{label}"{told}>']
     for inner, outer in RADII:
@@ -77,7 +77,7 @@ def wheel_svg(
 
 
 def sector(start: float, end: float, inner: float, outer: float) -> str:
-    """The path of a piece of a ring; `start` and `end` are turns, 0 at the top, clockwise."""
+    """Return the path of a piece of a ring; `start` and `end` are turns, 0 at the top, clockwise."""
     pad = min(_GAP / 360, (end - start) / 4)
     start, end = start + pad, end - pad
     (x1, y1), (x2, y2), (x3, y3), (x4, y4) = (
@@ -91,13 +91,13 @@ def sector(start: float, end: float, inner: float, outer: float) -> str:
 
 
 def at(turn: float, radius: float) -> tuple[float, float]:
-    """Where a hand of this length points."""
+    """Return the point that a hand of this length points to."""
     angle = 2 * math.pi * turn
     return CENTRE + radius * math.sin(angle), CENTRE - radius * math.cos(angle)
 
 
 def _at(value: float) -> str:
-    """One decimal is a tenth of a pixel: a ring of 60 slots stays small."""
+    """Write a number with one decimal, a tenth of a pixel: a ring of 60 slots stays small."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -130,7 +130,7 @@ STRIP_TOP, STRIP_HIGH = 24, 34
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One slot with something in it; texts are already escaped."""
+    """A slot with something in it; texts are already escaped."""
 
     index: int
     count: int
@@ -157,7 +157,7 @@ def strip_svg(
     rolls: Sequence[Mark],
     span_ms: tuple[int, int] | None = None,
 ) -> str:
-    """`length` slots from left to right over `span_ms`; what is empty is only ground."""
+    """Draw `length` slots from left to right over `span_ms`; what is empty is only ground."""
     step = STRIP_WIDTH / length
     peak = max((cell.count for cell in cells), default=0)
     counts = {cell.index: cell.count for cell in cells}
@@ -193,7 +193,7 @@ def strip_svg(
 
 
 def _word(x: float, text: str, style: str) -> str:
-    """Above the band, on the side where there is room."""
+    """Write a word above the band, on the side where there is room."""
     if x > STRIP_WIDTH * 0.7:
         return f'<text class="{style} text-end" x="{place(x - 6)}" y="12">{text}</text>'
     return f'<text class="{style}" x="{place(x + 6 if x > 2 else 0)}" y="12">{text}</text>'
@@ -220,7 +220,7 @@ def forecast_svg(
     per_s: Sequence[float], *, label: str, capacity: float | None, capacity_text: str, ticks: Sequence[Mark],
     warnings: Sequence[HerdMark], is_now: bool, span_ms: tuple[int, int] | None = None,
 ) -> str:  # fmt: skip
-    """Bars of messages per second (the mean of a slot) over `span_ms`; the dashed line is the capacity."""
+    """Draw bars of messages per second (the mean of a slot) over `span_ms`; the dashed line is the capacity."""
     peak = max(per_s, default=0.0)
     shown = capacity is not None and peak > 0 and capacity <= peak * _STRETCH
     top = nice_ceiling(max(peak, capacity if shown and capacity else 0.0))
@@ -276,7 +276,7 @@ def _above(y: str) -> str:
 
 
 def rate_text(value: float) -> str:
-    """A rate with as many digits as it needs."""
+    """Return a rate with as many digits as it needs."""
     return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
 
 
@@ -286,7 +286,7 @@ LATE_MS = 50.0
 
 
 def lateness_svg(buckets: Sequence[tuple[float | None, int]], *, label: str) -> str:
-    """`buckets`: upper edge in ms (None: none) and count, ascending."""
+    """Draw lateness by `buckets`: upper edge in ms (None: none) and count, ascending."""
     parts = [opened(LATENESS_WIDTH, LATENESS_HEIGHT, label)]
     step = LATENESS_WIDTH / max(1, len(buckets))
     peak = max((count for _, count in buckets), default=0)
@@ -312,7 +312,7 @@ def lateness_svg(buckets: Sequence[tuple[float | None, int]], *, label: str) -> 
 
 
 def small_svg(buckets: Sequence[tuple[float | None, int]], *, label: str, width: int = 96, height: int = 18) -> str:
-    """The same within a row of a table, without words."""
+    """Draw the lateness of a row of a table as small bars, without words."""
     parts = [f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">']
     step = width / max(1, len(buckets))
     peak = max((count for _, count in buckets), default=0)
@@ -331,7 +331,7 @@ def small_svg(buckets: Sequence[tuple[float | None, int]], *, label: str, width:
 
 
 def condensed(buckets: Sequence[tuple[float | None, int]], most: int = 9) -> list[tuple[float | None, int]]:
-    """At most `most` buckets: neighbours with the smallest sum of counts become one."""
+    """Return at most `most` buckets: neighbours with the smallest sum of counts become one."""
     rows = list(buckets)
     while len(rows) > most:
         at = min(range(len(rows) - 1), key=lambda index: rows[index][1] + rows[index + 1][1])
@@ -340,7 +340,7 @@ def condensed(buckets: Sequence[tuple[float | None, int]], most: int = 9) -> lis
 
 
 def short(count: int) -> str:
-    """A count that fits above a narrow bar."""
+    """Return a count that fits above a narrow bar."""
     if count < 100_000:
         return f"{count:,}"
     return f"{count / 1e6:,.1f}M" if count >= 1_000_000 else f"{count / 1e3:,.0f}k"

@@ -143,3 +143,26 @@ def test_damage_to_what_the_checkpoint_vouches_for_is_found_in_a_store_in_use():
     broken = disk.crash(KILLED)
     broken.replace(path, disk.contents()[path][:-1])
     assert of_the_derived(broken)
+
+
+def without_queue(disk: SimulatedFiles) -> SimulatedFiles:
+    """The same disk without its queues: the next start makes queues and index anew from the log."""
+    for path in list(disk.contents()):
+        if "/consumequeue/orders/" in path:
+            disk.remove(path)
+            disk.sync_directory(path.rpartition("/")[0])
+    return disk
+
+
+def test_an_index_that_was_being_made_anew_is_not_taken_for_the_one_of_the_last_checkpoint():
+    """Its files have the same names and, half written, more entries than the checkpoint knows of, but not all slots."""
+    disk, before = store_with_entries_of_lost_records()
+    driver = reopened(disk, before)
+    keys = [*KEPT, *(f"other{number}" for number in range(40))]
+    send(driver, keys[len(KEPT) :])
+    keep_up(driver)
+    disk = without_queue(disk.crash(KILLED))
+    driver = reopened(disk, driver)
+    for number, left in enumerate(crashes_of(disk, lambda: keep_up(driver))):
+        assert of_the_derived(left) == [], number
+        assert_found(reopened(left, driver), keys, f"power loss {number} while it was made anew")

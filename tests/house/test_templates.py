@@ -17,10 +17,8 @@ MARKUP_IN_PYTHON = {
     "console/templatetags/dashboards.py",
     "console/templatetags/escapement.py",
     "console/templatetags/snapshots.py",
-    "console/templatetags/timers.py",
     "console/templatetags/transactions.py",
     "console/ui/charts.py",
-    "console/ui/live.py",
     "console/ui/timer_charts.py",
 }
 #: for screen readers; to do it; heat, made of its number

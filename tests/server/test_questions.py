@@ -13,7 +13,7 @@ from broker.rocketmq.frame import BINARY, JSON, decode
 from broker.rocketmq.message import Message, encode, pack_host, record_size
 from broker.rocketmq.message import decode as decode_record
 from broker.rocketmq.topics import HALF_TOPIC
-from broker.server.check_frames import Mould, Questions
+from broker.server.check_frames import FrameTemplate, Questions
 
 NAME = 'broker "%d" é'
 QUESTIONS = Questions(NAME)
@@ -113,7 +113,7 @@ def test_the_usual_half_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("serialization", [JSON, BINARY])
-def test_halves_alike_are_cast_together(serialization: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_halves_alike_are_made_together(serialization: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Questions, "_plain")
     usual = USUAL | {"KEYS": "order-1", "REAL_TOPIC": "orders"}
     numbers = [0, 1, 9, 10, 11, 99, 100, 2**40, 2**62]
@@ -136,9 +136,9 @@ def test_halves_alike_are_cast_together(serialization: int, monkeypatch: pytest.
         assert not frames
 
 
-def test_many_alike_are_cast_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_alike_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Questions, "_plain")
-    monkeypatch.delattr(Mould, "cast")
+    monkeypatch.delattr(FrameTemplate, "fill")
     halves = USUAL | {"REAL_TOPIC": "orders%d", "REAL_QID": "3"}
     checks = [
         check_of(halves | {"UNIQ_KEY": f"B{number}"}, offset=number, position=9_000 + 300 * number)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ..log.checkpoint import Checkpoint
+from ..log.checkpoint import NO_INDEX, Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +63,5 @@ class Vouched:
     def damages_of(self, report: Report, position: int = -1) -> list[Damage]:
         """Return where to put what is wrong about the record at a position, or about what comes before all records."""
         known = self._checkpoint
-        is_behind = known is not None and position >= known.position
+        is_behind = known is not None and (position >= known.position or known.index_name == NO_INDEX)
         return report.damages if self._has_any and not is_behind else report.unfinished

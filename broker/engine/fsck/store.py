@@ -144,7 +144,7 @@ _MARKS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 
 
 class Segment:
-    """One file of the log, read through a window."""
+    """A file of the log, read through a window."""
 
     def __init__(self, files: Files, path: str, start: int) -> None:
         self._file: File = files.open(path)
@@ -254,7 +254,7 @@ class LogCheck:
             self.end_position = segment.start + at
 
     def _settle_open_end(self) -> None:
-        """A later record shows that what looked like the end of the log is a hole."""
+        """Report what looked like the end of the log as a hole, as a later record shows."""
         if self._open_end is not None:
             segment, at = self._open_end
             self._open_end = None

@@ -187,7 +187,7 @@ def _index(store: Store, topic: str, parts: Parts, positions: Sequence[int], sto
 
 
 class Copy(NamedTuple):
-    """One record and the queue it belongs to, which is known to be right."""
+    """A record to copy, and the queue it belongs to, which is known to be right."""
 
     topic: str
     queue_id: int

@@ -1,4 +1,4 @@
-"""What is known to be durable, so that recovery need not read the whole log.
+"""The record of what is durable, so that recovery need not read the whole log.
 
 ``escapement.checkpoint``: two slots of 64 KiB, written in turn, the newer sound one counts.
 
@@ -40,6 +40,8 @@ _HEAD = struct.Struct(">8sQII")
 _SLOT_SIZE = 64 << 10
 _ROCKETMQ = struct.Struct(">6q")
 _ROCKETMQ_SIZE = 4096
+#: In the place of the newest index file's name while queues or index are made anew: they are not vouched for.
+NO_INDEX = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class DamagedRange:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """All records below ``position`` are durable and stand in queues and index."""
+    """A promise: records below ``position`` are durable, and in queues and index unless ``index_name`` is NO_INDEX."""
 
     position: int
     queue_count: int = 0
@@ -162,7 +164,7 @@ class DerivedWrite(Protocol):
 
 
 class Derived(Protocol):
-    """One service. ``topics``: whose records it wants to hear of; parked ones stand in one of them."""
+    """A service fed by the log. ``topics``: whose records it wants to hear of; parked ones stand in one of them."""
 
     name: str
     topics: frozenset[str]

@@ -173,7 +173,7 @@ _WALK_BYTES = 1 << 20
 
 
 class Writes:
-    """What one batch puts into the log: (file, place in it, parts that follow one another), oldest first."""
+    """The writes of one batch to the log: (file, place in it, parts that follow one another), oldest first."""
 
     __slots__ = ("_spans", "end_position", "size_bytes")
 

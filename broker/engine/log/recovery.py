@@ -30,6 +30,7 @@ as its write-ahead log is empty and there is no table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK, MAGIC_BLANK, POSITION, PREFIX
 from ...rocketmq.message import Message, decode
@@ -41,7 +42,7 @@ from ..message_header import Facts, extra_key_of
 from ..queues.queues import FILLER_SIZE, ConsumeQueue
 from ..store import Store
 from ..tables.topics import Topic
-from .checkpoint import Checkpoint, DamagedRange, Derived
+from .checkpoint import NO_INDEX, Checkpoint, DamagedRange, Derived
 
 #: How far behind bytes that are no record a later record is looked for: more than is ever written between two syncs.
 LOOK_AHEAD_BYTES = 64 << 20
@@ -50,7 +51,7 @@ _REWRITE_BYTES = 1 << 20
 
 
 class Recovery:
-    """One run over a store; the services hear of what it finds."""
+    """A recovery run over a store; the services hear of what it finds."""
 
     def __init__(self, store: Store, services: Sequence[Derived]) -> None:
         self._store = store
@@ -131,11 +132,20 @@ class Recovery:
             if is_whole and store.queues.used() == (checkpoint.queue_count, checkpoint.queue_total):
                 if store.index.open((checkpoint.index_name, checkpoint.index_number), clean=was_clean):
                     return checkpoint.position
+                self._begin_index_anew(checkpoint)
                 return log.min_position
             store.queues.forget()
         store.queues.open_all(log, log.min_position, cut=True)
         store.index.open(None)
+        if checkpoint is not None:
+            self._begin_index_anew(checkpoint)
         return log.min_position
+
+    def _begin_index_anew(self, checkpoint: Checkpoint) -> None:
+        """Have the checkpoint vouch for no index until the next one: files that are made anew have the same names, and
+        half of one, left by a power loss, would be taken for the whole."""
+        if checkpoint.index_name != NO_INDEX:
+            self._store.checkpoints.save(replace(checkpoint, index_name=NO_INDEX, index_number=1, clean=False))
 
     # 3
 

@@ -156,7 +156,7 @@ class BatchTicket(Ticket):
 
 
 class SyncJob:
-    """One group commit. ``run`` may be called in any thread; everything else belongs to the engine."""
+    """A group commit. ``run`` may be called in any thread; everything else belongs to the engine."""
 
     __slots__ = (
         "bare_bytes",

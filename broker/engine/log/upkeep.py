@@ -33,7 +33,7 @@ _SEGMENT_RETRY_MS = 1_000
 
 @dataclass(slots=True)
 class UpkeepJob:
-    """One round of upkeep. ``run`` may be called in any thread; everything else belongs to the engine."""
+    """A round of upkeep. ``run`` may be called in any thread; everything else belongs to the engine."""
 
     store: Store
     files: Files

@@ -105,7 +105,7 @@ def mask_of(start: int, offsets: list[int]) -> int:
 
 
 class Block:
-    """One pop. ``offsets``: what it got; ``open``: what of that is not acknowledged; ``visible_ms`` holds offsets whose
+    """A single pop. ``offsets``: what it got; ``open``: those not acknowledged yet; ``visible_ms`` holds offsets whose
     time is another than the usual one."""
 
     __slots__ = ("attempt", "invisible_ms", "offsets", "open", "pop_ms", "visible_ms")
@@ -185,7 +185,7 @@ class Orderly:
         return self.block.open if self.block is not None else []
 
     def clamp(self, now_ms: int) -> None:
-        """The clock was set back: nobody waits longer than was asked for."""
+        """Shorten waits after the clock was set back: nobody waits longer than was asked for."""
         block = self.block
         if block is not None and block.pop_ms > now_ms:
             limit_ms = now_ms + block.invisible_ms
@@ -399,7 +399,7 @@ Due = tuple[int, int, PopQueue, CheckPoint]
 
 
 class Book:
-    """What is popped in one store: its queues, and when each is due."""
+    """The pops of one store: its popped queues, and when each is due."""
 
     def __init__(self, store: Store, reader: Reader, repair: QueueRepair) -> None:
         self.store = store

@@ -24,7 +24,7 @@ _FULL_PAUSE_MS = 1_000
 
 
 class Wanted(NamedTuple):
-    """What a pop asks for. ``queue_id`` -1: any. ``from_end``: a group that is new begins at the end.
+    """The wishes of a pop. ``queue_id`` -1: any. ``from_end``: a group that is new begins at the end.
 
     ``attempt`` names a try of an orderly pop: the same again gets the same messages. ``given_back``: nobody pulls what
     is given back to the group, so it is for those who pop.
@@ -44,8 +44,8 @@ class Wanted(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a pop got from one queue, whole records in order. ``counts``: how often each was handed out before, in order
-    only."""
+    """The yield of a pop from one queue, whole records in order. ``counts``: how often each was handed out before, in
+    order only."""
 
     topic: str
     queue_id: int
@@ -56,8 +56,8 @@ class Taken(NamedTuple):
 
 
 class Popped(NamedTuple):
-    """What a pop got. ``rest``: messages left, roughly. ``again_ms``: when to look again if it got nothing (a queue is
-    blocked until then, or more is to be filtered), None: when something arrives."""
+    """A pop's result. ``rest``: messages left, roughly. ``again_ms``: when to look again if it got nothing (a queue
+    is blocked until then, or more is to be filtered), None: when something arrives."""
 
     pop_ms: int
     taken: list[Taken]
@@ -209,7 +209,7 @@ class Taker:
         self._book.touch(queue)
 
     def cut(self, queue: PopQueue, offset: int) -> None:
-        """The log has lost what a queue held from an offset on: what comes there is to be handed out."""
+        """Forget a queue from an offset on, as the log has lost it: what comes there is to be handed out."""
         queue.cut(offset)
         self._writer.cut(queue, offset)
         self._book.touch(queue)

@@ -260,7 +260,7 @@ class IndexFile:
 
 
 class IndexWrite:
-    """What a job writes of one index file: entries as they were when it was put together, and the slots as of then.
+    """The part of one index file that a job writes: entries and slots as they were when the job was put together.
 
     It copies the slots itself, piece by piece, while more entries are added: what ``IndexFile.before`` says of a slot
     is put back into the copy, so that it names no entry that is not written.
@@ -353,7 +353,7 @@ _LONGEST_STEP_MS = 1 << 48
 
 
 class Index:
-    """All index files of a store: adds keys, and finds the positions of messages by them."""
+    """The index files of a store: they take keys, and find the positions of messages by them."""
 
     def __init__(self, files: Files, directory: str, slots: int, entries: int) -> None:
         self._files = files

@@ -26,7 +26,7 @@ FILLER_SIZE = 0x7FFFFFFF
 
 
 class QueueEntry(NamedTuple):
-    """One entry: record position and size, and the tags code."""
+    """An entry of a consume queue: record position and size, and the tags code."""
 
     position: int
     size: int

@@ -26,7 +26,7 @@ Selection = frozenset[int] | Filter | None
 
 
 class PullStatus(Enum):
-    """What a pull found at its offset."""
+    """The finding of a pull at its offset."""
 
     FOUND = "found"
     NO_MESSAGE = "no message"

@@ -375,7 +375,7 @@ class ConsumerOffsets:
         check_size(what, self._size, more, MOST_OFFSETS_BYTES, shrink)
 
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """As ``commit``, by the watch itself and however full the table is; True if it is another one than before."""
+        """Commit on behalf of the watch, however full the table is; return True if the offset changed."""
         queues = self._table.get((group, topic))
         if queues is None:
             check_group_name(group)

@@ -47,8 +47,8 @@ def parse(content: bytes) -> dict[str, Any]:
 
 
 def _writable(value: Any) -> Any:
-    """The value without halves of surrogate pairs, which another writer may have escaped: they are no text, and a table
-    that holds one could never be saved again."""
+    """Return the value without halves of surrogate pairs, which another writer may have escaped: they are no text, and
+    a table that holds one could never be saved again."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
@@ -131,7 +131,7 @@ def _encode(value: dict[str, Any]) -> bytes:
 
 
 def _text(value: Any, indent: str) -> str:
-    """What json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) gives, at a level of that indent; json's own
+    """Return json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True), at a level of that indent; json's own
     writer of indented text is not the fast one: it takes a tenth of a second for some thousand topics."""
     kind = type(value)
     if kind is str:
@@ -200,5 +200,5 @@ class Kept(ABC):
 
 
 def _copy(value: Any) -> Any:
-    """Tables are changed in place, what is in them is only ever replaced."""
+    """Copy a table, which is changed in place; its values are only ever replaced and need no copy."""
     return dict(value) if isinstance(value, dict) else value

@@ -136,7 +136,7 @@ def _bytes_of(attributes: Mapping[str, str]) -> int:
 
 
 class _Size(NamedTuple):
-    """What topics take: bytes of the table's file, and queues."""
+    """The space that topics take: bytes of the table's file, and queues."""
 
     bytes: int = 0
     queues: int = 0

@@ -543,7 +543,7 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class PowerLoss:
-    """Which un-synced operations survive.
+    """The choice of un-synced operations that survive.
 
     ``kill``: all (the process died, the operating system did not). ``all``: none. ``prefix``: those up to the
     sequence number ``until``, the next one torn. ``random``: each on its own, by ``seed``; writes may be

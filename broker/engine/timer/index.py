@@ -1,4 +1,4 @@
-"""Where waiting timers stand: timer log, wheel and what comes next, and how they agree; and counts of all that.
+"""The places of waiting timers: timer log, wheel and what comes next, kept in agreement, with counts of all that.
 
 It says only where to look for a timer when its second comes. Whether the timer still waits then is asked of its state
 (state.py). A timer further off than the wheel reaches stands in a roll slot on the way, and is put on from there.

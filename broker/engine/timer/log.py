@@ -43,7 +43,7 @@ _SMALL_READ, _LARGE_READ = 4 << 10, 256 << 10
 
 
 class Unit(NamedTuple):
-    """One unit as it stands in the log."""
+    """A unit as it stands in the timer log."""
 
     size: int
     previous: int
@@ -69,7 +69,7 @@ class TimerLogWrite(NamedTuple):
 
 
 class TimerLog:
-    """All units, addressed by position in the timer log."""
+    """The units of the timer log, addressed by position."""
 
     def __init__(self, files: Files, directory: str, file_size_bytes: int) -> None:
         self.directory = directory

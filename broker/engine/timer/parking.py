@@ -208,7 +208,7 @@ class Parking:
     def park_committed(
         self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, half_position: int, now_ms: int
     ) -> Ticket | None:
-        """As ``park`` for a half message that is committed: nobody can be told of an error any more, so a key that is
+        """Park a half message that is committed: nobody can be told of an error any more, so a key that is
         taken is left out, and a moment that is over means now."""
         due_ms = due_ms_asked(facts.timer, now_ms)
         key, on_conflict = key_asked(facts.timer)

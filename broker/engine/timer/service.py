@@ -41,7 +41,7 @@ _REFUSED_PAUSE_MS = 100
 
 
 class Timers:
-    """All timers of a store. ``place(topic, queue id)`` says where a released message goes now."""
+    """The timers of a store. ``place(topic, queue id)`` says where a released message goes now."""
 
     name = "timers"
     topics = frozenset({TIMER_TOPIC})

@@ -1,4 +1,4 @@
-"""What a timer is, and the one table that says whether it waits, is claimed, or is over.
+"""The states of timers, and the one table that says whether a timer waits, is claimed, or is over.
 
 A timer is a record of ``rmq_sys_wheel_timer`` queue 0, and is named here by its offset in that queue. ``TimerStates``
 alone decides whether a timer may still be released. Wheel, timer log and what was read ahead only say where to look:

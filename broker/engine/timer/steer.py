@@ -44,7 +44,7 @@ _RELATIVE = frozenset({TIMER_DELAY_MS, TIMER_DELAY_SEC})
 
 
 class Target(NamedTuple):
-    """Which timer: by ``position``, by ``topic`` and ``schedule_key``, or by ``unique_key`` and ``topic`` (None: any).
+    """A timer, by ``position``, by ``topic`` and ``schedule_key``, or by ``unique_key`` and ``topic`` (None: any).
 
     ``slot_ms``: only in the second of this moment, as Apache RocketMQ's recall means it. ``expected_ms``: only while it
     is due at this moment, so that who looked first does not undo what somebody did meanwhile.

@@ -514,7 +514,7 @@ class _Map(NamedTuple):
 
 @cache
 def _map_of(power: int) -> _Map:
-    """The map of ``2 ** power`` zero bytes."""
+    """Return the map of ``2 ** power`` zero bytes."""
     if power == 0:
         constant = crc32(b"\0")
         return _Map(tuple(crc32(b"\0", 1 << bit) ^ constant for bit in range(32)), constant)

@@ -58,7 +58,7 @@ _LENGTH_BEGIN, _LENGTH_END = BODY_LENGTH_AT, HEAD_V4.size
 
 
 class Check(NamedTuple):
-    """One question: about which half (its whole record), whose producers to ask, and how often they were asked."""
+    """A question about a half: its whole record, the group whose producers to ask, and how often they were asked."""
 
     offset: int
     position: int

@@ -43,7 +43,7 @@ ENDING = COMMITTING | ROLLING_BACK | PARKING
 
 
 class Half(NamedTuple):
-    """One open half message. ``next_ms``: when (in the calendar) to look at it; ``checks``: how often it was asked."""
+    """An open half message. ``next_ms``: when (in the calendar) to look at it; ``checks``: times it was asked about."""
 
     offset: int
     position: int
@@ -55,7 +55,7 @@ class Half(NamedTuple):
 
 
 class OpenHalves:
-    """All open half messages, by half offset."""
+    """The open half messages, by half offset."""
 
     def __init__(self) -> None:
         self._chunks: list[Chunk] = []
@@ -378,7 +378,7 @@ class Calendar:
         page.append(offset)
 
     def put_all(self, offsets: Sequence[int], walls_ms: Sequence[int]) -> list[int]:
-        """As ``put`` for many with a moment of the wall clock each; return their moments of the calendar."""
+        """Put many halves as ``put`` does, each at a moment of the wall clock; return their moments of the calendar."""
         ahead_ms = self._ahead_ms
         planned = [wall_ms + ahead_ms for wall_ms in walls_ms]
         first = planned[0] // _PAGE_MS
@@ -423,7 +423,7 @@ class Calendar:
 
 
 class Parked(NamedTuple):
-    """One parked half: where the half is, where its copy is, and since when."""
+    """A parked half: where the half is, where its copy is, and since when."""
 
     offset: int
     position: int
@@ -434,7 +434,7 @@ class Parked(NamedTuple):
 
 
 class ParkedHalves:
-    """All parked halves, by half offset."""
+    """The parked halves, by half offset."""
 
     def __init__(self) -> None:
         self._columns = tuple(array("q") for _ in Parked._fields)

@@ -57,7 +57,7 @@ class SnapshotWrite:
 
 
 class Transactions:
-    """All transactions of a store. ``commit(half, now_ms)`` appends the copy of a committed half; ``plan_copy(half)``
+    """The transactions of a store. ``commit(half, now_ms)`` appends the copy of a committed half; ``plan_copy(half)``
     says what it is for one that need not be read."""
 
     name = "transactions"

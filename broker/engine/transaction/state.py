@@ -44,7 +44,7 @@ _LARGEST_BODY_BYTES = 4_096
 
 
 class Fresh(NamedTuple):
-    """One half; ``facts`` are those of its copy, without the property that names the half."""
+    """A new half; ``facts`` are those of its copy, without the property that names the half."""
 
     position: int
     group: str
@@ -260,7 +260,7 @@ class Book:
         return self.half_in_log(position) if position < self.store.visible_position else None
 
     def half_in_log(self, position: int) -> Message | None:
-        """As ``half_at``, also while recovery has not made anything visible yet."""
+        """Return the half message at a position as ``half_at`` does, also before recovery has made anything visible."""
         try:
             message = decode(self.store.log.record_at(position), verify=False)
         except RecordNotFound:

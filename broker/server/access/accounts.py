@@ -225,7 +225,7 @@ class UserBody(msgspec.Struct, rename="camel"):
 
 
 class EntryBody(msgspec.Struct, rename="camel"):
-    """One entry of a policy (AclInfo.PolicyEntryInfo)."""
+    """An entry of a policy (AclInfo.PolicyEntryInfo)."""
 
     resource: str
     actions: list[str] = []

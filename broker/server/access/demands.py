@@ -1,4 +1,4 @@
-"""What each request needs to be allowed.
+"""The permissions that each request needs.
 
 The table is that of Apache RocketMQ 5.5.0 (its RocketMQAction and RocketMQResource annotations and
 DefaultAuthorizationContextBuilder). More is needed where that asks for nothing or believes what the client says:
@@ -311,7 +311,7 @@ class Assignment(msgspec.Struct, rename="camel"):
 
 
 class Ack(msgspec.Struct):
-    """One entry of a batch of acknowledgements (BatchAck)."""
+    """An entry of a batch of acknowledgements (BatchAck)."""
 
     group: str = msgspec.field(name="c")
     topic: str = msgspec.field(name="t")

@@ -265,7 +265,7 @@ class BadSetting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting that may be changed: its field of EngineConfig, how to read and how to show it."""
+    """A setting that may be changed: its field of EngineConfig, how to read and how to show it."""
 
     field: str
     read: Callable[[str], bool | int | float]

@@ -1,4 +1,4 @@
-"""How far groups are, where queues begin and end, and setting groups back or forward.
+"""The progress of groups, the ends of queues, and setting groups back or forward.
 
 - `OffsetProcessor`: offsets of groups and queues (14, 15, 29, 30, 31, 32, 43);
 - `ProgressProcessor`: how far groups are, 208 of one, 317 of all, 303 in time, 308 the least of all; what they read:

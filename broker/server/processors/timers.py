@@ -281,7 +281,7 @@ _Reason = Annotated[str, Meta(max_length=1000)]
 
 
 class NamedTarget(Struct, rename="camel", forbid_unknown_fields=True):
-    """One timer by exactly one of its names; `due_ms` is its own new moment, `expected_due_ms` what it is to be now."""
+    """A timer by exactly one of its names; `due_ms` is its own new moment, `expected_due_ms` what it is to be now."""
 
     position: _Moment | None = None
     topic: _Text | None = None

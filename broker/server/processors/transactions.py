@@ -48,7 +48,7 @@ _STATES = ("open", "parked", "decided")
 
 
 class Target(msgspec.Struct):
-    """One half to steer."""
+    """A half to steer, by its offset and position."""
 
     offset: int
     position: int

@@ -43,11 +43,11 @@ class AlertRuleAdmin(admin.ModelAdmin):
 
     @admin.display(description=_("Secret of the webhook"))
     def secret(self, rule: AlertRule) -> str:
-        """The secret by which the webhook's receiver knows that a request is ours."""
+        """Return the secret by which the webhook's receiver knows that a request is ours."""
         return secret_of_rule(rule) if rule.pk else "-"
 
     def has_view_permission(self, request: HttpRequest, obj: AlertRule | None = None) -> bool:
-        """Whether the user may change rules, as the secret is shown."""
+        """Tell whether the user may change rules: the page shows the secret, so viewing alone does not suffice."""
         return bool(request.user.has_perm("console.change_alertrule"))
 
 
@@ -61,7 +61,7 @@ class AlertAdmin(ReadOnlyAdmin):
     date_hierarchy = "since"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
-        """All alerts, with what became of telling."""
+        """Return the alerts with their deliveries, which the list shows."""
         return super().get_queryset(request).prefetch_related("deliveries")
 
 

@@ -1,4 +1,4 @@
-"""How and when people and programs are told of an alert: by mail, or by a signed POST to a webhook.
+"""Telling people and programs of an alert, by mail or by a signed POST to a webhook.
 
 A channel knows to whom the news of a rule go, what a delivery says, and how deliveries are sent. A new channel is a
 class here with its place in `CHANNELS`, its setting and its name in models.py, and its field in the form of a rule.
@@ -84,7 +84,7 @@ class SettingRefused(ValueError):
 
 
 class Channel(ABC):
-    """One way of telling. It has no state; what became of each delivery is kept in its row."""
+    """A way of telling. It has no state; what became of each delivery is kept in its row."""
 
     name: Delivery.Channel
     #: the field of AlertRule that says where this channel leads
@@ -96,19 +96,19 @@ class Channel(ABC):
 
     @abstractmethod
     def checked(self, value: object) -> str:
-        """The rule's setting in its one form; raises SettingRefused."""
+        """Return the rule's setting in its one form; raise SettingRefused."""
 
     @abstractmethod
     def is_wanted(self, rule: AlertRule) -> bool:
-        """Whether the rule tells by this channel."""
+        """Tell whether the rule is told by this channel."""
 
     def receivers(self, rule: AlertRule) -> int | None:
-        """How many people get it; None: a program does."""
+        """Return the number of people who get it; None: a program does."""
         return None
 
     @abstractmethod
     def body(self, news: News, delivery_id: UUID) -> str:
-        """What is kept of the news, the same for every try."""
+        """Return the text of the news that is kept, the same for every try."""
 
     @abstractmethod
     def send(self, deliveries: Sequence[Delivery], at: datetime) -> list[str]:
@@ -116,12 +116,12 @@ class Channel(ABC):
 
 
 class Mail(Channel):
-    """One mail to all addresses of a rule, tried once."""
+    """The channel that sends one mail to all addresses of a rule, tried once."""
 
     name, setting, is_immediate = Delivery.Channel.MAIL, "emails", True
 
     def checked(self, value: object) -> str:
-        """Addresses separated by spaces, commas or line breaks, as one a line."""
+        """Return addresses separated by spaces, commas or line breaks, as one a line."""
         found = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) and value.strip() else []
         if not isinstance(value, str) or len(found) > MOST_ADDRESSES:
             raise SettingRefused(_("At most %(count)s addresses, one a line.") % {"count": MOST_ADDRESSES})
@@ -133,15 +133,15 @@ class Mail(Channel):
         return "\n".join(dict.fromkeys(found))
 
     def is_wanted(self, rule: AlertRule) -> bool:
-        """Whether the rule has addresses."""
+        """Tell whether the rule has mail addresses."""
         return bool(rule.addresses)
 
     def receivers(self, rule: AlertRule) -> int:
-        """How many addresses the rule has."""
+        """Return the number of the rule's mail addresses."""
         return len(rule.addresses)
 
     def body(self, news: News, delivery_id: UUID) -> str:
-        """JSON with `subject` and `text`."""
+        """Return JSON with `subject` and `text`."""
         alert, line = news.alert, sentence(news)
         text = (
             f"{line}\n\nsince    {alert.since:%Y-%m-%d %H:%M:%S} UTC\nhighest  {alert.highest:g}\n"
@@ -170,7 +170,7 @@ class Webhook(Channel):
     pauses_s = (15, 60, 240, 900, 1_800, 2_700, 3_600)
 
     def checked(self, value: object) -> str:
-        """An address whose origin is listed; empty for none."""
+        """Return an address whose origin is listed; empty for none."""
         text = value.strip() if isinstance(value, str) else "-"
         try:
             if text:
@@ -180,11 +180,11 @@ class Webhook(Channel):
         return text
 
     def is_wanted(self, rule: AlertRule) -> bool:
-        """Whether the rule has an address."""
+        """Tell whether the rule has a webhook's address."""
         return bool(rule.webhook)
 
     def body(self, news: News, delivery_id: UUID) -> str:
-        """The JSON that is sent (docs/CONSOLE.md)."""
+        """Return the JSON that is sent (docs/CONSOLE.md)."""
         alert = news.alert
         return json.dumps(
             {
@@ -227,12 +227,12 @@ CHANNELS: Mapping[str, Channel] = {channel.name: channel for channel in (Mail(),
 
 
 def secret_of_rule(rule: AlertRule) -> str:
-    """The secret under which a rule's webhook is signed."""
+    """Return the secret under which a rule's webhook is signed."""
     return make_secret(f"alert rule {rule.pk}", rule.salt)
 
 
 def sentence(news: News) -> str:
-    """The news in one line, for the subject of a mail."""
+    """Return the news in one line, for the subject of a mail."""
     alert = news.alert
     state = "over" if news.is_over else "raised"
     return f"[{settings.ESCAPEMENT_ENV}] {state}: {alert.subject}: {alert.rule} (now {alert.value:g})"
@@ -279,7 +279,7 @@ def send_due(at: datetime) -> int:
 
 
 def _queued(channel: Channel, news: News, at: datetime) -> Delivery:
-    """A new delivery; of a channel that is used at once it is taken already."""
+    """Return a new delivery; of a channel that is used at once it is taken already."""
     row = Delivery(
         alert=news.alert,
         channel=channel.name,
@@ -295,7 +295,7 @@ def _queued(channel: Channel, news: News, at: datetime) -> Delivery:
 
 
 def _taken(at: datetime) -> list[Delivery]:
-    """What is due, under a lease of this round."""
+    """Return the deliveries that are due, each under a lease of this round."""
     before = Delivery.objects.filter(
         alert=OuterRef("alert"),
         channel=OuterRef("channel"),

@@ -1,4 +1,4 @@
-"""One round of alerting: read what the rules watch, judge it, and say which alerts begin, are raised, and end.
+"""A round of alerting: read what the rules watch, judge it, and say which alerts begin, are raised, and end.
 
 Readings are taken as the first page takes them, one value for each subject. `look` says what a rule would see now,
 before anybody relies on it. Who is told, and when, is decided in deliveries.py.
@@ -49,7 +49,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """All readings of one moment. `told`: what could be read; of the rest nothing is known, so nothing ends."""
+    """The readings of one moment. `told`: the kinds that could be read; of others nothing is known, so nothing ends."""
 
     at_ms: int
     readings: tuple[Reading, ...]
@@ -78,7 +78,7 @@ class Look:
 
     @property
     def pairs(self) -> tuple[tuple[str, float], ...]:
-        """Subjects with their values, as a preview has them."""
+        """The subjects with their values, as a preview has them."""
         return tuple((each.subject, each.value) for each in self.rows)
 
 
@@ -131,7 +131,7 @@ def _end_of_rules_switched_off(at: datetime) -> None:
 
 
 def is_silenced(rule: AlertRule, subject: str, at: datetime) -> bool:
-    """Whether a silence holds for this subject of the rule."""
+    """Tell whether a silence holds for this subject of the rule."""
     silences = Silence.objects.filter(Q(rule=rule) | Q(rule=None), until__gt=at)
     return any(fnmatchcase(subject, silence.subject) for silence in silences)
 

@@ -13,10 +13,10 @@ from console.features.checkback.models import new_salt
 
 
 class AlertRule(models.Model):
-    """One thing that is watched: raised when the value of a subject has been above the limit for `for_s`."""
+    """A rule that watches one value: raised when the value of a subject has been above the limit for `for_s`."""
 
     class What(models.TextChoices):
-        """What is watched; the unit of the limit stands in its label."""
+        """The values that a rule can watch; the unit of the limit stands in the label."""
 
         BROKER_DOWN = "broker-down", _("broker not reached for, s")
         BACKLOG = "backlog", _("lag of a group, messages")
@@ -58,7 +58,7 @@ class Alert(models.Model):
     """A subject that is, or was, above the limit of a rule."""
 
     class State(models.TextChoices):
-        """Whether it is above its limit, raised or over."""
+        """The state of an alert: above its limit, raised or over."""
 
         PENDING = "pending", _("above its limit, not for long yet")
         FIRING = "firing", _("raised")
@@ -94,7 +94,7 @@ class Alert(models.Model):
 
     @property
     def told(self) -> str:
-        """What became of telling, by each channel the newest that is known; empty until somebody was told."""
+        """The newest known outcome of telling, by channel; empty until somebody was told."""
         known = [row for row in self.deliveries.all() if row.changed_at is not None]
         known.sort(key=lambda row: (row.changed_at, row.tries > 0, row.created_at))
         newest = {row.channel: row for row in known}
@@ -103,7 +103,7 @@ class Alert(models.Model):
 
 
 class Delivery(models.Model):
-    """One thing that is told by one channel, however often it is tried."""
+    """An alert's news that one channel tells, however often it is tried."""
 
     class Channel(models.TextChoices):
         """The way in which it is told (see deliveries.py)."""
@@ -140,7 +140,7 @@ class Delivery(models.Model):
 
     @property
     def words(self) -> str:
-        """What became of it, in the reader's language."""
+        """The outcome of the delivery, in the reader's language."""
         channel = {"channel": self.get_channel_display()}
         if self.error:
             said = gettext("%(channel)s failed: %(error)s") % {**channel, "error": self.error}
@@ -160,7 +160,7 @@ class Delivery(models.Model):
 
 
 class Silence(models.Model):
-    """Nobody is told of alerts of these subjects until then; they are raised and kept all the same."""
+    """A silence: nobody is told of alerts of these subjects until then; they are raised and kept all the same."""
 
     rule = models.ForeignKey(AlertRule, models.CASCADE, null=True, blank=True, verbose_name=_("rule, none for all"))
     subject = models.CharField(_("subject (* for any)"), max_length=255, default="*")

@@ -78,13 +78,13 @@ class RulePreview(ChangesPreview):
 
     @property
     def is_read(self) -> bool:
-        """Whether what it watches can be read now."""
+        """Tell whether the value that the rule watches can be read now."""
         return self.watched_above is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleDeletionPreview(Preview):
-    """What is lost with a rule: the alerts that it raised, now and before."""
+    """The loss that comes with a rule's deletion: the alerts that it raised, now and before."""
 
     lost_alerts: int | None = None
 

@@ -77,7 +77,7 @@ _OF_GROUPS = (AlertRule.What.BACKLOG, AlertRule.What.STILL, AlertRule.What.DEAD_
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One setting of the form: what stands in it, and what is wrong with that."""
+    """A setting of the form: the text that stands in it, and what is wrong with that."""
 
     name: str
     value: str
@@ -226,7 +226,7 @@ def _all_from(offset: int | None) -> _Stretch:
 
 
 def _named_to(seen: TopicScope) -> QuerySet[Alert]:
-    """Alerts of what the reader sees, as `_is_named` says it of one."""
+    """Return the alerts whose subjects the reader sees, by the same rule as `_is_named`."""
     deliveries = Prefetch("deliveries", Delivery.objects.defer("body"))
     rows = Alert.objects.select_related("rule").prefetch_related(deliveries)
     if seen.see_all:
@@ -238,7 +238,7 @@ def _named_to(seen: TopicScope) -> QuerySet[Alert]:
 
 
 def _is_named(rule: AlertRule, subject: str, seen: TopicScope) -> bool:
-    """Whether the name of what is watched is one that the reader sees."""
+    """Tell whether the reader sees the watched group or queue; rules on other things name neither."""
     if rule.what in _OF_GROUPS:
         return subject == "*" or seen.group(subject)
     return rule.what != AlertRule.What.STUCK_QUEUE or subject == "*" or seen.queue(subject)
@@ -263,7 +263,7 @@ def _rule_page(
 
 
 def _require(request: HttpRequest, permission: str) -> None:
-    """A rule can watch everything, so it is for who sees everything."""
+    """Raise PermissionDenied unless the user sees everything: a rule can watch everything."""
     if not request.user.has_perm(permission) or not current_scope().see_all:
         raise PermissionDenied(permission)
 

@@ -104,7 +104,7 @@ class AlertRuleShown(Struct, kw_only=True):
 
 
 class AlertRuleRows(Struct, kw_only=True):
-    """All alert rules there are."""
+    """The alert rules that there are."""
 
     rules: list[AlertRuleShown]
 
@@ -121,7 +121,7 @@ class SilenceShown(Struct, kw_only=True):
 
 
 class SilenceRows(Struct, kw_only=True):
-    """All silences that hold now."""
+    """The silences that hold now."""
 
     silences: list[SilenceShown]
 

@@ -50,7 +50,7 @@ class CheckAddressForm(forms.ModelForm):
 
 @admin.register(CheckAddress)
 class CheckAddressAdmin(admin.ModelAdmin):
-    """A secret is shown in the message after it was made, and never again."""
+    """The addresses in the admin. A secret is shown in the message after it was made, and never again."""
 
     form = CheckAddressForm
     list_display = ("group", "url", "is_enabled", "outcome", "failures", "asked_at", "resting_until", "actor")
@@ -72,7 +72,7 @@ class CheckAddressAdmin(admin.ModelAdmin):
     )
 
     def get_readonly_fields(self, request: HttpRequest, obj: CheckAddress | None = None) -> tuple[str, ...]:
-        """Fields that the worker writes; of an existing address also the group, from which its secret is made."""
+        """Return the fields that the worker writes; of an existing address also the group, the source of its secret."""
         found = ("outcome", "failures", "asked_at", "resting_until", "actor", "created_at", "changed_at")
         return found if obj is None else ("group", *found)
 

@@ -1,4 +1,4 @@
-"""Where a check-back may lead: a strict reading of addresses, and the allow-list of origins and networks.
+"""The addresses that a check-back may lead to: a strict reading of them, and the allow-list of origins and networks.
 
 An address is read by one grammar that has one meaning: what browsers, resolvers and libraries are known to understand
 in two ways (user names, numbers as hosts, trailing dots, backslashes, capital letters) is not an address here.
@@ -73,7 +73,7 @@ class Origin:
 
     @property
     def authority(self) -> str:
-        """Host and port as the header Host has them."""
+        """The host and port as the header Host has them."""
         return str(self).partition("://")[2]
 
     @property
@@ -102,7 +102,7 @@ class AllowList:
     def __init__(
         self, origins: Iterable[str], networks: Iterable[str] = (), *, listed_in: str = "ESCAPEMENT_CHECKBACK_ORIGINS"
     ) -> None:
-        """`listed_in`: the setting that a refusal names. Raises AddressRefused for an entry that cannot be read."""
+        """Read both lists; `listed_in` is the setting that a refusal names. Raise AddressRefused for a bad entry."""
         self._listed_in = listed_in
         self._origins = frozenset(read_origin(text) for text in origins)
         try:
@@ -166,14 +166,14 @@ def _host(text: str) -> str:
 
 
 def _opens(listed: IPNetwork, address: IPAddress, special: IPNetwork) -> bool:
-    """Whether the listed network means this one: a wide one, such as 0.0.0.0/0, opens nothing special by the way."""
+    """Tell whether the listed network means this special one; a wide one, such as 0.0.0.0/0, does not."""
     if listed.version != address.version or address not in listed:
         return False
     return listed.prefixlen >= special.prefixlen
 
 
 def special_network(address: IPAddress) -> IPNetwork | None:
-    """The narrowest special network that holds the address; None for one that belongs to somebody on the Internet."""
+    """Return the narrowest special network that holds the address; None for one of the public Internet."""
     found = [network for network in SPECIAL if address in network]
     if found:
         return max(found, key=lambda network: network.prefixlen)

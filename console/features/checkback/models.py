@@ -38,7 +38,7 @@ def digest(secret: str) -> str:
 
 
 class CheckAddress(models.Model):
-    """Where the producers of one group are asked what became of a half. Its secret is not here."""
+    """The address at which one group's producers are asked what became of a half. Its secret is not here."""
 
     group = models.CharField(_("producer group"), max_length=127, unique=True)
     url = models.CharField(_("address"), max_length=LONGEST_ADDRESS)

@@ -155,7 +155,7 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class AddressRow:
-    """Where a group is asked by HTTP; `outcome`: the last decision, or why there was none (hostile)."""
+    """The address that a group is asked at; `outcome`: the last decision, or why there was none (untrusted text)."""
 
     group: str
     origin: str

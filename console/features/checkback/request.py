@@ -1,4 +1,4 @@
-"""One question by HTTP: the host is looked up once, checked and pinned; anything but a proper answer raises NoAnswer.
+"""A question by HTTP: the host is looked up once, checked and pinned; anything but a proper answer raises NoAnswer.
 
 httpx asks it, over a transport that connects to what was looked up and to nothing else. No redirects, no proxies, no
 cookies, no compressed bodies, no connection kept. Names are looked up by the system's resolver, in threads, so that a
@@ -57,7 +57,7 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """How long a question may take, and how large its answer may be."""
+    """The limits of a question: how long it may take, and how large its answer may be."""
 
     timeout_s: float = 5.0
     answer_bytes: int = 4096
@@ -75,7 +75,7 @@ class HttpAnswer:
 
 
 class Asker:
-    """Asks addresses; belongs to one event loop."""
+    """A client that asks addresses; belongs to one event loop."""
 
     def __init__(
         self, allowed: AllowList, resolve: Resolves, limits: HttpLimits | None = None, tls: ssl.SSLContext | None = None
@@ -176,7 +176,7 @@ def _pinned(request: httpx.Request, place: IPAddress) -> httpx.Request:
 
 
 class Resolves(Protocol):
-    """Gives the IP addresses of a name, at least one; raises OSError."""
+    """A source of the IP addresses of a name, at least one; raises OSError."""
 
     async def __call__(self, host: str, port: int) -> Sequence[IPAddress]:
         """Look up `host` one time."""
@@ -221,7 +221,7 @@ class Resolver:
 
 
 def _request(address: Address, headers: Mapping[str, str], body: bytes) -> httpx.Request:
-    """The question, with these headers and no others; the target is sent as it is written, dots and all."""
+    """Return the question, with these headers and no others; the target is sent as it is written, dots and all."""
     given = {
         "Host": address.origin.authority,
         "Content-Type": "application/json",
@@ -236,7 +236,7 @@ def _request(address: Address, headers: Mapping[str, str], body: bytes) -> httpx
 
 
 def _check_length_is_told(response: httpx.Response) -> None:
-    """An answer that ends with its connection may have been cut off, and one that tells its length twice may be two."""
+    """Raise NoAnswer unless the length is told once: without it an answer may be cut off, told twice it may be two."""
     told = [name for name in ("content-length", "transfer-encoding") if name in response.headers]
     if not told and response.status_code != 204:
         raise NoAnswer("the answer may have ended early; it needs a Content-Length, or chunks")

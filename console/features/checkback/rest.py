@@ -57,7 +57,7 @@ class CheckAddressShown(Struct, kw_only=True):
 
 
 class CheckAddressRows(Struct, kw_only=True):
-    """All addresses of groups that the token administers."""
+    """The addresses of all groups that the token administers."""
 
     check_addresses: list[CheckAddressShown]
 

@@ -71,7 +71,7 @@ class Contact:
 
 @dataclass(slots=True)
 class Standing:
-    """How an address has answered so far; moments are epoch seconds."""
+    """The record of an address's answers so far; moments are epoch seconds."""
 
     asked_s: float | None = None
     #: the last decision, or why there was none
@@ -89,7 +89,7 @@ class _Kept:
 
 
 class Worker:
-    """`run` until it is cancelled; belongs to one event loop."""
+    """A worker for all addresses; `run` it until it is cancelled. Belongs to one event loop."""
 
     def __init__(self, namesrv: str, *, make: Callable[[Contact], Answerer] | None = None) -> None:
         """Raises AddressRefused where the settings cannot be read. `make`: how an Answerer is made, for tests."""
@@ -179,7 +179,7 @@ class Worker:
 
 
 class Answerer:
-    """Asks one address for one group; `run` until it is cancelled. Belongs to one event loop."""
+    """An asker of one address for one group; `run` it until it is cancelled. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Answerer:
         self._is_probing = False
 
     async def run(self) -> None:
-        """Be a producer of the group, with pauses while its address does not answer."""
+        """Act as a producer of the group, with pauses while its address does not answer."""
         while True:
             self._is_tired.clear()
             producer = AsyncTransactionProducer(

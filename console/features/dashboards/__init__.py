@@ -21,7 +21,7 @@ Unit = Literal["count", "bytes", "ms", "share", "moment"]
 
 @dataclass(frozen=True, slots=True)
 class PanelSpec:
-    """One sheet of a dashboard. ``by``: the column whose values are the bars. A quantile panel's series is a prefix."""
+    """A sheet of a dashboard. ``by``: the column whose values are the bars. A quantile panel's series is a prefix."""
 
     title: str | Promise
     series: str
@@ -32,7 +32,7 @@ class PanelSpec:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """One dashboard as its page shows it."""
+    """A dashboard as its page shows it: title, text and panels."""
 
     title: str | Promise
     about: str | Promise

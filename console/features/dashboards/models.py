@@ -14,10 +14,10 @@ from django.utils.translation import gettext_lazy as _
 
 
 class DashboardRun(models.Model):
-    """One dashboard computed once. Of a broker, dashboard and window one run is current: its points are shown."""
+    """A dashboard computed once. Of a broker, dashboard and window one run is current: its points are shown."""
 
     class State(models.TextChoices):
-        """How far the run has come."""
+        """The stages of a run, from queued to its end."""
 
         QUEUED = "queued", _("waiting to run")
         RUNNING = "running", _("running")
@@ -75,7 +75,7 @@ class DashboardRun(models.Model):
 
 
 class DashboardPoint(models.Model):
-    """One figure of a run; the columns are those of ``spark/points.py``."""
+    """A figure of a run; the columns are those of ``spark/points.py``."""
 
     run = models.ForeignKey(DashboardRun, models.CASCADE, related_name="points")
     series = models.CharField(max_length=32)

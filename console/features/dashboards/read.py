@@ -1,4 +1,4 @@
-"""What the dashboards' pages show: the points of the current run, drawn, listed and exported."""
+"""The content of the dashboards' pages: the points of the current run, drawn, listed and exported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AHEAD_MS = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar of a drawing: its series, and its name (None: no bar by name) or its moment and how long that lasts."""
+    """A bar of a drawing: its series, and its name (None: no bar by name) or its moment and how long that lasts."""
 
     series: str
     name: str | None = None
@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address of a page asks for. Moments bound the series that have them; None is open."""
+    """The query in the address of a page. Moments bound the series that have them; None is open."""
 
     window: str = "all"
     topic: str = ""
@@ -55,7 +55,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One point, and where its messages are (an address, empty where nothing leads there)."""
+    """A point, and where its messages are (an address, empty where nothing leads there)."""
 
     series: str
     topic: str
@@ -69,7 +69,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """One line of a table of percentiles."""
+    """A line of a table of percentiles."""
 
     topic: str
     label: str
@@ -78,7 +78,7 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One sheet: bars (name, value) or moments for a drawing, rows for its table. `total` counts all rows."""
+    """A sheet: bars (name, value) or moments for a drawing, rows for its table. `total` counts all rows."""
 
     spec: PanelSpec
     number: int
@@ -93,13 +93,13 @@ class Panel:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
+        """Tell whether there is nothing to show."""
         return not self.total
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What is behind one bar: how many figures, their sum, the largest ones, messages (position, address)."""
+    """The figures behind one bar: their number, their sum, the largest ones, and messages (position, address)."""
 
     spec: PanelSpec
     bar: Bar
@@ -121,7 +121,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class DashboardPage:
-    """One dashboard as it was last computed, and what computes now."""
+    """A dashboard as it was last computed, and the runs that compute it now."""
 
     name: str
     asked: Asked
@@ -136,7 +136,7 @@ class DashboardPage:
 
     @property
     def has_plots(self) -> bool:
-        """Whether a panel has more moments than its drawing shows one by one."""
+        """Tell whether a panel has more moments than its drawing shows one by one."""
         return any(panel.is_dense for panel in self.panels)
 
 
@@ -315,7 +315,7 @@ def _row(point: DashboardPoint, ids: _MessageIds) -> Row:
 
 
 class _MessageIds:
-    """Turns positions into the addresses of messages: an offset message id is store host, port and position in hex."""
+    """The way from positions to messages' addresses: an offset message id is store host, port and position in hex."""
 
     def __init__(self, broker: str) -> None:
         row = Broker.objects.filter(name=broker).first() if broker else None

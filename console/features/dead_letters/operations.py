@@ -63,7 +63,7 @@ _TEXT_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an operation is about, the newest first."""
+    """The dead letters that an operation is about, the newest first."""
 
     now_ms: int
     rows: Sequence[DeadLetter]
@@ -72,13 +72,13 @@ class Found:
 
 
 def message_at(admin: Admin, group: str, queue_id: int, offset: int) -> Message | None:
-    """The record itself; None if it is not there any more."""
+    """Return the record itself; None if it is not there any more."""
     found = [each for each in admin.pull(DLQ_PREFIX + group, queue_id, offset, 1) if each.queue_offset == offset]
     return found[0] if found else None
 
 
 def find_matching(admin: Admin, group: str, wanted: DeadLetterFilter, *, most: int, patience_s: float | None) -> Found:
-    """All that match and were not sent again yet, at most `most`; raises ClientError."""
+    """Find the dead letters that match and were not sent again yet, at most `most`; raise ClientError."""
     begun_ms = now_ms()
     end_s = None if patience_s is None else time.monotonic() + patience_s
     rows: list[DeadLetter] = []
@@ -97,7 +97,7 @@ def find_matching(admin: Admin, group: str, wanted: DeadLetterFilter, *, most: i
 
 
 def find_named(admin: Admin, group: str, targets: Sequence[tuple[int, int]]) -> list[DeadLetter | None]:
-    """Those at these queues and offsets, None for one that is not there; raises ClientError."""
+    """Find those at these queues and offsets, None for one that is not there; raise ClientError."""
     rows = [letter_of(message) if (message := message_at(admin, group, *each)) else None for each in targets]
     known = marked(group, [row for row in rows if row is not None])
     by_place = {(row.queue_id, row.offset): row for row in known}
@@ -109,7 +109,7 @@ def _untouched(group: str, rows: list[DeadLetter]) -> list[DeadLetter]:
 
 
 class SendAgain(Kind[SentAgainPreview]):
-    """Sending dead letters of one group again: chosen ones, or all that match."""
+    """The operation that sends dead letters of one group again: chosen ones, or all that match."""
 
     permission = RESEND_DEAD_LETTERS
     page = PAGE
@@ -257,7 +257,7 @@ class SendAgain(Kind[SentAgainPreview]):
 
 @register
 class SendBack(SendAgain):
-    """The group that gave them up gets each once more; if it fails again, it is a dead letter again."""
+    """The operation that gives letters to their group once more; one that fails again is a dead letter again."""
 
     name = "dead_letters.send_back"
     title, verb = _("Send dead letters back to their group"), _("Send them back")
@@ -287,7 +287,7 @@ class SendBack(SendAgain):
 
 @register
 class SendAsNew(SendAgain):
-    """Each becomes a new message of its topic: every group that reads the topic gets it."""
+    """The operation that makes each letter a new message of its topic, for every group that reads it."""
 
     name = "dead_letters.send_as_new"
     title, verb = _("Send dead letters as new messages"), _("Send them as new")

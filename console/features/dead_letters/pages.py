@@ -77,7 +77,7 @@ DEAD_LETTERS = Table(
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Which dead letters of a group; empty texts and None match all."""
+    """The choice among the dead letters of a group; empty texts and None match all."""
 
     #: the topic in which the group got it
     topic: str = ""
@@ -89,13 +89,13 @@ class DeadLetterFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every dead letter matches."""
+        """Tell whether every dead letter matches."""
         return not (self.topic or self.key or self.from_ms is not None or self.to_ms is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One message that its group gave up."""
+    """A message that its group gave up."""
 
     queue_id: int
     offset: int
@@ -118,12 +118,12 @@ class DeadLetter:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name that people know it by: its first key, else its unique key, else its offset id."""
         return self.keys[0] if self.keys else self.unique_key or self.offset_message_id
 
     @property
     def choice(self) -> str:
-        """What names it in a form."""
+        """The value that names it in a form: queue and offset."""
         return f"{self.queue_id}-{self.offset}"
 
 
@@ -142,7 +142,7 @@ class DeadLetterGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterGroups:
-    """All groups that have some, the most first."""
+    """The groups that have dead letters, those with most first."""
 
     table: ClassVar[Table] = GROUPS
 
@@ -242,7 +242,7 @@ def _page(
 
 
 def bounds_of(admin: Admin, group: str) -> dict[int, tuple[int, int]]:
-    """First offset and end of each queue of the group's dead letters; none without such a topic."""
+    """Return first offset and end of each queue of the group's dead letters; none without such a topic."""
     try:
         stats = admin.topic_stats(DLQ_PREFIX + group)
     except (BrokerRefused, RouteNotFound):
@@ -253,7 +253,7 @@ def bounds_of(admin: Admin, group: str) -> dict[int, tuple[int, int]]:
 def newest_first(
     admin: Admin, group: str, bounds: dict[int, tuple[int, int]], after: tuple[int, int] | None
 ) -> Iterator[DeadLetter]:
-    """From the end of the last queue backwards, or from before `after`. Brokers give a group one queue."""
+    """Yield them from the end of the last queue backwards, or from before `after`. Brokers give a group one queue."""
     for queue_id in sorted(bounds, reverse=True):
         low, high = bounds[queue_id]
         if after is not None:
@@ -268,7 +268,7 @@ def newest_first(
 
 
 def letter_of(message: Message) -> DeadLetter:
-    """A record as a dead letter."""
+    """Return a record as a dead letter."""
     row = row_of(message)
     topic = message.properties.get(DLQ_ORIGIN_TOPIC) or message.properties.get(RETRY_TOPIC) or ""
     group = message.topic.removeprefix(DLQ_PREFIX)
@@ -283,7 +283,7 @@ def letter_of(message: Message) -> DeadLetter:
 
 
 def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
-    """With what was done with them here before."""
+    """Return the letters, each with what was done with it here before."""
     kinds = [kind for kind in KINDS.values() if kind.page == PAGE]
     sent = [code for kind in kinds for code, outcome in kind.outcomes.items() if outcome.mark == "ok"]
     items = OperationItem.objects.filter(
@@ -298,7 +298,7 @@ def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
 
 
 def matches(row: DeadLetter, wanted: DeadLetterFilter) -> bool:
-    """Whether the filter is about this one."""
+    """Tell whether the filter takes this dead letter."""
     if wanted.topic and row.topic != wanted.topic:
         return False
     if wanted.key and wanted.key not in (*row.keys, row.unique_key, row.tag):
@@ -313,7 +313,7 @@ _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 
 @require_safe
 def groups(request: HttpRequest) -> Answer:
-    """Every group that has dead letters, the most first."""
+    """Show every group that has dead letters, the one with most first."""
     data = dead_letter_groups()
     context = {"data": data, "here": PAGE}
     return page_or_file(request, "dead_letters/groups.html", context, GROUPS, lambda _place: data)
@@ -321,7 +321,7 @@ def groups(request: HttpRequest) -> Answer:
 
 @require_safe
 def letters(request: HttpRequest, name: str) -> Answer:
-    """Dead letters of one group, the newest first; rows or all that match can be sent again."""
+    """Show dead letters of one group, the newest first; rows or all that match can be sent again."""
     given = {field: request.GET.get(field, "").strip()[:length] for field, length in _LENGTHS.items()}
     errors: dict[str, str] = {}
     bounds = {field: bound_ms(given[field], field, errors) for field in ("from", "to")}
@@ -349,6 +349,6 @@ def letters(request: HttpRequest, name: str) -> Answer:
 
 
 def _place(text: str) -> tuple[int, int] | None:
-    """`queue-offset` in an address; None for anything else."""
+    """Read `queue-offset` in an address; return None for anything else."""
     queue_id, offset = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
     return None if queue_id is None or offset is None else (queue_id, offset)

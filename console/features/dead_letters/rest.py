@@ -50,7 +50,7 @@ class DeadLettersQuery(Struct, kw_only=True):
 
 
 class ChosenLetter(Struct, forbid_unknown_fields=True, kw_only=True):
-    """One dead letter of the group: its queue and its offset there."""
+    """A dead letter of the group, by its queue and its offset there."""
 
     queue: Place
     offset: Place
@@ -79,7 +79,7 @@ class ManyLetters(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class DeadLetterShown(Struct, kw_only=True):
-    """One message that the group gave up. `sent_again`: what was done with it by an operation since, if anything."""
+    """A message that the group gave up. `sent_again`: what an operation has done with it since, if anything."""
 
     queue: int
     offset: int

@@ -57,7 +57,7 @@ MOST_QUEUES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class QueueMove:
-    """One queue: where the group is (None: it has no offset there) and where it is to go on."""
+    """A queue: where the group is (None: it has no offset there) and where it is to go on."""
 
     queue_id: int
     low: int
@@ -67,18 +67,18 @@ class QueueMove:
 
     @property
     def lag_before(self) -> int | None:
-        """Messages that the group is behind in this queue now; None: not known."""
+        """The number of messages that the group is behind in this queue now; None: not known."""
         return None if self.before is None else max(0, self.high - self.before)
 
     @property
     def lag_after(self) -> int:
-        """Messages that it would be behind afterwards."""
+        """The number of messages that it would be behind afterwards."""
         return max(0, self.high - self.after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsPreview(LagPreview):
-    """Where a group would go on, queue by queue (`examples` has every queue that changes)."""
+    """The offsets at which a group would go on, queue by queue (`examples` has every queue that changes)."""
 
     weights: ClassVar[tuple[str, ...]] = ("replayed", "skipped")
 
@@ -89,7 +89,7 @@ class OffsetsPreview(LagPreview):
 
 @register
 class ResetOffsets(Kind[OffsetsPreview]):
-    """The group gets messages again, or never gets those that are skipped."""
+    """The operation that moves a group's offsets: it gets messages again, or never gets those that are skipped."""
 
     name = "groups.reset_offsets"
     permission = RESET_OFFSETS

@@ -44,7 +44,7 @@ _BY_TOPIC = """
 
 @dataclass(frozen=True, slots=True)
 class GroupTopic:
-    """How far one group has read one topic: sums over its queues."""
+    """The progress of one group through one topic, in sums over its queues."""
 
     group: str
     topic: str
@@ -122,7 +122,7 @@ def groups_at(
 
 
 def seen_of(kept: GroupsKept, scope: TopicScope) -> GroupsKept:
-    """A group that read then what is not seen is not shown, whatever it reads now."""
+    """Return what may be shown: no group that then read what is not seen now, whatever it reads today."""
     if scope.see_all:
         return kept
     hidden = {line.group for line in kept.topics if not scope.topic(line.topic)}
@@ -133,7 +133,7 @@ def seen_of(kept: GroupsKept, scope: TopicScope) -> GroupsKept:
 
 @require_safe
 def groups(request: HttpRequest) -> Answer:
-    """The list, those that are behind first."""
+    """Show the list of groups, those that are behind first."""
     offset = whole_number(request.GET.get("offset")) or 0
     asked = asked_of(request)
     if asked.text:
@@ -157,7 +157,7 @@ def groups(request: HttpRequest) -> Answer:
 
 
 def _past_groups(request: HttpRequest, asked: Asked, offset: int) -> Answer:
-    """The list as a snapshot has it."""
+    """Show the list as a snapshot has it."""
     search = request.GET.get("search", "")[:255]
     moment, data = groups_at(asked.at_ms, search, offset) if asked.at_ms is not None else (None, None)
     context: dict[str, Any] = {"data": data, "here": "groups", "past": past_of(request, asked, moment, "search")}
@@ -180,7 +180,7 @@ def _neighbours(data: Groups | PastGroups) -> dict[str, int | None]:
 
 @require_safe
 def group(request: HttpRequest, name: str) -> HttpResponse:
-    """One group: its queues, members and subscriptions."""
+    """Show one group: its queues, members and subscriptions."""
     data = read.group(name)
     if data.group is None and not data.evidence.stale:
         raise Http404(_("There is no such consumer group."))

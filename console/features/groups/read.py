@@ -39,7 +39,7 @@ GROUPS = Table(
 
 
 class GroupState(TextChoices):
-    """What deserves to be said about a group."""
+    """The state of a group that deserves mention."""
 
     UNKNOWN = "unknown", _("unknown")
     NEVER_USED = "never-used", _("never used")
@@ -103,7 +103,7 @@ class GroupQueue:
 
     @property
     def lag(self) -> int | None:
-        """Messages between the offset and the queue's end."""
+        """The number of messages between the offset and the queue's end."""
         return None if self.offset is None or self.max_offset is None else max(0, self.max_offset - self.offset)
 
 
@@ -120,7 +120,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """One group. `group` None: not known to the mirror. `members` None: the broker could not be asked."""
+    """The page of a group. `group` None: not known to the mirror. `members` None: the broker could not be asked."""
 
     evidence: Evidence
     now_ms: int
@@ -137,7 +137,7 @@ class GroupPage:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics in which it can be moved: all that it has offsets in."""
+        """The topics in which it can be moved: all that it has offsets in."""
         return tuple(dict.fromkeys(queue.topic for queue in self.queues if not queue.topic.startswith(DLQ_PREFIX)))
 
 
@@ -195,7 +195,7 @@ def group_rows(
 
 
 def left_behind(most: int) -> Callable[[Listed], Listed]:
-    """For `group_rows`: groups with something to take and somebody to take it, and so many others, furthest behind."""
+    """Return a choice for `group_rows`: groups that somebody reads and that lag, and `most` others, furthest behind."""
 
     def watched(listed: Listed) -> Listed:
         waiting = [pair for pair in listed if pair[1] is not None and pair[1].lag]
@@ -206,7 +206,7 @@ def left_behind(most: int) -> Callable[[Listed], Listed]:
 
 
 def unwatched(_: Listed) -> Listed:
-    """For `group_rows`: no histories at all."""
+    """Choose for `group_rows` no groups, so that no histories are read."""
     return []
 
 
@@ -218,7 +218,7 @@ def _listed(here: Mirrored, search: str, scope: TopicScope) -> Listed:
 
 
 def _furthest(pair: tuple[_Line, GroupLag | None]) -> tuple[int, str]:
-    """Sorts those furthest behind first."""
+    """Return the key that sorts those furthest behind first."""
     row, lag = pair
     return -((lag.lag if lag else None) or 0), row.name
 
@@ -264,7 +264,7 @@ def group(scope: TopicScope, name: str) -> GroupPage:
 
 
 def _ask(admin: Admin, name: str) -> tuple[GroupConnections | None, ConsumeStats | None]:
-    """Who consumes now (None: nobody) and what was consumed last (None: nothing yet)."""
+    """Return who consumes now (None: nobody) and what was consumed last (None: nothing yet)."""
     try:
         connections = admin.connections(name)
     except BrokerRefused as refusal:
@@ -307,7 +307,7 @@ def _queues(here: Mirrored, name: str, stats: ConsumeStats | None) -> tuple[Grou
 
 
 def _dead_letters(here: Mirrored) -> Mapping[str, int]:
-    """Messages in each %DLQ% topic, by group."""
+    """Return the number of messages in each %DLQ% topic, by group."""
     rows = Queue.objects.filter(broker=here.name, topic__startswith=DLQ_PREFIX).values_list(
         "topic", "min_offset", "max_offset"
     )

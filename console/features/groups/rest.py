@@ -133,7 +133,7 @@ class Extended(Struct, kw_only=True):
 
 
 class GroupRow(Struct, kw_only=True):
-    """One consumer group of one broker."""
+    """A consumer group of one broker."""
 
     name: str
     broker: str

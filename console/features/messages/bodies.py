@@ -24,7 +24,7 @@ _TYPES = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}
 
 
 def body_of(stored: bytes, sys_flag: int) -> Body:
-    """The body of a record; never raises, whatever the bytes are."""
+    """Return the body of a record; never raise, whatever the bytes are."""
     compression = (
         _TYPES.get(sys_flag >> COMPRESSION_SHIFT & COMPRESSION_MASK, "unknown") if sys_flag & FLAG_COMPRESSED else None
     )
@@ -54,7 +54,7 @@ def body_of(stored: bytes, sys_flag: int) -> Body:
 
 
 def hex_rows(content: bytes) -> str:
-    """Offset, bytes and ASCII, 16 bytes a row."""
+    """Return offset, bytes and ASCII, 16 bytes a row."""
     return "\n".join(
         f"{at:08x}  {row.hex(' '):<47}  {''.join(chr(byte) if 32 <= byte < 127 else '.' for byte in row)}"
         for at in range(0, len(content), HEX_ROW_BYTES)
@@ -63,7 +63,7 @@ def hex_rows(content: bytes) -> str:
 
 
 def set_out(text: str) -> str | None:
-    """JSON with one member a line, every token as it was written (big numbers, 1.10, double keys); None if not JSON."""
+    """Return JSON with one member a line, tokens as written (big numbers, 1.10, double keys); None if not JSON."""
     try:
         value = json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
@@ -74,7 +74,7 @@ def set_out(text: str) -> str | None:
 
 
 def _inflated(stored: bytes, compression: str | None) -> tuple[bytes | None, bool]:
-    """The content, cut at INFLATE_LIMIT_BYTES, and whether it is whole; None when it cannot be read here."""
+    """Return the content, cut at INFLATE_LIMIT_BYTES, and whether it is whole; None when it cannot be read here."""
     if compression is None:
         return stored, True
     if compression != "zlib":
@@ -88,7 +88,7 @@ def _inflated(stored: bytes, compression: str | None) -> tuple[bytes | None, boo
 
 
 def _decoded(content: bytes, whole: bool) -> tuple[BodyForm, str, int]:
-    """Form, text and how many bytes of the content it shows."""
+    """Return form, text and how many bytes of the content it shows."""
     if not content:
         return BodyForm.EMPTY, "", 0
     shown = content[:TEXT_LIMIT_BYTES]
@@ -107,7 +107,7 @@ def _decoded(content: bytes, whole: bool) -> tuple[BodyForm, str, int]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Strings whole, brackets, commas and colons alone, other tokens in pieces; blanks left out. `text` is JSON."""
+    """Yield strings whole, brackets, commas and colons alone, other tokens in pieces; no blanks. `text` is JSON."""
     at = 0
     while at < len(text):
         end = at + 1

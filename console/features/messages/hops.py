@@ -1,6 +1,6 @@
 """The trail of one message: its physical records in the order in which they were written, and what each stands for.
 
-Beside them stands what clients with tracing told of it, a line for each thing that was done; every text is hostile.
+Beside them stands what clients with tracing told of it, a line for each thing done; every text is untrusted.
 From both follows what became of it in each group that reads its topic: had, refused, dead, or what is before it.
 """
 
@@ -40,7 +40,7 @@ _LAST_MS = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One line, by the clock of the client that tells it; None where it does not say.
+    """A line of a client's trace, by that client's clock; None where it does not say.
 
     consumed: given to a handler at `at_ms`, which was at work for `took_ms`; `succeeded` None: its end was not told.
     `retries`: tries before this one. ended: a transaction, `state` says how. recalled: a timer was taken back.
@@ -58,7 +58,7 @@ class Told:
 
 
 def told_of(traces: Iterable[Trace]) -> tuple[Told, ...]:
-    """Every line, the oldest first; the two events of one consumption are one. Those without a moment come last."""
+    """Return every line, the oldest first, both events of one consumption as one; those without a moment come last."""
     lines: list[Told] = []
     begun: dict[tuple[str | None, str | None], int] = {}
     for trace in traces:
@@ -84,7 +84,7 @@ def _line(trace: Trace, what: What) -> Told:
 
 
 def _begin_of(trace: Trace, begun: dict[tuple[str | None, str | None], int]) -> int | None:
-    """The line that this end belongs to; old clients name no group in it."""
+    """Return the place of the line that this end belongs to; old clients name no group in it."""
     if trace.group is not None:
         return begun.pop((trace.request_id, trace.group), None)
     key = next((key for key in begun if key[0] == trace.request_id), None)
@@ -92,7 +92,7 @@ def _begin_of(trace: Trace, begun: dict[tuple[str | None, str | None], int]) -> 
 
 
 def _handled_only(trace: Trace) -> Told:
-    """What tells of the end alone: it began as long before as it took."""
+    """Read a line that tells of the end alone: handling began as long before it as it took."""
     line = _line(trace, "consumed")
     return line if line.at_ms is None else replace(line, at_ms=max(0, line.at_ms - (line.took_ms or 0)))
 
@@ -135,12 +135,12 @@ class Trail:
 
     @property
     def parked(self) -> list[Message]:
-        """Records on a lane."""
+        """The records on a lane."""
         return [record for record in self.ordered if record.topic == SCHEDULE_TOPIC]
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Where records of the message may be."""
+        """The topics that may hold records of the message."""
         properties = self.opened.properties
         named = (SCHEDULE_TOPIC, self.real_topic, properties.get(REAL_TOPIC), self.sent_to)
         return tuple(dict.fromkeys(topic for topic in named if topic))
@@ -153,7 +153,7 @@ class Trail:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Groups that may have had the message: whose retry or dead letter it is, and those that told so."""
+        """The groups that may have had the message: whose retry or dead letter it is, and those that told so."""
         names = [group] if (group := group_of(self.opened)) else []
         names += [line.group for line in self.told or () if line.what == "consumed" and line.group]
         return tuple(dict.fromkeys(names))
@@ -177,7 +177,7 @@ class Trail:
 
     @property
     def due_ms(self) -> int | None:
-        """When it is due, or last was."""
+        """The moment when it is due, or last was."""
         parked = self._last_parked
         return self.dues_ms.get(parked.position) if parked else None
 
@@ -189,16 +189,16 @@ class Trail:
 
     @property
     def pending(self) -> bool:
-        """True while its newest record waits on a lane."""
+        """Tell whether its newest record waits on a lane."""
         parked = self._last_parked
         return parked is not None and parked is self.ordered[-1] and self.is_on_lane(parked)
 
     def is_on_lane(self, parked: Message) -> bool:
-        """The lane has not come to this record yet."""
+        """Tell whether the lane has not come to this record yet."""
         return parked.queue_offset >= self.delay_offsets.get(parked.queue_id + 1, 0)
 
     def waits(self, record: Message) -> bool:
-        """Not released yet; a timer has left when a record of the same topic stands behind it."""
+        """Tell whether it is not released yet; a timer has left when a record of the same topic stands behind it."""
         if record.topic == SCHEDULE_TOPIC:
             return self.is_on_lane(record)
         topic = real_topic_of(record)
@@ -206,7 +206,7 @@ class Trail:
         return record.topic == TIMER_TOPIC and all(each.topic != topic for each in behind)
 
     def due_of(self, record: Message) -> int | None:
-        """When a parked record is due."""
+        """Return the moment when a parked record is due."""
         if record.topic != TIMER_TOPIC:
             return self.dues_ms.get(record.position)
         moments = (record.properties.get(name, "") for name in _MOMENTS)
@@ -214,27 +214,27 @@ class Trail:
 
 
 def real_topic_of(record: Message) -> str:
-    """The topic that consumers of a record see, or will see."""
+    """Return the topic that consumers of a record see, or will see."""
     if record.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         return record.properties.get(REAL_TOPIC, record.topic)
     return record.topic
 
 
 def popped_by(record: Message) -> str:
-    """The group whose pop this is another try of (%RETRY%group_topic); empty if it is none."""
+    """Return the group whose pop this is another try of (%RETRY%group_topic); empty if it is none."""
     group, topic = record.properties.get(ORIGIN_GROUP, ""), real_topic_of(record)
     return group if group and topic.startswith((f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+")) else ""
 
 
 def group_of(record: Message) -> str | None:
-    """The one group that a record is for: another try, or a dead letter."""
+    """Return the one group that a record is for: another try, or a dead letter."""
     topic = real_topic_of(record)
     named = next((topic.removeprefix(prefix) for prefix in GROUP_PREFIXES if topic.startswith(prefix)), None)
     return popped_by(record) or named
 
 
 def hops_of(trail: Trail) -> tuple[Hop, ...]:
-    """One hop a record, oldest first."""
+    """Return a hop for each record, oldest first."""
     hops: list[Hop] = []
     due_ms: int | None = None
     for record in trail.ordered:
@@ -291,7 +291,7 @@ _OPEN = (ReaderState.OUT, ReaderState.AGAIN, ReaderState.SENT_BACK, ReaderState.
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What the log holds for one group: its newest record, or the one that all groups are given."""
+    """The record that counts for one group: its own newest, or the one that all groups are given."""
 
     newest: Hop
     #: of these, the newest dead letter
@@ -300,17 +300,17 @@ class _Line:
 
     @property
     def refused(self) -> int:
-        """Times that the group was given it in vain; to be sent back from the dead letters is no try."""
+        """The number of times the group was given it in vain; to be sent back from the dead letters is no try."""
         return (self.died or self.newest).tries if self.is_own else 0
 
     def is_beyond(self, offset: int) -> bool:
-        """It stands in a queue that the group is to read, and the group's offset there is not past it."""
+        """Tell whether it stands in a queue that the group is to read, at or past the group's offset there."""
         return self.newest.kind not in (*_PARKED, HopKind.DEAD_LETTER) and self.newest.queue_offset >= offset
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What the broker says of groups whose offset, by the mirror, is not past their record."""
+    """The broker's word on groups whose offset, by the mirror, is not past their record."""
 
     #: those that were asked about, those that are past it, those that were given it
     told: set[str] = field(default_factory=set)
@@ -319,13 +319,13 @@ class _Said:
 
 
 def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
-    """Where a group's tries and dead letters of a topic are: of consumers that pull, of those that pop, of both."""
+    """Return the topics of a group's tries and dead letters: of consumers that pull, of those that pop, of both."""
     return RETRY_PREFIX + group, f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}", DLQ_PREFIX + group
 
 
 def readers_of(here: Mirrored, page: MessagePage, seen: TopicScope) -> tuple[Reader, ...]:
-    """Those that wait for it first; of the newest record that consumers of its topic are given, and what each group
-    has of its own behind that: tries and dead letters.
+    """Return its readers, those that wait for it first: by the newest record that consumers of its topic are given, and
+    by what each group has of its own behind that: tries and dead letters.
 
     Offsets are the mirror's; where they are not past the record the broker is asked, and says what it gave out, too.
     """
@@ -365,7 +365,7 @@ def _line_of(group: str, given: Hop, hops: Sequence[Hop]) -> _Line:
 
 
 def _offsets(here: Mirrored, lines: Mapping[str, _Line]) -> dict[str, int]:
-    """Where each group stands in the queue of its newest record."""
+    """Return each group's offset in the queue of its newest record."""
     topics = {line.newest.topic for line in lines.values()}
     rows = ConsumerOffset.objects.filter(broker=here.name, group__in=lines.keys(), topic__in=topics)
     found = {row[:3]: row[3] for row in rows.values_list("group", "topic", "queue_id", "offset")}
@@ -396,7 +396,7 @@ def _said(here: Mirrored, lines: Mapping[str, _Line]) -> _Said:
 
 
 def _blurred(here: Mirrored, names: Sequence[str], topic: str) -> set[str]:
-    """Groups that pop on a broker that moves their offsets as it gives out (Apache RocketMQ): past says nothing."""
+    """Return groups that pop where the broker moves offsets as it gives out (Apache RocketMQ): past says nothing."""
     if not here.polling:
         return set()
     tries = {f"{RETRY_PREFIX}{name}{between}{topic}": name for name in names for between in POP_SEPARATORS}
@@ -420,7 +420,7 @@ def _state(line: _Line, offset: int, name: str, said: _Said) -> ReaderState:
 
 
 def _is_told(page: MessagePage, name: str, line: _Line) -> bool:
-    """A client of the group told that it handled this try."""
+    """Tell whether a client of the group reported that it handled this try."""
     tries = line.newest.tries if line.is_own else 0
     return any(
         step.kind is StepKind.CONSUMED and step.group == name and step.succeeded and (step.retries or 0) == tries

@@ -1,4 +1,4 @@
-"""One stored message once more: as a new message of its topic, or to one group that gets it as another try.
+"""The sending again of a stored message: as a new one of its topic, or to one group that gets it as another try.
 
     {"message_id": "7F0000010000...", "topic": "orders", "group": ""}          a new message, for every group
     {"message_id": "7F0000010000...", "topic": "orders", "group": "billing"}   back to that group alone
@@ -37,7 +37,7 @@ _NOT_THERE = (Answer.QUERY_NOT_FOUND, Answer.SYSTEM_ERROR)
 
 @register
 class Unmask(Act):
-    """Somebody looked at what a rule masks; the audit keeps why."""
+    """The act of looking at what a rule masks; the audit keeps why."""
 
     name = "messages.unmask"
     title = _("See what is masked")

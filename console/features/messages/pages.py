@@ -44,7 +44,7 @@ STEP = 32
 
 @dataclass(slots=True)
 class _Part:
-    """What is left of one queue: from `low` to before `high`."""
+    """The unread rest of one queue: from `low` to before `high`."""
 
     queue_id: int
     low: int
@@ -86,7 +86,7 @@ def _through(admin: Admin, topic: str, wanted: MessageFilter) -> tuple[list[Foun
 
 
 def _parts(admin: Admin, topic: str, wanted: MessageFilter) -> list[_Part]:
-    """Each queue's stretch of the range; its ends by the broker's own index of time."""
+    """Return each queue's stretch of the range; its ends by the broker's own index of time."""
     parts = []
     for queue in admin.topic_stats(topic).queues:
         queue_id, low, high = queue.queue.queue_id, queue.min_offset, queue.max_offset
@@ -99,7 +99,7 @@ def _parts(admin: Admin, topic: str, wanted: MessageFilter) -> list[_Part]:
 
 
 def _in_turn(parts: list[_Part]) -> Iterator[_Part]:
-    """One step of each queue after another, until all are read."""
+    """Yield the queues' parts by turns, until all are read."""
     while any(part.high > part.low for part in parts):
         yield from (part for part in parts if part.high > part.low)
 
@@ -132,7 +132,7 @@ _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500}
 
 @require_safe
 def search(request: HttpRequest) -> Answer:
-    """By offset id; by key or unique id, in a topic or those written to last; or a topic's newest, by time and more."""
+    """Search by offset id; by key or unique id, in a topic or those written to last; or a topic's newest by filters."""
     sought = (request.GET.get("q") or "").strip()[:300]
     topic = (request.GET.get("topic") or "").strip()[:255]
     if OFFSET_ID.fullmatch(sought) and not topic:
@@ -162,7 +162,7 @@ def search(request: HttpRequest) -> Answer:
 
 
 def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
-    """From the form; what is no moment is said in `errors`, and asks for nothing."""
+    """Read the filter from the form; what is no moment is said in `errors`, and asks for nothing."""
     from_ms, to_ms = (bound_ms(given[name], name, errors) for name in ("from", "to"))
     name, _equals, value = given["property"].partition("=")
     return MessageFilter(from_ms, to_ms, given["tag"], name.strip(), value.strip())
@@ -170,13 +170,13 @@ def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
 
 @require_safe
 def message(request: HttpRequest, message_id: str) -> HttpResponse:
-    """One message; `?topic=` says that the id is the client's unique id."""
+    """Show one message; `?topic=` says that the id is the client's unique id."""
     return _message(request, message_id)
 
 
 @form_of("message", "message_id")
 def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
-    """What a rule masks, shown once to who may and says why; `what=body` gives the stored bytes."""
+    """Show once, to a user who may see it and gives a reason, what a rule masks; `what=body` gives the stored bytes."""
     reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
     if not reason:
         return _message(request, message_id, error=_("Say why: the reason is kept in the audit."), status=422)
@@ -211,7 +211,7 @@ def _message(
 
 @require_safe
 def body(request: HttpRequest, message_id: str) -> HttpResponse:
-    """The stored bytes as a download: never shown by the browser, whatever they are."""
+    """Send the stored bytes as a download: never shown by the browser, whatever they are."""
     return _body(message_id, request.GET.get("topic", "")[:255] or None)
 
 

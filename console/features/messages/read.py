@@ -1,4 +1,4 @@
-"""One message with all its physical records, and searches by key; all of it from the broker.
+"""A message with all its physical records, and searches by key; all of it read from the broker.
 
 Records and what clients told are joined to one line of time, each told step with its record.
 """
@@ -211,7 +211,7 @@ def _written_last(here: Mirrored, scope: TopicScope, count: int) -> list[str]:
 
 
 def _topics(here: Mirrored, scope: TopicScope) -> list[str]:
-    """Topics that are seen, but RocketMQ's own."""
+    """Return the topics that are seen, without RocketMQ's own."""
     found = Topic.objects.filter(broker=here.name).values_list("name", "is_system").order_by()
     names = (name for name, is_system in found if not is_system or name.startswith(GROUP_PREFIXES))
     return [name for name in names if scope.topic(name)]
@@ -222,7 +222,7 @@ def _real_topic(parked: Message) -> str:
 
 
 def _waiting(admin: Admin, key: str, limit: int, is_wanted: Callable[[str], bool]) -> list[Message]:
-    """Parked on lanes and not released yet, of topics that are wanted: others' come first, too, in the same index."""
+    """Return wanted records parked on lanes and not released yet; others' come first, too, in the same index."""
     found = admin.messages_by_key(SCHEDULE_TOPIC, key, max(limit, LOOKED))
     parked = [record for record in found if is_wanted(_real_topic(record))]
     released = admin.delay_offsets() if parked else {}
@@ -275,7 +275,7 @@ def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope) -
 
 
 def _open(admin: Admin, message_id: str, topic: str | None) -> Message | None:
-    """The record that the id means; None when the broker has none."""
+    """Return the record that the id means; None when the broker has none."""
     if topic:
         found = _by_unique_id(admin, topic, message_id) or _by_unique_id(admin, SCHEDULE_TOPIC, message_id)
         if found is not None:
@@ -300,7 +300,7 @@ def _by_unique_id(admin: Admin, topic: str, unique_id: str) -> Message | None:
 
 
 def _kin(admin: Admin, trail: Trail, seen: TopicScope) -> list[Message]:
-    """Other records of the same message: by its unique id, and by the position that a release came from."""
+    """Find other records of the same message: by its unique id, and by the position that a release came from."""
     found: list[Message] = []
     for topic in (*trail.topics, *_topics_of_groups(trail, seen)):
         if trail.opened.unique_key:
@@ -323,7 +323,7 @@ def _kin(admin: Admin, trail: Trail, seen: TopicScope) -> list[Message]:
 
 
 def _topics_of_groups(trail: Trail, seen: TopicScope) -> list[str]:
-    """Topics of tries and dead letters of the groups that had the message, or read its topic, that there are.
+    """Return the existing topics of tries and dead letters of groups that had the message, or read its topic.
 
     Of readers those that are seen: others' take no place from them.
     """
@@ -337,7 +337,7 @@ def _topics_of_groups(trail: Trail, seen: TopicScope) -> list[str]:
 
 
 def _is_seen(line: Told, seen: TopicScope) -> bool:
-    """Consumers name their group, all others the topic; what names neither is nobody's."""
+    """Tell whether a line is seen: consumers name their group, all others the topic; a line with neither is not."""
     return seen.group(line.group) if line.what == "consumed" else seen.topic(line.topic)
 
 
@@ -370,7 +370,7 @@ _STORED = (HopKind.STORED, HopKind.RELEASED)
 
 
 def steps_of(opened: Message, hops: Sequence[Hop], told: Sequence[Told]) -> tuple[LifeStep, ...]:
-    """Oldest first; of one moment in the order of the log, each record before what was done with it.
+    """Return the steps, oldest first; of one moment in the order of the log, a record before what was done with it.
 
     Steps without a moment come last.
     """
@@ -417,7 +417,7 @@ def _record_of(line: Told, hops: Sequence[Hop]) -> Hop | None:
 
 
 def _is_given(hop: Hop, line: Told) -> bool:
-    """The consumer may have been given this record."""
+    """Tell whether the consumer may have been given this record."""
     if line.at_ms is not None and hop.store_ms > line.at_ms + CLOCKS_APART_MS:
         return False
     if line.retries:

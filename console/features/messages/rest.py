@@ -238,7 +238,7 @@ def _told(done: _Done, topic: str, wanted: Resend, broker: str) -> Resent:
 
 
 class RecordPlace(Struct, kw_only=True):
-    """One physical record of a message."""
+    """A physical record of a message, with its place."""
 
     topic: str
     queue: int

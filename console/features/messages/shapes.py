@@ -1,4 +1,4 @@
-"""What the pages of messages show: every physical record, its properties and body, and what happened to it in time.
+"""The content of the pages of messages: every physical record, its properties and body, and its events in time.
 
 Lists have the columns of messages that were found. On the life line dots are records, squares are what clients told.
 """
@@ -45,7 +45,7 @@ OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 
 
 class HopKind(TextChoices):
-    """What a physical record of the message stands for."""
+    """The part that a physical record plays in the message's life."""
 
     STORED = "stored", _("stored")
     PARKED = "parked", _("parked on a lane")
@@ -57,7 +57,7 @@ class HopKind(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One physical record, oldest first in `MessagePage.hops`."""
+    """A physical record of a message; `MessagePage.hops` has the oldest first."""
 
     kind: HopKind
     topic: str
@@ -88,7 +88,7 @@ class Hop:
 
 
 class BodyForm(TextChoices):
-    """How a body is shown."""
+    """The forms in which a body is shown."""
 
     EMPTY = "empty", _("empty")
     JSON = "json", _("JSON, shown as text")
@@ -100,7 +100,7 @@ class BodyForm(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The body, decoded within stated limits. `text` is hostile: escape it."""
+    """The body, decoded within stated limits. `text` is untrusted: escape it."""
 
     form: BodyForm
     text: str
@@ -117,7 +117,7 @@ class Body:
 
 
 class ReaderState(TextChoices):
-    """What is known of a message and a group that reads its topic."""
+    """The state of a message for one group that reads its topic."""
 
     HAD = "had", _("had it")
     OUT = "out", _("given out, not acknowledged")
@@ -148,7 +148,7 @@ class Reader:
 
     @property
     def waits(self) -> bool:
-        """It stands in a queue that the group is to read."""
+        """Tell whether it stands in a queue that the group is to read."""
         return self.next_ms is None and self.state in (ReaderState.NOT_YET, ReaderState.AGAIN, ReaderState.SENT_BACK)
 
 
@@ -179,7 +179,7 @@ class MessagePage:
     pending: bool
     delay_level: int | None
     hops: tuple[Hop, ...]
-    #: name and value, sorted by name; values are hostile
+    #: name and value, sorted by name; values are untrusted text
     properties: tuple[tuple[str, str], ...]
     properties_bytes: int
     body: Body | None
@@ -194,14 +194,14 @@ class MessagePage:
 
     @property
     def overdue_ms(self) -> int | None:
-        """How long it should have left its lane already; None: it is in time, or gone."""
+        """The time in ms since it should have left its lane; None: it is in time, or gone."""
         late_ms = self.now_ms - self.due_ms if self.pending and self.due_ms is not None else 0
         return late_ms if late_ms > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One hit of a search."""
+    """A hit of a search for messages."""
 
     topic: str
     unique_key: str | None
@@ -216,7 +216,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Which messages of a topic; `to_ms` is not included, a property without a value is any that is there."""
+    """The choice among a topic's messages; `to_ms` is not included, a property without a value has to be there."""
 
     from_ms: int | None = None
     to_ms: int | None = None
@@ -252,7 +252,7 @@ _GROUP = re.compile(r"[%|A-Za-z0-9_-]{1,255}")
 
 
 class StepKind(TextChoices):
-    """One thing that happened; the records' kinds have the same names as HopKind."""
+    """The kinds of event in a message's life; those of records have the same names as in HopKind."""
 
     BORN = "born", _("born")
     STORED = "stored", _("stored")
@@ -269,7 +269,7 @@ class StepKind(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class LifeStep:
-    """One step. `is_told`: a client tells it, by its own clock; every text of it is hostile. None: not said."""
+    """A step of a message's life. `is_told`: by a client and its clock, its texts untrusted. None: not said."""
 
     kind: StepKind
     ms: int | None
@@ -299,7 +299,7 @@ _NAME_LENGTH = 14
 
 
 def life_of(data: MessagePage) -> SafeString | None:
-    """The drawing, None when there is nothing to draw."""
+    """Draw the life of a message; return None when there is nothing to draw."""
     if not data.hops:
         return None
     stops: list[Stop] = []

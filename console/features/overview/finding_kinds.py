@@ -1,4 +1,4 @@
-"""What can be worth a look: all that is said about one kind of finding, gravest first.
+"""The kinds of finding that are worth a look: all that is said about each, gravest first.
 
 A new kind is a line here, the place in `findings.py` where it is noticed, and its texts in the translation.
 """
@@ -26,7 +26,7 @@ _BEFORE_MS = 5 * 60_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that needs somebody."""
+    """A state of affairs that needs somebody's attention."""
 
     code: FindingCode
     #: a group's name, a level's number, a broker's name
@@ -44,12 +44,12 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How grave it is, which decides its mark."""
+        """The gravity of the finding, which decides its mark."""
         return self.code.value.severity
 
     @property
     def label(self) -> Text:
-        """What it is, without its figures."""
+        """The name of the finding, without its figures."""
         return self.code.value.label
 
     @property
@@ -70,7 +70,7 @@ class Link:
 # compared by identity: to compare the texts would translate them while this module is imported
 @dataclass(frozen=True, slots=True, eq=False)
 class FindingKind:
-    """What all findings of one kind have in common.
+    """The properties that all findings of one kind have in common.
 
     A sentence may name `%(figure)s`, the finding's value; `%(gap)s`, its span; `%(when)s`, its moment. The number that
     its plural follows is called "value".

@@ -1,4 +1,4 @@
-"""What is worth a look on the first page, the gravest first.
+"""The findings that are worth a look on the first page, the gravest first.
 
 Most of it follows from the mirror. Only the servers themselves know about timers that are late or come due all at once
 and about Redisson's queues. They are asked at most every FRESH_S, for one page at a time; other pages show meanwhile
@@ -36,7 +36,7 @@ from console.site.mirrored import History, Mirrored
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One line of the flow table: `name` is accepted, released or consumed."""
+    """A line of the flow table: `name` is accepted, released or consumed."""
 
     name: str
     per_s: float | None
@@ -82,7 +82,7 @@ class MirrorRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the first page shows."""
+    """The content of the first page."""
 
     evidence: Evidence
     now_ms: int
@@ -135,7 +135,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Afar:
-    """None: not told, or not to be had now."""
+    """The figures that only the servers themselves can tell; None: not told, or not to be had now."""
 
     timers: TimerStatus | None = None
     herds: tuple[Herd, ...] = ()
@@ -155,7 +155,7 @@ def findings_of(
     groups: Sequence[GroupRow],
     known: Afar,
 ) -> tuple[Finding, ...]:
-    """All findings, ordered as FindingCode is; of one kind, the greatest first."""
+    """Return all findings, ordered as FindingCode is; of one kind, the greatest first."""
     found = [
         *_of_mirror(here, mirror), *_of_brokers(here, brokers), *_of_lanes(here, lanes), *_of_transactions(here),
         *_of_groups(groups), *_of_timers(here, known), *_of_delayed_queues(known),
@@ -201,7 +201,7 @@ def _of_lanes(here: Mirrored, lanes: Sequence[Lane]) -> Iterator[Finding]:
 
 
 def _of_transactions(here: Mirrored) -> Iterator[Finding]:
-    """Parked ones; of many only so many are mirrored, so it is the least number."""
+    """Yield findings on parked and ageing ones; of many only so many are mirrored, so it is the least number."""
     aged = Q(state__in=UNDECIDED, store_ms__lt=here.now_ms - AGED_MS)
     known = HalfMessage.objects.filter(current_topics().among("topic"), broker=here.name).aggregate(
         parked=Count("pk", filter=Q(state=HalfMessage.State.PARKED)),
@@ -216,7 +216,7 @@ def _of_transactions(here: Mirrored) -> Iterator[Finding]:
 
 
 def _of_operations(here: Mirrored) -> Iterator[Finding]:
-    """What somebody asked for that another one has to approve, the next to be forgotten first."""
+    """Yield a finding for each operation that a second person has to approve, the next to expire first."""
     rows = Operation.objects.filter(
         state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
     )
@@ -269,7 +269,7 @@ def _of_delayed_queues(known: Afar) -> Iterator[Finding]:
 
 
 def afar(here: Mirrored) -> Afar:
-    """What was known at most FRESH_S ago, or while somebody else asks, what was known before."""
+    """Return what was known at most FRESH_S ago or, while another page asks, what was known before."""
     key = (settings.ESCAPEMENT_NAMESRV, settings.REDISSON_URL)
     made_s, found = _kept.get(key, (0.0, Afar()))
     if made_s and time.monotonic() - made_s < FRESH_S:
@@ -285,7 +285,7 @@ def afar(here: Mirrored) -> Afar:
 
 
 def seen_by(scope: TopicScope, known: Afar) -> Afar:
-    """Without the names of topics and queues that are not seen."""
+    """Return the figures without the names of topics and queues that are not seen."""
     if scope.see_all:
         return known
     herds = tuple(
@@ -297,7 +297,7 @@ def seen_by(scope: TopicScope, known: Afar) -> Afar:
 
 
 def forget() -> None:
-    """Ask anew the next time."""
+    """Forget what was known, so that the next call asks anew."""
     _kept.clear()
 
 
@@ -316,7 +316,7 @@ def _herds(admin: Admin, now_ms: int) -> tuple[Herd, ...]:
 
 
 def _queues() -> tuple[QueueRow, ...] | None:
-    """Of all queues, up to MOST_QUEUES, those that need a look; None if their server does not answer."""
+    """Return, of up to MOST_QUEUES queues, those that need a look; None if their server does not answer."""
     found: list[QueueRow] = []
     for offset in range(0, MOST_QUEUES, QUEUES_SHOWN):
         part = read_queues(offset=offset)

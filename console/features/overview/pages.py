@@ -82,13 +82,13 @@ def read_overview(scope: TopicScope) -> Overview:
 
 
 def _processes() -> tuple[Process, ...]:
-    """Those of this machine's supervisor; their moments are real ones, and stand beside the broker's."""
+    """Return the supervisor's processes on this machine; their moments are real ones, shown beside the broker's."""
     found = read_roster(settings.VAR / ROSTER_FILE)
     return tuple(replace(process, since_ms=shown_ms(process.since_ms)) for process in found)
 
 
 def mirror_row(here: Mirrored) -> MirrorRow:
-    """The mirror's own state."""
+    """Return the state of the mirror itself."""
     state = here.state
     if state is None or state.as_of_ms is None:
         return MirrorRow("never", 0, None, None, None, None, state.error if state else "")
@@ -127,14 +127,14 @@ def _broker(row: Broker) -> BrokerRow:
 
 
 def _timers_pending(known: Afar, scope: TopicScope) -> int | None:
-    """Of topics that are seen."""
+    """Return the number of pending timers of the topics that are seen."""
     if known.timers is None or scope.see_all:
         return None if known.timers is None else known.timers.pending
     return sum(row.pending for row in known.timers.by_topic if scope.topic(row.topic))
 
 
 def _stored(here: Mirrored, others: Sequence[str]) -> int | None:
-    """Messages ever stored on topics that are not RocketMQ's own, nor `others`."""
+    """Return the messages ever stored on topics that are neither RocketMQ's own nor `others`."""
     # those that do not count by name: a join would wait for the planner's statistics after a rebuild
     queues = Queue.objects.filter(broker=here.name).exclude(topic__in=others)
     total = queues.aggregate(total=Sum("max_offset"))["total"]
@@ -152,7 +152,7 @@ BROKERS = Table(
 
 @require_safe
 def overview(request: HttpRequest) -> Answer:
-    """Findings, figures, flow, processes, the next minute."""
+    """Show findings, figures, flow, processes and the next minute."""
     data = read_overview()
     context = {"data": data, "here": "overview", "live": "overview"}
     return page_or_file(

@@ -44,7 +44,7 @@ _MOVED = {"due_ms": "deliver_at", "shift_ms": "shift_ms"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValuesPreview(Preview):
-    """What values would be touched; `topics` counts them by what is particular to them, under codes."""
+    """The values that would be touched; `topics` counts them by what is particular to them, under codes."""
 
     first_due_ms: int | None = None
     last_due_ms: int | None = None
@@ -205,7 +205,7 @@ class SteerValues(QueueKind):
 
 @register
 class RemoveValues(SteerValues):
-    """Values that are removed are never delivered."""
+    """The operation that removes values: they are never delivered."""
 
     name = "redisson.remove"
     title, verb = _("Remove waiting values"), _("Remove them")
@@ -220,7 +220,7 @@ class RemoveValues(SteerValues):
 
 @register
 class DeliverValuesNow(SteerValues):
-    """They go to the end of the plain list at once."""
+    """The operation that moves values to the end of the plain list at once."""
 
     name = "redisson.deliver_now"
     title, verb = _("Deliver values now"), _("Deliver them now")
@@ -235,7 +235,7 @@ class DeliverValuesNow(SteerValues):
 
 @register
 class MoveValues(SteerValues):
-    """They wait in another queue, due as before."""
+    """The operation that moves values to another queue, due as before."""
 
     name = "redisson.move"
     title, verb = _("Move values to another queue"), _("Move them")
@@ -258,7 +258,7 @@ class MoveValues(SteerValues):
 
 @register
 class RescheduleValues(SteerValues):
-    """They are due at another moment: `due_ms` for all, or `shift_ms` later (earlier if negative) each."""
+    """The operation that gives values a new moment: `due_ms` for all, or each `shift_ms` later (negative: earlier)."""
 
     name = "redisson.reschedule"
     title, verb = _("Move values to another moment"), _("Move them")
@@ -288,7 +288,7 @@ class RescheduleValues(SteerValues):
 
 @register
 class SetAside(SteerValues):
-    """Poison goes out of the way of Java's transfer, into a set of ours; without a choice, all of it.
+    """The operation that puts poison aside, out of the way of Java's transfer; without a choice, all of it.
 
     With a `packing`, all members that have it: they are poison for clients that write the other one.
     """
@@ -323,7 +323,7 @@ class SetAside(SteerValues):
 
 @register
 class PutBack(SteerValues):
-    """What was set aside waits again as it was."""
+    """The operation that makes values wait again as they were before they were set aside."""
 
     name = "redisson.put_back"
     title, verb = _("Put back what was set aside"), _("Put them back")
@@ -338,7 +338,7 @@ class PutBack(SteerValues):
 
 @register
 class ClearQueue(QueueKind):
-    """Nothing waits any more; what is due already stays in the plain list."""
+    """The operation that empties a queue: nothing waits any more; what is due already stays in the plain list."""
 
     name = "redisson.clear"
     title, verb = _("Clear a delayed queue"), _("Clear it")

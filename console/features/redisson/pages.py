@@ -26,7 +26,7 @@ READERS = (*CODECS, "Kryo5Codec", "MarshallingCodec", "SerializationCodec", "Byt
 
 @require_safe
 def queues(request: HttpRequest) -> Answer:
-    """All queues, what waits in each, and who moves them."""
+    """Show all queues, what waits in each, and who moves them."""
     search = request.GET.get("search", "").strip()[:NAME_LENGTH]
     offset = whole_number(request.GET.get("offset")) or 0
 
@@ -43,7 +43,7 @@ def queues(request: HttpRequest) -> Answer:
 
 @require_safe
 def queue(request: HttpRequest) -> Answer:
-    """One queue by `name`, which may be any text."""
+    """Show one queue by `name`, which may be any text."""
     given = {key: request.GET.get(key, "").strip()[:length] for key, length in _LENGTHS.items()}
     if not given["name"]:
         raise Http404(_("There is no such queue."))

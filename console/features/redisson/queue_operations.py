@@ -1,4 +1,4 @@
-"""What is done to a whole delayed queue: offer to it, repair it, and where its due values go."""
+"""The operations on a whole delayed queue: offer to it, repair it, and choose where its due values go."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_DAMAGED = 1_000
 
 @register
 class OfferValue(QueueKind):
-    """One value more waits, written with a codec that Java reads too."""
+    """The operation that adds a value to those that wait, written with a codec that Java reads too."""
 
     name = "redisson.offer"
     title, verb = _("Offer a value"), _("Offer it")
@@ -79,7 +79,7 @@ class OfferValue(QueueKind):
 
 @register
 class RepairQueue(QueueKind):
-    """List and set agree again: what is in the list only is due now, what is in the set only is listed again."""
+    """The repair of list and set: what is in the list only is due now, what is in the set only is listed again."""
 
     name = "redisson.repair"
     title, verb = _("Repair a delayed queue"), _("Repair it")
@@ -143,7 +143,7 @@ class _Handing(QueueKind):
 
 
 class _ToTopic(_Handing):
-    """The due values go to a topic."""
+    """An operation that sends due values to a topic."""
 
     asked = "topic"
 
@@ -159,7 +159,7 @@ class _ToTopic(_Handing):
 
 @register
 class MakeReliable(_ToTopic):
-    """Due values go to a topic: with acknowledgement, retries, dead letters and a trace."""
+    """The operation that sends due values to a topic: with acknowledgement, retries, dead letters and a trace."""
 
     name = "redisson.make_reliable"
     title, verb = _("Send due values to a topic"), _("Make it reliable")
@@ -174,7 +174,7 @@ class MakeReliable(_ToTopic):
 
 @register
 class ImportQueue(_ToTopic):
-    """Every waiting value becomes a timer of a topic, and what Java offers meanwhile too; resumed if it was stopped."""
+    """The operation that makes waiting values timers of a topic, and what Java offers meanwhile; resumed if stopped."""
 
     name = "redisson.import"
     title, verb = _("Import a delayed queue into timers"), _("Import it")
@@ -204,7 +204,7 @@ class ImportQueue(_ToTopic):
 
 @register
 class MakePlain(_Handing):
-    """Due values go to the plain list again; what was taken already is still sent."""
+    """The operation that sends due values to the plain list again; what was taken already is still sent."""
 
     name = "redisson.make_plain"
     title, verb = _("Back to the plain list"), _("Back to the plain list")

@@ -1,4 +1,4 @@
-"""What the pages of Redisson's delayed queues show: the queues as Redis has them, and what transfer services say.
+"""The content of the pages of Redisson's delayed queues: as Redis has them, and as transfer services report them.
 
 There is one client for the process. Where its server is away or refuses, the page has the reason as evidence. All
 moments are epoch ms of the Redis server's clock.
@@ -99,7 +99,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One queue: what Redis holds, and what the transfer service says of it."""
+    """A queue: what Redis holds, and what the transfer service says of it."""
 
     name: str
     #: None: it could not be read, `problem` says why
@@ -113,17 +113,17 @@ class QueueRow:
 
     @property
     def listeners(self) -> int:
-        """Who listens on its channel: live RDelayedQueues of Java, and services of ours."""
+        """The number of listeners on its channel: live RDelayedQueues of Java, and services of ours."""
         return self.ours + (self.survey.listeners if self.survey is not None else 0)
 
     @property
     def is_stuck(self) -> bool:
-        """Something is due and nobody moves it: a second is more than any transfer needs."""
+        """Tell whether something is due and nobody moves it: a second is more than any transfer needs."""
         return self.survey is not None and self.survey.stuck_ms > 1_000
 
     @property
     def needs_look(self) -> bool:
-        """Something is wrong with it."""
+        """Tell whether something is wrong with it."""
         found = self.survey
         return bool(
             self.problem
@@ -139,7 +139,7 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class QueuesPage:
-    """All queues of the server, some at a time."""
+    """The queues of the server, a page at a time."""
 
     table: ClassVar[Table] = QUEUES
 
@@ -155,12 +155,12 @@ class QueuesPage:
 
     @property
     def waiting(self) -> int:
-        """Values that wait in the queues of this page."""
+        """The number of values that wait in the queues of this page."""
         return sum(row.survey.set_size for row in self.rows if row.survey is not None)
 
     @property
     def overdue(self) -> int:
-        """Values of this page that are due and still there."""
+        """The number of values of this page that are due and still there."""
         return sum(row.survey.overdue for row in self.rows if row.survey is not None)
 
     @property
@@ -171,23 +171,23 @@ class QueuesPage:
 
     @property
     def looks(self) -> int:
-        """Queues of this page with something wrong."""
+        """The number of queues of this page with something wrong."""
         return sum(row.needs_look for row in self.rows)
 
     @property
     def previous(self) -> int | None:
-        """Where the page before begins."""
+        """The offset of the page before, None on the first."""
         return max(0, self.offset - QUEUES_SHOWN) if self.offset else None
 
     @property
     def following(self) -> int | None:
-        """Where the next page begins."""
+        """The offset of the next page, None on the last."""
         return self.offset + QUEUES_SHOWN if self.offset + QUEUES_SHOWN < self.total else None
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """One waiting value; `text` is for people, of hostile origin."""
+    """A waiting value; `text` is for people, and untrusted."""
 
     handle: str
     due_ms: int | None
@@ -204,7 +204,7 @@ class ValueRow:
 
 @dataclass(frozen=True, slots=True)
 class Handing:
-    """Where the due values go, if not to the plain list."""
+    """The place that due values go to, if not the plain list."""
 
     kind: str
     is_on: bool
@@ -218,7 +218,7 @@ class Handing:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """One queue with a page of its values in the order in which they are due."""
+    """A queue with a page of its values in the order in which they are due."""
 
     table: ClassVar[Table] = VALUES
 
@@ -347,7 +347,7 @@ def read_queue(
 
 
 def value_row(waiting: Waiting, codec: Codec | None = None, written: Packing | None = None) -> ValueRow:
-    """A value as a row; poison shows the member itself, what no codec reads is hex. `written`: what clients write."""
+    """Return a value as a row; poison shows the member itself, the unreadable is hex. `written`: what clients write."""
     shown = waiting.shown(codec)
     return ValueRow(
         handle=str(waiting.handle),
@@ -375,7 +375,7 @@ def _queues(
 
 
 def _row(name: str, services: Sequence[TransferStatus]) -> QueueRow:
-    """A key of the wrong type spoils the row of its queue only. Of several services the one that moved last speaks."""
+    """Return a queue's row; a key of the wrong type spoils this one only. The service that moved last speaks for it."""
     said = [(each, service.listening) for service in services for each in service.queues if each.name == name]
     moved = max((each for each, _ in said), key=lambda each: each.last_moved_ms or 0, default=None)
     ours = sum(listening for _, listening in said)
@@ -386,7 +386,7 @@ def _row(name: str, services: Sequence[TransferStatus]) -> QueueRow:
 
 
 def _services() -> list[TransferStatus]:
-    """What the transfer services say of themselves; none where their own server is away."""
+    """Return the transfer services' own reports; none where their server is away."""
     found, _ = ask_redis(lambda: list(running_services(status_server())))
     return found or []
 
@@ -424,12 +424,12 @@ def _server(url: str) -> Server:
 
 
 def server() -> Server:
-    """The server at ESCAPEMENT_REDISSON_URL; safe for threads."""
+    """Return the server at ESCAPEMENT_REDISSON_URL; safe for threads."""
     return _server(settings.REDISSON_URL)
 
 
 def status_server() -> Server:
-    """The server at REDIS_URL, where transfer services say how they are: also when that of the queues is away."""
+    """Return the server at REDIS_URL, where transfer services report, also while that of the queues is away."""
     return _server(settings.REDIS_URL)
 
 
@@ -439,27 +439,27 @@ def hang_up() -> None:
 
 
 def address() -> str:
-    """Where the server is, without user and password."""
+    """Return the address of the server, without user and password."""
     parts = urlsplit(settings.REDISSON_URL)
     return f"{parts.hostname or parts.path}:{parts.port}" if parts.port else parts.hostname or parts.path
 
 
 def queue_named(name: str, *, codec: str = "", to_write: bool = False) -> DelayedQueue:
-    """The queue of this name; read-only unless it is to be written, and may be."""
+    """Return the queue of this name; read-only unless it is to be written, and may be."""
     chosen: Codec | None = codec_named(codec) if codec else None
     locked = bool(why_locked(name)) or not to_write
     return DelayedQueue(name, server().client, codec=chosen, read_only=locked)
 
 
 def why_locked(name: str) -> str:
-    """Why a queue may not be changed here: a code, empty if it may."""
+    """Return the code of the reason why a queue may not be changed here, empty if it may."""
     if settings.REDISSON_READ_ONLY:
         return "read-only"
     return "" if any(fnmatchcase(name, pattern) for pattern in settings.REDISSON_QUEUES) else "not-listed"
 
 
 def ask_redis(question: Callable[[], Answer]) -> tuple[Answer | None, Evidence]:
-    """The answer with its evidence; None and the reason when the server is away or refuses."""
+    """Return the answer with its evidence; None and the reason when the server is away or refuses."""
     source = address()
     try:
         answer = question()

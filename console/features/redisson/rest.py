@@ -41,7 +41,7 @@ HandleText = Annotated[str, Meta(min_length=3, max_length=120, description="As a
 
 
 class DelayedQueueRow(Struct, kw_only=True):
-    """One queue. `problem` says what is wrong; null figures: a key of it is not what Redisson puts there."""
+    """A delayed queue. `problem` says what is wrong; null figures: a key of it is not what Redisson puts there."""
 
     name: str
     waiting: int | None
@@ -75,7 +75,7 @@ class DelayedQueueList(Struct, kw_only=True):
 
 
 class DelayedValue(Struct, kw_only=True):
-    """One waiting value. `handle` names it; `is_hex`: no codec reads it, `value` is its bytes in hex."""
+    """A waiting value. `handle` names it; `is_hex`: no codec reads it, `value` is its bytes in hex."""
 
     handle: str
     due_ms: int | None
@@ -130,7 +130,7 @@ class ManyValues(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class PoisonValues(ManyValues, forbid_unknown_fields=True, kw_only=True):
-    """As ManyValues; `all: true` means poison, or with a `packing` every value in it."""
+    """The values, as in ManyValues; `all: true` means poison, or with a `packing` every value in it."""
 
     packing: (
         Annotated[str, Meta(description="old or new: the one that the clients of the queue do not read.")] | None
@@ -138,13 +138,13 @@ class PoisonValues(ManyValues, forbid_unknown_fields=True, kw_only=True):
 
 
 class MovedValues(ManyValues, forbid_unknown_fields=True, kw_only=True):
-    """As ManyValues, and to which queue."""
+    """The values, as in ManyValues, and the queue they go to."""
 
     to: QueueName
 
 
 class LaterValues(ManyValues, forbid_unknown_fields=True, kw_only=True):
-    """As ManyValues, and where to: `deliver_at` for all, or `shift_ms` later (earlier if negative) each."""
+    """The values of ManyValues, and where to: `deliver_at` for all, or each `shift_ms` later (earlier if negative)."""
 
     deliver_at: DeliverAt | None = None
     shift_ms: ShiftMs | None = None

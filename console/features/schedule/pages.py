@@ -26,7 +26,7 @@ from console.ui.live import LiveKind
 
 @require_safe
 def schedule(request: HttpRequest) -> HttpResponse:
-    """Every delay level with what waits on it."""
+    """Show every delay level with what waits on it."""
     asked = asked_of(request)
     if not asked.text:
         around = {"past": past_of(request, asked, None), "live": "schedule"}
@@ -38,7 +38,7 @@ def schedule(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def lane(request: HttpRequest, level: int) -> Answer:
-    """The pending messages of a level in due order, paged by offset."""
+    """Show the pending messages of a level in due order, paged by offset."""
     offset = whole_number(request.GET.get("offset"))
     data = read.lane(level, offset)
     if data.lane is None:
@@ -69,7 +69,7 @@ LIVE = {
 
 
 class LevelRow(Struct, kw_only=True):
-    """One delay level: `backlog` messages wait, `offset` was released last, `max_offset` is the end of its queue."""
+    """A delay level: `backlog` messages wait, `offset` was released last, `max_offset` is the end of its queue."""
 
     level: int
     delay_ms: int

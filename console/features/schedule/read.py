@@ -69,12 +69,12 @@ def highest_level() -> int:
 
 
 def levels(here: Mirrored) -> list[ScheduleLevel]:
-    """The rows, level 1 first."""
+    """Return the levels' rows, level 1 first."""
     return list(ScheduleLevel.objects.filter(broker=here.name).order_by("level"))
 
 
 def lane_of(row: ScheduleLevel, here: Mirrored, released: History) -> Lane:
-    """One lane as the pages draw it."""
+    """Return the lane of a level as the pages draw it."""
     as_of_ms = here.as_of_ms or here.now_ms
     backlog = _backlog(row)
     rate = row.released_per_s if row.released_per_s is not None else released.latest
@@ -102,7 +102,7 @@ def lane_of(row: ScheduleLevel, here: Mirrored, released: History) -> Lane:
 
 
 def figures(here: Mirrored, drawn: Sequence[Lane]) -> LaneFigures:
-    """The strip above the lanes; None where nothing is known."""
+    """Return the strip above the lanes; its figures are None where nothing is known."""
     waiting = [lane for lane in drawn if lane.next_due_ms is not None]
     first = min(waiting, key=lambda lane: lane.next_due_ms or 0, default=None)
     late = [lane for lane in drawn if lane.lateness_p99_ms is not None]
@@ -125,7 +125,7 @@ def figures(here: Mirrored, drawn: Sequence[Lane]) -> LaneFigures:
 
 
 def next_minute(here: Mirrored, rows: Sequence[ScheduleLevel]) -> NextMinute | None:
-    """Messages due in each of the coming 60 seconds; None while a waiting lane's due times are unknown."""
+    """Count messages due in each of the coming 60 seconds; return None while a waiting lane's due times are unknown."""
     if here.as_of_ms is None:
         return None
     start = here.as_of_ms
@@ -162,7 +162,7 @@ def _state(row: ScheduleLevel, backlog: int | None, as_of_ms: int) -> LaneState:
 
 
 def _points(row: ScheduleLevel) -> list[Mark]:
-    """The marks from the first pending entry on."""
+    """Return the marks from the first pending entry on."""
     marks = list(paired(row.marks))
     if row.next_due_ms is None or row.delay_offset is None:
         return marks
@@ -210,7 +210,7 @@ def _sum(values: Sequence[Number | None]) -> Number | None:
 
 
 def _typical(drawn: Sequence[Lane]) -> float | None:
-    """The median of the lanes' medians, each weighing as much as it releases."""
+    """Return the median of the lanes' medians, each weighing as much as it releases."""
     weighed = sorted(
         (lane.lateness_p50_ms, lane.released_per_s or 0.0) for lane in drawn if lane.lateness_p50_ms is not None
     )
@@ -299,7 +299,7 @@ def _read(admin: Admin, level: int, offset: int | None, count: int) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a page shows of the messages that are kept."""
+    """The part of the kept messages that a page shows."""
 
     offset: int
     messages: tuple[ParkedMessage, ...] = ()
@@ -311,7 +311,7 @@ class _Part:
 
 
 def _part(admin: Admin, level: int, offset: int | None, count: int, keep: Keep) -> _Part:
-    """A page of kept ones; behind the last of them, their last page."""
+    """Return a page of kept ones; behind the last of them, their last page."""
     read = partial(_read, admin, level)
     released = admin.delay_offsets().get(level, 0)
     asked = released if offset is None else max(0, offset)
@@ -333,7 +333,7 @@ def _part(admin: Admin, level: int, offset: int | None, count: int, keep: Keep) 
 
 
 def _before(read: Callable[[int, int], Page], end: int, low: int, count: int, keep: Keep) -> int | None:
-    """Where the page of kept ones before `end` begins; where the look ended if it found less; None: nothing is there"""
+    """Return where the page of kept ones before `end` begins, or where the look ended; None: nothing is there."""
     until_s = time.monotonic() + BEFORE_S
     hits: list[int] = []
     high = end
@@ -350,7 +350,7 @@ def _before(read: Callable[[int, int], Page], end: int, low: int, count: int, ke
 
 
 def _rows_of(page: Page) -> tuple[list[ParkedMessage], int | None]:
-    """The messages of a stretch, and where the next one begins."""
+    """Return the messages of a stretch, and where the next one begins."""
     released, entries, records = page
     by_offset = {record.queue_offset: record for record in records}
     rows = [_parked(entry, by_offset.get(entry.offset), released) for entry in entries.entries]

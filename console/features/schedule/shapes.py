@@ -1,4 +1,4 @@
-"""What the pages about SCHEDULE_TOPIC_XXXX show: the delay levels at a glance, and one opened, with its columns.
+"""The content of the pages about SCHEDULE_TOPIC_XXXX: the delay levels at a glance, and one opened, with its columns.
 
 At a glance there is a row for each level, with when its messages are due on a logarithmic stretch, the strip of figures
 above them, and the bars of the next minute. An opened level lists its pending messages in due order, page by page, read
@@ -58,7 +58,7 @@ EDGES_MS: tuple[int, ...] = tuple(
 
 
 class LaneState(TextChoices):
-    """What can be said about a lane; a lane that was never used is not a lane with backlog 0."""
+    """The state of a lane; one that was never used is not a lane with backlog 0."""
 
     UNKNOWN = "unknown", _("unknown")
     NEVER_USED = "never-used", _("never used")
@@ -69,7 +69,7 @@ class LaneState(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One delay level. Offsets are indices in queue `level - 1` of SCHEDULE_TOPIC_XXXX; None is unknown."""
+    """A delay level. Offsets are indices in queue `level - 1` of SCHEDULE_TOPIC_XXXX; None is unknown."""
 
     level: int
     delay_ms: int
@@ -109,7 +109,7 @@ class Lane:
 
     @property
     def persisted_share(self) -> float | None:
-        """How much of the lane is behind the offset that was saved, from 0 to 1."""
+        """The share of the lane that is behind the saved offset, from 0 to 1."""
         return self._share(self.persisted_offset)
 
     def _share(self, mark: int | None) -> float | None:
@@ -141,7 +141,7 @@ class LaneFigures:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """What the page of all lanes shows."""
+    """The content of the page of all lanes."""
 
     evidence: Evidence
     #: epoch ms at which this was put together: "now" of spreads and countdowns
@@ -202,7 +202,7 @@ class LanePage:
 
 @dataclass(frozen=True, slots=True)
 class DueSpread:
-    """How many messages of one lane fall due in each bucket of EDGES_MS; the sum with `beyond` is the backlog."""
+    """The counts of a lane's messages by when they are due, in EDGES_MS; the sum with `beyond` is the backlog."""
 
     #: BUCKETS counts, nearest first
     counts: tuple[int, ...]
@@ -215,7 +215,7 @@ class DueSpread:
 
     @property
     def peak(self) -> int:
-        """Messages in the fullest bucket."""
+        """The number of messages in the fullest bucket."""
         return max(self.counts)
 
 
@@ -239,5 +239,5 @@ class NextMinute:
 
     @property
     def total(self) -> int:
-        """Everything due within the minute."""
+        """The number of messages due within the minute."""
         return sum(self.counts)

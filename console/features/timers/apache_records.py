@@ -67,7 +67,7 @@ _PRECISION_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What the newest records say is pending, in due order."""
+    """The timers that are pending by the newest records, in due order."""
 
     rows: tuple[TimerRow, ...]
     #: records read, and how many the queue holds
@@ -76,12 +76,12 @@ class Newest:
 
     @property
     def is_whole(self) -> bool:
-        """All records were read."""
+        """Tell whether all records were read."""
         return self.read >= self.records
 
 
 def read_newest(admin: Admin, count: int = NEWEST) -> Newest:
-    """The pending timers among the newest records; raises ClientError."""
+    """Read the pending timers among the newest records; raise ClientError."""
     stats = admin.topic_stats(TIMER_TOPIC).queues
     if not stats:
         return Newest((), 0, 0)
@@ -92,7 +92,7 @@ def read_newest(admin: Admin, count: int = NEWEST) -> Newest:
 
 
 def pending_of(records: Iterable[Message], at_ms: int) -> tuple[TimerRow, ...]:
-    """Which of the records still wait at `at_ms`; a later record of the same unique key counts."""
+    """Return the timers that still wait at `at_ms`; a later record of the same unique key counts."""
     waiting: dict[tuple[str, str], TimerRow] = {}
     for record in records:
         victim = record.properties.get(TIMER_DELETE)
@@ -110,7 +110,7 @@ def pending_of(records: Iterable[Message], at_ms: int) -> tuple[TimerRow, ...]:
 
 
 def row_of_record(record: Message) -> TimerRow | None:
-    """A parked record as a row; None if it is no timer."""
+    """Return a parked record as a row; None if it is no timer."""
     properties = record.properties
     topic, out = properties.get(REAL_TOPIC), properties.get(TIMER_OUT_MS, "")
     if not topic or not out.isdigit() or TIMER_DELETE in properties:
@@ -136,14 +136,14 @@ def row_of_record(record: Message) -> TimerRow | None:
 
 
 def handle_of(record: Message, broker: str) -> str:
-    """RocketMQ's recall handle (HandleV1) of a parked record: its moment is TIMER_OUT_MS + 1, inside its slot."""
+    """Return RocketMQ's recall handle (HandleV1) of a parked record: its moment is TIMER_OUT_MS + 1, in its slot."""
     out = int(record.properties[TIMER_OUT_MS])
     words = f"v1 {record.properties[REAL_TOPIC]} {broker} {out + 1} {record.unique_key}"
     return base64.urlsafe_b64encode(words.encode()).decode()
 
 
 def matches(row: TimerRow, wanted: TimerFilter) -> bool:
-    """Whether the filter takes the row."""
+    """Tell whether the filter takes the row."""
     if wanted.topic and row.topic != wanted.topic:
         return False
     if wanted.key and wanted.key not in (row.schedule_key, row.unique_key, *row.keys):
@@ -154,7 +154,7 @@ def matches(row: TimerRow, wanted: TimerFilter) -> bool:
 
 
 def timers(here: Mirrored, window: Window, is_seen: Callable[[str], bool] = lambda topic: True) -> TimersPage:
-    """The page from what was pulled; slots count the newest records only."""
+    """Return the page from what was pulled; slots count the newest records only."""
     newest, evidence = _read(here)
     told, _ = ask(lambda admin: (admin.timer_checkpoint(), admin.timer_metrics()), source=here.name, requests=TOLD)
     wanted = TimerFilter() if window.following else within(window.start_ms, window.end_ms, window.zoom.step_ms)
@@ -177,14 +177,14 @@ def timers(here: Mirrored, window: Window, is_seen: Callable[[str], bool] = lamb
 
 
 def timer_list(here: Mirrored, wanted: TimerFilter, cursor: str | None, count: int) -> TimerList:
-    """A page of what was pulled; the cursor is a number of rows."""
+    """Return a page of what was pulled; the cursor is a number of rows."""
     newest, evidence = _read(here)
     start = int(cursor) if cursor and cursor.isascii() and cursor.isdigit() and len(cursor) < 9 else 0
     return _listed(here, evidence, newest, wanted, start, count)
 
 
 def timer_life(here: Mirrored, position: int) -> TimerLife:
-    """A parked record: when it came and when it is due; whether it was recalled is not known there."""
+    """Return a parked record's life: when it came and is due; whether it was recalled is not known there."""
     record, evidence = ask(
         lambda admin: admin.message_at(position, topic=TIMER_TOPIC), source=here.name, requests=(33,)
     )

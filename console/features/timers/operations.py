@@ -83,7 +83,7 @@ OVER: Mapping[str, Outcome] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimersPreview(LagPreview):
-    """What timers would be touched, and how busy the broker would be with releasing them."""
+    """The timers that would be touched, and how busy the broker would be with releasing them."""
 
     first_due_ms: int | None = None
     last_due_ms: int | None = None
@@ -259,7 +259,7 @@ class SteerTimers(TimerKind[TimersPreview]):
 
 @register
 class CancelTimers(SteerTimers):
-    """They are not delivered; while their moments are ahead they can be parked again."""
+    """The operation that cancels timers; while their moments are ahead they can be parked again."""
 
     name = "timers.cancel"
     title, verb = _("Cancel timers"), _("Cancel them")
@@ -274,7 +274,7 @@ class CancelTimers(SteerTimers):
 
 @register
 class DeliverTimersNow(SteerTimers):
-    """They are released at once, ahead of their moments."""
+    """The operation that releases timers at once, ahead of their moments."""
 
     name = "timers.deliver_now"
     title, verb = _("Deliver timers now"), _("Deliver them now")
@@ -298,7 +298,7 @@ class DeliverTimersNow(SteerTimers):
 
 @register
 class RescheduleTimers(SteerTimers):
-    """They are due at another moment: `due_ms` for all, or `shift_ms` later (earlier if negative) each."""
+    """The operation that gives timers a new moment: `due_ms` for all, or each `shift_ms` later (negative: earlier)."""
 
     name = "timers.reschedule"
     title, verb = _("Move timers to another moment"), _("Move them")
@@ -393,7 +393,7 @@ class SwitchTimers(TimerKind[TimersPreview]):
 
 @register
 class PauseTimers(SwitchTimers):
-    """No timer fires any more until they are resumed."""
+    """The operation that pauses all timers: none fires until they are resumed."""
 
     name = "timers.pause"
     title, verb = _("Pause all timers"), _("Pause")
@@ -404,7 +404,7 @@ class PauseTimers(SwitchTimers):
 
 @register
 class ResumeTimers(SwitchTimers):
-    """What is overdue fires, oldest first; then all goes on."""
+    """The operation that resumes timers: what is overdue fires, oldest first; then all goes on."""
 
     name = "timers.resume"
     title, verb = _("Resume all timers"), _("Resume")

@@ -62,7 +62,7 @@ KEPT_ZOOMS = tuple(name for name in ZOOMS if name != "1s")
 
 @dataclass(frozen=True, slots=True)
 class Zoomed:
-    """What was due at one zoom of the Timers page."""
+    """The forecast and strip for one zoom of the Timers page."""
 
     zoom: str
     forecast: Forecast | None = None
@@ -157,7 +157,7 @@ _LENGTHS = {"topic": 255, "key": 1_024, "from": 64, "to": 64, "cursor": 512}
 
 @require_safe
 def timers(request: HttpRequest) -> HttpResponse:
-    """The wheel, unrolled at a zoom, the forecast, lateness."""
+    """Show the wheel, unrolled at a zoom, with the forecast and lateness."""
     zoom = request.GET.get("zoom", "")
     chosen = zoom if zoom in ZOOMS else DEFAULT
     asked = asked_of(request)
@@ -180,7 +180,7 @@ def timers(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def timer_list(request: HttpRequest) -> Answer:
-    """Pending timers by topic, key and range, page by page; rows or all that match can be acted on."""
+    """Show pending timers by topic, key and range, page by page; rows or all that match can be acted on."""
     given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
     errors: dict[str, str] = {}
     bounds = {name: bound_ms(given[name], name, errors) for name in ("from", "to")}
@@ -208,7 +208,7 @@ def timer_list(request: HttpRequest) -> Answer:
 
 @require_safe
 def timer(request: HttpRequest, position: int) -> HttpResponse:
-    """One timer by the position of its parked record."""
+    """Show one timer by the position of its parked record."""
     if position >= 2**63:
         raise Http404(_("There is no such timer."))
     data = read.timer_life(position)
@@ -225,7 +225,7 @@ _MOST_STEPS = 10
 
 
 def line_of(data: TimerLife) -> SafeString | None:
-    """The drawing, None when there is nothing to draw."""
+    """Draw the life of a timer; return None when there is nothing to draw."""
     stops: list[Stop] = []
     if data.timer is not None and data.timer.born_ms is not None:
         stops.append(Stop(data.timer.born_ms, escape(_("born")), _time(data.timer.born_ms), "done"))
@@ -256,8 +256,8 @@ _APART, _MOST = timedelta(minutes=5), 32
 
 
 def with_reasons(events: Sequence[LifeEvent]) -> tuple[LifeEvent, ...]:
-    """The events, each move with the reason of the operation that wrote its record, if this console did and it is
-    seen."""
+    """Return the events, each move with the reason of the operation that wrote its record, if this console did and it
+    is seen."""
     moves = {event.position: event for event in events if event.kind is LifeKind.RESCHEDULED and not event.reason}
     found = _reasons(moves)
     return tuple(
@@ -267,7 +267,7 @@ def with_reasons(events: Sequence[LifeEvent]) -> tuple[LifeEvent, ...]:
 
 
 def _reasons(moves: dict[int | None, LifeEvent]) -> dict[int | None, str]:
-    """Position of the record that a move wrote -> reason."""
+    """Return, by the position of the record that a move wrote, its reason."""
     if not moves:
         return {}
     during = Q()

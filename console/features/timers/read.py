@@ -75,7 +75,7 @@ def timers(scope: TopicScope, zoom: str = "", at_ms: int | None = None) -> Timer
 
 
 def without_names(found: TimersPage, scope: TopicScope) -> TimersPage:
-    """Return the page without topics that are not scope."""
+    """Return the page without topics that are not in scope."""
     forecast = found.forecast and replace(
         found.forecast,
         herds=tuple(
@@ -86,7 +86,7 @@ def without_names(found: TimersPage, scope: TopicScope) -> TimersPage:
     return replace(
         found,
         topics=scope.rows(found.topics, lambda row: row.topic),
-        # of a moment that is past: so many were not kept, his perhaps among them
+        # of a moment that is past: so many topics were not kept, seen ones perhaps among them
         topics_left=found.topics_left,
         lateness=found.lateness and replace(found.lateness, topic=""),
         forecast=forecast,
@@ -152,7 +152,7 @@ def timer_list(scope: TopicScope, wanted: TimerFilter, cursor: str | None = None
 
 
 def _seen_list(scope: TopicScope, wanted: TimerFilter, cursor: str | None, count: int, patience_s: float) -> TimerList:
-    """A page of those that are seen."""
+    """Return a page of those that are seen."""
     if wanted.topic and not scope.topic(wanted.topic):
         page = _list(wanted, cursor, 1)
         return replace(page, rows=(), cursor=None, complete=True)
@@ -203,7 +203,7 @@ def _ask(question: Callable[[Admin], Answer], here: Mirrored, *requests: int) ->
 
 
 def _lacks(evidence: Evidence) -> bool:
-    """The broker has no timers of ours; any other trouble is told as it is."""
+    """Tell whether the broker has no timers of ours; any other trouble is told as it is."""
     return evidence.stale_reason is StaleReason.NOT_SUPPORTED
 
 
@@ -218,12 +218,12 @@ def _page(admin: Admin, wanted: TimerFilter, cursor: str | None, count: int) -> 
 
 
 def _first(window: Window) -> TimerFilter:
-    """What fires next; in a stretch that was chosen, what fires in it."""
+    """Return the filter for the timers that fire next; in a chosen stretch, for those that fire in it."""
     return TimerFilter() if window.following else within(window.start_ms, window.end_ms, window.zoom.step_ms)
 
 
 def timer_figures(status: TimerStatus | None) -> TimerFigures:
-    """The strip of figures; all unknown without a status."""
+    """Return the strip of figures; all unknown without a status."""
     if status is None:
         return TimerFigures()
     together = _together(status)
@@ -255,7 +255,7 @@ def timer_figures(status: TimerStatus | None) -> TimerFigures:
 
 
 def _topics(status: TimerStatus | None) -> tuple[TopicTimers, ...]:
-    """By what waits, then by what was released."""
+    """Return topics sorted by what waits, then by what was released."""
     if status is None:
         return ()
     late = {row.topic: _lateness(row) for row in status.lateness_by_topic}
@@ -271,7 +271,7 @@ def _lateness(row: TopicLateness) -> Lateness:
 
 
 def _together(status: TimerStatus | None) -> Lateness | None:
-    """All topics; shares of a whole are read from the buckets, whose upper edges are what is known."""
+    """Return the lateness of all topics; shares of a whole are read from the buckets, each taken at its upper edge."""
     if status is None or not status.lateness_by_topic:
         return None
     counts: dict[int, int] = {}
@@ -322,7 +322,7 @@ def timers_mark(_: str) -> Hashable:
 def timers_between(
     admin: Admin, wanted: TimerFilter, *, limit: int, cursor: str | None = None
 ) -> tuple[list[TimerRow], str | None, bool]:
-    """A page of pending timers in due order, the next page's cursor, and False if the broker ran out of time."""
+    """Return a page of pending timers in due order, the next cursor, and False if the broker ran out of time."""
     found = admin.timers(
         wanted.from_ms or 0,
         FOREVER_MS if wanted.to_ms is None else wanted.to_ms,
@@ -337,7 +337,7 @@ def timers_between(
 def all_timers(
     admin: Admin, wanted: TimerFilter, *, most: int, patience_s: float | None = None
 ) -> tuple[list[TimerRow], bool]:
-    """Up to `most` pending timers in due order; False: there are more, or patience ended before all were found."""
+    """Return up to `most` pending timers in due order; False: there are more, or patience ended before the last."""
     rows: list[TimerRow] = []
     end_s = None if patience_s is None else time.monotonic() + patience_s
     for page, cursor in _pages(admin, wanted):
@@ -359,7 +359,7 @@ def _pages(admin: Admin, wanted: TimerFilter) -> Iterator[tuple[list[TimerRow], 
 
 
 def one_timer(admin: Admin, target: Mapping[str, Any]) -> tuple[str, TimerRow | None, tuple[LifeEvent, ...]]:
-    """State, the timer while it is known, and its events, oldest first; `target` as in PROTOCOL.md (14005)."""
+    """Return state, the timer while known, and its events, oldest first; `target` as in PROTOCOL.md (14005)."""
     found = admin.timer(target_of(target))
     events = tuple(
         LifeEvent(LifeKind(event.kind), event.ms, event.position, event.late_ms, event.reason or "")
@@ -369,12 +369,12 @@ def one_timer(admin: Admin, target: Mapping[str, Any]) -> tuple[str, TimerRow | 
 
 
 def target_of(given: Mapping[str, Any]) -> TimerTarget:
-    """The client's form of a target."""
+    """Return the client's form of a target."""
     return msgspec.convert(given, TimerTarget)
 
 
 def row_of(timer: Timer) -> TimerRow:
-    """A timer of the client as a row."""
+    """Return a timer of the client as a row."""
     return TimerRow(
         position=timer.position,
         offset=timer.offset,
@@ -395,7 +395,7 @@ def row_of(timer: Timer) -> TimerRow:
 
 
 def wheel_of(admin: Admin, window: Window, now_ms: int) -> Wheel:
-    """Three rings from now on and the stretch; raises ClientError. Evidence is the caller's."""
+    """Return three rings from now on and the stretch; raise ClientError. Evidence is the caller's."""
     zoom = window.zoom
     # the wheel of the stretch tells rolls and reach; the rings need counts alone, which the forecast gives much sooner
     step_ms = max(zoom.step_ms, SECOND)
@@ -414,7 +414,7 @@ def wheel_of(admin: Admin, window: Window, now_ms: int) -> Wheel:
 
 
 def _rings(admin: Admin, now_ms: int) -> tuple[Stretch, Stretch, Stretch]:
-    """From now on; a day in minutes gives the hour's ring and the day's."""
+    """Return the rings from now on; a day in minutes gives the hour's ring and the day's."""
     second, minute = now_ms - now_ms % SECOND, now_ms - now_ms % MINUTE
     near = _slots(admin.timer_forecast(second, second + MINUTE, SECOND).buckets)
     far = _slots(admin.timer_forecast(minute, minute + DAY, MINUTE).buckets)
@@ -430,7 +430,7 @@ def _slots(buckets: Iterable[DueBucket]) -> list[WheelBucket]:
 
 
 def forecast_of(admin: Admin, window: Window) -> Forecast:
-    """What is due in the stretch and its herds; raises ClientError. Evidence is the caller's."""
+    """Return what is due in the stretch and its herds; raise ClientError. Evidence is the caller's."""
     step_ms = max(window.zoom.step_ms, SECOND)
     found = admin.timer_forecast(window.start_ms, window.end_ms, step_ms)
     herds = tuple(
@@ -442,8 +442,8 @@ def forecast_of(admin: Admin, window: Window) -> Forecast:
 
 
 def _one_by_one(admin: Admin, window: Window, *, must: bool) -> Stretch | None:
-    """Below a second, and below an hour beyond its reach, the wheel knows nothing: the timers themselves do. None: they
-    are too many, and the wheel's own answer is better than a part of them."""
+    """Return the stretch counted from the timers themselves: below a second, and below an hour beyond its reach, the
+    wheel knows nothing. None: they are too many, and the wheel's own answer is better than a part of them."""
     rows, is_whole = all_timers(admin, within(window.start_ms, window.end_ms, window.zoom.step_ms), most=ONE_BY_ONE)
     if not is_whole and not must:
         return None

@@ -105,7 +105,7 @@ class ScheduleChange(Struct, kw_only=True):
 
 
 class ChosenTimer(Struct, forbid_unknown_fields=True, kw_only=True):
-    """One waiting message: by `id` (ours, a recall handle or an offset id), by `topic` and `schedule_key`, by `topic`
+    """A waiting message: by `id` (ours, a recall handle or an offset id), by `topic` and `schedule_key`, by `topic`
     and `message_id`, or by the `position` of its record. `deliver_at`: its own new moment."""
 
     id: Name | None = None
@@ -141,8 +141,8 @@ class ManyTimers(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ManyMoved(ManyTimers, forbid_unknown_fields=True, kw_only=True):
-    """As ManyTimers, and where to: `deliver_at` for all, or `shift_ms` later (earlier if negative) each; chosen ones
-    may each have their own `deliver_at` instead."""
+    """The timers, as in ManyTimers, and where to: `deliver_at` for all, or `shift_ms` later (earlier if negative) each;
+    chosen ones may each have their own `deliver_at` instead."""
 
     deliver_at: DeliverAt | None = None
     shift_ms: ShiftMs | None = None

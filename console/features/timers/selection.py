@@ -1,4 +1,4 @@
-"""Which timers an operation is about: the named ones, or all that match; and which of those that it did are taken back.
+"""The timers that an operation is about, named or matching a filter; and which of those it did are taken back.
 
 Each item of an operation knows its own moment before. An operation that takes back has in the label of each item the
 number of the item that it takes back. What an operation would put into one second stands against what the broker was
@@ -45,7 +45,7 @@ _AHEAD_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`named` has a place for each name that was asked for, None where nothing waits."""
+    """The timers found; `named` has a place for each name that was asked for, None where nothing waits."""
 
     now_ms: int
     rows: list[TimerRow]
@@ -87,7 +87,7 @@ def find_named(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> Found:
 
 
 def _parked(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:
-    """The record at the target's position, on a broker that cannot be asked for a timer."""
+    """Return the record at the target's position, on a broker that cannot be asked for a timer."""
     if "position" not in target:
         return None
     try:
@@ -197,7 +197,7 @@ class Load:
 def busiest(
     admin: Admin, rows: Sequence[TimerRow], moved_to: Sequence[int], capacity_per_s: float | None
 ) -> Load | None:
-    """Of the seconds that the rows would be moved to; None: nothing moves, or the broker does not tell its wheel."""
+    """Return the busiest of the seconds that rows would be moved to; None: nothing moves, or the wheel is not told."""
     leaving = Counter(second_ms(row.due_ms) for row in rows)
     best: Load | None = None
     for ms, count in Counter(map(second_ms, moved_to)).most_common(_LOOKED_AT):
@@ -212,7 +212,7 @@ def busiest(
 
 
 def at_once(admin: Admin, rows: Sequence[TimerRow], capacity_per_s: float | None) -> Load | None:
-    """All of these now, behind what is overdue; `late_ms` is until they and what falls due meanwhile are out.
+    """Return the load of releasing all of these now, behind the overdue; `late_ms` counts what falls due meanwhile.
 
     None: the broker does not tell what is overdue.
     """
@@ -232,7 +232,7 @@ def at_once(admin: Admin, rows: Sequence[TimerRow], capacity_per_s: float | None
 def _due_meanwhile(
     admin: Admin, now_ms: int, count: int, capacity_per_s: float, leaving: Mapping[int, int]
 ) -> int | None:
-    """What is due before so many are out, and before those are out too, and so on; None: the broker does not tell."""
+    """Return how many fall due before so many are out, and before those are, and so on; None: not known."""
     start_ms = second_ms(now_ms)
     try:
         buckets = admin.timer_wheel(start_ms, start_ms + _AHEAD_S * SECOND_MS, SECOND_MS).buckets
@@ -247,7 +247,7 @@ def _due_meanwhile(
 
 
 def capacity_of(admin: Admin) -> float | None:
-    """How many timers a second the broker was measured to release; None: not measured, or not told."""
+    """Return how many timers a second the broker was measured to release; None: not measured, or not told."""
     try:
         return admin.timer_status().capacity_per_s
     except ClientError:
@@ -255,10 +255,10 @@ def capacity_of(admin: Admin) -> float | None:
 
 
 def late_of(count: int, capacity_per_s: float | None) -> int | None:
-    """How late the last of so many is that are due in one second; None: in time, or not known."""
+    """Return how late, in ms, the last of so many due in one second is; None: in time, or not known."""
     return round(1000 * count / capacity_per_s) if capacity_per_s and count > capacity_per_s else None
 
 
 def second_ms(due_ms: int) -> int:
-    """The end of the second in which a timer stands: one that is due at the end of a second stands in that one."""
+    """Return the end of the second in which a timer stands; one due at the end of a second stands in that one."""
     return -(-due_ms // SECOND_MS) * SECOND_MS

@@ -100,17 +100,17 @@ class Window:
 
     @property
     def earlier_ms(self) -> int:
-        """Where the stretch before begins."""
+        """The beginning of the stretch before this one."""
         return self.start_ms - self.zoom.span_ms
 
     @property
     def later_ms(self) -> int:
-        """Where the stretch behind begins."""
+        """The beginning of the stretch after this one."""
         return self.end_ms
 
 
 def window_of(name: str, at_ms: int | None, now_ms: int) -> Window:
-    """The stretch with this zoom; an unknown name is the default's, a moment beyond the furthest is the furthest."""
+    """Return the stretch at this zoom; an unknown name means the default, a moment too far ahead the furthest one."""
     zoom = ZOOMS.get(name, ZOOMS[DEFAULT])
     wanted = now_ms if at_ms is None else min(max(at_ms, 0), now_ms + FURTHEST_MS)
     # one second's slots are cut out of a whole second
@@ -125,7 +125,7 @@ PAGE_COUNT = 100
 
 @dataclass(frozen=True, slots=True)
 class TimerRow:
-    """A pending timer. Names and keys are hostile."""
+    """A pending timer. Names and keys are untrusted text."""
 
     #: byte address of the parked record: names exactly one timer
     position: int
@@ -150,13 +150,13 @@ class TimerRow:
 
     @property
     def name(self) -> str:
-        """What people call it: its schedule key, else its first key, else its unique id."""
+        """The name that people know it by: its schedule key, else its first key, else its unique id."""
         return self.schedule_key or next(iter(self.keys), "") or self.unique_key or str(self.position)
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFilter:
-    """Which timers: all bounds are optional; `to_ms` is not included."""
+    """The choice among timers: all bounds are optional; `to_ms` is not included."""
 
     topic: str = ""
     #: schedule key, a word of KEYS, or the unique id
@@ -166,7 +166,7 @@ class TimerFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is asked for: every timer."""
+        """Tell whether nothing is asked for, so that every timer matches."""
         return not (self.topic or self.key) and self.from_ms is None and self.to_ms is None
 
 
@@ -196,7 +196,7 @@ class TimerList:
 
 @dataclass(frozen=True, slots=True)
 class WheelSlot:
-    """What is due from `start_ms` on for the width of the slot."""
+    """The timers due from `start_ms` on for the width of the slot."""
 
     start_ms: int
     count: int
@@ -218,7 +218,7 @@ class Stretch:
 
     @property
     def total(self) -> int:
-        """Messages due in it."""
+        """The number of messages due in it."""
         return sum(slot.count for slot in self.slots)
 
     @property
@@ -232,7 +232,7 @@ RINGS = ((MINUTE, SECOND), (HOUR, MINUTE), (DAY, HOUR))
 
 
 def stretch_of(buckets: Iterable[WheelBucket], start_ms: int, span_ms: int, step_ms: int) -> Stretch:
-    """Slots without gaps; bytes of a slot are known only if those of all its parts are."""
+    """Return slots without gaps; bytes of a slot are known only if those of all its parts are."""
     length = span_ms // step_ms
     counts = [0] * length
     sizes: list[int | None] = [0] * length
@@ -259,7 +259,7 @@ def stretch_of_rows(rows: Sequence[TimerRow], start_ms: int, span_ms: int, step_
 
 
 def within(start_ms: int, end_ms: int, step_ms: int) -> TimerFilter:
-    """The timers of slots of `step_ms` from `start_ms` to `end_ms`."""
+    """Return the filter for timers in slots of `step_ms` from `start_ms` to `end_ms`."""
     before_ms = SECOND if step_ms >= SECOND else 0
     return TimerFilter(from_ms=max(0, start_ms - before_ms + 1), to_ms=end_ms - before_ms + 1)
 
@@ -286,7 +286,7 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class Herd:
-    """One second that holds more than can be released in it."""
+    """A second that holds more timers than can be released in it."""
 
     due_ms: int
     count: int
@@ -297,7 +297,7 @@ class Herd:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is due in a stretch, against what the broker was measured to release."""
+    """The timers due in a stretch, against what the broker was measured to release."""
 
     evidence: Evidence
     stretch: Stretch
@@ -321,7 +321,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class TopicTimers:
-    """One real topic's timers."""
+    """The timers of one real topic."""
 
     topic: str
     pending: int | None
@@ -368,7 +368,7 @@ class TimerFigures:
 
 @dataclass(frozen=True, slots=True)
 class TimersPage:
-    """What the Timers page shows."""
+    """The content of the Timers page."""
 
     evidence: Evidence
     now_ms: int
@@ -391,7 +391,7 @@ class TimersPage:
 
 
 class LifeKind(TextChoices):
-    """What happened to a timer."""
+    """The kinds of event in a timer's life."""
 
     ACCEPTED = "accepted", _("accepted")
     ROLLED = "rolled", _("rolled")
@@ -402,7 +402,7 @@ class LifeKind(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class LifeEvent:
-    """One event of a timer's life, oldest first."""
+    """An event of a timer's life; lists have the oldest first."""
 
     kind: LifeKind
     ms: int
@@ -414,7 +414,7 @@ class LifeEvent:
 
 @dataclass(frozen=True, slots=True)
 class TimerLife:
-    """One timer. `state`: pending, released, cancelled, rescheduled or unknown."""
+    """The page of a timer. `state`: pending, released, cancelled, rescheduled or unknown."""
 
     evidence: Evidence
     now_ms: int

@@ -99,20 +99,20 @@ _OF_SENDER = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBackPreview(TimersPreview):
-    """What can be taken back, and what cannot any more."""
+    """The items that can be taken back, and those that no longer can."""
 
     #: [why it cannot be (an outcome), how many]
     kept_out: list[list[Any]] = field(default_factory=list)
 
     @property
     def kept_out_count(self) -> int:
-        """How many cannot be taken back."""
+        """The number of items that cannot be taken back."""
         return sum(count for _, count in self.kept_out)
 
 
 @register
 class TakeBack(TimerKind[TakeBackPreview]):
-    """Each timer waits again as it did before an operation cancelled or moved it."""
+    """The operation that makes each timer wait again as it did before another one cancelled or moved it."""
 
     name = TAKE_BACK
     permission = STEER_TIMERS
@@ -226,7 +226,7 @@ class TakeBack(TimerKind[TakeBackPreview]):
 
 
 class _Way(ABC):
-    """How the effect of one kind of operation on timers is taken back."""
+    """The way in which one kind of operation on timers is taken back."""
 
     def __init__(self, kind: type[SteerTimers]) -> None:
         self.kind = kind
@@ -274,7 +274,7 @@ class _Way(ABC):
 
 
 class _Moved(_Way):
-    """What was moved gets its former moment again."""
+    """The way back for timers that were moved: each gets its former moment again."""
 
     def target(self, item: OperationItem) -> dict[str, Any]:
         """Return the record that the move wrote, and the moment it was moved to."""
@@ -301,7 +301,7 @@ class _Moved(_Way):
 
 
 class _Cancelled(_Way):
-    """What was cancelled is parked again as a new message, made from its old record."""
+    """The way back for cancelled timers: each is parked again as a new message, made from its old record."""
 
     def asked(self, admin: Admin, target: Mapping[str, Any]) -> str:
         """Ask the broker whether it was parked again already, or another message has its schedule key."""

@@ -71,7 +71,7 @@ class SettingsPreview(ChangesPreview):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionPreview(Preview):
-    """What is lost with a topic or a consumer group, and what waits for it."""
+    """The loss that comes with deleting a topic or consumer group, and what waits for it."""
 
     weights: ClassVar[tuple[str, ...]] = ("lost_messages", "waiting_count")
 
@@ -88,7 +88,7 @@ class DeletionPreview(Preview):
 
     @property
     def has_waiting(self) -> bool:
-        """Whether something waits, as far as that is known."""
+        """Tell whether something waits, as far as that is known."""
         return any(self.waiting.values())
 
 
@@ -145,7 +145,7 @@ class _Settings(Kind[OfSettings]):
 
     @property
     def path(self) -> str:
-        """Where topics, or groups, are in REST."""
+        """The path of topics, or of groups, in REST."""
         return "topics" if self.is_topic else "groups"
 
 
@@ -358,7 +358,7 @@ class CreateTopic(_Change):
 
 @register
 class DeleteTopic(_Delete):
-    """Its messages go with it. What waits for it is cancelled, or kept: then it creates the topic anew."""
+    """The deletion of a topic and its messages. What waits for it is cancelled, or kept and creates it anew."""
 
     name, page, is_topic = "topics.delete", "topics", True
     title, verb = _("Delete a topic"), _("Delete it")
@@ -455,7 +455,7 @@ class CreateGroup(_Change):
 
 @register
 class DeleteGroup(_Delete):
-    """How far it has read goes with it; its tries and dead letters stay, and nobody reads them."""
+    """The operation that deletes a group and its offsets; its tries and dead letters stay, and nobody reads them."""
 
     name, page, is_topic = "groups.delete", "groups", False
     title, verb = _("Delete a group"), _("Delete it")

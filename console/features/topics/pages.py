@@ -47,7 +47,7 @@ _BY_QUEUES = frozenset({"messages", "last"})
 
 
 class Known(Protocol):
-    """What is known of a topic from its row in the mirror."""
+    """The facts about a topic that its row in the mirror gives."""
 
     @property
     def name(self) -> str:
@@ -55,19 +55,19 @@ class Known(Protocol):
 
     @property
     def is_system(self) -> bool:
-        """Whether it is one of RocketMQ's own."""
+        """Tell whether it is one of RocketMQ's own topics."""
 
     @property
     def read_queues(self) -> int:
-        """Number of queues that consumers read."""
+        """The number of queues that consumers read."""
 
     @property
     def write_queues(self) -> int:
-        """Number of queues that producers write."""
+        """The number of queues that producers write."""
 
     @property
     def permission(self) -> int:
-        """PermName: read 4, write 2."""
+        """The permission, as in PermName: read 4, write 2."""
 
 
 class _Line(NamedTuple):
@@ -157,7 +157,7 @@ def _wanted(row: TopicKind, kind: str) -> bool:
 
 
 def _ends(here: Mirrored, names: Collection[str] | None = None) -> Mapping[str, dict[str, Any]]:
-    """Sums over the queues of each topic: first, end, last."""
+    """Return sums over the queues of each topic: first, end, last."""
     queues = Queue.objects.filter(broker=here.name)
     if names is not None:
         queues = queues.filter(topic__in=names)
@@ -199,7 +199,7 @@ def _row(row: Known, end: Mapping[str, Any] | None, history: History, readers: i
 def _sort_key(
     order: str, ends: Mapping[str, dict[str, Any]], rates: Mapping[str, History]
 ) -> Callable[[_Line], tuple[Any, str]]:
-    """Unknown sorts as nothing; names decide between equals."""
+    """Return the key of an order; the unknown sorts as nothing, and names decide between equals."""
     if order == "messages":
         return lambda row: (_held(ends.get(row.name)), row.name)
     if order == "last":
@@ -325,7 +325,7 @@ def topics(request: HttpRequest) -> Answer:
 
 @require_safe
 def topic(request: HttpRequest, name: str) -> HttpResponse:
-    """One topic with its queues, readers and newest messages."""
+    """Show one topic with its queues, readers and newest messages."""
     data = read_topic(name)
     if data.topic is None and not data.evidence.stale:
         raise Http404(_("There is no such topic."))
@@ -338,7 +338,7 @@ def topic(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def tail(request: HttpRequest, name: str) -> HttpResponse:
-    """The newest messages, followed."""
+    """Show the newest messages, followed as they come."""
     data = read_tail(name)
     if data.evidence.stale_reason is StaleReason.NOT_THERE:
         raise Http404(_("There is no such topic."))
@@ -347,7 +347,7 @@ def tail(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def queue(request: HttpRequest, name: str, queue_id: int) -> Answer:
-    """The messages of one queue, a page of offsets, newest first."""
+    """Show the messages of one queue, a page of offsets, newest first."""
 
     def page(place: tuple[int, int] | None) -> QueueMessages:
         return queue_messages(name, queue_id, *(place or (None,)))

@@ -168,7 +168,7 @@ class TopicList(Struct, kw_only=True):
 
 
 class TopicDeletion(Deletion, kw_only=True):
-    """As Deletion, and what becomes of what waits for the topic."""
+    """The deletion, as in Deletion, and what becomes of what waits for the topic."""
 
     pending: Annotated[
         str | None,

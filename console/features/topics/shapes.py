@@ -23,7 +23,7 @@ from console.ui.table import AGE, CHIP, FIGURE, LABEL, NAME, RATE, SIZE, TIME, V
 
 @cache
 def _line(_language: str | None) -> Callable[[History], SafeString]:
-    """What draws the last minutes of a topic, with its words in this language."""
+    """Return the function that draws the last minutes of a topic, with its words in this language."""
     return sparks(gettext("Stored"))
 
 
@@ -72,7 +72,7 @@ QUEUE = Table(
 
 
 class TopicKind(TextChoices):
-    """What a topic is for, from its name and RocketMQ's conventions."""
+    """The purpose of a topic, from its name and RocketMQ's conventions."""
 
     NORMAL = "normal", _("normal")
     RETRY = "retry", _("retry")
@@ -82,7 +82,7 @@ class TopicKind(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic in the list."""
+    """A topic as a row of the list."""
 
     name: str
     kind: TopicKind
@@ -103,7 +103,7 @@ class TopicRow:
 
     @property
     def never_used(self) -> bool:
-        """Nothing was ever stored (known, not unknown)."""
+        """Tell whether nothing was ever stored (known, not unknown)."""
         return self.stored_total == 0
 
 
@@ -133,7 +133,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One queue. Offsets are indices; None is unknown."""
+    """A queue of a topic. Offsets are indices; None is unknown."""
 
     queue_id: int
     min_offset: int | None
@@ -142,7 +142,7 @@ class QueueRow:
 
     @property
     def messages(self) -> int | None:
-        """How many messages the queue holds now."""
+        """The number of messages that the queue holds now."""
         return None if self.max_offset is None or self.min_offset is None else self.max_offset - self.min_offset
 
 
@@ -158,7 +158,7 @@ class TopicReader:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """One topic. `topic` None: not known to the mirror."""
+    """The page of a topic. `topic` None: not known to the mirror."""
 
     evidence: Evidence
     now_ms: int

@@ -71,7 +71,7 @@ MOST_OF_KEY, LOOKED_OF_KEY = 64, 256
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found. `undecided`: open and parked ones of the whole broker; None: not told."""
+    """The transactions found. `undecided`: open and parked ones of the whole broker; None: not told."""
 
     now_ms: int
     rows: Sequence[TransactionRow]
@@ -85,7 +85,7 @@ class Found:
 
 
 def find_matching(admin: Admin, wanted: TransactionFilter, *, most: int, patience_s: float | None) -> Found:
-    """All that match, at most `most`; raises ClientError."""
+    """Find the undecided transactions that match, at most `most`; raise ClientError."""
     begun_ms = now_ms()
     end_s = None if patience_s is None else time.monotonic() + patience_s
     rows: list[TransactionRow] = []
@@ -104,7 +104,7 @@ def find_matching(admin: Admin, wanted: TransactionFilter, *, most: int, patienc
 
 
 def find_named(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> Found:
-    """Each of them, as it is now; raises ClientError."""
+    """Find each of the named transactions, as it is now; raise ClientError."""
     begun_ms = now_ms()
     try:
         status = admin.transaction_status()
@@ -156,7 +156,7 @@ def pages_of(admin: Admin, wanted: TransactionFilter, *, now_ms: int) -> Iterato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsPreview(LagPreview):
-    """What transactions would be touched."""
+    """The transactions that would be touched."""
 
     #: how many are undecided now, all of the broker's; of those to be checked, how many have nobody to be asked
     met_count: int | None = None
@@ -310,7 +310,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
 
 @register
 class CommitTransactions(SteerTransactions):
-    """Consumers get their messages."""
+    """The operation that commits halves: consumers get their messages."""
 
     name = "transactions.commit"
     title, verb = _("Commit transactions"), _("Commit them")
@@ -329,7 +329,7 @@ class CommitTransactions(SteerTransactions):
 
 @register
 class RollBackTransactions(SteerTransactions):
-    """Their messages are dropped."""
+    """The operation that rolls halves back: their messages are dropped."""
 
     name = "transactions.rollback"
     title, verb = _("Roll transactions back"), _("Roll them back")
@@ -344,7 +344,7 @@ class RollBackTransactions(SteerTransactions):
 
 @register
 class CheckTransactions(SteerTransactions):
-    """Their producers are asked at once."""
+    """The operation that has the producers of halves asked at once."""
 
     name = "transactions.check"
     title, verb = _("Ask producers now"), _("Ask now")
@@ -364,7 +364,7 @@ class CheckTransactions(SteerTransactions):
 
 @register
 class ResumeTransactions(SteerTransactions):
-    """Parked ones are asked about again."""
+    """The operation that resumes parked halves: they are asked about again."""
 
     name = "transactions.resume"
     title, verb = _("Resume checking"), _("Resume checking")

@@ -97,7 +97,7 @@ def _page_now() -> TransactionsPage:
 
 
 def _seen_page(scope: TopicScope, found: TransactionsPage) -> TransactionsPage:
-    """The page as far as it is seen; groups and addresses name producers, whose topics nobody tells."""
+    """Return the page as far as it is seen; groups and addresses name producers, whose topics are not known."""
     hide = masks()
     board = found.board and replace(found.board, halves=hide.rows(found.board.halves))
     if scope.see_all:
@@ -131,7 +131,7 @@ def _seen_list(
     count: int,
     patience_s: float = PATIENCE_S,
 ) -> TransactionList:
-    """A page of those that are seen."""
+    """Return a page of those that are seen."""
     if wanted.topic and not scope.topic(wanted.topic):
         page = _listed(wanted, after, 1)
         return replace(page, rows=(), following=None)
@@ -152,7 +152,7 @@ def _first(found: TransactionList, drawn: TransactionList) -> TransactionList:
 
 
 def _groups_of(undecided: TransactionList) -> tuple[GroupRow, ...]:
-    """Producer groups of halves that are seen, those with most of them first; others' halves do not count."""
+    """Return producer groups of seen halves, those with most of them first; others' halves do not count."""
     halves: dict[str, list[TransactionRow]] = {}
     for row in undecided.rows:
         halves.setdefault(row.group, []).append(row)
@@ -256,7 +256,7 @@ def _page(
 
 
 def _board(here: Mirrored, decided: Sequence[TransactionRow]) -> Board | None:
-    """Pulled from both topics; what the broker lists of the same halves says more and is taken instead."""
+    """Return the board pulled from both topics; where the broker lists the same halves, its list is taken instead."""
 
     def look(admin: Admin) -> tuple[Pulled, list[TransactionRow]]:
         found = pulled(admin)
@@ -311,7 +311,7 @@ def transactions_mark(_: str) -> Hashable:
 def page_of(
     admin: Admin, wanted: TransactionFilter, *, now_ms: int, after: int | None, count: int
 ) -> tuple[list[TransactionRow], int | None]:
-    """A page of one state, and where the next begins; it may be short and yet have a next.
+    """Return a page of one state, and where the next begins; it may be short and yet have a next.
 
     The broker is asked by age, and its clock is another one: asked for a little more, what is too new is left out here.
     """
@@ -328,7 +328,7 @@ def page_of(
 
 
 def life_of(admin: Admin, position: int, store_address: str) -> tuple[TransactionRow, tuple[LifeEvent, ...]]:
-    """One transaction by its half's position, and its events; raises BrokerRefused (22: no such half)."""
+    """Return one transaction by its half's position, and its events; raise BrokerRefused (22: no such half)."""
     found = admin.transaction(position=position)
     events = tuple(
         LifeEvent(
@@ -359,14 +359,14 @@ _LENGTHS = {"state": 16, "group": 255, "topic": 255, "before": 64}
 
 @require_safe
 def transactions(request: HttpRequest) -> HttpResponse:
-    """The board, and the first of each list."""
+    """Show the board, and the first of each list."""
     context = {"data": read_transactions(), "here": FAMILY, "live": FAMILY, "number": uuid.uuid4()}
     return render(request, "transactions/page.html", context)
 
 
 @require_safe
 def transaction_list(request: HttpRequest) -> Answer:
-    """Transactions of one state, page by page; rows, or all that match, can be acted on."""
+    """Show transactions of one state, page by page; rows, or all that match, can be acted on."""
     given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
     if given["state"] not in STATES:
         given["state"] = STATES[0]
@@ -402,7 +402,7 @@ def transaction_list(request: HttpRequest) -> Answer:
 
 @require_safe
 def transaction(request: HttpRequest, position: int) -> HttpResponse:
-    """One transaction by the position of its half."""
+    """Show one transaction by the position of its half."""
     if position >= 2**63:
         raise Http404(_("There is no such transaction."))
     data = read_transaction_life(position)

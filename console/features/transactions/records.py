@@ -49,7 +49,7 @@ NEWEST = 256
 
 
 def row_of(found: Transaction) -> TransactionRow:
-    """A transaction of the client as a row."""
+    """Return a transaction of the client as a row."""
     return TransactionRow(
         offset=found.offset,
         state=_state(found.state),
@@ -81,7 +81,7 @@ def _state(word: str) -> TransactionState:
 
 
 def offset_id(store_address: str, position: int | None) -> str:
-    """RocketMQ's offset message id: address, port and position in hexadecimal; empty if the address has no numbers."""
+    """Return RocketMQ's offset message id: address, port and position in hex; empty if the address has no numbers."""
     host, _, port = store_address.rpartition(":")
     try:
         packed = ipaddress.ip_address(host.strip("[]")).packed
@@ -93,7 +93,7 @@ def offset_id(store_address: str, position: int | None) -> str:
 
 
 def newest(admin: Admin, topic: str, count: int) -> tuple[list[Message], int]:
-    """The newest records of queue 0 of a topic that transactions use, oldest first, and how many the queue holds.
+    """Return the newest records of a transaction topic's queue 0, oldest first, and how many the queue holds.
 
     Nothing where the topic is not there yet; raises ClientError.
     """
@@ -105,7 +105,7 @@ def newest(admin: Admin, topic: str, count: int) -> tuple[list[Message], int]:
 
 
 def ops_of(records: Iterable[Message]) -> tuple[OpRow, ...]:
-    """Op records in their order; one of Apache RocketMQ says that halves were decided, not how."""
+    """Return op records in their order; one of Apache RocketMQ says that halves were decided, not how."""
     return tuple(
         OpRow(each.offset, each.position, each.store_ms, each.halves, tuple(_WORDS[commit] for commit in each.commits))
         for each in op_records(records)
@@ -113,7 +113,7 @@ def ops_of(records: Iterable[Message]) -> tuple[OpRow, ...]:
 
 
 def row_of_half(record: Message, state: TransactionState) -> TransactionRow:
-    """A half record as a row, with what it says of itself."""
+    """Return a half record as a row, with what it says of itself."""
     properties: Mapping[str, Any] = record.properties
     queue_id, checks = properties.get(REAL_QUEUE_ID, ""), properties.get(CHECK_TIMES, "")
     host, port = record.born_host
@@ -147,14 +147,14 @@ class Pulled:
 
 
 def pulled(admin: Admin) -> Pulled:
-    """Halves first: each may have been decided by the time that the op records are read, never the other way."""
+    """Pull halves first: each may have been decided by the time that the op records are read, never the other way."""
     halves, halves_total = newest(admin, HALF_TOPIC, HALVES)
     ops, ops_total = newest(admin, OP_TOPIC, OPS)
     return Pulled(halves, halves_total, ops, ops_total)
 
 
 def board_of(evidence: Evidence, found: Pulled, known: Iterable[TransactionRow]) -> Board:
-    """The drawing's facts; `known`: rows that the broker lists, which say more than the records do."""
+    """Return the drawing's facts; `known`: rows that the broker lists, which say more than the records do."""
     listed = {row.offset: row for row in known}
     ops = ops_of(found.ops)
     said: Mapping[int, TransactionState] = {
@@ -173,7 +173,7 @@ def board_of(evidence: Evidence, found: Pulled, known: Iterable[TransactionRow])
 
 
 def _row(record: Message, listed: TransactionRow | None, said: Mapping[int, TransactionState]) -> TransactionRow:
-    """An op record is final; what is listed as open was read before or after it."""
+    """Return a half's row; an op record is final, while what is listed as open was read before or after it."""
     word = said.get(record.queue_offset)
     if listed is not None and (word is None or not listed.is_undecided):
         return listed
@@ -181,14 +181,14 @@ def _row(record: Message, listed: TransactionRow | None, said: Mapping[int, Tran
 
 
 def _part(op: OpRow, shown: set[int]) -> OpRow:
-    """The offsets of an op record that are drawn."""
+    """Return the offsets of an op record that are drawn."""
     pairs = [(half, word) for half, word in zip(op.halves, op.words, strict=True) if half in shown]
     return replace(op, halves=tuple(half for half, _ in pairs), words=tuple(word for _, word in pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What the newest records say; `halves` and `ops` are the records themselves."""
+    """The transactions by the newest records; `halves` and `ops` are the records themselves."""
 
     rows: tuple[TransactionRow, ...]
     halves: tuple[Message, ...]
@@ -207,13 +207,13 @@ def read_newest(admin: Admin) -> Newest:
 
 
 def rows_of(halves: Sequence[Message], parked: Sequence[Message], ops: Sequence[Message]) -> tuple[TransactionRow, ...]:
-    """One row for each transaction, by the offset of its newest half."""
+    """Return a row for each transaction, by the offset of its newest half."""
     found = transactions_of(halves, parked, op_records(ops))
     return tuple(replace(row_of(each), producers=None) for each in found)  # which producers are there is not told
 
 
 def transactions(here: Mirrored) -> TransactionsPage:
-    """The page from what was pulled."""
+    """Return the page from what was pulled."""
     found, evidence = _read(here)
     rows = found.rows if found else ()
     states = [row.state for row in rows]
@@ -247,13 +247,13 @@ def transactions(here: Mirrored) -> TransactionsPage:
 
 
 def transaction_list(here: Mirrored, wanted: TransactionFilter, after: int | None, count: int) -> TransactionList:
-    """A page of what was pulled; `after` is a number of rows."""
+    """Return a page of what was pulled; `after` is a number of rows."""
     found, evidence = _read(here)
     return _listed(here, evidence, found, wanted, after, count)
 
 
 def transaction_life(here: Mirrored, position: int) -> TransactionLife:
-    """A half by its position, and what the newest records say of it."""
+    """Return a half by its position, and what the newest records say of it."""
 
     def look(admin: Admin) -> tuple[Message | None, Newest]:
         try:
@@ -272,7 +272,7 @@ def transaction_life(here: Mirrored, position: int) -> TransactionLife:
 
 
 def matches(row: TransactionRow, wanted: TransactionFilter) -> bool:
-    """Whether the filter takes the row."""
+    """Tell whether the filter takes the row."""
     state = TransactionState.DECIDED if wanted.state == "decided" else TransactionState(wanted.state)
     return (
         wanted.takes(row) and row.state is state and wanted.group in ("", row.group) and wanted.topic in ("", row.topic)
@@ -280,7 +280,7 @@ def matches(row: TransactionRow, wanted: TransactionFilter) -> bool:
 
 
 def copy_id(row: TransactionRow, store_address: str) -> str:
-    """The offset id of a parked half's copy, which request 323 names it by; empty if it has none."""
+    """Return the offset id of a parked half's copy, which request 323 names it by; empty if it has none."""
     return offset_id(store_address, row.copy_position)
 
 

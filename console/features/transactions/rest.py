@@ -44,7 +44,7 @@ class TransactionsQuery(Struct, kw_only=True):
 
 
 class TransactionShown(Struct, kw_only=True):
-    """One transaction. `state`: open, due (asked as soon as a producer is there), ending, parked, committed,
+    """A transaction. `state`: open, due (asked as soon as a producer is there), ending, parked, committed,
     rolled back, or decided (a record of Apache RocketMQ does not say how)."""
 
     id: str | None
@@ -87,7 +87,7 @@ class TransactionMoment(Struct, kw_only=True):
 
 
 class TransactionLifeShown(Struct, kw_only=True):
-    """One transaction and what happened to it, oldest first. On Apache RocketMQ from the newest records of its topics:
+    """A transaction and what happened to it, oldest first. On Apache RocketMQ from the newest records of its topics:
     neither checks nor who decided are told there, and `now_ms` is null."""
 
     now_ms: int | None

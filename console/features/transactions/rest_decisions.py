@@ -78,7 +78,7 @@ class HalfTaken(Struct, kw_only=True):
 
 
 class ChosenTransaction(Struct, forbid_unknown_fields=True, kw_only=True):
-    """One transaction: by `id` (ours, or RocketMQ's transaction id), or by `offset` and `position` of its half."""
+    """A transaction: by `id` (ours, or RocketMQ's transaction id), or by `offset` and `position` of its half."""
 
     id: Name | None = None
     offset: Place | None = None

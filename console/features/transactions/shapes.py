@@ -65,7 +65,7 @@ LOOK_AFTER_PERIODS = 2
 
 
 class TransactionState(TextChoices):
-    """What a half is; the value is the broker's word."""
+    """The state of a half; the value is the broker's word."""
 
     OPEN = "open", _("undecided")
     DUE = "due", _("to be asked about")
@@ -83,7 +83,7 @@ UNDECIDED = frozenset({TransactionState.OPEN, TransactionState.DUE, TransactionS
 
 
 class TransactionEvent(TextChoices):
-    """What happens to a transaction."""
+    """The kinds of event in a transaction's life."""
 
     HALF = "half", _("half accepted by the broker")
     CHECK = "check", _("producer asked")
@@ -98,7 +98,7 @@ class TransactionEvent(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """One half and what is known of it; None is not known. Names, keys, reasons are hostile."""
+    """A half and what is known of it; None is not known. Names, keys and reasons are untrusted text."""
 
     #: index in queue 0 of the half topic
     offset: int
@@ -129,38 +129,38 @@ class TransactionRow:
 
     @property
     def name(self) -> str:
-        """What people call it: its first key, else its transaction id, else its offset."""
+        """The name that people know it by: its first key, else its transaction id, else its offset."""
         return next(iter(self.keys), "") or self.transaction_id or str(self.offset)
 
     @property
     def is_undecided(self) -> bool:
-        """Somebody may still decide."""
+        """Tell whether somebody may still decide."""
         return self.state in UNDECIDED
 
     @property
     def is_parked(self) -> bool:
-        """Nobody is asked any more."""
+        """Tell whether it is parked, so that nobody is asked any more."""
         return self.state == TransactionState.PARKED
 
     @property
     def is_alone(self) -> bool:
-        """It waits for a producer of its group, and none is there."""
+        """Tell whether it waits for a producer of its group while none is there."""
         return self.state in (TransactionState.OPEN, TransactionState.DUE) and self.producers == ()
 
     @property
     def took_ms(self) -> int | None:
-        """From half to decision."""
+        """The time in ms from half to decision."""
         return None if self.decided_ms is None or self.store_ms is None else max(0, self.decided_ms - self.store_ms)
 
     @property
     def choice(self) -> str:
-        """Its name in a form; empty where it cannot be acted on."""
+        """The name of the row in a form; empty where it cannot be acted on."""
         return "" if self.position is None else f"{self.offset}-{self.position}"
 
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One record of the op topic: which halves it decides. `words` has one word for each offset."""
+    """A record of the op topic: which halves it decides. `words` has one word for each offset."""
 
     offset: int
     position: int
@@ -215,7 +215,7 @@ class TransactionFigures:
 
 @dataclass(frozen=True, slots=True)
 class TransactionFilter:
-    """Which transactions; `before_ms`: halves that were stored at this moment or before."""
+    """The choice among transactions; `before_ms`: halves that were stored at this moment or before."""
 
     state: str = "open"
     group: str = ""
@@ -224,17 +224,17 @@ class TransactionFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Everything in this state."""
+        """Tell whether everything in this state is meant."""
         return not (self.group or self.topic) and self.before_ms is None
 
     def takes(self, row: TransactionRow) -> bool:
-        """Whether the row is old enough."""
+        """Tell whether the row is old enough."""
         return self.before_ms is None or (row.store_ms is not None and row.store_ms <= self.before_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionList:
-    """One page of a list."""
+    """A page of a list of transactions."""
 
     evidence: Evidence
     now_ms: int
@@ -252,7 +252,7 @@ class TransactionList:
 
     @property
     def polled(self) -> bool:
-        """Made from what was pulled."""
+        """Tell whether it was made from what was pulled."""
         return self.read is not None
 
     @property
@@ -263,7 +263,7 @@ class TransactionList:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsPage:
-    """What the Transactions page shows."""
+    """The content of the Transactions page."""
 
     evidence: Evidence
     now_ms: int
@@ -279,7 +279,7 @@ class TransactionsPage:
 
     @property
     def lonely(self) -> tuple[GroupRow, ...]:
-        """Groups with open halves of which no producer is connected."""
+        """The groups with open halves of which no producer is connected."""
         return tuple(row for row in self.groups if row.open and not row.producers)
 
 
@@ -302,7 +302,7 @@ class LifeEvent:
 
 @dataclass(frozen=True, slots=True)
 class TransactionLife:
-    """One transaction and what happened to it, oldest first."""
+    """A transaction and what happened to it, oldest first."""
 
     evidence: Evidence
     now_ms: int
@@ -314,5 +314,5 @@ class TransactionLife:
 
     @property
     def delivered(self) -> LifeEvent | None:
-        """Where consumers find it."""
+        """The event that says where consumers find it, or None."""
         return next((event for event in self.events if event.kind is TransactionEvent.DELIVERED), None)

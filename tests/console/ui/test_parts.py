@@ -44,6 +44,40 @@ def test_a_note_is_an_alert_where_something_failed(tone: str, role: str) -> None
     assert f'role="{role}"' in drawn("{% note tone %}text{% endnote %}", tone=tone)
 
 
+def test_a_figure_has_a_note_where_one_is_given_and_its_tone_says_how_grave_it_is() -> None:
+    assert drawn('{% figure "Held" 3 %}') == "<div><dt>Held</dt><dd>3</dd></div>"
+    html = drawn('{% figure title 3 title brass=0 ruby=1 unit="/s" %}', title=HOSTILE[1])
+    assert HOSTILE[1] not in html
+    assert '<dd class="ruby">3<small>/s</small></dd>' in html
+    assert "<dd><b>now</b></dd></div>" in drawn('{% noted_figure "Held" 3 %}<b>now</b>{% endnoted_figure %}')
+
+
+def test_what_is_written_between_two_tags_is_kept_under_a_name() -> None:
+    assert drawn("{% written as kept %}<b>{{ one }}</b>{% endwritten %}{{ kept }}", one="<i>") == "<b>&lt;i&gt;</b>"
+
+
+def test_a_field_leads_to_what_is_wrong_with_it() -> None:
+    html = drawn('{% text_field t "from" t 64 required=1 autofocus="" placeholder="" fault=t %}', t=HOSTILE[1])
+    assert HOSTILE[1] not in html
+    assert '<input name="from" value="&quot;&gt;' in html
+    assert ' aria-describedby="wrong-from" aria-invalid="true" maxlength="64" required></label>' in html
+    assert '<p class="fault ruby" id="wrong-from">' in html
+    assert 'aria-describedby="from-error"' in drawn('{% text_field "From" "from" error="x" %}')
+    assert 'id="from-error"' in drawn("{% field_errors errors %}", errors={"from": "x"})
+
+
+def test_a_field_has_no_attribute_that_it_is_not_given() -> None:
+    assert drawn('{% text_field "T" "t" "" autofocus=0 %}') == (
+        '<label class="field"><span>T</span><input name="t" value=""></label>'
+    )
+    assert drawn('{% choice_field "T" "t" is_quiet=1 %}<option>a</option>{% endchoice_field %}') == (
+        '<label class="field"><span class="sr">T</span><select name="t"><option>a</option></select></label>'
+    )
+    area = drawn('{% area_field "T" "t" text 9 about="Help" %}', text="</textarea>")
+    assert "&lt;/textarea&gt;</textarea>" in area
+    assert '<p class="muted" id="about-t">Help</p>' in area
+
+
 def test_words_of_a_state_and_of_an_empty_list_stay_text() -> None:
     html = drawn('{% state "look" words "brass" %}{% empty_state words words %}', words=HOSTILE[1])
     assert HOSTILE[1] not in html

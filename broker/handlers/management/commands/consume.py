@@ -83,7 +83,7 @@ class Command(BaseCommand):
 
 
 def _chosen(groups: list[str] | None) -> tuple[Registration, ...]:
-    """The handlers of these groups; raises HandlingError when there are none."""
+    """Return the handlers of these groups; raise HandlingError when there are none."""
     known = registered()
     if not known:
         raise HandlingError(
@@ -99,7 +99,7 @@ def _chosen(groups: list[str] | None) -> tuple[Registration, ...]:
 def consumers(
     registrations: Iterable[Registration], namesrv: str, *, drain_timeout_s: float = DRAIN_S
 ) -> dict[str, Consumer]:
-    """A consumer for each group, not started, with the handlers of its topics. Raises InvalidArgument."""
+    """Return a consumer for each group, not started, with the handlers of its topics. Raises InvalidArgument."""
     made: dict[str, Consumer] = {}
     for registration in registrations:
         one = made.get(registration.group)
