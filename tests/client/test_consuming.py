@@ -170,7 +170,7 @@ async def test_a_message_whose_handler_did_not_begin_is_not_acknowledged(
 
     async def never(message: Message) -> None:
         begun.set()
-        await asyncio.Event().wait()
+        await asyncio.get_running_loop().create_future()
 
     await producer.send_each("t", [prepare(str(number)) for number in range(10)])
     consumer = AsyncConsumer("g", service.namesrv_address, from_where="first", handlers=1)

@@ -33,6 +33,7 @@ from broker.client import (
     prepare,
 )
 from broker.testing import BrokerThread
+from tests.waiting import turn
 
 HOUR_MS = 3_600_000
 QUEUE = MessageQueue("t", "broker-a", 0)

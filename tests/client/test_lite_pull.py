@@ -28,9 +28,9 @@ def consumer_of(service: BrokerService, group: str = "g", **options: Any) -> Asy
     return AsyncLitePullConsumer(group, service.namesrv_address, **({"from_where": "first"} | options))
 
 
-async def send(producer: AsyncProducer, *bodies: str, queue_id: int = 0) -> None:
+async def send(producer: AsyncProducer, *bodies: str, queue_id: int = 0, topic: str = "t") -> None:
     for body in bodies:
-        await producer.send("t", body, queue_id=queue_id)
+        await producer.send(topic, body, queue_id=queue_id)
 
 
 async def take(consumer: AsyncLitePullConsumer, count: int) -> list[str]:

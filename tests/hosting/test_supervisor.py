@@ -61,9 +61,15 @@ def test_a_killed_child_is_started_again(house: Run) -> None:
     until(lambda: notes(house.journal) == ["one started", "one started"])
 
 
-def test_a_child_that_keeps_failing_waits_longer_each_time(house: Run) -> None:
-    house.start([["broken", sys.executable, "-c", "raise SystemExit(3)"]])
-    waits = [house.await_line("starting again in").rpartition(" in ")[2] for _ in range(3)]
+def test_a_child_that_keeps_failing_waits_longer_each_time(house: Run, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    house.start([["broken", sys.executable, "-c", f"open({str(told)!r}).read(); raise SystemExit(3)"]])
+    house.await_line("everything started")
+    waits = []
+    for _ in range(3):
+        told.write_text("fail")  # as soon as it runs and listens
+        waits.append(house.await_line("starting again in").rpartition(" in ")[2])
     assert waits == ["0.5 s", "1.0 s", "2.0 s"]
 
 

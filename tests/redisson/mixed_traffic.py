@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
+import signal
 import sys
-import threading
 from pathlib import Path
 
 import redis
@@ -52,7 +52,7 @@ def offer(url: str, file: Path, seed: str) -> None:
 def transfer(url: str) -> None:
     """The transfer service alone."""
     TransferService(redis.Redis.from_url(url, socket_timeout=5)).start()
-    threading.Event().wait()
+    signal.pause()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import asyncio
 import json
 import struct
 import time
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from broker.rocketmq.frame import Command
 from broker.rocketmq.ids import RecallHandle, read_handle
 from broker.server.broker import BrokerService
 from tests.server.peer import Peer, records
+from tests.waiting import until_true
 
 HOUR_MS = 3_600_000
 KEY = "C00002024A5C30946E0968C7AD360000"
@@ -306,13 +306,16 @@ async def test_the_release_wins_or_the_cancel_never_both(peer: Peer) -> None:
         await send_timer(peer, number, at_ms=base_ms + number)
 
     async def cancel(number: int) -> str:
-        await until_true(lambda: now_ms() >= base_ms + number, every_s=0.001)
         target = {"topic": "T", "uniqueKey": unique(number)[9:-1]}
         told = await asked(peer, Request.STEER_TIMERS, action="cancel", targets=[target])
         outcome: str = told["results"][0]["outcome"]
         return outcome
 
-    outcomes = await asyncio.gather(*(cancel(number) for number in range(40)))
+    cancelling: list[asyncio.Task[str]] = []
+    for number in range(40):
+        await until_true(lambda due_ms=base_ms + number: now_ms() >= due_ms, every_s=0.001)
+        cancelling.append(asyncio.create_task(cancel(number)))
+    outcomes = await asyncio.gather(*cancelling)
     assert set(outcomes) <= {"cancelled", "already_delivered"}
     last = await send_timer(peer, 99, at_ms=base_ms + 50)
     assert last.code == Answer.SUCCESS

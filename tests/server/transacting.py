@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
@@ -53,12 +51,6 @@ async def begin(peer: Peer, body: bytes = b"pay", *, key: str = KEY, more: str =
 
 async def end(peer: Peer, half: dict[str, str], decision: str, **changes: str) -> Command:
     return await peer.ask(Request.END_TRANSACTION, half | {"commitOrRollback": decision} | changes)
-
-
-async def nothing(queue: asyncio.Queue[Any], timeout_s: float = 0.3) -> None:
-    """Assert that nothing comes for so long."""
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(queue.get(), timeout_s)
 
 
 async def bodies(peer: Peer) -> list[bytes]:

@@ -20,6 +20,7 @@ from console.features.checkback.worker import IN_FLIGHT, PATIENCE, Answerer, Con
 from tests.console.checkback.answers import EMPTY, SECRET, agree, forged, message
 from tests.console.checkback.server import Question, Server, always, decided, http
 from tests.waiting import until_true
+from tests.watching import Calls
 
 
 async def send(rest: AsyncProducer, *bodies: str, group: str = "shop") -> list[str]:
@@ -197,31 +198,44 @@ async def test_a_dead_address_uses_up_no_checks(
 async def test_one_question_a_transaction_at_a_time(
     service: BrokerService, admin: AsyncAdmin, rest: AsyncProducer, server: Server
 ) -> None:
-    over, most, now = asyncio.Event(), 0, 0
+    over = asyncio.Event()
+    asked_about: list[str] = []
 
     async def slow(asked: Question) -> bytes:
-        nonlocal most, now
-        now += 1
-        most = max(most, now)
+        asked_about.append(asked.asked["transaction_id"])
         await over.wait()
-        now -= 1
         return decided(asked, SECRET, "COMMIT")
 
+    async def check_all() -> None:
+        rows = (await admin.transactions("open")).items
+        targets = [TransactionTarget(row.offset, row.position) for row in rows if row.position is not None]
+        await admin.steer_transactions("check", targets, who="test")
+
     server.speak = slow
-    await send(rest, "4711")
-    async with answering(service, server):
-        for _ in range(3):
-            (row,) = (await admin.transactions("open")).items
-            assert row.position is not None
-            await admin.steer_transactions("check", [TransactionTarget(row.offset, row.position)], who="test")
-            await pause(0.15)
-        assert most == 1
-        over.set()
+    (first,) = await send(rest, "4711")
+    with Calls(Answerer.check) as checks:
+        async with answering(service, server):
 
-        async def is_decided() -> bool:
-            return await states(admin) == ["committed"]
+            async def is_checked_often() -> bool:
+                await check_all()
+                return checks.count >= 4
 
-        await until_true(is_decided)
+            await until_true(is_checked_often)
+            (second,) = await send(rest, "4712")
+
+            async def is_second_asked_about() -> bool:
+                await check_all()
+                return second in asked_about
+
+            # what was asked before that has arrived before it
+            await until_true(is_second_asked_about)
+            assert asked_about == [first, second]
+            over.set()
+
+            async def is_decided() -> bool:
+                return await states(admin) == ["committed"] * 2
+
+            await until_true(is_decided)
 
 
 @pytest.mark.parametrize(("times", "check"), [("3", 3), ("", None), ("x", None), ("9" * 50, None)])

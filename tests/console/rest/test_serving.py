@@ -15,6 +15,7 @@ from broker.client import AsyncAdmin
 from broker.server.broker import BrokerService
 from console.rest import request_body, state
 from console.rest.app import create_application
+from tests.waiting import until_true
 
 
 @asynccontextmanager

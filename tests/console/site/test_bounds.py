@@ -11,6 +11,7 @@ import websockets
 from console.site.bounds import Bounds
 from console.site.web import SOCKET_MESSAGE_BYTES
 from tests.console.site.listening import Line, serving
+from tests.waiting import until_true
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 LAST = GET + b"Connection: close\r\n\r\n"
@@ -43,7 +44,12 @@ async def test_a_head_that_does_not_come_ends_the_connection(sent: bytes) -> Non
 async def dripped(line: Line) -> bytes:
     """What comes while an empty line is sent again and again."""
     ended = asyncio.ensure_future(line.rest())
-    await until_true(lambda: ended.done() or line.send(b"\r\n"))
+
+    def has_ended() -> bool:
+        line.send(b"\r\n")
+        return ended.done()
+
+    await until_true(has_ended)
     return await ended
 
 
