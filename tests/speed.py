@@ -68,6 +68,25 @@ CORE = (
     "interop/test_jars.py",
     "interop/test_ports.py",
 )
+#: of these the core runs what ours does: with Apache RocketMQ on both sides they show what it has to do
+OF_TWO_BROKERS = (
+    "interop/test_access.py",
+    "interop/test_java_clients.py",
+    "interop/test_pop.py",
+    "interop/test_proxy.py",
+    "interop/test_timers.py",
+    "interop/test_transactions.py",
+)
+#: variants of what the core runs once, by a part of their names
+VARIANTS = (
+    "every_statement[apache-rollback",
+    "every_statement[apache-savepoint",
+    "every_statement[escapement-rollback",
+    "every_statement[escapement-savepoint",
+    "outlasts_many_checks_is_shown_once[apache",
+    "travels[ours-theirs-ours-killed",
+    "[redis-4.7.0",
+)
 #: of the others the same: long files, and folders that have longer ones than the rest
 LONG = (
     "interop/test_java_clients.py",
@@ -92,9 +111,11 @@ def is_slow(path: Path) -> bool:
     return _place(path, SLOW) < len(SLOW)
 
 
-def is_core(path: Path) -> bool:
-    """Whether the gate runs the tests of this file of tests/interop."""
-    return _place(path, CORE) < len(CORE)
+def is_core(path: Path, name: str) -> bool:
+    """Whether the gate runs this test of tests/interop."""
+    if _place(path, CORE) == len(CORE) or any(part in name for part in VARIANTS):
+        return False
+    return "[apache" not in name or _place(path, OF_TWO_BROKERS) == len(OF_TWO_BROKERS)
 
 
 def turn(path: Path) -> tuple[int, int]:

@@ -56,6 +56,7 @@ def test_the_gate_calls_all_but_the_long_forms() -> None:
 def test_the_core_is_a_part_of_interop() -> None:
     assert all(name.startswith("interop/test_") for name in speed.CORE)
     assert len(set(speed.CORE)) == len(speed.CORE)
+    assert set(speed.OF_TWO_BROKERS) < set(speed.CORE)
 
 
 @pytest.mark.parametrize("name", [*speed.SLOW, *speed.LONG, *speed.CORE])

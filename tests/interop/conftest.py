@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.interop)
-            if speed.is_core(item.path):
+            if speed.is_core(item.path, item.name):
                 item.add_marker(pytest.mark.core)
 
 

@@ -158,7 +158,7 @@ def test_the_page_says_what_is_there_and_what_is_not(admin: Admin, shop: Transac
     )
     assert "tells neither who decided nor how" in words(operator.get(f"/transactions/{waiting.position}/").content)
     page = operator.get("/transactions/list/").content.decode()
-    assert re.search(r"<button[^>]*disabled[^>]*>Check now", page)
+    assert re.search(r"<button[^>]*disabled[^>]*>\s*Check now", page)
     refused = act(operator, "check", listed("open", "waiting")[0])
     assert refused.results == {"refused": 1}
     assert OperationItem.objects.get(operation=refused).result["error"] == "not-supported"
