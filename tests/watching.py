@@ -15,7 +15,7 @@ from typing import Any, Self
 
 
 class Calls:
-    """Counts calls of a function, or of a coroutine function, while a `with` block runs.
+    """Counts calls of functions, coroutine functions too, while a `with` block runs.
 
     `most`: one call more fails where it is made. `before` gets the arguments when a call begins; `after` gets them and
     what it returns when it ends. Neither is seen itself, whatever it calls.
@@ -23,15 +23,14 @@ class Calls:
 
     def __init__(
         self,
-        function: Callable[..., Any],
-        *,
+        *functions: Callable[..., Any],
         most: int | None = None,
         before: Callable[[Mapping[str, Any]], None] | None = None,
         after: Callable[[Mapping[str, Any], Any], None] | None = None,
     ) -> None:
         self.count = 0
-        self._code: CodeType = inspect.unwrap(function).__code__
-        self._begin = next(each.offset for each in dis.get_instructions(self._code) if each.opname == "RESUME")
+        codes: list[CodeType] = [inspect.unwrap(each).__code__ for each in functions]
+        self._begins = {code: _begin(code) for code in codes}
         self._most, self._before, self._after = most, before, after
 
     def __enter__(self) -> Self:
@@ -43,13 +42,19 @@ class Calls:
         sys.setprofile(None)
 
     def _seen(self, frame: FrameType, event: str, result: Any) -> None:
-        if frame.f_code is not self._code:
+        begin = self._begins.get(frame.f_code)
+        if begin is None:
             return
         # a coroutine that goes on is a call to the hook as well
-        if event == "call" and frame.f_lasti == self._begin:
+        if event == "call" and frame.f_lasti == begin:
             self.count += 1
             assert self._most is None or self.count <= self._most, f"more than {self._most} calls"
             if self._before is not None:
                 self._before(frame.f_locals)
         elif event == "return" and self._after is not None:
             self._after(frame.f_locals, result)
+
+
+def _begin(code: CodeType) -> int:
+    """Where it begins, whether it is called or sent into for the first time."""
+    return next(each.offset for each in dis.get_instructions(code) if each.opname == "RESUME")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +13,12 @@ from tests.interop.redis_servers import RedisServer
 from tests.interop.redisson import CURRENT, JavaQueues
 from tests.interop.redisson_service import ServiceProcess
 from tests.interop.redisson_traffic import PythonTraffic, Verdict, judge, settle
+from tests.waiting import until
 
 MAX_DELAY_MS = 400
 MANY = 1_000_000
+#: accepted by Python after the kill, and how long that and what comes before it may take
+LITTLE_MORE, ACCEPTED_S = 40, 60
 Kill = Callable[["Course"], None]
 
 
@@ -70,10 +72,11 @@ class Course:
         traffic = {"prefix": f"{name}-java-", "count": MANY, "rate": 300, "minMs": 0, "maxMs": MAX_DELAY_MS}
         java.begin("traffic.offer", name, live=True, say=True, **traffic)
         python = PythonTraffic(queue, f"{name}-python-", MAX_DELAY_MS, draw.randrange(1 << 30)).start()
-        pause = threading.Event()
-        pause.wait(draw.uniform(0.2, 0.8))
+        wanted = draw.randrange(40, 200)
+        until(lambda: len(python.accepted) >= wanted, ACCEPTED_S)
         kill(self)
-        pause.wait(0.2)
+        least = len(python.accepted) + LITTLE_MORE
+        until(lambda: len(python.accepted) >= least, ACCEPTED_S)
         python.stop()
         # Nothing else tells an offering JVM to stop: what it was asked for never ends.
         java.child.kill()
