@@ -34,7 +34,7 @@ LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Times in seconds.
+    """The bounds of one connection, times in seconds.
 
     `head_s`: from the first byte of a request, or the beginning of a connection, to the end of its headers.
     `rest_s`: for what is left of a body that nobody waits for. `taking_s`: to take 48 KiB of an answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse
@@ -17,12 +17,10 @@ from console.features.groups.read import GROUPS, MAX_COUNT, GroupRow, Groups, gr
 from console.operations.setting_fields import group_form, new_group_form
 from console.past import Asked, Moment, asked_of, evidence_of, part_at, past_of, status_of
 from console.security.topic_scope import EVERYTHING, TopicScope, authorised
-from console.site.evidence import Evidence
 from console.site.mirrored import Mirrored
 from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
-from console.ui.table import Table
 
 #: a snapshot is bounded: groups furthest behind first, and as many lines of a group and a topic
 MOST_GROUPS = 5_000
@@ -65,18 +63,9 @@ class GroupsKept:
 
 
 @dataclass(frozen=True, slots=True)
-class PastGroups:
-    """A page of the groups of a snapshot, as console.features.groups.read.Groups."""
+class PastGroups(Groups):
+    """A page of the groups of a snapshot."""
 
-    table: ClassVar[Table] = GROUPS
-
-    evidence: Evidence
-    now_ms: int
-    rows: tuple[GroupRow, ...]
-    total: int
-    offset: int
-    count: int
-    search: str
     #: of the groups on this page
     topics: tuple[GroupTopic, ...] = ()
     #: groups that were too many for the snapshot
