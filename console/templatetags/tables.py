@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from html import escape
 from itertools import count
 from operator import attrgetter
@@ -12,6 +13,9 @@ from typing import Any
 from django import template
 from django.template import Context, Template
 from django.template.loader import get_template
+from django.utils.safestring import mark_safe
+from django.utils.timezone import get_current_timezone
+from django.utils.translation import get_language
 
 from console.templatetags.visible import truncatechars
 from console.ui.saved_views import (
@@ -50,21 +54,35 @@ def table(
     where it is not that of the list.
     """
     shown = data.rows if rows is None else rows
-    rows = _rows(drawn, data, shown, data.now_ms if now_ms is None else now_ms)
-    return {"table": drawn, "rows": rows, "caption": caption, "sort_query": sort_query, "table_id": table_id}
+    written = "".join(_rows(drawn, data, shown, data.now_ms if now_ms is None else now_ms))
+    head = _head(_template("ui/table_head.html"), drawn, sort_query, get_language())
+    return {"head": head, "rows": written, "caption": caption, "table_id": table_id}
 
 
-def _rows(drawn: Table, data: Any, rows: Iterable[Any], now_ms: int) -> Iterator[dict[str, str]]:
-    """Yield the id and the cells of each row."""
-    columns: list[_Boxes | _Cells] = [_Boxes(drawn.choice)] if drawn.choice else []
-    columns += [_Cells(column, data, now_ms) for column in drawn.on_page]
-    across = _Across(drawn.across, len(columns)) if drawn.across else None
+@lru_cache(maxsize=512)
+def _head(template: Template, drawn: Table, sort_query: str, _language: str | None) -> str:
+    return template.render(Context({"table": drawn, "sort_query": sort_query}))
+
+
+#: draws a cell of one row
+Draw = Callable[[Any], str]
+
+
+def _rows(drawn: Table, data: Any, rows: Iterable[Any], now_ms: int) -> Iterator[str]:
+    """Yield what the template of a row says of each."""
+    cells = [_boxes(drawn.choice)] if drawn.choice else []
+    zone = get_current_timezone()
+    cells += [_cells(column, Place(column, None, data, now_ms, zone)) for column in drawn.on_page]
+    across = drawn.across
+    short = [*cells[: across.after], _across(across, len(cells))] if across else cells
+    missing_of = attrgetter(across.missing) if across else None
     id_of = attrgetter(drawn.row_id_field) if drawn.row_id_field else None
+    filled = _shape("ui/cells/row.html", "id", "cells").filled
     for number, row in enumerate(rows, 1):
         row_id = f"{drawn.row_id}-{id_of(row) if id_of else number}" if drawn.row_id else ""
-        is_missing = across is not None and across.is_missing(row)
-        shown = [*columns[: across.after], across] if across is not None and is_missing else columns
-        yield {"id": row_id, "cells": "".join([column.drawn(row) for column in shown])}
+        shown = short if missing_of is not None and missing_of(row) is None else cells
+        written = "".join([draw(row) for draw in shown])
+        yield filled(row_id, mark_safe(written))  # noqa: S308 - of templates, which escape
 
 
 class _Shape:
@@ -73,91 +91,116 @@ class _Shape:
     It may ask whether there is a value: it is rendered once for each combination of those that are there.
     """
 
-    def __init__(self, name: str, values: tuple[str, ...], **around: Any) -> None:
-        self._template, self._values, self._around = _template(name), values, around
-        #: what stands between the holes, with gaps for them; and for each gap which value belongs there
-        self._cuts: dict[tuple[bool, ...], tuple[list[str], list[tuple[int, int]]]] = {}
+    def __init__(self, template: Template, names: tuple[str, ...]) -> None:
+        self._template, self._names = template, names
+        #: what the template says, with "%s" for each hole, and the numbers of the values that belong there
+        self._cuts: dict[tuple[bool, ...], tuple[str, list[int]]] = {}
 
     def filled(self, *values: str) -> str:
         """Return what the template says with these values, which are escaped here."""
         found = tuple(map(bool, values))
         if found not in self._cuts:
             self._cuts[found] = self._cut(found)
-        parts, gaps = self._cuts[found]
-        parts = parts.copy()
-        for gap, number in gaps:
-            value = values[number]
-            parts[gap] = value if hasattr(value, "__html__") else escape(value)
-        return "".join(parts)
+        written, holes = self._cuts[found]
+        shown = [value if hasattr(value, "__html__") else escape(value) for value in values]
+        return written % tuple([shown[number] for number in holes])
 
-    def _cut(self, found: tuple[bool, ...]) -> tuple[list[str], list[tuple[int, int]]]:
-        holes = [chr(_FIRST_HOLE + number) for number in range(len(found))]
-        shown = [hole if is_there else "" for hole, is_there in zip(holes, found, strict=True)]
-        context = Context({**self._around, **dict(zip(self._values, shown, strict=True))})
-        parts = re.split(f"([{''.join(holes)}])", self._template.render(context))
-        return parts, [(place, holes.index(part)) for place, part in enumerate(parts) if part in holes]
+    def filler(self) -> Callable[[str], str]:
+        """Return what fills the holes of a template with one value, the quickest way, as most cells are such."""
+        without, (written, holes) = self.filled(""), self._cut((True,))
+        if len(holes) != 1:
+            return self.filled
+        before, after = (part.replace("%%", "%") for part in written.split("%s"))
 
+        def filled(value: str) -> str:
+            if not value:
+                return without
+            return before + (value if hasattr(value, "__html__") else escape(value)) + after
 
-class _Cells:
-    """The cells of a column in one table."""
+        return filled
 
-    def __init__(self, column: Column, data: Any, now_ms: int) -> None:
-        self._cell, self._place = column.cell, Place(column, None, data, now_ms)
-        self._value_of, self._address_of = attrgetter(column.own_field), _address(column)
-        self._shape = _Shape(column.cell.template, ("text", "address"))
-        keys = [name or column.own_field for name in column.cell.by]
-        self._key_of = attrgetter(*keys) if keys else None
-        self._drawn: dict[Any, str] = {}
-
-    def drawn(self, row: Any) -> str:
-        """Return the cell of a row."""
-        if self._cell.text is not None:
-            self._place.row = row
-            text = self._cell.text(self._value_of(row), self._place)
-            return self._shape.filled(text, self._address_of(row))
-        if self._key_of is None:
-            return self._rendered(row)
-        key = self._key_of(row)
-        if key not in self._drawn:
-            self._drawn[key] = self._rendered(row)
-        return self._drawn[key]
-
-    def _rendered(self, row: Any) -> str:
-        around = {"row": row, "value": self._value_of(row), "address": self._address_of(row)}
-        place = self._place
-        context = Context({**around, "column": place.column, "data": place.data, "now_ms": place.now_ms})
-        return _template(self._cell.template).render(context)
+    def _cut(self, found: tuple[bool, ...]) -> tuple[str, list[int]]:
+        marks = [chr(_FIRST_HOLE + number) for number in range(len(found))]
+        shown = [mark if is_there else "" for mark, is_there in zip(marks, found, strict=True)]
+        written = self._template.render(Context(dict(zip(self._names, shown, strict=True)))).replace("%", "%%")
+        any_mark = f"[{''.join(marks)}]"
+        return re.sub(any_mark, "%s", written), [marks.index(mark) for mark in re.findall(any_mark, written)]
 
 
-class _Boxes:
-    """The boxes before the rows of one table."""
-
-    def __init__(self, choice: Choice) -> None:
-        self._value_of, self._label_of = attrgetter(choice.field), attrgetter(choice.label)
-        self._numbered, self._numbers = choice.numbered, count(1)
-        self._shape = _Shape("ui/cells/choice.html", ("value", "label"), choice=choice)
-
-    def drawn(self, row: Any) -> str:
-        """Return the box of a row; an empty cell for one that cannot be chosen."""
-        n = next(self._numbers)
-        label = str(self._numbered) % {"n": n} if self._numbered else truncatechars(self._label_of(row), 80)
-        return self._shape.filled(str(self._value_of(row)), label)
+def _shape(name: str, *names: str) -> _Shape:
+    """Return the shape of a template whose values have these names."""
+    return _shapes(_template(name), names, get_language())
 
 
-class _Across:
-    """The cell of rows that have nothing of what most columns show."""
+@lru_cache(maxsize=256)
+def _shapes(template: Template, names: tuple[str, ...], _language: str | None) -> _Shape:
+    return _Shape(template, names)
 
-    def __init__(self, across: Across, columns: int) -> None:
-        self.after, self._text_of, self._missing_of = across.after, attrgetter(across.field), attrgetter(across.missing)
-        self._shape = _Shape("ui/cells/across.html", ("text",), width=columns - across.after)
 
-    def is_missing(self, row: Any) -> bool:
-        """Return whether this row is such a one."""
-        return self._missing_of(row) is None
+def _cells(column: Column, place: Place) -> Draw:
+    """Return what draws the cells of a column."""
+    cell = column.cell
+    if cell.text is None:
+        return _rendered_cells(column, place)
+    text_of, value_of = cell.text, attrgetter(column.own_field)
+    if column.page:
+        filled, address_of = _shape(cell.template, "text", "address").filled, _address(column)
 
-    def drawn(self, row: Any) -> str:
-        """Return the cell of such a row."""
-        return self._shape.filled(truncatechars(self._text_of(row), 200))
+        def draw_linked(row: Any) -> str:
+            place.row = row
+            return filled(text_of(value_of(row), place), address_of(row))
+
+        return draw_linked
+    written = _shape(cell.template, "text").filler()
+
+    def draw(row: Any) -> str:
+        place.row = row
+        return written(text_of(value_of(row), place))
+
+    return draw
+
+
+def _rendered_cells(column: Column, place: Place) -> Draw:
+    """Return what draws cells by rendering their template, once for all rows that look the same."""
+    template, value_of, address_of = _template(column.cell.template), attrgetter(column.own_field), _address(column)
+    around = {"column": column, "data": place.data, "now_ms": place.now_ms}
+
+    def rendered(row: Any) -> str:
+        return template.render(Context({"row": row, "value": value_of(row), "address": address_of(row), **around}))
+
+    if not column.cell.by:
+        return rendered
+    key_of = attrgetter(*[name or column.own_field for name in column.cell.by])
+    drawn: dict[Any, str] = {}
+
+    def draw(row: Any) -> str:
+        key = key_of(row)
+        if key not in drawn:
+            drawn[key] = rendered(row)
+        return drawn[key]
+
+    return draw
+
+
+def _boxes(choice: Choice) -> Draw:
+    """Return what draws the box before a row; an empty cell for one that cannot be chosen."""
+    value_of, label_of = attrgetter(choice.field), attrgetter(choice.label)
+    numbered, numbers = choice.numbered and str(choice.numbered), count(1)
+    filled = _shape("ui/cells/choice.html", "name", "value", "label").filled
+
+    def draw(row: Any) -> str:
+        n = next(numbers)
+        label = numbered % {"n": n} if numbered else truncatechars(label_of(row), 80)
+        return filled(choice.name, str(value_of(row)), label)
+
+    return draw
+
+
+def _across(across: Across, columns: int) -> Draw:
+    """Return what draws the cell of a row that has nothing of what most columns show."""
+    text_of, width = attrgetter(across.field), str(columns - across.after)
+    filled = _shape("ui/cells/across.html", "width", "text").filled
+    return lambda row: filled(width, truncatechars(text_of(row), 200))
 
 
 def _address(column: Column) -> Callable[[Any], str]:

@@ -7,18 +7,22 @@ in the tag, or a variable where `blocktranslate … asvar` made one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Protocol
 
 from django import template
 from django.forms.utils import flatatt
 from django.http import QueryDict
+from django.template.base import Template
 from django.template.context import Context
-from django.urls import reverse
+from django.urls import get_script_prefix, reverse
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from console.site.evidence import Evidence
+from console.ui.frame import sections_for
 
 register = template.Library()
 
@@ -44,6 +48,23 @@ def address(name: str, *args: object, **query: object) -> str:
     """The address of a page with its query; parameters that are None or empty are left out."""
     asked = urlencode({key: str(value) for key, value in query.items() if value not in (None, "")})
     return reverse(name, args=args) + (f"?{asked}" if asked else "")
+
+
+@register.simple_tag(takes_context=True)
+def frame_part(context: Context, name: str) -> SafeString:
+    """A template of what surrounds every page, given the page's place in the rail (`here`) and the rail's `sections`.
+
+    It is rendered once for all pages of a place, as these parts take as long as a short page.
+    """
+    assert context.template is not None, "a part is drawn while its page is"
+    part = context.template.engine.get_template(name)
+    is_staff = getattr(context.get("user"), "is_staff", False)
+    return _frame_part(part, is_staff, context.get("here", ""), get_language(), get_script_prefix())
+
+
+@lru_cache(maxsize=1024)
+def _frame_part(part: Template, is_staff: bool, here: str, _language: str | None, _prefix: str) -> SafeString:
+    return part.render(Context({"sections": list(sections_for(is_staff)), "here": here}))
 
 
 @register.simple_block_tag(takes_context=True)

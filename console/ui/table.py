@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import tzinfo
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -38,6 +39,8 @@ class Place:
     #: the page of the list
     data: Any
     now_ms: int
+    #: of the moments that are shown
+    zone: tzinfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,11 @@ SIZE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: size(v
 #: a span of time
 SPAN = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: length(value))
 #: how long ago a moment was, and how far ahead it is: both counted on by the browser
-AGE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: age(value, place.now_ms))
-LEFT = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: due(value, place.now_ms))
+AGE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: age(value, place.now_ms, place.zone))
+LEFT = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: due(value, place.now_ms, place.zone))
 #: a moment with its day, and without
-MOMENT = Cell("ui/cells/moment.html", text=lambda value, _: moment(value))
-TIME = Cell("ui/cells/moment.html", text=lambda value, _: moment(value, "time"))
+MOMENT = Cell("ui/cells/moment.html", text=lambda value, place: moment(value, zone=place.zone))
+TIME = Cell("ui/cells/moment.html", text=lambda value, place: moment(value, "time", place.zone))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ class Across:
     field: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """The columns of a list. `name` is that of its file."""
 
