@@ -34,7 +34,8 @@ def get(path: str, *, cookie: bytes = b"") -> bytes:
 
 def login_of(length: int, sent: bytes) -> bytes:
     """The head of a form for the login page that is `length` long, and a part of it."""
-    head = b"POST /login/ HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    head = b"POST /login/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += b"Content-Type: application/x-www-form-urlencoded\r\n"
     return head + COOKIE + b"Content-Length: %d\r\n\r\n" % length + sent
 
 
