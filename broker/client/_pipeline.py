@@ -2,8 +2,8 @@
 
 A `Destination` has the ready parts of the request headers of one queue; `Destinations` gives a topic's queues in turn.
 
-The general RemotingClient serves every kind of request; a Line serves the one that must be quick. A caller hands over
-the header's fields ready encoded, all requests of one turn of the event loop leave in one write, and answers are
+The general RemotingClient serves every kind of request; a Pipeline serves the one that must be quick. A caller hands
+over the header's fields ready encoded, all requests of one turn of the event loop leave in one write, and answers are
 matched by opaque. Nothing is awaited per message but the answer itself. Headers are RocketMQ's binary ones.
 
 Answers are read a short way, too. Escapement answers a binary send with a binary header whose fields have one order:
@@ -181,10 +181,10 @@ Outcome = Stored | Response | ClientError
 Answered = Callable[[Outcome], None]
 
 
-class Line(Connection):
-    """A connection on which many sends are under way at a time; made by Lines."""
+class Pipeline(Connection):
+    """A connection on which many sends are under way at a time; made by Pipelines."""
 
-    def __init__(self, address: str, lost: Callable[[Line], object], signer: Signer | None = None) -> None:
+    def __init__(self, address: str, lost: Callable[[Pipeline], object], signer: Signer | None = None) -> None:
         super().__init__(address)
         self._lost = lost
         self._signer = signer
@@ -288,13 +288,13 @@ class Line(Connection):
         super().close()
 
 
-class Lines(Connections[Line]):
+class Pipelines(Connections[Pipeline]):
     """The lines of one producer; whoever waits for one meets BrokerUnreachable."""
 
     def __init__(self, security: Security | None = None) -> None:
         security = security or Security()
         super().__init__(
-            lambda address: Line(address, self.forget, security.signer),
+            lambda address: Pipeline(address, self.forget, security.signer),
             secure=security.of_host,
             timeout_s=CONNECT_TIMEOUT_S,
             failed=BrokerUnreachable,
@@ -396,7 +396,7 @@ def fields_of(way: Destination, message: Outgoing) -> bytes:
     return way.fields(time.time_ns() // 1_000_000, message.properties)
 
 
-async def line_with_room(lines: Lines, address: str, deadline: Deadline) -> Line:
+async def line_with_room(lines: Pipelines, address: str, deadline: Deadline) -> Pipeline:
     """Return an open line on which something can be written. Raises BrokerUnreachable, Timeout."""
     line = lines.ready(address)
     if line is None:
@@ -407,7 +407,10 @@ async def line_with_room(lines: Lines, address: str, deadline: Deadline) -> Line
 
 
 async def ask_each(
-    lines: Lines, ways: Sequence[Destination | ClientError], messages: Sequence[Outgoing], deadline: Deadline
+    lines: Pipelines,
+    ways: Sequence[Destination | ClientError],
+    messages: Sequence[Outgoing],
+    deadline: Deadline,
 ) -> list[SendResult | ClientError]:
     """Send each message, in one write to each broker; return what becomes of each, in order.
 
@@ -445,10 +448,10 @@ async def ask_each(
 
 
 async def _connect(
-    lines: Lines, addresses: Collection[str], deadline: Deadline
-) -> tuple[dict[str, Line], dict[str, ClientError]]:
+    lines: Pipelines, addresses: Collection[str], deadline: Deadline
+) -> tuple[dict[str, Pipeline], dict[str, ClientError]]:
     """Open lines with room, and why others are not; raises the error where none is open."""
-    connected: dict[str, Line] = {}
+    connected: dict[str, Pipeline] = {}
     failed: dict[str, ClientError] = {}
 
     async def connect(address: str) -> None:

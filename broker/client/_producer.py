@@ -41,8 +41,8 @@ from ._pipeline import (
     STORED,
     Destination,
     Destinations,
-    Lines,
     Outcome,
+    Pipelines,
     ask_each,
     fields_of,
     find_destinations,
@@ -90,7 +90,7 @@ class AsyncProducer(AsyncClosing):
         self.group = group
         self._retries = retries
         self._session = Session(namesrv, **access)
-        self._lines = Lines(self._session.security)
+        self._lines = Pipelines(self._session.security)
         self._destinations: dict[tuple[str, str], Destinations] = {}
         self._heartbeat = Heartbeat(self._session, producer_group=group)
         self._watch = SendWatch(group, self._heartbeat.client_id, trace_writer(trace, group, namesrv, access))

@@ -16,7 +16,7 @@ from ..rocketmq.message import parse_offset_message_id
 from ..rocketmq.properties import is_delayed
 from ._event_loop import unhurried
 from ._outgoing import MessageOptions, Outgoing, ready_message
-from ._pipeline import SEND, Destination, Line, Outcome, line_with_room, result_of
+from ._pipeline import SEND, Destination, Outcome, Pipeline, line_with_room, result_of
 from ._producer import RETRY_PAUSE_S, AsyncProducer
 from ._session import Deadline
 from ._transaction import (
@@ -169,7 +169,7 @@ class AsyncTransactionProducer(AsyncProducer):
 
     async def _line(
         self, topic: str, half: Outgoing, queue_id: int | None, deadline: Deadline
-    ) -> tuple[Destination, Line]:
+    ) -> tuple[Destination, Pipeline]:
         """Return an open connection to where the half goes; only this part is tried again."""
         failed: Destination | None = None
         for attempt in range(self._retries + 1):

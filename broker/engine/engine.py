@@ -425,7 +425,7 @@ class Engine:
 
     def waiting_for(self, topic: str) -> Waiting:
         """Return a count of what waits for a topic, to be driven on a portion at a time."""
-        return Waiting(self._store, self.schedule, self.transactions.book, self.timers.states, topic)
+        return Waiting(self._store, self.schedule, self.transactions.table, self.timers.states, topic)
 
     # Settings, and how the store is.
 
@@ -435,9 +435,9 @@ class Engine:
         The others must be what they were. A half message that is open keeps the moment at which it is due.
         """
         self.config = self._store.config = config
-        book = self.transactions.book
-        book.timeout_ms, book.interval_ms = config.transaction_timeout_ms, config.transaction_interval_ms
-        book.most_checks = config.transaction_checks
+        table = self.transactions.table
+        table.timeout_ms, table.interval_ms = config.transaction_timeout_ms, config.transaction_interval_ms
+        table.most_checks = config.transaction_checks
 
     def expire_soon(self) -> None:
         """Have the next upkeep look for segments whose time has come."""

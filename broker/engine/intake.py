@@ -46,9 +46,9 @@ from .tables.groups import is_dead_letter, retry_delay_ms
 from .tables.topics import Topic
 from .timer.parking import Parking
 from .timer.state import Sent
-from .transaction.records import Beginning
+from .transaction.records import HalfBuilder
 from .transaction.service import Transactions
-from .transaction.state import Fresh
+from .transaction.state import RecentHalf
 
 #: What a release adds to the properties (ESC_SOURCE and its position), and the record's checksum.
 _RESERVE_BYTES = CRC_SIZE + 32
@@ -69,7 +69,7 @@ class Intake:
         self._schedule = schedule
         self._parking = parking
         self._transactions = transactions
-        self._beginning = Beginning()
+        self._beginning = HalfBuilder()
         self._admission = Admission(store)
 
     def take(
@@ -343,14 +343,14 @@ class Intake:
             asked_topic=topic,
             asked_queue_id=queue_id,
         )
-        fresh = None
+        recent = None
         if not begun.asks_for_delay:
             position, group, copy = ticket.position, begun.group, begun.copy
-            fresh = Fresh(position, group, topic, queue_id, body, copy, flag, sys_flag, born_ms, born_host, times)
-        self._transactions.began(ticket, begun, fresh)
+            recent = RecentHalf(position, group, topic, queue_id, body, copy, flag, sys_flag, born_ms, born_host, times)
+        self._transactions.began(ticket, begun, recent)
         return ticket
 
-    def plan_copy(self, half: Fresh) -> Copy:
+    def plan_copy(self, half: RecentHalf) -> Copy:
         """Return the copy of a half that asks for no delay and was kept as it was sent: no record yet, but there is
         room and a place for it. Raises StoreRefused, OSError."""
         topic, queue_id = self.place(half.topic, half.queue_id)

@@ -17,7 +17,7 @@ from .schedule import Schedule
 from .store import Store
 from .timer.state import TimerStates
 from .transaction.halves import COMMITTING, ROLLING_BACK, Parked
-from .transaction.state import Book
+from .transaction.state import TransactionTable
 
 #: Records looked at for one count, so that it ends.
 MOST_LOOKED_AT = 500_000
@@ -27,10 +27,12 @@ _ENTRIES_AT_ONCE = 128
 class Waiting:
     """A count. ``complete`` is False while it goes on, and stays so if there is more than may be looked at."""
 
-    def __init__(self, store: Store, schedule: Schedule, book: Book, timers: TimerStates, topic: str) -> None:
+    def __init__(
+        self, store: Store, schedule: Schedule, table: TransactionTable, timers: TimerStates, topic: str
+    ) -> None:
         self._store = store
         self._schedule = schedule
-        self._book = book
+        self._table = table
         self._timers = timers
         self._topic = topic
         self._mark = f"{REAL_TOPIC}\x01{topic}".encode()
@@ -46,7 +48,7 @@ class Waiting:
         self._next_in_lane: dict[int, int] = {}
         self._last_half = -1
         self._next_copy: int | None = None
-        self._reopened = book.reopened_total
+        self._reopened = table.reopened_total
         self._number = self._looked_at = 0
         self._steps = self._walk()
 
@@ -101,9 +103,9 @@ class Waiting:
             self._next_in_lane[level.number] = at
 
     def _open(self) -> Iterator[None]:
-        if self._reopened != self._book.reopened_total:
-            self._reopened, self._last_half = self._book.reopened_total, -1
-        halves = self._book.halves
+        if self._reopened != self._table.reopened_total:
+            self._reopened, self._last_half = self._table.reopened_total, -1
+        halves = self._table.halves
         # asked anew for each: they come and go meanwhile
         while (half := next(halves.since(self._last_half + 1), None)) is not None:
             self._last_half = half.offset
@@ -117,13 +119,13 @@ class Waiting:
         begin, self._next_copy = self._next_copy, queue.max_offset if queue is not None else 0
         if begin == self._next_copy:
             return
-        for row in self._all_parked() if begin is None else self._book.parked.copied_since(begin):
+        for row in self._all_parked() if begin is None else self._table.parked.copied_since(begin):
             self._take(row.offset, row.position, self.parked_halves)
             yield
 
     def _all_parked(self) -> Iterator[Parked]:
         last = -1
-        while (row := next(self._book.parked.since(last + 1), None)) is not None:
+        while (row := next(self._table.parked.since(last + 1), None)) is not None:
             last = row.offset
             yield row
 

@@ -24,8 +24,8 @@ from .connection import Connection, Handler, Hooks, Limits, Server, Shared
 from .listener import WORTH_TRIMMING_BYTES, bound, bound_pair, give_back, no_vip_channel
 from .long_polls import WaitingPops, WaitingPulls
 from .metrics import BrokerMetrics
-from .processors.broker import BrokerProcessor, ConfigurationProcessor, KeptSettings, TidyingProcessor
-from .processors.clients import HeartbeatProcessor, RelayProcessor
+from .processors.broker import BrokerProcessor, CleanupProcessor, ConfigurationProcessor, KeptSettings
+from .processors.clients import ClientQueryProcessor, HeartbeatProcessor
 from .processors.groups import AssignmentProcessor, GroupProcessor, LockProcessor
 from .processors.namesrv import NameService
 from .processors.offsets import OffsetProcessor, ProgressProcessor, ResetProcessor
@@ -272,12 +272,12 @@ class BrokerService:
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), DeletionProcessor(state), GroupProcessor(state), QueryProcessor(state),
             ScheduleProcessor(state), BrokerProcessor(state), transactions, TimerProcessor(state),
-            ConfigurationProcessor(state, kept), ProgressProcessor(state), RelayProcessor(state),
-            ResetProcessor(state), TidyingProcessor(state), pop, AckProcessor(state), AssignmentProcessor(state),
+            ConfigurationProcessor(state, kept), ProgressProcessor(state), ClientQueryProcessor(state),
+            ResetProcessor(state), CleanupProcessor(state), pop, AckProcessor(state), AssignmentProcessor(state),
             ReplyProcessor(state, send),
         ]  # fmt: skip
         if self._gate is not None:
-            processors.append(AccessProcessor(self._gate.book))
+            processors.append(AccessProcessor(self._gate.table))
         handlers: dict[int, Handler] = {}
         for processor in processors:
             handlers.update(processor.handlers())
@@ -330,7 +330,7 @@ class BrokerService:
             self._freed_bytes = broker.budget.freed_bytes
             give_back()
         if self._gate is not None:
-            self._gate.strangers.sweep(self._live_clock())
+            self._gate.unauthenticated.sweep(self._live_clock())
 
     async def stop(self, timeout_s: float = 10) -> None:
         """Take nothing new, answer what was asked, close connections and store; stopping twice is fine."""

@@ -23,7 +23,7 @@ from ..rocketmq.codes import RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, HeaderRefused, RequestRefused
 from ..rocketmq.frame import MAX_FRAME_BYTES, Command, decode, encode
 from ..rocketmq.message import pack_host
-from .incoming import Budget, Cut, Incoming
+from .incoming import Budget, Incoming, RefusedFrame
 from .listener import Listener, Places
 from .refusals import refusal_code, refusal_fields
 from .statistics import CallTimes
@@ -247,7 +247,7 @@ class Connection(asyncio.Protocol):
         self.user = ""  # whose signature its requests carry, where they must carry one
         self.is_noted = False  # whether it was logged that it asks for what it may not
         self.born_host = b"\0" * 8
-        self.is_stranger = False  # where access is controlled: until its first valid signature
+        self.is_unauthenticated = False  # where access is controlled: until its first valid signature
         self.is_open = self.is_paused = self._is_stopped = False
         self.serialization = 0
         self._frames = Incoming(server.limits.max_frame_bytes)
@@ -276,7 +276,7 @@ class Connection(asyncio.Protocol):
             return
         write_bytes = server.limits.write_pause_bytes
         if gate is not None:
-            self.is_stranger = True
+            self.is_unauthenticated = True
             self._frames.be_short(lambda beginning: gate.vouch(decode(beginning)))
             write_bytes = min(write_bytes, STRANGER_WRITE_BYTES)
         self.born_host = pack_host(host.partition("%")[0], port)
@@ -288,15 +288,15 @@ class Connection(asyncio.Protocol):
     def identify(self, user: str) -> None:
         """Note whose valid signature the requests carry: from the first one on they may be longer."""
         self.user = user
-        if self.is_stranger:
-            self.is_stranger = False
+        if self.is_unauthenticated:
+            self.is_unauthenticated = False
             self._frames.be_usual()
             self._has_spoken()
             if self._transport is not None:
                 self._transport.set_write_buffer_limits(high=self.server.limits.write_pause_bytes)
 
     def _has_spoken(self) -> None:
-        if not self.is_stranger:
+        if not self.is_unauthenticated:
             self._is_silent = False
             self.server.places.has_spoken(self)
 
@@ -384,7 +384,7 @@ class Connection(asyncio.Protocol):
 
     def _take(self, frame: bytes, now_ms: int) -> None:
         try:
-            if type(frame) is Cut:
+            if type(frame) is RefusedFrame:
                 raise frame.refusal
             command = decode(frame)
         except HeaderRefused as refusal:
@@ -395,7 +395,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, refusal: HeaderRefused) -> None:
         """Answer a header that is not taken, and go on with the frames after it."""
-        if refusal.is_final or self.is_stranger:
+        if refusal.is_final or self.is_unauthenticated:
             raise refusal
         logger.log(self.refusal_level(), "%s: a request of %s is refused: %s", self.server.name, self.address, refusal)
         if refusal.opaque is not None:

@@ -43,13 +43,13 @@ _JSON_OPAQUE = re.compile(_JSON_NUMBER % b"opaque")
 _JSON_FLAG = re.compile(_JSON_NUMBER % b"flag")
 
 
-class Cut(bytes):
+class RefusedFrame(bytes):
     """Stands in the place of a frame that was passed over; as a frame it is none."""
 
     refusal: HeaderRefused
 
     @classmethod
-    def of(cls, refusal: HeaderRefused) -> Cut:
+    def of(cls, refusal: HeaderRefused) -> RefusedFrame:
         """Return a frame that is refused so."""
         cut = cls(b"\xff\0\0\0")
         cut.refusal = refusal
@@ -59,7 +59,7 @@ class Cut(bytes):
 class Holder(Protocol):
     """A connection, as the budget sees it."""
 
-    is_stranger: bool
+    is_unauthenticated: bool
 
     def give_up_partial(self, reason: str) -> None:
         """End the connection: what it holds is needed for others."""
@@ -84,7 +84,7 @@ class Budget:
         self.held_bytes += size_bytes - self._holding.get(holder, 0)
         self._holding[holder] = size_bytes
         while self.held_bytes > self.most_bytes and self._holding:
-            oldest = next((each for each in self._holding if each.is_stranger), next(iter(self._holding)))
+            oldest = next((each for each in self._holding if each.is_unauthenticated), next(iter(self._holding)))
             self.release(oldest)
             oldest.give_up_partial(
                 f"unfinished frames of all connections hold more than {self.most_bytes:,} bytes, its own was the oldest"
@@ -158,7 +158,7 @@ class Incoming:
         self._skip, self._kept, self._nobodys = 0, b"", b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the frames (without length field) that are whole now, in place of one that is not taken a Cut.
+        """Return the frames (without length field) that are whole now; a RefusedFrame stands for one that is not taken.
 
         Raises BadFrame on what cannot be a frame, or may not.
         """
@@ -228,8 +228,8 @@ class Incoming:
         return after
 
     def _pass_over(self, chunk: bytes, position: int, frames: list[bytes]) -> int:
-        """Let what belongs to a frame that is not taken go by; return where the next one begins. The Cut of a header
-        that is too long is added at its end, what names nobody at the frame's."""
+        """Let what belongs to a frame that is not taken go by; return where the next one begins. What is refused for a
+        header that is too long is added at its end, what names nobody at the frame's."""
         if self._header_left:
             passed = chunk[position : position + self._header_left]
             self._header_left -= len(passed)
@@ -248,14 +248,14 @@ class Incoming:
 
 
 def _with_fit_header(frame: bytes, header: int) -> bytes:
-    """Return the frame, or its Cut if its header is too long also without what escapes add."""
+    """Return the frame, or a RefusedFrame if its header is too long also without what escapes add."""
     if header - _ESCAPE_ADDS * frame.count(b"\\u", 4, 4 + header) <= MAX_HEADER_BYTES:
         return frame
     return _too_long(len(frame).to_bytes(4, "big") + frame[: 4 + header])
 
 
-def _too_long(kept: bytes) -> Cut:
-    """Return the Cut of a frame by what is kept of it, its length first: beginning and end of its header."""
+def _too_long(kept: bytes) -> RefusedFrame:
+    """Return the RefusedFrame of a frame by what is kept of it, its length first: beginning and end of its header."""
     (_, word), text = _START(kept), kept[8:]
     reason = f"a header of {word & 0xFFFFFF:,} bytes ({MAX_HEADER_BYTES:,} are allowed)"
     opaque: int | None = None
@@ -268,6 +268,6 @@ def _too_long(kept: bytes) -> Cut:
         opaques, flags = _JSON_OPAQUE.findall(around), _JSON_FLAG.findall(around)
         opaque, flag = (int(opaques[-1]), int(flags[-1]) if flags else 0) if opaques else (None, 0)
     is_asked = not flag & (RESPONSE_FLAG | ONEWAY_FLAG)
-    return Cut.of(HeaderRefused(
+    return RefusedFrame.of(HeaderRefused(
         reason, word >> 24, opaque if is_asked else None, is_final=opaque is None or bool(flag & RESPONSE_FLAG)
     ))  # fmt: skip

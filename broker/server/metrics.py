@@ -165,11 +165,11 @@ class BrokerMetrics:
         yield self._histogram("escapement_release_lateness_milliseconds", meaning, rows)
 
     def _transactions(self) -> Iterator[Metric]:
-        book = self._engine.transactions.summary()
+        table = self._engine.transactions.summary()
         for name, key in (("commit", "commitTotal"), ("rollback", "rollbackTotal")):
-            yield self._counter(f"rocketmq_{name}_messages_total", "Transactions ended so", [({}, book[key])])
-        yield self._gauge("rocketmq_half_messages", "Transactions that are open", [({}, book["open"])])
-        yield self._gauge("escapement_half_messages_parked", "Transactions given up", [({}, book["parked"])])
+            yield self._counter(f"rocketmq_{name}_messages_total", "Transactions ended so", [({}, table[key])])
+        yield self._gauge("rocketmq_half_messages", "Transactions that are open", [({}, table["open"])])
+        yield self._gauge("escapement_half_messages_parked", "Transactions given up", [({}, table["parked"])])
 
     def _clients(self) -> Iterator[Metric]:
         clients = self._state.clients
@@ -233,7 +233,7 @@ class BrokerMetrics:
         yield self._gauge("rocketmq_consumer_lag_messages", "Messages that a group has not consumed", messages)
         yield self._gauge("rocketmq_consumer_lag_latency", "Age of the oldest of them in ms", latencies)
         out: Count[tuple[str, str]] = Count()
-        for queue in self._engine.pops.book.queues.values():
+        for queue in self._engine.pops.table.queues.values():
             out[queue.key[1], queue.key[0]] += queue.in_flight
         popped = [(_of_group(topic, group), float(count)) for (topic, group), count in out.items()]
         yield self._gauge("rocketmq_consumer_inflight_messages", "Messages popped and not acknowledged", popped)

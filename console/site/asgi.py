@@ -57,7 +57,7 @@ sockets: Application = AllowedHostsOriginValidator(
 )
 
 
-def room(scope: dict[str, Any]) -> Application:
+def application_for(scope: dict[str, Any]) -> Application:
     """Return the application for this scope; start and stop (lifespan) belong to the REST one, which has state."""
     if scope["type"] == "websocket":
         return sockets
@@ -70,4 +70,4 @@ def room(scope: dict[str, Any]) -> Application:
 
 async def application(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
     """The ASGI application that the web server runs."""
-    await room(scope)(scope, receive, send)
+    await application_for(scope)(scope, receive, send)

@@ -267,13 +267,13 @@ class BodyBounds:
     grace_s: float = 10.0
     least_bytes_s: float = 4 << 10
 
-    def largest_of(self, *, is_stranger: bool) -> int:
+    def largest_of(self, *, is_anonymous: bool) -> int:
         """Return how large a body may be, in bytes."""
-        return min(self.largest_bytes, self.small_bytes) if is_stranger else self.largest_bytes
+        return min(self.largest_bytes, self.small_bytes) if is_anonymous else self.largest_bytes
 
-    def time_s(self, come_bytes: int, *, is_stranger: bool) -> float:
+    def time_s(self, come_bytes: int, *, is_anonymous: bool) -> float:
         """Return how long a body may be under way of which so many bytes have come."""
-        if not is_stranger:
+        if not is_anonymous:
             return self.longest_s
         return min(self.longest_s, self.grace_s + come_bytes / self.least_bytes_s)
 
@@ -282,7 +282,7 @@ class BodyBounds:
 class _Body:
     """A body that is being read; `time` ends when it has to be whole, or gives up."""
 
-    is_stranger: bool
+    is_anonymous: bool
     time: asyncio.Timeout
     data: bytearray = field(default_factory=bytearray)
     has_given_up: bool = False
@@ -307,7 +307,7 @@ class BodyBudget:
         body.data += part
         self.held_bytes += len(part)
         while self.held_bytes > self._most_bytes and self._unfinished:
-            oldest = next((each for each in self._unfinished if each.is_stranger), next(iter(self._unfinished)))
+            oldest = next((each for each in self._unfinished if each.is_anonymous), next(iter(self._unfinished)))
             self.release(oldest)
             oldest.has_given_up = True
             if not oldest.time.expired():
@@ -336,7 +336,7 @@ class WholeBodies:
             await self._application(scope, _once(b""), send)
             return
         body = _Body(not _has_cookie(scope, self._bounds.session_cookie.encode()), asyncio.timeout(None))
-        if announced is not None and announced > self._bounds.largest_of(is_stranger=body.is_stranger):
+        if announced is not None and announced > self._bounds.largest_of(is_anonymous=body.is_anonymous):
             await _refuse(send, *_too_large(body))
             return
         try:
@@ -350,12 +350,12 @@ class WholeBodies:
 
     async def _read(self, receive: Receive, body: _Body) -> tuple[HTTPStatus, str] | None:
         """Read the body within the budget. Returns why not all of it came, or None."""
-        bounds, is_stranger = self._bounds, body.is_stranger
-        largest, begun_s = bounds.largest_of(is_stranger=is_stranger), asyncio.get_running_loop().time()
+        bounds, is_anonymous = self._bounds, body.is_anonymous
+        largest, begun_s = bounds.largest_of(is_anonymous=is_anonymous), asyncio.get_running_loop().time()
         try:
             async with body.time:
                 while True:
-                    body.time.reschedule(begun_s + bounds.time_s(len(body.data), is_stranger=is_stranger))
+                    body.time.reschedule(begun_s + bounds.time_s(len(body.data), is_anonymous=is_anonymous))
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return _GONE
@@ -376,7 +376,7 @@ _GONE = (HTTPStatus.BAD_REQUEST, "")
 
 
 def _too_large(body: _Body) -> tuple[HTTPStatus, str]:
-    who = " for somebody who has not signed in" if body.is_stranger else ""
+    who = " for somebody who has not signed in" if body.is_anonymous else ""
     return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is too large{who}."
 
 

@@ -22,7 +22,7 @@ from broker.client import (
     Timeout,
     prepare,
 )
-from broker.client._pipeline import Lines
+from broker.client._pipeline import Pipelines
 from broker.client.errors import ClientClosed
 from broker.rocketmq.codes import Answer
 from broker.rocketmq.topics import TEMPLATE_TOPIC
@@ -207,7 +207,7 @@ async def test_no_answer_is_a_timeout() -> None:
 
     outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     async with stranger(silent) as address:
-        lines = Lines()
+        lines = Pipelines()
         (await lines.to(address)).ask(310, b"", b"", 50, outcome.set_result)
         assert isinstance(await asyncio.wait_for(outcome, 5), Timeout)
         lines.close()
@@ -220,7 +220,7 @@ async def test_an_end_of_the_connection_answers_all_who_wait() -> None:
 
     outcomes: asyncio.Queue[object] = asyncio.Queue()
     async with stranger(hang_up) as address:
-        lines = Lines()
+        lines = Pipelines()
         line = await lines.to(address)
         for _ in range(3):
             line.ask(310, b"", b"", 60_000, outcomes.put_nowait)
@@ -236,5 +236,5 @@ async def test_nonsense_from_the_other_end_closes_the_line() -> None:
 
     outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     async with stranger(babble) as address:
-        (await Lines().to(address)).ask(310, b"", b"", 60_000, outcome.set_result)
+        (await Pipelines().to(address)).ask(310, b"", b"", 60_000, outcome.set_result)
         assert isinstance(await asyncio.wait_for(outcome, 5), ClientError)

@@ -28,7 +28,7 @@ def test_a_copy_without_its_op_record_is_unfinished_until_the_next_start() -> No
     files = SimulatedFiles()
     driver = committed(files)
     half = begin(driver, key="K3")
-    driver.engine.transactions.book.fresh.drop(half.queue_offset)  # so that the copy is appended at once
+    driver.engine.transactions.table.recent.drop(half.queue_offset)  # so that the copy is appended at once
     driver.engine.transactions.end(Ending(half.queue_offset, half.position, True, "p"), driver.clock.now_ms)
     job = driver.engine._store.take_sync()
     assert job is not None

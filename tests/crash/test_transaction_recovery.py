@@ -43,8 +43,8 @@ def ask(driver: Driver) -> list[int]:
 
 def state(driver: Driver) -> tuple[dict[int, int], list[int]]:
     """Open halves with their checks, and parked ones."""
-    book = driver.engine.transactions.book
-    return {row.offset: row.checks for row in book.halves.since(0)}, [row.offset for row in book.parked.since(0)]
+    table = driver.engine.transactions.table
+    return {row.offset: row.checks for row in table.halves.since(0)}, [row.offset for row in table.parked.since(0)]
 
 
 def story(driver: Driver) -> list[Ticket]:
@@ -162,7 +162,7 @@ def test_no_checkpoint_passes_a_copy_without_its_op_record() -> None:
     files, clock = SimulatedFiles(), ManualClock()
     driver = opened(files, clock)
     half = begin(driver, "K0")
-    driver.engine.transactions.book.fresh.drop(half.queue_offset)  # so that the copy is appended at once
+    driver.engine.transactions.table.recent.drop(half.queue_offset)  # so that the copy is appended at once
     end(driver, half, commit=True)
     job = driver.engine._store.take_sync()  # the batch is closed before the op record is appended
     assert job is not None
@@ -210,7 +210,7 @@ def test_of_rocketmqs_halves_exactly_those_are_open_that_are(name, open_keys, pa
         driver.close()
         before = open_engine(files, clock=clock, **store.config)
     assert {queue: before.bodies("GoldenTransTopic", queue) for queue in range(4)} == delivered
-    for row in list(before.engine.transactions.book.halves.since(0)):
+    for row in list(before.engine.transactions.table.halves.since(0)):
         asked = Ending(row.offset, row.position, True, "ann")
         assert before.engine.transactions.end(asked, clock.now_ms)
     before.settle()

@@ -47,7 +47,7 @@ class Ledger:
         """Assert every promise of an engine that was just opened, then take over what it made of the rest."""
         driver.tick()
         driver.settle()
-        book = driver.engine.transactions.book
+        table = driver.engine.transactions.table
         copies = all_copies(driver)
         stored = {message.unique_key: offset for offset, message in driver.readable(HALF_TOPIC).items()}
         for key, half in list(self.halves.items()):
@@ -58,12 +58,12 @@ class Ledger:
                 del self.halves[key]
                 continue
             half.acknowledged = True
-            if book.undecided(offset) is not None:
+            if table.undecided(offset) is not None:
                 assert not half.durable, f"{key}: a durable decision is forgotten"
                 assert not copies[key], f"{key}: undecided, and visible"
                 half.commit = None
                 continue
-            settled = book.settled_at(offset, half.ticket.position)
+            settled = table.settled_at(offset, half.ticket.position)
             assert settled is not None, f"{key}: neither open nor decided"
             said = settled.decision.commit
             assert said is half.commit, f"{key}: {said} in the log, {half.commit} was asked for"
@@ -83,8 +83,8 @@ class Ledger:
         delivered = Counter(message.unique_key for message in driver.readable("orders").values())
         for key, half in self.halves.items():
             assert delivered[key] == (1 if half.commit else 0), f"{key}: delivered {delivered[key]} times"
-        book = driver.engine.transactions.book
-        assert (len(book.halves), len(book.parked)) == (0, 0)
+        table = driver.engine.transactions.table
+        assert (len(table.halves), len(table.parked)) == (0, 0)
 
 
 def all_copies(driver: Driver) -> Counter[str]:
@@ -220,7 +220,7 @@ class Simulation:
             if answer is not None and self.ledger.halves[key].commit is None:
                 self._say(key, commit=answer, by="check")
                 self.ledger.halves[key].commit = answer
-        for parked in list(transactions.book.parked.since(0))[:1]:
+        for parked in list(transactions.table.parked.since(0))[:1]:
             if self.random.random() < 0.3:
                 transactions.resume_checks(parked.offset, parked.position, "ann", "", self.clock.now_ms)
         self._flush()

@@ -328,7 +328,7 @@ def test_a_pop_of_a_queue_whose_progress_has_no_room_is_refused_and_others_go_on
     monkeypatch.setattr("broker.engine.tables.groups.MOST_OFFSETS_BYTES", 1)
     with pytest.raises(InvalidValue, match="offsets"):
         pop(driver, group="other")
-    assert set(driver.engine.pops.book.queues) == {(GROUP, TOPIC, 0)}
+    assert set(driver.engine.pops.table.queues) == {(GROUP, TOPIC, 0)}
     assert len(pop(driver)) == 32
     driver.advance(30_000)
     assert len(pop(driver)) == 32, "what comes again is known, too"

@@ -99,14 +99,14 @@ def test_a_half_of_a_topic_deleted_with_all_is_not_committed(fresh: bool) -> Non
     driver.engine.topics.ensure("orders", 4)
     half = begin(driver)
     if not fresh:
-        driver.engine.transactions.book.fresh.drop(half.queue_offset)
+        driver.engine.transactions.table.recent.drop(half.queue_offset)
     driver.engine.delete_topic("orders", "cancel")
     for _ in range(2):
         with pytest.raises(TransactionDecided, match="rolled back by the deletion of its topic"):
             end(driver, half, commit=True)
         driver.settle()
     assert driver.engine.topics.get("orders") is None
-    assert len(driver.engine.transactions.book.halves) == 0
+    assert len(driver.engine.transactions.table.halves) == 0
 
 
 @pytest.mark.parametrize("killed", [False, True])

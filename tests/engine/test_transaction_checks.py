@@ -85,14 +85,14 @@ def test_others_that_come_are_asked_at_once_about_what_the_first_might_not_see()
     transactions, now_ms = driver.engine.transactions, driver.clock.now_ms
     questions(driver)
     transactions.checked([], [half.queue_offset], now_ms)
-    assert transactions.book.due(GROUP) == 1
+    assert transactions.table.due(GROUP) == 1
     transactions.come("others")
     assert questions(driver) == []
     transactions.come(GROUP)
     (check,) = questions(driver)
     transactions.checked([check.offset], [], now_ms)
     assert checks_of(driver, half) == 1
-    assert transactions.book.due(GROUP) == 0
+    assert transactions.table.due(GROUP) == 0
 
 
 def test_what_stands_in_the_calendar_more_than_once_is_parked_once() -> None:
@@ -118,7 +118,7 @@ def test_what_is_decided_while_nobody_is_there_to_be_asked_is_not_kept_in_memory
             driver.tick()
         for half in halves:
             end(driver, half, commit=False)
-    assert len(driver.engine.transactions.book.asking[GROUP]) < 2_600
+    assert len(driver.engine.transactions.table.asking[GROUP]) < 2_600
     assert ask(driver) == [waiting.queue_offset]
 
 
@@ -137,12 +137,12 @@ def test_after_the_last_check_a_half_is_parked_and_may_still_be_decided(commit: 
     (parked,) = driver.readable(PARKED_HALF_TOPIC).values()
     assert (parked.body, parked.properties["TRANSACTION_CHECK_TIMES"]) == (b"pay", "3")
     assert parked.properties["REAL_TOPIC"] == "orders"
-    book = driver.engine.transactions.book
-    assert (len(book.halves), len(book.parked)) == (0, 1)
+    table = driver.engine.transactions.table
+    assert (len(table.halves), len(table.parked)) == (0, 1)
     driver.clock.advance(10 * 30_000)
     assert ask(driver) == []
     assert end(driver, half, commit=commit)
-    assert len(book.parked) == 0
+    assert len(table.parked) == 0
     assert len(copies(driver)) == commit
 
 
@@ -155,14 +155,14 @@ def test_a_parked_half_is_checked_again_after_it_was_resumed() -> None:
     with pytest.raises(TransactionNotFound):
         transactions.resume_checks(half.queue_offset, half.position + 1, "bob", "", driver.clock.now_ms)
     driver.settle()
-    assert (len(transactions.book.halves), len(transactions.book.parked)) == (1, 0)
+    assert (len(transactions.table.halves), len(transactions.table.parked)) == (1, 0)
     driver.clock.advance(GRAIN_MS)
     for _ in range(3):
         assert ask(driver) == [half.queue_offset]
         driver.clock.advance(30_100)
     driver.tick()
     assert len(driver.readable(PARKED_HALF_TOPIC)) == 2
-    assert len(transactions.book.parked) == 1
+    assert len(transactions.table.parked) == 1
 
 
 def test_resuming_an_open_half_counts_its_checks_anew() -> None:
@@ -184,7 +184,7 @@ def park(driver: Driver) -> Ticket:
         ask(driver)
     driver.clock.advance(30_100)
     driver.tick()
-    assert len(driver.engine.transactions.book.parked) == 1
+    assert len(driver.engine.transactions.table.parked) == 1
     return half
 
 
@@ -245,7 +245,7 @@ def test_many_halves_are_looked_at_in_slices() -> None:
     driver.clock.advance(6_100)
     assert driver.engine.tick(driver.clock.now_ms) is not None
     transactions = driver.engine.transactions
-    assert 0 < len(transactions.book.asking[GROUP]) < 1_200
+    assert 0 < len(transactions.table.asking[GROUP]) < 1_200
     driver.tick()
     first = questions(driver, 1_000)
     assert len(first) == 1_000

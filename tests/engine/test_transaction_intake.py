@@ -22,7 +22,7 @@ def test_what_a_consumer_gives_back_is_no_half_message(topic: str) -> None:
     driver.settle()
     driver.advance(2_000)
     assert (driver.bodies("%RETRY%readers")[-1], driver.bodies("%DLQ%readers")[-1]) == (b"pay", b"pay")
-    assert len(driver.engine.transactions.book.halves) == 0
+    assert len(driver.engine.transactions.table.halves) == 0
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(changed, error, commit
             end(driver, half, commit=commit, **wrong)
     assert copies(driver) == []
     assert driver.readable(OP_TOPIC) == {}
-    assert len(driver.engine.transactions.book.halves) == 2
+    assert len(driver.engine.transactions.table.halves) == 2
 
 
 def test_late_abort_hits_the_next_transaction_never() -> None:

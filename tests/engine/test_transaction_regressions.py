@@ -75,7 +75,7 @@ def test_rmq_7240_an_op_record_is_not_done_with_while_it_names_halves_behind_an_
                 for name in set(files.list("/store")) & {"escapement.halves.0", "escapement.halves.1"}:
                     files.remove(f"/store/{name}")
             driver = transacting(files, clock=driver.clock, **TIMES)
-            assert [row.offset for row in driver.engine.transactions.book.halves.since(0)] == still_open
+            assert [row.offset for row in driver.engine.transactions.table.halves.since(0)] == still_open
             with pytest.raises(TransactionDecided):
                 end(driver, halves[3], commit=False)
             assert end(driver, halves[1], commit=False) is False

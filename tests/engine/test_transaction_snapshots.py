@@ -63,12 +63,12 @@ def test_what_changes_while_a_snapshot_is_written_is_not_in_it(change: Callable[
     halves = [begin(driver, key=f"K{number}") for number in range(20)]
     driver.clock.advance(6_100)
     ask(driver)
-    files, book = SimulatedFiles(), driver.engine.transactions.book
+    files, table = SimulatedFiles(), driver.engine.transactions.table
     files.make_directory("/store")
-    before = rows_of(book.halves.since(0))
-    dumped = recovery.dump(book.halves, book.parked, book.calendar)
+    before = rows_of(table.halves.since(0))
+    dumped = recovery.dump(table.halves, table.parked, table.calendar)
     change(driver, halves)
-    assert rows_of(book.halves.since(0)) != before
+    assert rows_of(table.halves.since(0)) != before
     recovery.save(files, PATH, SEQUENCE, dumped)
     content = recovery.load(files, PATH, SEQUENCE)
     assert content is not None

@@ -55,7 +55,7 @@ def test_a_commit_leaves_one_copy_and_an_op_record() -> None:
     assert op.properties["ESC_DECISIONS"] == "c0"
     assert op.properties["ESC_DECIDERS"] == '[["producer 10.0.0.7:5000", ""]]'
     assert op.born_host == op.store_host
-    assert len(driver.engine.transactions.book.halves) == 1
+    assert len(driver.engine.transactions.table.halves) == 1
     assert driver.engine.pull("orders", 0, 0, 9, 1 << 20, frozenset({ord("t")})).records, "found by its tag"
 
 
@@ -105,7 +105,7 @@ def test_who_decided_when_is_read_from_the_log_too() -> None:
     decided_ms = driver.clock.now_ms
     end(driver, half, commit=False, by="ann", reason="stuck")
     driver.clock.advance(5_000)
-    driver.engine.transactions.book.settled.clear()
+    driver.engine.transactions.table.settled.clear()
     assert end(driver, half, commit=False) is False
     with pytest.raises(TransactionDecided) as caught:
         end(driver, half, commit=True)
@@ -175,7 +175,7 @@ def test_a_half_with_a_key_that_could_be_found_taken_at_its_commit_is_refused(co
     due_ms = str(driver.clock.now_ms + 7_345)
     with pytest.raises(TimerIllegal, match="ESC_ON_CONFLICT=replace"):
         begin(driver, TIMER_DELIVER_MS=due_ms, ESC_SCHEDULE_KEY="order-1", **conflict)
-    assert len(driver.engine.transactions.book.halves) == 0
+    assert len(driver.engine.transactions.table.halves) == 0
 
 
 def test_of_halves_with_one_key_the_last_committed_waits_alone() -> None:
@@ -193,7 +193,7 @@ def test_unknown_changes_nothing() -> None:
     half = begin(driver)
     assert end(driver, half, commit=None) is False
     assert driver.readable(OP_TOPIC) == {}
-    assert len(driver.engine.transactions.book.halves) == 1
+    assert len(driver.engine.transactions.table.halves) == 1
     assert end(driver, half, commit=True)
     assert end(driver, half, commit=None) is False
 
@@ -214,7 +214,7 @@ def test_a_damaged_half_cannot_be_committed_and_says_so() -> None:
     file = files.open(path)
     byte = file.read(1, half.position + 100)[0]
     file.write(bytes([byte ^ 0xFF]), half.position + 100)
-    driver.engine.transactions.book.fresh.drop(half.queue_offset)
+    driver.engine.transactions.table.recent.drop(half.queue_offset)
     with pytest.raises(CorruptRecord):
         end(driver, half, commit=True)
     assert copies(driver) == []

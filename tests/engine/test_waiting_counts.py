@@ -39,7 +39,7 @@ def parked_half(driver: Driver) -> int:
     asked_as_often_as_allowed(driver)
     driver.clock.advance(SOON_MS)
     driver.tick()
-    assert len(driver.engine.transactions.book.parked) == 1
+    assert len(driver.engine.transactions.table.parked) == 1
     return position
 
 
@@ -129,7 +129,7 @@ def test_a_half_that_is_parked_meanwhile_is_counted_once() -> None:
     assert found.look(1)
     driver.clock.advance(SOON_MS)
     driver.tick()
-    assert len(driver.engine.transactions.book.parked) == 1
+    assert len(driver.engine.transactions.table.parked) == 1
     assert ended(found) == (0, 0, 1, 0)
 
 
@@ -141,5 +141,5 @@ def test_a_half_that_is_opened_again_behind_the_count_is_counted() -> None:
     assert found.look(1), "it looks at the other half"
     assert driver.engine.transactions.resume_checks(0, position, "boss", "again", driver.clock.now_ms)
     driver.settle()
-    assert len(driver.engine.transactions.book.parked) == 0
+    assert len(driver.engine.transactions.table.parked) == 0
     assert ended(found) == (0, 0, 1, 0)

@@ -59,6 +59,6 @@ def questions(driver: Driver, count: int = 99, *, alive: Callable[[str], bool] =
 
 
 def checks_of(driver: Driver, half: Ticket) -> int:
-    row = driver.engine.transactions.book.halves.get(half.queue_offset)
+    row = driver.engine.transactions.table.halves.get(half.queue_offset)
     assert row is not None
     return row.checks

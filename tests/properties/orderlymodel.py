@@ -137,7 +137,7 @@ class OrderlyMachine(RuleBasedStateMachine):
 
     @invariant()
     def progress_is_the_first_that_is_not_done(self) -> None:
-        if hasattr(self, "driver") and (queue := self.driver.engine.pops.book.queues.get((GROUP, TOPIC, 0))):
+        if hasattr(self, "driver") and (queue := self.driver.engine.pops.table.queues.get((GROUP, TOPIC, 0))):
             assert queue.base_offset == self.begin
             assert queue.open_offsets() == sorted(self.visible_ms)
             assert self.driver.engine.offsets.get(GROUP, TOPIC, 0) == self.begin

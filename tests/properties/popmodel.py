@@ -207,7 +207,7 @@ class PopMachine(RuleBasedStateMachine):
     def where_all(self) -> dict[bytes, Where]:
         """Where the broker has every message."""
         found: dict[bytes, Where] = {}
-        queues = self.driver.engine.pops.book.queues
+        queues = self.driver.engine.pops.table.queues
         dead = {message.body for message in self.readable(DLQ)}
         places = [(TOPIC, queue_id) for queue_id in range(QUEUES)] + [(RETRY, 0)]
         for topic, queue_id in places:

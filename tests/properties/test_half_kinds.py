@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from broker.engine.errors import BrokerError
 from broker.engine.message_header import facts_of
-from broker.engine.transaction.records import Beginning, Begun
+from broker.engine.transaction.records import Begun, HalfBuilder
 
 names = st.sampled_from(
     ["UNIQ_KEY", "XUNIQ_KEY", "PGROUP", "TRAN_MSG", "KEYS", "TAGS", "DELAY", "CHECK_IMMUNITY_TIME_IN_SECONDS",
@@ -26,7 +26,7 @@ def raw_of(pairs: list[tuple[str, str]], key: str, at: int, *, ends: bool) -> by
 
 def read(raw: bytes) -> Begun | None:
     try:
-        return Beginning().begin("orders", 1, facts_of(raw), raw)
+        return HalfBuilder().begin("orders", 1, facts_of(raw), raw)
     except BrokerError:
         return None
 
@@ -35,7 +35,7 @@ def read(raw: bytes) -> Begun | None:
 def test_a_known_half_is_what_reading_it_says(
     pairs: list[tuple[str, str]], at: int, first: str, second: str, ends: bool
 ) -> None:
-    beginning = Beginning()
+    beginning = HalfBuilder()
     raw = raw_of(pairs, first, at, ends=True)
     try:
         beginning.begin("orders", 0, facts_of(raw), raw)
@@ -48,7 +48,7 @@ def test_a_known_half_is_what_reading_it_says(
 
 
 def test_the_halves_of_a_usual_producer_are_known_from_the_second_on() -> None:
-    beginning = Beginning()
+    beginning = HalfBuilder()
     raw = raw_of([("TAGS", "t")], "A0", 0, ends=True)
     assert beginning.begin_known("orders", 1, raw) is None
     beginning.begin("orders", 1, facts_of(raw), raw)
@@ -56,7 +56,7 @@ def test_the_halves_of_a_usual_producer_are_known_from_the_second_on() -> None:
 
 
 def test_a_half_that_asks_for_a_delay_is_read_each_time() -> None:
-    beginning = Beginning()
+    beginning = HalfBuilder()
     raw = raw_of([("DELAY", "3")], "A0", 0, ends=True)
     beginning.begin("orders", 1, facts_of(raw), raw)
     assert beginning.begin_known("orders", 1, raw) is None

@@ -101,7 +101,7 @@ async def test_a_pop_that_would_need_a_retry_topic_is_refused(
     fill(service, reserve=True)
     answer: Command = await popper.pop(consumerGroup=group)
     assert (answer.code, "queues" in (answer.remark or "")) == (Answer.INVALID_PARAMETER, True)
-    assert service.engine.pops.book.queues == {}
+    assert service.engine.pops.table.queues == {}
 
 
 LARGEST = {f"a{number}": "x" * 1_022 for number in range(8)}

@@ -24,7 +24,7 @@ from broker.rocketmq.frame import (
 )
 from broker.server.broker import BrokerService
 from broker.server.connection import Limits
-from broker.server.incoming import MAX_HEADER_BYTES, MAX_JSON_HEADER_BYTES, Budget, Cut, Incoming
+from broker.server.incoming import MAX_HEADER_BYTES, MAX_JSON_HEADER_BYTES, Budget, Incoming, RefusedFrame
 from tests.server.peer import send_ext
 from tests.server.stranger import Stranger, stranger_at
 from tests.waiting import until_true
@@ -106,7 +106,7 @@ def test_a_header_that_is_too_long_is_passed_over_and_its_number_known(frame: by
             frames += incoming.feed(stream[at : at + size])
             assert incoming.held_bytes < MAX_JSON_HEADER_BYTES * 2
     cut, following = frames
-    assert type(cut) is Cut
+    assert type(cut) is RefusedFrame
     assert (cut.refusal.opaque, cut.refusal.is_final) == (5, False)
     assert decode(following).opaque == 6
     assert not incoming.is_partial
@@ -121,10 +121,10 @@ def test_properties_as_long_as_rocketmq_takes_them_fit_however_they_are_written(
 
 def test_who_wants_no_answer_to_a_header_that_is_too_long_gets_none() -> None:
     (cut,) = Incoming().feed(long_binary(100_000, flag=2))
-    assert isinstance(cut, Cut)
+    assert isinstance(cut, RefusedFrame)
     assert (cut.refusal.opaque, cut.refusal.is_final) == (None, False)
     (cut,) = Incoming().feed(long_binary(100_000, flag=1))
-    assert isinstance(cut, Cut)
+    assert isinstance(cut, RefusedFrame)
     assert cut.refusal.is_final
 
 
@@ -212,8 +212,8 @@ def test_who_is_known_may_say_as_much_as_ever() -> None:
 class Pocket:
     """A connection that holds something."""
 
-    def __init__(self, budget: Budget, *, is_stranger: bool = False) -> None:
-        self.is_stranger = is_stranger
+    def __init__(self, budget: Budget, *, is_unauthenticated: bool = False) -> None:
+        self.is_unauthenticated = is_unauthenticated
         self.gave_up = ""
         self._budget = budget
 
@@ -223,7 +223,11 @@ class Pocket:
 
 def test_those_who_began_first_give_up_when_the_budget_is_spent_strangers_before_others() -> None:
     budget = Budget(100)
-    known, older, younger = Pocket(budget), Pocket(budget, is_stranger=True), Pocket(budget, is_stranger=True)
+    known, older, younger = (
+        Pocket(budget),
+        Pocket(budget, is_unauthenticated=True),
+        Pocket(budget, is_unauthenticated=True),
+    )
     budget.hold(known, 40)
     budget.hold(older, 30)
     budget.hold(younger, 30)

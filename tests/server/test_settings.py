@@ -37,8 +37,8 @@ async def test_a_change_is_shown_and_acted_upon(service: BrokerService, peer: Pe
 
 async def test_transactions_follow_their_settings(service: BrokerService, peer: Peer) -> None:
     await change(peer, "transactionTimeOut=1\ntransactionCheckInterval=2\ntransactionCheckMax=3")
-    book = service.engine.transactions.book
-    assert (book.timeout_ms, book.interval_ms, book.most_checks) == (1, 2, 3)
+    table = service.engine.transactions.table
+    assert (table.timeout_ms, table.interval_ms, table.most_checks) == (1, 2, 3)
 
 
 BAD = {

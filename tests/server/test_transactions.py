@@ -74,7 +74,7 @@ async def test_a_half_of_an_old_client_says_so_by_its_property_alone(peer: Peer)
 async def test_a_half_without_a_group_property_is_of_the_group_that_sent_it(service: BrokerService, peer: Peer) -> None:
     answer = await peer.send("orders", b"x", f"TRAN_MSG\x01true\x02UNIQ_KEY\x01{KEY}\x02", f="4", a="others")
     assert answer.code == Answer.SUCCESS
-    row = service.engine.transactions.book.halves.get(0)
+    row = service.engine.transactions.table.halves.get(0)
     assert row is not None
     assert row.group == "others"
 
@@ -101,7 +101,7 @@ async def test_a_wrong_decision_is_refused_and_changes_nothing(
         answer = await peer.ask(Request.END_TRANSACTION, half | {"commitOrRollback": decision} | changes)
         assert answer.code == code
         assert answer.remark
-    assert len(service.engine.transactions.book.halves) == 1
+    assert len(service.engine.transactions.table.halves) == 1
     assert (await end(peer, half, COMMIT)).code == Answer.SUCCESS
     assert await bodies(peer) == [b"pay"]
 
@@ -137,9 +137,9 @@ async def test_after_the_last_check_it_is_parked_and_resumed_by_323(service: Bro
     half = await begin(peer)
     for _ in range(2):
         await asyncio.wait_for(questions.get(), 5)
-    await until_true(lambda: service.engine.transactions.book.parked)
+    await until_true(lambda: service.engine.transactions.table.parked)
     assert questions.empty()
-    parked = next(iter(service.engine.transactions.book.parked.since(0)))
+    parked = next(iter(service.engine.transactions.table.parked.since(0)))
     copy = decode(service.engine.record_at(parked.copy_position))
     assert copy.topic == PARKED_HALF_TOPIC
     answer = await peer.ask(Request.RESUME_CHECK_HALF_MESSAGE, {"topic": copy.topic, "msgId": copy.offset_message_id})
@@ -157,8 +157,8 @@ async def test_resuming_what_is_not_there_is_refused(peer: Peer, identity: str) 
 
 async def test_nobody_there_is_shown_and_asked_as_soon_as_one_comes(service: BrokerService, peer: Peer) -> None:
     await begin(peer)
-    book = service.engine.transactions.book
-    await until_true(lambda: book.asking)
+    table = service.engine.transactions.table
+    await until_true(lambda: table.asking)
     status = await ask_json(peer, Request.GET_TRANSACTION_STATUS)
     assert status["groups"] == [{"group": GROUP, "open": 1, "due": 1, "producers": 0}]
     (row,) = (await ask_json(peer, Request.LIST_TRANSACTIONS))["transactions"]
@@ -172,7 +172,7 @@ async def test_a_producer_of_another_group_is_not_asked(service: BrokerService, 
     questions = asked(peer)
     await live(peer, "others")
     await begin(peer)
-    await until_true(lambda: service.engine.transactions.book.asking)
+    await until_true(lambda: service.engine.transactions.table.asking)
     other = RemotingClient()
     heard = asked(own := Peer(other, service.address))
     await live(own)
@@ -189,13 +189,13 @@ async def test_a_producer_that_goes_is_not_asked(service: BrokerService, peer: P
     await live(other)
     await gone.close()
     await begin(peer)
-    book = service.engine.transactions.book
-    await until_true(lambda: book.asking)
+    table = service.engine.transactions.table
+    await until_true(lambda: table.asking)
     # another one that comes is the first that is asked
     questions = asked(peer)
     await live(peer)
     await asyncio.wait_for(questions.get(), 5)
-    row = book.halves.get(0)
+    row = table.halves.get(0)
     assert row is not None
     assert row.checks == 1
 

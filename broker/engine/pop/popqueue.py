@@ -398,7 +398,7 @@ Due = tuple[int, int, PopQueue, CheckPoint]
 """When, in which order, and what."""
 
 
-class Book:
+class PopTable:
     """The pops of one store: its popped queues, and when each is due."""
 
     def __init__(self, store: Store, reader: Reader, repair: QueueRepair) -> None:

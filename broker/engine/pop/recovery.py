@@ -24,7 +24,7 @@ from ...rocketmq.topics import DLQ_PREFIX, POP_TOPIC, RETRY_PREFIX
 from ..disk import Files, load_snapshot, save_snapshot
 from ..errors import CorruptRecord, RecordNotFound
 from . import records as pop_records
-from .popqueue import Book, CheckPoint, Key, Orderly, PopQueue, next_offset_in
+from .popqueue import CheckPoint, Key, Orderly, PopQueue, PopTable, next_offset_in
 from .records import (
     ACKED,
     CHANGED,
@@ -45,18 +45,18 @@ _READ_AHEAD = 256
 
 
 class Recovering:
-    """Takes records in order of position into the book."""
+    """Takes records into the table, in order of position."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, table: PopTable) -> None:
+        self._table = table
 
     def rebuild(self) -> None:
         """Hear of everything the queues hold: there is no snapshot."""
-        store = self._book.store
+        store = self._table.store
         topics = [
             name for name in {topic for topic, _ in store.queues.known} if name.startswith((RETRY_PREFIX, DLQ_PREFIX))
         ]
-        for position in merge(*(_positions(self._book, topic) for topic in (POP_TOPIC, *sorted(topics)))):
+        for position in merge(*(_positions(self._table, topic) for topic in (POP_TOPIC, *sorted(topics)))):
             try:
                 self.walked(decode(store.log.record_at(position), verify=False))
             except (RecordNotFound, CorruptRecord):
@@ -69,21 +69,21 @@ class Recovering:
                 for entry in read_page(message.body):
                     self._entry(entry, message.position)
             except ValueError:
-                self._book.store.note_damage(message.position, message.position + message.size)
+                self._table.store.note_damage(message.position, message.position + message.size)
         elif (source := read_source(message.properties.get(POPPED, ""))) is not None:
             key, start, pop_ms, offset = source
-            queue = self._book.queues.get(key)
+            queue = self._table.queues.get(key)
             if queue is not None and self._is_of_now(key, message.position):
                 queue.heard_copy(start, pop_ms, offset)
 
     def fit(self, taker: Taker) -> None:
         """Bring every queue in line with what the log and the tables hold."""
-        book = self._book
-        store = book.store
-        for queue in list(book.queues.values()):
-            high = book.bounds(queue.key)[1]
+        table = self._table
+        store = table.store
+        for queue in list(table.queues.values()):
+            high = table.bounds(queue.key)[1]
             if store.topics.get(queue.key[1]) is None:
-                book.remove(queue.key)
+                table.remove(queue.key)
                 continue
             if queue.next_offset > high:
                 taker.cut(queue, high)
@@ -94,30 +94,30 @@ class Recovering:
 
     def _is_of_now(self, key: Key, position: int) -> bool:
         """Tell whether a record speaks of the topic that is there, not of one that was deleted."""
-        return position >= self._book.store.topics.void_below(key[1])
+        return position >= self._table.store.topics.void_below(key[1])
 
     def _entry(self, entry: Entry, position: int) -> None:
         kind, key, numbers, more = entry
         if not self._is_of_now(key, position):
             return
-        book = self._book
+        table = self._table
         if kind == PLACED:
             (offset,) = numbers
             if offset == FORGOTTEN:
-                book.remove(key)
+                table.remove(key)
             else:
-                queue = book.queue_at(key, offset)
-                book.void(queue)
+                queue = table.queue_at(key, offset)
+                table.void(queue)
                 queue.place(offset)
         elif kind == pop_records.POPPED:
             start, next_offset, pop_ms, invisible_ms = numbers
-            book.queue_at(key, start).pop(start, next_offset, pop_ms, pop_ms + invisible_ms, more)
+            table.queue_at(key, start).pop(start, next_offset, pop_ms, pop_ms + invisible_ms, more)
         elif kind == ORDERED:
             next_offset = next_offset_in(more, numbers[0])
-            book.queue_at(key, next_offset).order(Orderly.from_json(more), next_offset)
-        elif (known := book.queues.get(key)) is not None:
+            table.queue_at(key, next_offset).order(Orderly.from_json(more), next_offset)
+        elif (known := table.queues.get(key)) is not None:
             _settle(known, kind, numbers, more)
-        book.is_changed = True
+        table.is_changed = True
 
 
 def _settle(queue: PopQueue, kind: int, numbers: tuple[int, ...], mask: int) -> None:
@@ -139,9 +139,9 @@ def _settle(queue: PopQueue, kind: int, numbers: tuple[int, ...], mask: int) -> 
     queue.packed = None
 
 
-def _positions(book: Book, topic: str) -> Iterator[int]:
+def _positions(table: PopTable, topic: str) -> Iterator[int]:
     """Yield the log positions of everything a topic's first queue holds."""
-    queue = book.store.queues.get(topic, 0)
+    queue = table.store.queues.get(topic, 0)
     offset = queue.min_offset if queue is not None else 0
     while queue is not None and offset < queue.max_offset:
         entries = queue.entries(offset, _READ_AHEAD)

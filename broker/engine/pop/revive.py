@@ -45,7 +45,7 @@ from ..admission import STORED_LIMIT_BYTES
 from ..errors import CorruptRecord, InvalidTopicName, RecordNotFound, StoreRefused
 from ..message_header import Facts
 from ..tables.groups import is_dead_letter
-from .popqueue import FOR_EVER_MS, Book, CheckPoint, Key, PopQueue, lowest_bit, mask_of
+from .popqueue import FOR_EVER_MS, CheckPoint, Key, PopQueue, PopTable, lowest_bit, mask_of
 from .records import PopWriter
 from .take import Taker, Wanted, offsets_of
 
@@ -71,8 +71,8 @@ class Revived(NamedTuple):
 class Reviver:
     """Makes the copies of messages whose time is over. ``note`` is told of each copy that names its source."""
 
-    def __init__(self, book: Book, writer: PopWriter, note: Callable[[Revived], None]) -> None:
-        self._book = book
+    def __init__(self, table: PopTable, writer: PopWriter, note: Callable[[Revived], None]) -> None:
+        self._table = table
         self._writer = writer
         self._note = note
         self._refused_until_ms = 0
@@ -86,7 +86,7 @@ class Reviver:
         if now_ms < self._refused_until_ms <= now_ms + _REFUSED_PAUSE_MS:
             return self._refused_until_ms
         room = COPIES_PER_TICK
-        while (first := self._book.next_due()) is not None:
+        while (first := self._table.next_due()) is not None:
             queue, point = first
             if point.due_ms > now_ms or not room:
                 return max(point.due_ms, now_ms)
@@ -104,13 +104,13 @@ class Reviver:
         while point.held and done < room:
             self._copy(queue, point, point.start + lowest_bit(point.held), now_ms)
             done += 1
-        self._book.touch(queue)
+        self._table.touch(queue)
         return done
 
     def _copy(self, queue: PopQueue, point: CheckPoint, offset: int, now_ms: int) -> None:
         group, topic, queue_id = queue.key
         try:
-            message = self._book.repair.message_of(topic, queue_id, offset)
+            message = self._table.repair.message_of(topic, queue_id, offset)
         except (RecordNotFound, CorruptRecord):
             # nothing is left to give out; damage was noted
             self._over(queue, point, offset)
@@ -132,11 +132,11 @@ class Reviver:
 
     def _keep(self, queue: PopQueue, point: CheckPoint, offset: int, now_ms: int) -> None:
         """Leave a message of which no topic can hold a copy where it is: whoever pulls the queue gets it there."""
-        pop_ms = max(now_ms, point.pop_ms + 1, self._book.pop_floor_ms)
+        pop_ms = max(now_ms, point.pop_ms + 1, self._table.pop_floor_ms)
         changed = queue.change(point, offset, pop_ms, now_ms + FOR_EVER_MS)
         assert changed is not None, "the point holds it"
         self._writer.changed(queue, point, changed)
-        self._book.plan(queue, changed)
+        self._table.plan(queue, changed)
 
     def _over(self, queue: PopQueue, point: CheckPoint, offset: int) -> None:
         """End the message without a record that names it: the pop records say so."""
@@ -146,7 +146,7 @@ class Reviver:
 
     def _append(self, message: Message, key: Key, source: str, pop_ms: int, now_ms: int) -> bool:
         """Append the copy; tell whether it names its source. Raises StoreRefused, OSError, InvalidTopicName."""
-        store, (group, topic, _) = self._book.store, key
+        store, (group, topic, _) = self._table.store, key
         kept = {name: value for name, value in message.properties.items() if name not in _NOT_COPIED}
         is_given_back = topic == RETRY_PREFIX + group
         if is_given_back:
@@ -169,9 +169,9 @@ class Reviver:
             store.topics.ensure(target, 1, is_due=True)
             if not is_dead:
                 # the group is behind there from now on, though nobody has popped it yet
-                queue = self._book.queue_at((group, target, 0), 0)
+                queue = self._table.queue_at((group, target, 0), 0)
                 self._writer.placed(queue, queue.next_offset)
-                self._book.touch(queue)
+                self._table.touch(queue)
         stored, names_source = _stored(message, kept, source)
         facts = Facts(stored, message.unique_key, kept.get(TAGS), kept.get(KEYS))
         store.append(
@@ -194,7 +194,7 @@ class Reviver:
     def synced(self, copy: Revived) -> None:
         """Hear that a copy is visible."""
         copy.queue.revived(copy.point, copy.offset)
-        self._book.touch(copy.queue)
+        self._table.touch(copy.queue)
 
 
 def _stored(message: Message, kept: dict[str, str], source: str) -> tuple[bytes, bool]:
@@ -230,8 +230,8 @@ _Left = dict[str, list[tuple[CheckPoint, int]]]
 class GivenBack:
     """Takes messages that were given back to where they are popped. ``give_out`` makes the copies that are due."""
 
-    def __init__(self, book: Book, writer: PopWriter, taker: Taker, give_out: Callable[[int], object]) -> None:
-        self._book = book
+    def __init__(self, table: PopTable, writer: PopWriter, taker: Taker, give_out: Callable[[int], object]) -> None:
+        self._table = table
         self._writer = writer
         self._taker = taker
         self._give_out = give_out
@@ -242,16 +242,16 @@ class GivenBack:
         """Have what was given back and is of a topic that is popped copied to where it is popped; tell whether there is
         more to look at. Raises InvalidValue (see Taker.check_room)."""
         name = RETRY_PREFIX + group
-        known = self._book.store.topics.get(name)
+        known = self._table.store.topics.get(name)
         if known is None:
             return False
         is_due = is_more = False
         keys = [(group, name, queue_id) for queue_id in range(known.read_queues)]
         self._taker.check_room(group, keys)
         for key in keys:
-            high = self._book.bounds(key)[1]
+            high = self._table.bounds(key)[1]
             if high:
-                queue = self._book.queues.get(key) or self._taker.begin(key, from_end=False)
+                queue = self._table.queues.get(key) or self._taker.begin(key, from_end=False)
                 is_due |= self._take(queue, topic, high, now_ms)
                 is_more |= queue.next_offset < high
         if is_due:
@@ -261,13 +261,13 @@ class GivenBack:
     def waits(self, group: str) -> bool:
         """Tell whether something was given back that nobody has looked at since the start."""
         name = RETRY_PREFIX + group
-        known = self._book.store.topics.get(name)
+        known = self._table.store.topics.get(name)
         for queue_id in range(known.read_queues if known is not None else 0):
             key = (group, name, queue_id)
-            queue = self._book.queues.get(key)
+            queue = self._table.queues.get(key)
             if queue is not None and queue.points and queue not in self._left:
                 return True
-            if self._taker.next_offset(key) < self._book.bounds(key)[1]:
+            if self._taker.next_offset(key) < self._table.bounds(key)[1]:
                 return True
         return False
 
@@ -294,16 +294,16 @@ class GivenBack:
         group, name, queue_id = queue.key
         wanted = Wanted(group, name, queue_id, _MOST_MESSAGES, _MOST_BYTES, 0)
         pulled = self._taker.pull(queue, queue.next_offset, _MOST_MESSAGES, wanted)
-        self._book.touch(queue)
+        self._table.touch(queue)
         if not (offsets := offsets_of(pulled)):
             queue.next_offset = max(queue.next_offset, pulled.next_offset)
             queue.packed = None
             return
-        start, pop_ms = offsets[0], max(now_ms, self._book.pop_floor_ms)
+        start, pop_ms = offsets[0], max(now_ms, self._table.pop_floor_ms)
         point = queue.pop(start, pulled.next_offset, pop_ms, now_ms + FOR_EVER_MS, mask_of(start, offsets))
         assert point is not None, "it began at the next offset"
         self._writer.popped(queue, point)
-        self._book.plan(queue, point)
+        self._table.plan(queue, point)
         for offset, record in zip(offsets, pulled.records, strict=True):
             left.setdefault(_topic_of(group, decode(record, verify=False)), []).append((point, offset))
 
@@ -311,12 +311,12 @@ class GivenBack:
         if queue.points.get((point.start, point.pop_ms)) is not point:
             # somebody has set the group's offset meanwhile
             return False
-        changed = queue.change(point, offset, max(now_ms, point.pop_ms + 1, self._book.pop_floor_ms), now_ms)
+        changed = queue.change(point, offset, max(now_ms, point.pop_ms + 1, self._table.pop_floor_ms), now_ms)
         if changed is None:
             return False
         self._writer.changed(queue, point, changed)
-        self._book.plan(queue, changed)
-        self._book.touch(queue)
+        self._table.plan(queue, changed)
+        self._table.touch(queue)
         return True
 
     def _out_for_nobody(self, queue: PopQueue, topic: str) -> _Left:
@@ -328,7 +328,7 @@ class GivenBack:
                 continue
             for offset in point.offsets():
                 try:
-                    whose = _topic_of(group, self._book.repair.message_of(name, queue_id, offset))
+                    whose = _topic_of(group, self._table.repair.message_of(name, queue_id, offset))
                 except (RecordNotFound, CorruptRecord):
                     # nothing is left of it: whoever makes the copies ends it
                     whose = topic
@@ -340,8 +340,8 @@ class GivenBack:
             check_topic_name(retry_topic(group, topic))
         except InvalidTopicName:
             return False
-        known = self._book.store.topics.get(topic)
-        queues = self._book.queues
+        known = self._table.store.topics.get(topic)
+        queues = self._table.queues
         return known is not None and any((group, topic, number) in queues for number in range(known.read_queues))
 
 

@@ -31,7 +31,7 @@ from ..queues.repair import QueueRepair
 from ..store import Store
 from ..tables.json_file import Kept
 from . import recovery
-from .popqueue import Book, Key, PopQueue, offsets_in
+from .popqueue import Key, PopQueue, PopTable, offsets_in
 from .records import PopWriter, Written
 from .recovery import Recovering
 from .revive import GivenBack, Revived, Reviver
@@ -81,14 +81,14 @@ class Pops:
 
     def __init__(self, store: Store, reader: Reader, repair: QueueRepair) -> None:
         self._store = store
-        self.book = Book(store, reader, repair)
+        self.table = PopTable(store, reader, repair)
         self.modes = RequestModes(store.files, join(store.config.root, "config", "messageRequestMode.json"))
         note = partial(store.note, self)
         self._writer = PopWriter(store, note)
-        self.taker = Taker(self.book, self._writer)
-        self.reviver = Reviver(self.book, self._writer, note)
-        self._given_back = GivenBack(self.book, self._writer, self.taker, self.reviver.tick)
-        self._recovering = Recovering(self.book)
+        self.taker = Taker(self.table, self._writer)
+        self.reviver = Reviver(self.table, self._writer, note)
+        self._given_back = GivenBack(self.table, self._writer, self.taker, self.reviver.tick)
+        self._recovering = Recovering(self.table)
         self._state: dict[str, int] = {"sequence": 0, "position": 0}
         self._writing: dict[str, int] | None = None
         store.offsets.watch = self
@@ -117,13 +117,13 @@ class Pops:
         What was done before by a handle whose time is not over is taken once more; what the handle does not speak for
         any more is refused. ``tell`` says when it is durable.
         """
-        queue = self.book.queues.get(handle.key)
+        queue = self.table.queues.get(handle.key)
         if queue is None:
             return Acked(0, mask)
         point = queue.points.get((handle.start, handle.pop_ms))
         if point is not None and (taken := queue.ack(point, mask)):
             self._writer.acked(queue, point, taken)
-            self.book.touch(queue)
+            self.table.touch(queue)
         else:
             taken = self._ack_in_order(queue, handle, mask)
         if taken != mask:
@@ -132,7 +132,7 @@ class Pops:
 
     def tell(self, key: Key, owner: object) -> bool:
         """Have somebody told when all that was noted so far is durable; False if it is already."""
-        queue = self.book.queues.get(key)
+        queue = self.table.queues.get(key)
         return queue is not None and self._writer.tell(queue, owner)
 
     def _ack_in_order(self, queue: PopQueue, handle: Handle, mask: int) -> int:
@@ -146,7 +146,7 @@ class Pops:
                 taken |= 1 << (offset - handle.start)
         if taken:
             queue.packed = None
-            self.book.touch(queue)
+            self.table.touch(queue)
             if orderly.block.free_ms() < free_ms:
                 # whoever waits for this queue may have the next ones, or what is left sooner
                 self._store.arrivals.add(queue.key[1:])
@@ -165,35 +165,35 @@ class Pops:
     def change(self, handle: Handle, offset: int, invisible_ms: int, now_ms: int) -> tuple[int, int]:
         """Have a message visible again that long from now; return the (pop_ms, invisible_ms) of its handle from now
         on. ``tell`` says when it is durable. Raises HandleGone."""
-        queue = self.book.queues.get(handle.key)
+        queue = self.table.queues.get(handle.key)
         point = queue.points.get((handle.start, handle.pop_ms)) if queue is not None else None
         if queue is not None and point is not None:
-            pop_ms = max(now_ms, point.pop_ms + 1, self.book.pop_floor_ms)
+            pop_ms = max(now_ms, point.pop_ms + 1, self.table.pop_floor_ms)
             changed = queue.change(point, offset, pop_ms, now_ms + invisible_ms)
             if changed is not None:
                 self._writer.changed(queue, point, changed)
-                self.book.plan(queue, changed)
-                self.book.touch(queue)
+                self.table.plan(queue, changed)
+                self.table.touch(queue)
                 return pop_ms, invisible_ms
         orderly = queue.orderly if queue is not None else None
         if queue is not None and orderly is not None and orderly.change(handle.pop_ms, offset, now_ms + invisible_ms):
             self._writer.order_changed(queue, handle.pop_ms, offset, now_ms + invisible_ms)
             queue.packed = None
-            self.book.touch(queue)
+            self.table.touch(queue)
             self._store.arrivals.add(queue.key[1:])
             return handle.pop_ms, max(now_ms + invisible_ms - handle.pop_ms, 0)
         raise HandleGone(handle.key[1], handle.key[2], offset)
 
     def given_out_to(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the offset up to which a group's pops have handed out a queue; None if it pops it not."""
-        queue = self.book.queues.get((group, topic, queue_id))
+        queue = self.table.queues.get((group, topic, queue_id))
         return queue.next_offset if queue is not None else None
 
     # the table of offsets and of topics say
 
     def placed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Hand out again everything from an offset on that somebody has set for a group."""
-        queue = self.book.queues.get((group, topic, queue_id))
+        queue = self.table.queues.get((group, topic, queue_id))
         if queue is not None:
             self.taker.place(queue, offset)
             self._given_back.forget(queue)
@@ -201,25 +201,25 @@ class Pops:
 
     def removed(self, group: str, topic: str, queue_id: int) -> None:
         """Hear that the offset of a group was removed."""
-        queue = self.book.queues.get((group, topic, queue_id))
+        queue = self.table.queues.get((group, topic, queue_id))
         if queue is not None:
             self._writer.placed(queue)
             self._given_back.forget(queue)
-            self.book.remove(queue.key)
+            self.table.remove(queue.key)
 
     def forget_topic(self, topic: str) -> None:
         """Forget what was popped of a topic that was deleted."""
-        for key, queue in list(self.book.queues.items()):
+        for key, queue in list(self.table.queues.items()):
             if key[1] == topic:
                 self._given_back.forget(queue)
-                self.book.remove(key)
+                self.table.remove(key)
 
     # the heart beat
 
     def before_sync(self, now_ms: int) -> None:
         """Append what happened since the last call; what the store refuses waits for the next."""
-        if self.book.moved:
-            self.book.tell_offsets()
+        if self.table.moved:
+            self.table.tell_offsets()
         try:
             self._writer.write(now_ms)
         except StoreRefused:
@@ -227,7 +227,7 @@ class Pops:
 
     def tick(self, now_ms: int) -> int | None:
         """Give out again what nobody acknowledged in time."""
-        self.book.see(now_ms)
+        self.table.see(now_ms)
         return self.reviver.tick(now_ms)
 
     def synced(self, notes: Sequence[Written | Revived], now_ms: int) -> None:
@@ -246,7 +246,7 @@ class Pops:
         if whole:
             return
         self._state = saved if isinstance(saved, dict) else self._state
-        self.book.pop_floor_ms = int(self._state.get("floor_ms", 0))
+        self.table.pop_floor_ms = int(self._state.get("floor_ms", 0))
         sequence, position = int(self._state["sequence"]), int(self._state["position"])
         if not sequence:
             return
@@ -256,7 +256,7 @@ class Pops:
             return
         for queue in recovery.parse(content):
             if position >= self._store.topics.void_below(queue.key[1]):
-                self.book.add(queue)
+                self.table.add(queue)
 
     def walked(self, message: Message) -> None:
         """Hear of a record from recovery."""
@@ -267,15 +267,15 @@ class Pops:
 
     def start(self, now_ms: int) -> None:
         """Fit everything to what the log holds, and have it looked at when its time comes."""
-        self.book.see(now_ms)
+        self.table.see(now_ms)
         # what recovery heard stands behind the checkpoint of before: the next one needs a snapshot of its own
-        self.book.is_changed = bool(self.book.queues)
+        self.table.is_changed = bool(self.table.queues)
         self._recovering.fit(self.taker)
-        for queue in self.book.queues.values():
+        for queue in self.table.queues.values():
             for point in queue.points.values():
-                self.book.plan(queue, point)
-            self.book.moved.add(queue)
-        self.book.tell_offsets()
+                self.table.plan(queue, point)
+            self.table.moved.add(queue)
+        self.table.tell_offsets()
 
     def state(self) -> Any:
         """Return which snapshot counts, and where the log ended when it was taken."""
@@ -283,19 +283,19 @@ class Pops:
 
     def writes(self, *, clean: bool) -> SnapshotWrite | None:
         """Return a snapshot if anything has changed since the last one."""
-        if not self.book.is_changed:
+        if not self.table.is_changed:
             return None
         sequence = self._state["sequence"] + 1
-        position, floor_ms = self._store.visible_position, self.book.pop_floor_ms
+        position, floor_ms = self._store.visible_position, self.table.pop_floor_ms
         self._writing = {"sequence": sequence, "position": position, "floor_ms": floor_ms}
-        parts = recovery.dump(self.book.queues.values())
-        self.book.is_changed = False
+        parts = recovery.dump(self.table.queues.values())
+        self.table.is_changed = False
         return SnapshotWrite(self._path(sequence), sequence, parts, self._saved)
 
     def _saved(self, saved: bool) -> None:
         if saved and self._writing is not None:
             self._state = self._writing
-        self.book.is_changed |= not saved
+        self.table.is_changed |= not saved
         self._writing = None
 
     def _path(self, sequence: int) -> str:
@@ -304,7 +304,7 @@ class Pops:
     def oldest_position(self) -> int | None:
         """Return the position of the oldest message that is out."""
         found: list[int] = []
-        for queue in self.book.queues.values():
+        for queue in self.table.queues.values():
             log_queue = self._store.queues.known.get(queue.key[1:])
             if log_queue is not None and (base := queue.base_offset) < queue.next_offset:
                 found += [entry.position for entry in log_queue.entries(max(base, log_queue.min_offset), 1)]

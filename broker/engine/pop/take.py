@@ -10,7 +10,7 @@ from ...rocketmq.layout import QUEUE_OFFSET
 from ...rocketmq.topics import check_topic_name, retry_topic
 from ..queues.reader import Pulled, PullStatus, Selection
 from ..tables.topics import Topic
-from .popqueue import Block, Book, Key, Orderly, PopQueue, mask_of
+from .popqueue import Block, Key, Orderly, PopQueue, PopTable, mask_of
 from .records import PopWriter
 
 #: Messages of one queue that a group may hold without having acknowledged them; then the queue gives out no more.
@@ -78,8 +78,8 @@ class Popped(NamedTuple):
 class Taker:
     """Hands messages out to those who pop."""
 
-    def __init__(self, book: Book, writer: PopWriter) -> None:
-        self._book = book
+    def __init__(self, table: PopTable, writer: PopWriter) -> None:
+        self._table = table
         self._writer = writer
         self._turns: dict[tuple[str, str], count[int]] = {}
         #: of the pop that is served; pop_ms may be ahead of it
@@ -91,7 +91,7 @@ class Taker:
         turn = next(self._turns.setdefault((wanted.group, wanted.topic), count()))
         keys = self._keys(wanted, read_queues, turn)
         self.check_room(wanted.group, keys)
-        pop_ms = max(now_ms, self._book.pop_floor_ms)
+        pop_ms = max(now_ms, self._table.pop_floor_ms)
         if wanted.in_order:
             pop_ms = max(pop_ms, *map(self._pop_ms_after, keys))
         popped = Popped(pop_ms, [], 0, None)
@@ -103,25 +103,25 @@ class Taker:
     def check(self, wanted: Wanted) -> None:
         """Raise InvalidTopicName if the names of topic and group are too long for a retry topic, InvalidValue if there
         is no room for one: what is out must be able to come back."""
-        retry, topics = retry_topic(wanted.group, wanted.topic), self._book.store.topics
+        retry, topics = retry_topic(wanted.group, wanted.topic), self._table.store.topics
         check_topic_name(retry)
         if not wanted.in_order and topics.get(retry) is None:
             topics.check_room((Topic(retry, 1, 1),))
 
     def check_room(self, group: str, keys: Iterable[Key]) -> None:
         """Raise InvalidValue if there is no room for the progress of a group on those of its queues that are new."""
-        book = self._book
+        table = self._table
         new: dict[str, list[int]] = {}
         for key in keys:
-            if key not in book.queues and book.bounds(key)[1]:
+            if key not in table.queues and table.bounds(key)[1]:
                 new.setdefault(key[1], []).append(key[2])
         if new:
-            book.store.offsets.check_room(group, new)
+            table.store.offsets.check_room(group, new)
 
     def _pop_ms_after(self, key: Key) -> int:
         """Return the earliest moment of which an orderly pop of a queue may say it happened then: a handle of the one
         before must not fit it."""
-        queue = self._book.queues.get(key)
+        queue = self._table.queues.get(key)
         block = queue.orderly.block if queue is not None and queue.orderly is not None else None
         return block.pop_ms + 1 if block is not None else 0
 
@@ -138,10 +138,10 @@ class Taker:
         return [again, *keys] if turn % _RETRY_FIRST == 0 else [*keys, again]
 
     def _pop_queue(self, key: Key, wanted: Wanted, popped: Popped) -> Popped:
-        log_queue = self._book.store.queues.known.get((key[1], key[2]))
+        log_queue = self._table.store.queues.known.get((key[1], key[2]))
         if log_queue is None or not log_queue.max_offset:
             return popped
-        queue = self._book.queues.get(key) or self.begin(key, from_end=wanted.from_end)
+        queue = self._table.queues.get(key) or self.begin(key, from_end=wanted.from_end)
         room = wanted.most_messages - popped.messages
         again_ms = popped.again_ms
         if room > 0 and (wanted.in_order or (queue.orderly is not None and queue.orderly.lowest() is not None)):
@@ -155,7 +155,7 @@ class Taker:
         """Tell whether a pop would look at messages, and if not, when to look again without an arrival."""
         again_ms: int | None = None
         for key in self._keys(wanted, read_queues, 0):
-            queue, high = self._book.queues.get(key), self._book.bounds(key)[1]
+            queue, high = self._table.queues.get(key), self._table.bounds(key)[1]
             orderly = queue.orderly if queue is not None else None
             if orderly is not None and orderly.lowest() is not None:
                 free_ms = orderly.blocked_until(wanted.attempt, now_ms)
@@ -171,19 +171,19 @@ class Taker:
         records: list[bytes] = []
         rest = 0
         for key in self._keys(wanted, read_queues, 1):
-            offset, high, room = self.next_offset(key), self._book.bounds(key)[1], wanted.most_messages - len(records)
+            offset, high, room = self.next_offset(key), self._table.bounds(key)[1], wanted.most_messages - len(records)
             rest += max(high - offset, 0)
             if room > 0 and offset < high:
-                pulled = self._book.reader.pull(*key[1:], offset, room, wanted.most_bytes)
+                pulled = self._table.reader.pull(*key[1:], offset, room, wanted.most_bytes)
                 records += pulled.records
         return records, rest - len(records)
 
     def next_offset(self, key: Key) -> int:
         """Return where the next pop would begin, in no order; a queue that was never popped is not begun for it."""
-        queue = self._book.queues.get(key)
+        queue = self._table.queues.get(key)
         if queue is not None:
             return queue.next_offset
-        offset, low = self._book.store.offsets.get(*key), self._book.bounds(key)[0]
+        offset, low = self._table.store.offsets.get(*key), self._table.bounds(key)[0]
         return low if offset is None else max(offset, low)
 
     def begin(self, key: Key, *, from_end: bool) -> PopQueue:
@@ -192,32 +192,32 @@ class Taker:
         That rule is RocketMQ's (PopMessageProcessor.getInitOffset): whoever begins at the end begins with the last
         message, or with the first if it is still there.
         """
-        low, high = self._book.bounds(key)
-        offset = self._book.store.offsets.get(*key)
+        low, high = self._table.bounds(key)
+        offset = self._table.store.offsets.get(*key)
         if offset is None:
             offset = max(high - 1, 0) if from_end and low > 0 else low
-        queue = self._book.add(PopQueue(key, min(max(offset, low), high)))
+        queue = self._table.add(PopQueue(key, min(max(offset, low), high)))
         self._writer.placed(queue, queue.next_offset)
-        self._book.touch(queue)
+        self._table.touch(queue)
         return queue
 
     def place(self, queue: PopQueue, offset: int) -> None:
         """Have a queue begin again at an offset."""
-        self._book.void(queue)
+        self._table.void(queue)
         queue.place(offset)
         self._writer.placed(queue, offset)
-        self._book.touch(queue)
+        self._table.touch(queue)
 
     def cut(self, queue: PopQueue, offset: int) -> None:
         """Forget a queue from an offset on, as the log has lost it: what comes there is to be handed out."""
         queue.cut(offset)
         self._writer.cut(queue, offset)
-        self._book.touch(queue)
+        self._table.touch(queue)
 
     def pull(self, queue: PopQueue, start: int, room: int, wanted: Wanted) -> Pulled:
         """Return what is there from an offset on; the queue begins elsewhere if it must."""
         _, topic, queue_id = queue.key
-        pull = self._book.reader.pull
+        pull = self._table.reader.pull
         pulled = pull(topic, queue_id, start, room, wanted.most_bytes, wanted.tags_codes)
         if pulled.status in (PullStatus.OFFSET_TOO_SMALL, PullStatus.OFFSET_OVERFLOW):
             # what is below has been removed; beyond the end: the log lost what was never durable
@@ -241,14 +241,14 @@ class Taker:
                 # nothing of it was wanted, and that need not be written down: after a crash it is looked at again
                 queue.next_offset = pulled.next_offset
                 queue.packed = None
-                self._book.touch(queue)
+                self._table.touch(queue)
             return pop_ms if queue.next_offset < pulled.max_offset else None
         start, due_ms = offsets[0], self._now_ms + wanted.invisible_ms
         point = queue.pop(start, pulled.next_offset, pop_ms, due_ms, mask_of(start, offsets))
         assert point is not None, "it began at the next offset"
         self._writer.popped(queue, point)
-        self._book.plan(queue, point)
-        self._book.touch(queue)
+        self._table.plan(queue, point)
+        self._table.touch(queue)
         popped.taken.append(Taken(queue.key[1], queue.key[2], start, offsets, pulled.records))
         return None
 
@@ -263,9 +263,9 @@ class Taker:
             return free_ms
         if orderly.block is not None and orderly.block.pop_ms >= pop_ms:
             # its handles would fit this pop, which was not asked for in order: the next one will be later than both
-            self._book.pop_floor_ms = orderly.block.pop_ms + 1
+            self._table.pop_floor_ms = orderly.block.pop_ms + 1
             return self._now_ms
-        lowest, (low, high) = orderly.lowest(), self._book.bounds(queue.key)
+        lowest, (low, high) = orderly.lowest(), self._table.bounds(queue.key)
         start = max(queue.next_offset if lowest is None else lowest, low)
         if start >= high:
             return None
@@ -280,7 +280,7 @@ class Taker:
         queue.next_offset = pulled.next_offset
         queue.packed = None
         self._writer.ordered(queue, orderly.to_json())
-        self._book.touch(queue)
+        self._table.touch(queue)
         if offsets:
             popped.taken.append(Taken(queue.key[1], queue.key[2], offsets[0], offsets, pulled.records, counts))
         return pop_ms if not offsets and queue.next_offset < pulled.max_offset else None

@@ -37,9 +37,9 @@ from ...rocketmq.topics import CHECKS_TOPIC, HALF_TOPIC, PARKED_HALF_TOPIC
 from ..errors import BrokerError, CorruptRecord, RecordNotFound, StoreRefused
 from ..message_header import Facts
 from ..store import Store
-from .halves import DUE, ENDING, PARKING, Line, Parked, equal
+from .halves import DUE, ENDING, PARKING, OffsetQueue, Parked, equal
 from .records import CHECK_TAG, NoteRecord, check_records
-from .state import Book, Note
+from .state import Note, TransactionTable
 
 #: Calendar entries looked at in one tick, so that a million of them do not keep the broker from answering.
 LOOKED_AT_PER_TICK = 250
@@ -127,26 +127,26 @@ def kind_of(checks: int, size: int, records: bytes) -> Kind:
 class Checker:
     """Finds the halves that are due, hands out questions about them, and counts what was asked."""
 
-    def __init__(self, book: Book, note: Callable[[Note], None]) -> None:
-        self._book = book
+    def __init__(self, table: TransactionTable, note: Callable[[Note], None]) -> None:
+        self._table = table
         self._note = note
         #: (half offsets, count of each) that are not written down yet
         self._counts: list[tuple[Sequence[int], int]] = []
 
     def tick(self, now_ms: int) -> int | None:
         """Look at what the calendar has for now; return when it has more."""
-        book = self._book
-        taken = book.calendar.take(now_ms, LOOKED_AT_PER_TICK)
-        planned_ms = book.calendar.planned(now_ms)
+        table = self._table
+        taken = table.calendar.take(now_ms, LOOKED_AT_PER_TICK)
+        planned_ms = table.calendar.planned(now_ms)
         over: list[int] = []
         due: dict[int, array[int]] = {}
-        for chunk, begin, end in book.halves.runs(taken):
+        for chunk, begin, end in table.halves.runs(taken):
             for part, number in equal(chunk.groups, slice(begin, end)):
                 offsets = due.setdefault(number, array("q"))
                 if (
                     not any(chunk.flags[part])
                     and max(chunk.next_ms[part]) <= planned_ms
-                    and max(chunk.checks[part]) < book.most_checks
+                    and max(chunk.checks[part]) < table.most_checks
                 ):
                     chunk.flags[part] = bytes((DUE,)) * (part.stop - part.start)
                     offsets += chunk.offsets[part]
@@ -154,27 +154,27 @@ class Checker:
                 for at in range(part.start, part.stop):
                     if chunk.flags[at] or chunk.next_ms[at] > planned_ms:
                         continue  # it is seen to already, or stands in the calendar once more
-                    if chunk.checks[at] < book.most_checks:
+                    if chunk.checks[at] < table.most_checks:
                         chunk.flags[at] = DUE
                         offsets.append(chunk.offsets[at])
                     else:
                         over.append(chunk.offsets[at])
         for number, offsets in due.items():
             if offsets:
-                self._wait(book.halves.groups.name(number), offsets)
+                self._wait(table.halves.groups.name(number), offsets)
         if over:
             self._park_all(over, now_ms)
-        return book.calendar.next_ms()
+        return table.calendar.next_ms()
 
     def _wait(self, group: str, offsets: Iterable[int]) -> None:
         """Have due halves wait for a producer of their group."""
-        asking, halves = self._book.asking, self._book.halves
+        asking, halves = self._table.asking, self._table.halves
         line = asking.get(group)
         if line is None:
-            line = asking[group] = Line()
+            line = asking[group] = OffsetQueue()
         line.extend(offsets)
         if len(line) > 2 * halves.groups.count(group) + _DECIDED_IN_LINE:
-            waiting = Line()
+            waiting = OffsetQueue()
             for chunk, begin, end in halves.runs(line.take(len(line))):
                 for part in chunk.stretches(begin, end, DUE):
                     waiting.extend(chunk.offsets[part])
@@ -184,16 +184,16 @@ class Checker:
 
     def take(self, now_ms: int, is_alive: Callable[[str], bool], count: int) -> list[Checks]:
         """Return up to ``count`` questions for producers that are there; each must be given to ``checked``."""
-        book = self._book
+        table = self._table
         taken: list[Checks] = []
-        past_ms = book.calendar.planned(now_ms) - book.interval_ms
-        for group in [group for group, (_, since_ms) in book.unasked.items() if since_ms <= past_ms]:
+        past_ms = table.calendar.planned(now_ms) - table.interval_ms
+        for group in [group for group, (_, since_ms) in table.unasked.items() if since_ms <= past_ms]:
             self.come(group)
-        for group in [group for group in book.asking if is_alive(group)]:
-            waiting = book.asking[group]
+        for group in [group for group in table.asking if is_alive(group)]:
+            waiting = table.asking[group]
             offsets = waiting.take(count)
             if not len(waiting):
-                del book.asking[group]
+                del table.asking[group]
             for checks in self._questions(offsets, group, now_ms):
                 taken.append(checks)
                 count -= len(checks)
@@ -202,10 +202,10 @@ class Checker:
         return taken
 
     def _questions(self, offsets: array[int], group: str, now_ms: int) -> Iterator[Checks]:
-        book = self._book
-        number = book.halves.groups.number(group)
+        table = self._table
+        number = table.halves.groups.number(group)
         due, positions, counts = array("q"), array("q"), array("H")
-        for chunk, begin, end in book.halves.runs(offsets):
+        for chunk, begin, end in table.halves.runs(offsets):
             for stretch in chunk.stretches(begin, end, DUE):
                 for part, owner in equal(chunk.groups, stretch):
                     if owner == number:
@@ -213,11 +213,11 @@ class Checker:
                         positions += chunk.positions[part]
                         counts += chunk.checks[part]
         kinds: dict[Kind, list[tuple[array[int], array[int], bytes]]] = {}
-        for part, records in read_halves(book.store, due, positions):
+        for part, records in read_halves(table.store, due, positions):
             if records is None:
                 # it cannot be asked about; those behind it can
-                book.store.note_damage(positions[part.start], positions[part.start] + 1)
-                book.plan(due[part.start], now_ms + book.interval_ms)
+                table.store.note_damage(positions[part.start], positions[part.start] + 1)
+                table.plan(due[part.start], now_ms + table.interval_ms)
                 continue
             size = len(records) // (part.stop - part.start)
             for same, checks in equal(counts, part):
@@ -233,40 +233,40 @@ class Checker:
 
     def come(self, group: str) -> None:
         """Hear that other producers of a group are there: what the last ones might not see is due at once."""
-        line, _ = self._book.unasked.pop(group, (None, 0))
+        line, _ = self._table.unasked.pop(group, (None, 0))
         if line is not None:
             self._wait(group, line.take(len(line)))
 
     def checked(self, asked: Sequence[int], not_asked: Sequence[int], now_ms: int) -> None:
         """Hear of which halves (by offset) a producer was really asked now. Those about which nobody was, because those
         who are there may not see them, wait for others (``come``) or the interval; that counts nothing."""
-        book = self._book
-        planned_ms = book.calendar.planned(now_ms + book.interval_ms)
+        table = self._table
+        planned_ms = table.calendar.planned(now_ms + table.interval_ms)
         planned = array("q")
-        for chunk, begin, end in book.halves.runs(array("q", asked)):
+        for chunk, begin, end in table.halves.runs(array("q", asked)):
             for stretch in chunk.stretches(begin, end, DUE):
                 for part, count in equal(chunk.checks, stretch):
                     chunk.count(part, count + 1, planned_ms)
                     self._counts.append((chunk.offsets[part], count + 1))
                     planned += chunk.offsets[part]
-        book.calendar.put_many(planned, planned_ms)
-        book.check_total += len(planned)
-        book.note_checks(len(planned))
-        for chunk, begin, end in book.halves.runs(array("q", not_asked)):
+        table.calendar.put_many(planned, planned_ms)
+        table.check_total += len(planned)
+        table.note_checks(len(planned))
+        for chunk, begin, end in table.halves.runs(array("q", not_asked)):
             for stretch in chunk.stretches(begin, end, DUE):
                 for part, number in equal(chunk.groups, stretch):
-                    group = book.halves.groups.name(number)
-                    if group not in book.unasked:
-                        book.unasked[group] = Line(), book.calendar.planned(now_ms)
-                    book.unasked[group][0].extend(chunk.offsets[part])
+                    group = table.halves.groups.name(number)
+                    if group not in table.unasked:
+                        table.unasked[group] = OffsetQueue(), table.calendar.planned(now_ms)
+                    table.unasked[group][0].extend(chunk.offsets[part])
 
     def restart(self, offset: int, now_ms: int) -> None:
         """Begin to count the checks of an open half anew."""
-        if (found := self._book.halves.place(offset)) is not None:
+        if (found := self._table.halves.place(offset)) is not None:
             found[0].own()
             found[0].checks[found[1]] = 0
             self._counts.append(((offset,), 0))
-            self._book.plan(offset, now_ms)
+            self._table.plan(offset, now_ms)
 
     def write(self, now_ms: int) -> None:
         """Append what was counted since the last call. Raises StoreRefused; then it waits."""
@@ -277,7 +277,7 @@ class Checker:
 
     def append(self, record: NoteRecord, tag: str, now_ms: int, owner: object = None) -> None:
         """Append one note record. Raises StoreRefused."""
-        store = self._book.store
+        store = self._table.store
         facts = Facts(format_properties(record.properties), None, tag, None)
         code, host = store.tags_code(tag), store.store_host
         store.append(CHECKS_TOPIC, 0, record.body, facts, code, 0, 0, now_ms, host, now_ms, owner=owner)
@@ -286,7 +286,7 @@ class Checker:
 
     def _park_all(self, offsets: Sequence[int], now_ms: int) -> None:
         """Park what nobody could tell about; what the store does not take now is looked at again."""
-        calendar = self._book.calendar
+        calendar = self._table.calendar
         for number, offset in enumerate(offsets):
             if number == _PARKED_PER_TICK:
                 calendar.put_many(offsets[number:], calendar.planned(now_ms))
@@ -298,25 +298,25 @@ class Checker:
     def _park(self, offset: int, now_ms: int) -> bool:
         """Append the copy for the parked ones, unless it stood in the calendar twice and one is on its way; False if
         the store takes nothing now."""
-        book, row = self._book, self._book.halves.get(offset)
+        table, row = self._table, self._table.halves.get(offset)
         if row is None or row.flags & ENDING:
             return True
         try:
-            half = book.half_at(row.position)
+            half = table.half_at(row.position)
             if half is None:
                 raise CorruptRecord(row.position, "it is no half message any more")
             ticket = self._append_parked(half, row.checks, now_ms)
         except StoreRefused:
             return False
         except BrokerError:
-            book.plan(offset, now_ms + book.interval_ms)
+            table.plan(offset, now_ms + table.interval_ms)
             return True
-        book.halves.mark(offset, PARKING)
+        table.halves.mark(offset, PARKING)
         self._note(Parked(offset, row.position, row.store_ms, ticket[0], ticket[1], now_ms))
         return True
 
     def _append_parked(self, half: Message, checks: int, now_ms: int) -> tuple[int, int]:
-        store = self._book.store
+        store = self._table.store
         properties = {**half.properties, CHECK_TIMES: str(checks), PARKED_HALF: str(half.position)}
         facts = Facts(
             format_properties(properties), properties.get(UNIQUE_KEY), properties.get(TAGS), properties.get(KEYS)

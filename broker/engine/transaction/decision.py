@@ -26,7 +26,7 @@ from ..log.ticket import Ticket
 from ..message_header import Facts
 from .halves import COMMITTING, ENDING, ROLLING_BACK
 from .records import OP_TAG, Decision, op_records
-from .state import Book, Copied, Decided, Fresh, MadeAgain, Note, successor
+from .state import Copied, Decided, MadeAgain, Note, RecentHalf, TransactionTable, successor
 
 #: By whom a half is rolled back whose topic is deleted with all that waits for it.
 TOPIC_DELETED = "the deletion of its topic"
@@ -83,12 +83,12 @@ class Decider:
 
     def __init__(
         self,
-        book: Book,
+        table: TransactionTable,
         note: Callable[[Note], None],
         commit: Callable[[Message, int], Ticket],
-        plan_copy: Callable[[Fresh], Copy],
+        plan_copy: Callable[[RecentHalf], Copy],
     ) -> None:
-        self._book = book
+        self._table = table
         self._note = note
         self._commit = commit
         self._plan_copy = plan_copy
@@ -110,23 +110,23 @@ class Decider:
         With True ``owner`` is told when it is durable. Raises TransactionNotFound, TransactionMismatch,
         TransactionDecided, CorruptRecord, StoreRefused; then nothing was changed.
         """
-        book, offset = self._book, asked.offset
-        fresh = book.fresh.get(offset)
-        if fresh is not None and offset not in self._pending and self._is_meant(fresh, asked):
+        table, offset = self._table, asked.offset
+        recent = table.recent.get(offset)
+        if recent is not None and offset not in self._pending and self._is_meant(recent, asked):
             if asked.commit:
-                self._check_topic(asked, fresh.topic)
-                self._copies.append(self._plan_copy(fresh))
+                self._check_topic(asked, recent.topic)
+                self._copies.append(self._plan_copy(recent))
             if asked.commit is not None:
                 self.decided(Decision(offset, asked.commit, asked.by, asked.reason), owner)
             return asked.commit is not None
         half = self._half_meant(asked)
         if (pending := self._pending.get(offset)) is not None:
             return self._again(pending[0], None, asked, pending[1], owner)
-        if book.undecided(offset) is None:
-            settled = book.settled_at(offset, asked.position)
+        if table.undecided(offset) is None:
+            settled = table.settled_at(offset, asked.position)
             if settled is not None:
                 return self._again(settled.decision, settled.at_ms, asked, None, owner)
-            newer = successor(book, half)
+            newer = successor(table, half)
             if newer is None:
                 raise TransactionDecided(offset, "decided", "", None)
             # Apache RocketMQ put it back: the newest record stands for the transaction
@@ -142,25 +142,25 @@ class Decider:
 
     def _check_topic(self, asked: Ending, topic: str) -> None:
         """Roll a half back, and raise TransactionDecided, if its topic was deleted with all that waited for it."""
-        if self._book.store.topics.is_cancelled(topic, asked.position):
+        if self._table.store.topics.is_cancelled(topic, asked.position):
             self.decided(Decision(asked.offset, False, TOPIC_DELETED, ""))
             raise TransactionDecided(asked.offset, "rolled back", TOPIC_DELETED, None)
 
-    def _is_meant(self, fresh: Fresh, asked: Ending) -> bool:
+    def _is_meant(self, recent: RecentHalf, asked: Ending) -> bool:
         """Tell whether a half is open and all that is said of it is right; else it is looked at closely."""
-        found = self._book.halves.place(asked.offset)
+        found = self._table.halves.place(asked.offset)
         return (
             found is not None
             and not found[0].flags[found[1]] & ENDING
-            and fresh.position == asked.position
-            and asked.group in (None, fresh.group)
-            and (not asked.transaction_id or asked.transaction_id == fresh.facts.unique_key)
+            and recent.position == asked.position
+            and asked.group in (None, recent.group)
+            and (not asked.transaction_id or asked.transaction_id == recent.facts.unique_key)
         )
 
     def _half_meant(self, asked: Ending) -> Message:
-        known = self._book.undecided(asked.offset)
+        known = self._table.undecided(asked.offset)
         try:
-            half = self._book.half_at(asked.position) if asked.position >= 0 else None
+            half = self._table.half_at(asked.position) if asked.position >= 0 else None
         except CorruptRecord:
             if known is not None and known.position == asked.position:
                 raise
@@ -174,7 +174,7 @@ class Decider:
         """Note a decision whose copy (if it needs one) is in the log; its op record is written with the next batch."""
         self._pending[decision.offset] = (decision, [] if owner is None else [owner])
         self._unwritten.append(decision.offset)
-        self._book.halves.mark(decision.offset, COMMITTING if decision.commit else ROLLING_BACK)
+        self._table.halves.mark(decision.offset, COMMITTING if decision.commit else ROLLING_BACK)
 
     def _again(
         self, decision: Decision, at_ms: int | None, asked: Ending, owners: list[object] | None, owner: object
@@ -195,7 +195,7 @@ class Decider:
         """Append copies and op records of what was decided since the last call. Raises StoreRefused; then some wait."""
         if not self._unwritten:
             return
-        store = self._book.store
+        store = self._table.store
         while self._copies:
             count = append_burst(store, self._copies, now_ms)
             del self._copies[:count]
@@ -219,7 +219,7 @@ class Decider:
             self.decided(decision)
         for decision in lost:
             self._pending[decision.offset] = (decision, [])
-            self._book.halves.mark(decision.offset, COMMITTING)
+            self._table.halves.mark(decision.offset, COMMITTING)
         self._lost = lost
         self._again_open = len(lost)
 
@@ -227,24 +227,24 @@ class Decider:
         """Make lost copies again. Raises StoreRefused; then the rest waits."""
         while self._lost:
             decision = self._lost[0]
-            row = self._book.undecided(decision.offset)
+            row = self._table.undecided(decision.offset)
             try:
-                half = self._book.half_at(row.position) if row is not None else None
+                half = self._table.half_at(row.position) if row is not None else None
                 if half is not None and self._is_cancelled(half):
                     half = None
                 if half is not None:
                     self._commit(half, now_ms)
                     self._note(MadeAgain(decision, now_ms))
             except CorruptRecord as error:
-                self._book.store.note_damage(error.position, error.position + 1)
+                self._table.store.note_damage(error.position, error.position + 1)
                 half = None
             if half is None:
                 self.made_again(decision)
-                self._book.settle(decision, now_ms)
+                self._table.settle(decision, now_ms)
             self._lost.pop(0)
 
     def _is_cancelled(self, half: Message) -> bool:
-        return self._book.store.topics.is_cancelled(half.properties.get(REAL_TOPIC, ""), half.position)
+        return self._table.store.topics.is_cancelled(half.properties.get(REAL_TOPIC, ""), half.position)
 
     @property
     def needs_repair(self) -> bool:

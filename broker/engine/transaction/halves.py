@@ -9,7 +9,7 @@
     ParkedHalves    halves that were asked about as often as allowed: parked in TRANS_CHECK_MAX_TIME_TOPIC until
                     somebody decides
     GroupNames      producer groups as small numbers: a table of a million halves holds each name once
-    Line            offsets that wait in a line: eight bytes each, taken from the front without moving the others
+    OffsetQueue            offsets that wait in a line: eight bytes each, taken from the front without moving the others
                     each time
 
 The calendar goes by a clock of its own that never goes back, so a wall clock that is set back makes nothing wait
@@ -354,7 +354,7 @@ class Calendar:
     """Offsets and the moment each is due. An offset may stand here more than once, or its half be long decided: ask."""
 
     def __init__(self) -> None:
-        self._pages: dict[int, Line] = {}
+        self._pages: dict[int, OffsetQueue] = {}
         self._order: list[int] = []
         self._seen_ms = 0
         #: how far the wall clock was set back in all
@@ -373,7 +373,7 @@ class Calendar:
         number = planned_ms // _PAGE_MS
         page = self._pages.get(number)
         if page is None:
-            page = self._pages[number] = Line()
+            page = self._pages[number] = OffsetQueue()
             heappush(self._order, number)
         page.append(offset)
 
@@ -551,7 +551,7 @@ class GroupNames:
 _WORTH_MOVING = 4_096
 
 
-class Line:
+class OffsetQueue:
     """Offsets that wait, first in, first out."""
 
     __slots__ = ("_offsets", "_taken")

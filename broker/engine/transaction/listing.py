@@ -15,7 +15,7 @@ from ...rocketmq.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_T
 from ..errors import CorruptRecord, RecordNotFound, TransactionNotFound
 from .halves import DUE, ENDING, Half, Parked
 from .records import CHECK_TAG, RESUME_TAG, read_checks, read_decider, read_op, read_resumed
-from .state import Book, Settled, records_of
+from .state import Settled, TransactionTable, records_of
 
 #: Halves looked at for one page, however few of them match its filter.
 MOST_LOOKED_AT = 20_000
@@ -27,36 +27,38 @@ _MOST_GROUPS = 1_000
 Row = dict[str, Any]
 
 
-def status(book: Book, now_ms: int) -> Row:
+def status(table: TransactionTable, now_ms: int) -> Row:
     """Return counts, settings and groups (body of request 14013)."""
-    first = book.halves.first()
-    counts = sorted(book.halves.groups.counts().items(), key=lambda pair: (-pair[1], pair[0]))
+    first = table.halves.first()
+    counts = sorted(table.halves.groups.counts().items(), key=lambda pair: (-pair[1], pair[0]))
     return {
         "nowMs": now_ms,
-        "open": len(book.halves),
-        "parked": len(book.parked),
+        "open": len(table.halves),
+        "parked": len(table.parked),
         "oldestStoreMs": first.store_ms if first else None,
-        "nextCheckMs": book.calendar.next_ms(),
-        "timeoutMs": book.timeout_ms,
-        "intervalMs": book.interval_ms,
-        "maxChecks": book.most_checks,
-        "halfTotal": book.half_total,
-        "commitTotal": book.commit_total,
-        "rollbackTotal": book.rollback_total,
-        "checkTotal": book.check_total,
-        "parkedTotal": book.parked_total,
+        "nextCheckMs": table.calendar.next_ms(),
+        "timeoutMs": table.timeout_ms,
+        "intervalMs": table.interval_ms,
+        "maxChecks": table.most_checks,
+        "halfTotal": table.half_total,
+        "commitTotal": table.commit_total,
+        "rollbackTotal": table.rollback_total,
+        "checkTotal": table.check_total,
+        "parkedTotal": table.parked_total,
         "groups": [
-            {"group": group, "open": count, "due": min(book.due(group), count)}
+            {"group": group, "open": count, "due": min(table.due(group), count)}
             for group, count in counts[:_MOST_GROUPS]
         ],
     }
 
 
-def open_page(book: Book, *, after: int, count: int, group: str, topic: str, older_than_ms: int | None) -> Row:
+def open_page(
+    table: TransactionTable, *, after: int, count: int, group: str, topic: str, older_than_ms: int | None
+) -> Row:
     """Return open halves with offsets above ``after`` and where to go on."""
     rows: list[Row] = []
     last = after
-    for looked_at, half in enumerate(book.halves.since(after + 1)):
+    for looked_at, half in enumerate(table.halves.since(after + 1)):
         if len(rows) >= count or looked_at >= MOST_LOOKED_AT:
             return _page(rows, last)
         if older_than_ms is not None and half.store_ms > older_than_ms:
@@ -64,21 +66,23 @@ def open_page(book: Book, *, after: int, count: int, group: str, topic: str, old
         last = half.offset
         if group and half.group != group:
             continue
-        row = open_row(book, half)
+        row = open_row(table, half)
         if not topic or row.get("topic") == topic:
             rows.append(row)
     return _page(rows, None)
 
 
-def parked_page(book: Book, *, after: int, count: int, group: str, topic: str, older_than_ms: int | None) -> Row:
+def parked_page(
+    table: TransactionTable, *, after: int, count: int, group: str, topic: str, older_than_ms: int | None
+) -> Row:
     """Return parked halves with offsets above ``after`` and where to go on."""
     rows: list[Row] = []
     last = after
-    for looked_at, parked in enumerate(book.parked.since(after + 1)):
+    for looked_at, parked in enumerate(table.parked.since(after + 1)):
         if len(rows) >= count or looked_at >= MOST_LOOKED_AT:
             return _page(rows, last)
         last = parked.offset
-        row = parked_row(book, parked)
+        row = parked_row(table, parked)
         if (
             (not group or row.get("group") == group)
             and (not topic or row.get("topic") == topic)
@@ -88,9 +92,9 @@ def parked_page(book: Book, *, after: int, count: int, group: str, topic: str, o
     return _page(rows, None)
 
 
-def decided_page(book: Book, *, before: int | None, count: int, group: str, topic: str) -> Row:
+def decided_page(table: TransactionTable, *, before: int | None, count: int, group: str, topic: str) -> Row:
     """Return decisions, newest first, of op records below ``before``; a record is never split."""
-    queue = book.store.queues.get(OP_TOPIC, 0)
+    queue = table.store.queues.get(OP_TOPIC, 0)
     rows: list[Row] = []
     if queue is None:
         return _page(rows, None)
@@ -98,9 +102,9 @@ def decided_page(book: Book, *, before: int | None, count: int, group: str, topi
     low = max(queue.min_offset, at - _MOST_OPS)
     while at > low and len(rows) < count:
         at -= 1
-        for record in records_of(book.store, queue, at, at + 1):
+        for record in records_of(table.store, queue, at, at + 1):
             for decision in reversed(read_op(record.body, record.properties)):
-                row = decided_row(book, decision.offset, Settled(decision, record.store_ms))
+                row = decided_row(table, decision.offset, Settled(decision, record.store_ms))
                 if (not group or row.get("group") == group) and (not topic or row.get("topic") == topic):
                     rows.append(row)
     return _page(rows, at if at > queue.min_offset else None)
@@ -110,7 +114,7 @@ def _page(rows: list[Row], following: int | None) -> Row:
     return {"transactions": rows, "next": following}
 
 
-def open_row(book: Book, half: Half) -> Row:
+def open_row(table: TransactionTable, half: Half) -> Row:
     """Return an open half as an answer shows it."""
     state = "ending" if half.flags & ENDING else "due" if half.flags == DUE else "open"
     return {
@@ -120,11 +124,11 @@ def open_row(book: Book, half: Half) -> Row:
         "group": half.group,
         "storeMs": half.store_ms,
         "checks": half.checks,
-        "nextCheckMs": book.calendar.wall(half.next_ms),
-    } | _content(_readable(book, half.position))
+        "nextCheckMs": table.calendar.wall(half.next_ms),
+    } | _content(_readable(table, half.position))
 
 
-def parked_row(book: Book, parked: Parked) -> Row:
+def parked_row(table: TransactionTable, parked: Parked) -> Row:
     """Return a parked half as an answer shows it."""
     return {
         "offset": parked.offset,
@@ -133,14 +137,14 @@ def parked_row(book: Book, parked: Parked) -> Row:
         "storeMs": parked.store_ms,
         "parkedMs": parked.parked_ms,
         "copyPosition": parked.copy_position,
-        "checks": book.most_checks,
-    } | _content(_readable(book, parked.position))
+        "checks": table.most_checks,
+    } | _content(_readable(table, parked.position))
 
 
-def decided_row(book: Book, offset: int, settled: Settled) -> Row:
+def decided_row(table: TransactionTable, offset: int, settled: Settled) -> Row:
     """Return one half that was decided; of one whose record is gone only the decision."""
     decision, at_ms = settled
-    half = half_by_offset(book, offset)
+    half = half_by_offset(table, offset)
     row: Row = {"offset": offset, "state": decision.word, "decidedMs": at_ms, "by": decision.by}
     row["reason"] = decision.reason
     if half is not None:
@@ -148,16 +152,16 @@ def decided_row(book: Book, offset: int, settled: Settled) -> Row:
     return row | _content(half)
 
 
-def half_by_offset(book: Book, offset: int) -> Message | None:
+def half_by_offset(table: TransactionTable, offset: int) -> Message | None:
     """Return a half message that can be read, or None."""
-    queue = book.store.queues.get(HALF_TOPIC, 0)
+    queue = table.store.queues.get(HALF_TOPIC, 0)
     entries = queue.entries(offset, 1) if queue is not None else []
-    return _readable(book, entries[0].position) if entries else None
+    return _readable(table, entries[0].position) if entries else None
 
 
-def _readable(book: Book, position: int) -> Message | None:
+def _readable(table: TransactionTable, position: int) -> Message | None:
     try:
-        return book.half_at(position)
+        return table.half_at(position)
     except CorruptRecord:
         return None
 
@@ -182,21 +186,21 @@ def _content(half: Message | None) -> Row:
     }
 
 
-def rows_by_id(book: Book, transaction_id: str) -> Iterator[Message]:
+def rows_by_id(table: TransactionTable, transaction_id: str) -> Iterator[Message]:
     """Yield the halves with a transaction id (unique key), newest first."""
-    store = book.store
+    store = table.store
     for position in store.index.find(HALF_TOPIC, transaction_id, 64, 0, (1 << 62) - 1):
-        half = _readable(book, position) if store.log.min_position <= position else None
+        half = _readable(table, position) if store.log.min_position <= position else None
         if half is not None and half.unique_key == transaction_id:
             yield half
 
 
-def find_half(book: Book, *, transaction_id: str, offset: int, position: int) -> Message:
+def find_half(table: TransactionTable, *, transaction_id: str, offset: int, position: int) -> Message:
     """Return the half with a transaction id (the newest of several), or at a place. Raises TransactionNotFound."""
     if transaction_id:
-        half = next(rows_by_id(book, transaction_id), None)
+        half = next(rows_by_id(table, transaction_id), None)
     else:
-        half = half_by_offset(book, offset) if offset >= 0 else _readable(book, position)
+        half = half_by_offset(table, offset) if offset >= 0 else _readable(table, position)
     if half is None:
         raise TransactionNotFound(offset, position)
     return half
@@ -208,35 +212,35 @@ def find_half(book: Book, *, transaction_id: str, offset: int, position: int) ->
 _MOST_NOTES = 4_096
 
 
-def life_of(book: Book, half: Message) -> Row:
+def life_of(table: TransactionTable, half: Message) -> Row:
     """Return the state of a transaction and what happened to it, oldest first (body of request 14012)."""
     offset = half.queue_offset
     events: list[dict[str, Any]] = [{"kind": "half", "atMs": half.store_ms, "position": half.position}]
-    events += _notes(book, half) + _parked(book, half)
+    events += _notes(table, half) + _parked(table, half)
     row: Row
-    if (open_half := book.halves.get(offset)) is not None:
-        row = open_row(book, open_half)
-    elif (parked := book.parked.get(offset)) is not None:
-        row = parked_row(book, parked)
-    elif (settled := book.settled_at(offset, half.position)) is not None:
-        row = decided_row(book, offset, settled)
+    if (open_half := table.halves.get(offset)) is not None:
+        row = open_row(table, open_half)
+    elif (parked := table.parked.get(offset)) is not None:
+        row = parked_row(table, parked)
+    elif (settled := table.settled_at(offset, half.position)) is not None:
+        row = decided_row(table, offset, settled)
         decision = settled.decision
         events.append({"kind": decision.word, "atMs": settled.at_ms, "by": decision.by, "reason": decision.reason})
     else:
         row = {"offset": offset, "position": half.position, "state": "replaced", "storeMs": half.store_ms}
-    events += _copies(book, half)
+    events += _copies(table, half)
     events.sort(key=lambda event: event["atMs"])
     return row | {"life": events}
 
 
-def _notes(book: Book, half: Message) -> list[dict[str, Any]]:
+def _notes(table: TransactionTable, half: Message) -> list[dict[str, Any]]:
     """Return when a producer was asked, and when checks were resumed."""
-    queue = book.store.queues.get(CHECKS_TOPIC, 0)
+    queue = table.store.queues.get(CHECKS_TOPIC, 0)
     if queue is None:
         return []
     at = queue.search(queue.min_offset, queue.max_offset, half.position)
     events: list[dict[str, Any]] = []
-    for record in records_of(book.store, queue, at, min(queue.max_offset, at + _MOST_NOTES)):
+    for record in records_of(table.store, queue, at, min(queue.max_offset, at + _MOST_NOTES)):
         if record.properties.get(TAGS) == CHECK_TAG:
             offsets, counts = read_checks(record.body)
             if half.queue_offset in offsets:
@@ -248,14 +252,14 @@ def _notes(book: Book, half: Message) -> list[dict[str, Any]]:
     return events
 
 
-def _parked(book: Book, half: Message) -> list[dict[str, Any]]:
+def _parked(table: TransactionTable, half: Message) -> list[dict[str, Any]]:
     return [
         {"kind": "parked", "atMs": message.store_ms, "position": message.position}
-        for message in _same(book, half, PARKED_HALF_TOPIC)
+        for message in _same(table, half, PARKED_HALF_TOPIC)
     ]
 
 
-def _copies(book: Book, half: Message) -> list[dict[str, Any]]:
+def _copies(table: TransactionTable, half: Message) -> list[dict[str, Any]]:
     """Return what of the message went out: to its topic, or first to where it waits for its moment."""
     topics = {half.properties.get(REAL_TOPIC, ""): "delivered", SCHEDULE_TOPIC: "scheduled", TIMER_TOPIC: "scheduled"}
     return [
@@ -268,14 +272,14 @@ def _copies(book: Book, half: Message) -> list[dict[str, Any]]:
             "position": message.position,
         }
         for topic, kind in topics.items()
-        for message in _same(book, half, topic)
+        for message in _same(table, half, topic)
         if message.prepared_position == half.position
     ]
 
 
-def _same(book: Book, half: Message, topic: str) -> list[Message]:
+def _same(table: TransactionTable, half: Message, topic: str) -> list[Message]:
     """Return the records of a topic that have the half's unique key."""
-    store, key = book.store, half.unique_key
+    store, key = table.store, half.unique_key
     found: list[Message] = []
     for position in store.index.find(topic, key, 64, 0, (1 << 62) - 1) if key else []:
         try:

@@ -87,7 +87,7 @@ class _Kind(NamedTuple):
     immunity_ms: int | None
 
 
-class Beginning:
+class HalfBuilder:
     """Turns what a client sends into half records."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ from ..errors import CorruptRecord, RecordNotFound
 from ..store import Store
 from .halves import Calendar, Columns, Half, OpenHalves, Parked, ParkedHalves, equal
 from .records import CHECK_TAG, RESUME_TAG, Decision, read_checks, read_op, read_resumed
-from .state import Book, is_decided, predecessors, successor, was_put_back
+from .state import TransactionTable, is_decided, predecessors, successor, was_put_back
 
 #: The queues that tell the whole story, in the order in which a snapshot marks them.
 TOPICS = (HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC, CHECKS_TOPIC)
@@ -49,10 +49,10 @@ _READ_AHEAD = 256
 
 
 class Recovering:
-    """Takes records in order of position into the book."""
+    """Takes records in order of position into the table."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, table: TransactionTable) -> None:
+        self._table = table
         self._believes_ops = False
         #: open halves (by offset) with a copy in the log
         self._copied: set[int] = set()
@@ -62,7 +62,7 @@ class Recovering:
     def replay(self, marks: list[int]) -> None:
         """Hear of everything the queues hold from these offsets on; all of it is durable."""
         self._believes_ops = True
-        store = self._book.store
+        store = self._table.store
         for position in merge(*(_positions(store, topic, mark) for topic, mark in zip(TOPICS, marks, strict=True))):
             try:
                 self.walked(decode(store.log.record_at(position), verify=False))
@@ -86,35 +86,35 @@ class Recovering:
         """Hear that a copy of a half is in the log: it is committed."""
         offset = half.queue_offset
         if (awaited := self._awaited.pop(offset, None)) is not None:
-            self._book.settle(*awaited)
-        elif self._book.undecided(offset) is not None:
+            self._table.settle(*awaited)
+        elif self._table.undecided(offset) is not None:
             self._copied.add(offset)
-        elif (newer := successor(self._book, half)) is not None:
+        elif (newer := successor(self._table, half)) is not None:
             self._copied.add(newer.queue_offset)
 
     def _half(self, message: Message) -> None:
-        book, checks = self._book, 0
+        table, checks = self._table, 0
         group = message.properties.get(PRODUCER_GROUP)
         if not group:
             return  # nobody could be asked, nobody may decide: RocketMQ drops such a record too
         if was_put_back(message):
-            older = predecessors(book, message)
-            if older and book.undecided(older[-1].queue_offset) is None and is_decided(book, older):
+            older = predecessors(table, message)
+            if older and table.undecided(older[-1].queue_offset) is None and is_decided(table, older):
                 return
             for record in older:
-                book.close(record.queue_offset)
+                table.close(record.queue_offset)
             checks = _number(message.properties.get(CHECK_TIMES, ""))
-        due_ms = book.first_due_ms(message.store_ms, message.properties)
+        due_ms = table.first_due_ms(message.store_ms, message.properties)
         if checks:
-            due_ms = max(due_ms, message.store_ms + book.interval_ms)
-        book.open(message.queue_offset, message.position, message.store_ms, due_ms, group, checks)
-        book.half_total += 1
+            due_ms = max(due_ms, message.store_ms + table.interval_ms)
+        table.open(message.queue_offset, message.position, message.store_ms, due_ms, group, checks)
+        table.half_total += 1
 
     def _decision(self, decision: Decision, at_ms: int) -> None:
-        book, offset = self._book, decision.offset
-        if book.undecided(offset) is None:
+        table, offset = self._table, decision.offset
+        if table.undecided(offset) is None:
             half = self._decided_half(offset)
-            newer = successor(book, half) if half is not None else None
+            newer = successor(table, half) if half is not None else None
             if newer is None:
                 return
             decision = decision._replace(offset=newer.queue_offset)
@@ -123,54 +123,54 @@ class Recovering:
             self._awaited[offset] = (decision, at_ms)
             return
         self._copied.discard(offset)
-        book.settle(decision, at_ms)
+        table.settle(decision, at_ms)
 
     def _decided_half(self, offset: int) -> Message | None:
         """Return the half that an op record names although it is not open: it may have been put back since."""
-        queue = self._book.store.queues.get(HALF_TOPIC, 0)
+        queue = self._table.store.queues.get(HALF_TOPIC, 0)
         entries = queue.entries(offset, 1) if queue is not None else []
         try:
-            return self._book.half_in_log(entries[0].position) if entries else None
+            return self._table.half_in_log(entries[0].position) if entries else None
         except CorruptRecord:
             return None
 
     def _parked(self, message: Message) -> None:
-        book = self._book
+        table = self._table
         source = message.properties.get(PARKED_HALF, "")
         if source.isdigit():
-            row = book.halves.at_position(int(source))
+            row = table.halves.at_position(int(source))
         else:
-            older = predecessors(book, message)
-            row = book.halves.get(older[-1].queue_offset) if older else None
+            older = predecessors(table, message)
+            row = table.halves.get(older[-1].queue_offset) if older else None
         if row is not None:
-            book.close(row.offset)
-            book.parked.add(parked_row(row, message))
+            table.close(row.offset)
+            table.parked.add(parked_row(row, message))
 
     def _note(self, message: Message) -> None:
-        book = self._book
+        table = self._table
         if message.properties.get(TAGS) == CHECK_TAG:
             offsets, counts = read_checks(message.body)
             for part, count in equal(counts, slice(0, len(counts))):
-                book.count(offsets[part], min(count, 0xFFFF), message.store_ms + book.interval_ms)
+                table.count(offsets[part], min(count, 0xFFFF), message.store_ms + table.interval_ms)
         elif message.properties.get(TAGS) == RESUME_TAG:
             for offset in read_resumed(message.body):
-                reopen(book, offset, message.store_ms)
+                reopen(table, offset, message.store_ms)
 
     def finish(self, now_ms: int) -> tuple[list[Decision], list[Decision]]:
         """Return commits whose op record is to be written, and commits whose copy is to be made again."""
-        book = self._book
+        table = self._table
         bare = [Decision(offset, True, "recovery") for offset in sorted(self._copied)]
         lost = [decision for decision, _ in self._awaited.values()]
         self._copied, self._awaited = set(), {}
         # a clock that was set back since makes nothing wait longer than it would from now
-        late_ms = now_ms + book.interval_ms
-        late = [chunk for chunk in book.halves.chunks() if max(chunk.next_ms) > late_ms]
-        for row in [book.halves.get(offset) for chunk in late for offset in chunk.offsets]:
+        late_ms = now_ms + table.interval_ms
+        late = [chunk for chunk in table.halves.chunks() if max(chunk.next_ms) > late_ms]
+        for row in [table.halves.get(offset) for chunk in late for offset in chunk.offsets]:
             if row is None or row.next_ms <= late_ms:
                 continue
-            wait_ms = book.interval_ms if row.checks else max(row.next_ms - row.store_ms, 0)
+            wait_ms = table.interval_ms if row.checks else max(row.next_ms - row.store_ms, 0)
             if row.next_ms > now_ms + wait_ms:
-                book.plan(row.offset, now_ms + wait_ms)
+                table.plan(row.offset, now_ms + wait_ms)
         return bare, lost
 
 
@@ -179,20 +179,20 @@ def parked_row(row: Half, copy: Message) -> Parked:
     return Parked(row.offset, row.position, row.store_ms, copy.queue_offset, copy.position, copy.store_ms)
 
 
-def reopen(book: Book, offset: int, now_ms: int) -> None:
+def reopen(table: TransactionTable, offset: int, now_ms: int) -> None:
     """Open a parked half again, as if it was never asked about; it is due at once."""
-    parked = book.parked.get(offset)
+    parked = table.parked.get(offset)
     if parked is None:
         return
     try:
-        half = book.half_in_log(parked.position)
+        half = table.half_in_log(parked.position)
     except CorruptRecord:
         half = None
     group = half.properties.get(PRODUCER_GROUP, "") if half is not None else ""
     if group:
-        book.close(offset)
-        book.open(offset, parked.position, parked.store_ms, now_ms, group)
-        book.reopened_total += 1
+        table.close(offset)
+        table.open(offset, parked.position, parked.store_ms, now_ms, group)
+        table.reopened_total += 1
 
 
 def _positions(store: Store, topic: str, mark: int) -> Iterator[int]:

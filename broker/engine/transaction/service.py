@@ -29,7 +29,7 @@ from .decision import Decider, Ending
 from .halves import ENDING, Parked
 from .records import RESUME_TAG, Begun, resume_record
 from .recovery import TOPICS, Recovering, reopen
-from .state import Book, Copied, Decided, Fresh, HalfAdded, MadeAgain, Note, Resumed
+from .state import Copied, Decided, HalfAdded, MadeAgain, Note, RecentHalf, Resumed, TransactionTable
 
 #: Retry after the store refused what is to be made good.
 _REFUSED_PAUSE_MS = 100
@@ -68,27 +68,27 @@ class Transactions:
         store: Store,
         config: EngineConfig,
         commit: Callable[[Message, int], Ticket],
-        plan_copy: Callable[[Fresh], Copy],
+        plan_copy: Callable[[RecentHalf], Copy],
     ) -> None:
         self._store = store
-        self.book = Book(store, config)
+        self.table = TransactionTable(store, config)
         self._note: Callable[[Note], None] = partial(store.note, self)
-        self._decider = Decider(self.book, self._note, commit, plan_copy)
-        self._checker = Checker(self.book, self._note)
-        self._recovering = Recovering(self.book)
+        self._decider = Decider(self.table, self._note, commit, plan_copy)
+        self._checker = Checker(self.table, self._note)
+        self._recovering = Recovering(self.table)
         self._resuming: set[int] = set()
         self._state: dict[str, Any] = {"sequence": 0, "marks": [0, 0, 0, 0]}
         self._writing: dict[str, Any] | None = None
 
     # halves
 
-    def began(self, ticket: Ticket, begun: Begun, fresh: Fresh | None) -> None:
-        """Hear that the record of a half was appended just now; ``fresh``: what its copy needs, if that is plain."""
+    def began(self, ticket: Ticket, begun: Begun, recent: RecentHalf | None) -> None:
+        """Hear that the record of a half was appended just now; ``recent``: what its copy needs, if that is plain."""
         offset, position, store_ms = ticket.queue_offset, ticket.position, ticket.store_ms
-        due_ms = store_ms + (self.book.timeout_ms if begun.immunity_ms is None else begun.immunity_ms)
+        due_ms = store_ms + (self.table.timeout_ms if begun.immunity_ms is None else begun.immunity_ms)
         self._note(tuple.__new__(HalfAdded, (offset, position, store_ms, due_ms, begun.group)))
-        if fresh is not None:
-            self.book.fresh.put(offset, fresh)
+        if recent is not None:
+            self.table.recent.put(offset, recent)
 
     # decisions and checks
 
@@ -110,11 +110,11 @@ class Transactions:
 
     def check_now(self, offset: int, position: int, now_ms: int) -> None:
         """Have the producer of an open half asked as soon as one is there. Raises TransactionNotFound."""
-        row = self.book.halves.get(offset)
+        row = self.table.halves.get(offset)
         if row is None or row.position != position:
             raise TransactionNotFound(offset, position)
         if not row.flags:
-            self.book.plan(offset, now_ms)
+            self.table.plan(offset, now_ms)
 
     def resume_checks(
         self, offset: int, position: int, by: str, reason: str, now_ms: int, owner: object = None
@@ -123,11 +123,11 @@ class Transactions:
 
         With True ``owner`` is told when it is durable. Raises TransactionNotFound, StoreRefused.
         """
-        if (row := self.book.halves.get(offset)) is not None and row.position == position:
+        if (row := self.table.halves.get(offset)) is not None and row.position == position:
             if not row.flags & ENDING:
                 self._checker.restart(offset, now_ms)
             return False
-        parked = self.book.parked.get(offset)
+        parked = self.table.parked.get(offset)
         if parked is None or parked.position != position:
             raise TransactionNotFound(offset, position)
         if offset in self._resuming:
@@ -139,14 +139,14 @@ class Transactions:
 
     def summary(self) -> dict[str, int]:
         """Return the counts that a follower is told with every change."""
-        book = self.book
+        table = self.table
         return {
-            "open": len(book.halves),
-            "parked": len(book.parked),
-            "halfTotal": book.half_total,
-            "commitTotal": book.commit_total,
-            "rollbackTotal": book.rollback_total,
-            "checkTotal": book.check_total,
+            "open": len(table.halves),
+            "parked": len(table.parked),
+            "halfTotal": table.half_total,
+            "commitTotal": table.commit_total,
+            "rollbackTotal": table.rollback_total,
+            "checkTotal": table.check_total,
         }
 
     def before_sync(self, now_ms: int) -> None:
@@ -170,10 +170,10 @@ class Transactions:
         if sequence and content is None:
             marks = [0, 0, 0, 0]
         if content is not None:
-            recovery.parse(content, self.book.halves, self.book.parked)
-            for chunk in self.book.halves.chunks():
+            recovery.parse(content, self.table.halves, self.table.parked)
+            for chunk in self.table.halves.chunks():
                 for offset, planned_ms in zip(chunk.offsets, chunk.next_ms, strict=True):
-                    self.book.calendar.put(offset, planned_ms)
+                    self.table.calendar.put(offset, planned_ms)
         self._recovering.replay(marks)
 
     def walked(self, message: Message) -> None:
@@ -187,31 +187,31 @@ class Transactions:
 
     def start(self, now_ms: int) -> None:
         """Know what is to be made good after the last stop."""
-        self.book.calendar.see(now_ms)
+        self.table.calendar.see(now_ms)
         self._decider.recover(*self._recovering.finish(now_ms))
 
     def synced(self, notes: Sequence[Note], now_ms: int) -> None:
         """Take over what is visible now."""
-        book = self.book
-        book.open_all([note for note in notes if type(note) is HalfAdded])
+        table = self.table
+        table.open_all([note for note in notes if type(note) is HalfAdded])
         for note in notes:
             if isinstance(note, HalfAdded):
                 continue
             if isinstance(note, Copied):
                 self._decider.copied(note.copies)
             elif isinstance(note, Decided):
-                book.settle_all(note.decisions, note.at_ms)
+                table.settle_all(note.decisions, note.at_ms)
                 self._decider.written(note.decisions)
             elif isinstance(note, MadeAgain):
-                book.settle(note.decision, note.at_ms)
+                table.settle(note.decision, note.at_ms)
                 self._decider.made_again(note.decision)
             elif isinstance(note, Parked):
-                book.close(note.offset)
-                book.parked.add(note)
-                book.parked_total += 1
+                table.close(note.offset)
+                table.parked.add(note)
+                table.parked_total += 1
             else:
                 self._resuming.discard(note.offset)
-                reopen(book, note.offset, note.at_ms)
+                reopen(table, note.offset, note.at_ms)
 
     def tick(self, now_ms: int) -> int | None:
         """Make good what was lost, then look at what is due."""
@@ -233,22 +233,22 @@ class Transactions:
 
     def writes(self, *, clean: bool) -> SnapshotWrite | None:
         """Return a snapshot if enough has changed since the last one."""
-        book = self.book
-        count = len(book.halves)
+        table = self.table
+        count = len(table.halves)
         worth = max(min(_CHANGES_WORTH_A_SNAPSHOT, count // 8), count // 16, 1)
-        if book.changes < worth and not (clean and book.changes):
+        if table.changes < worth and not (clean and table.changes):
             return None
         sequence = int(self._state["sequence"]) + 1
         queues = [self._store.queues.get(topic, 0) for topic in TOPICS]
         self._writing = {"sequence": sequence, "marks": [queue.max_offset if queue else 0 for queue in queues]}
-        changes = book.changes
-        dumped = recovery.dump(book.halves, book.parked, book.calendar)
+        changes = table.changes
+        dumped = recovery.dump(table.halves, table.parked, table.calendar)
         return SnapshotWrite(self._path(sequence), sequence, dumped, lambda saved: self._saved(saved, changes))
 
     def _saved(self, saved: bool, changes: int) -> None:
         if saved and self._writing is not None:
             self._state = self._writing
-            self.book.changes -= changes
+            self.table.changes -= changes
         self._writing = None
 
     def _path(self, sequence: int) -> str:
@@ -256,6 +256,6 @@ class Transactions:
 
     def oldest_position(self) -> int | None:
         """Return the position of the oldest half that is open or parked."""
-        first, parked = self.book.halves.first(), self.book.parked.oldest_position()
+        first, parked = self.table.halves.first(), self.table.parked.oldest_position()
         known = [position for position in (first.position if first else None, parked) if position is not None]
         return min(known, default=None)

@@ -1,6 +1,6 @@
 """The state of all transactions: the tables shared by those who decide, check, recover and list.
 
-Open and parked halves, the calendar and the latest decisions stand in the book. Halves of the last moments are kept as
+Open and parked halves, the calendar and the latest decisions stand in the table. Halves of the last moments are kept as
 they were sent: most are decided at once, and then need not be read again.
 
 Apache RocketMQ puts halves back: each check (and each round of an immune half) makes the half a new record there. The
@@ -24,7 +24,7 @@ from ..errors import CorruptRecord, RecordNotFound
 from ..message_header import Facts
 from ..queues.queues import ConsumeQueue
 from ..store import Store
-from .halves import Calendar, Half, Line, OpenHalves, Parked, ParkedHalves
+from .halves import Calendar, Half, OffsetQueue, OpenHalves, Parked, ParkedHalves
 from .records import Decision, immunity_of, read_op
 
 #: Decisions remembered by half offset; older ones are read from the op records.
@@ -43,7 +43,7 @@ _MOST = 2_000
 _LARGEST_BODY_BYTES = 4_096
 
 
-class Fresh(NamedTuple):
+class RecentHalf(NamedTuple):
     """A new half; ``facts`` are those of its copy, without the property that names the half."""
 
     position: int
@@ -59,13 +59,13 @@ class Fresh(NamedTuple):
     reconsume_times: int
 
 
-class FreshHalves:
+class RecentHalves:
     """The newest halves by offset; the oldest one goes when there are too many."""
 
     def __init__(self) -> None:
-        self._halves: dict[int, Fresh] = {}
+        self._halves: dict[int, RecentHalf] = {}
 
-    def put(self, offset: int, half: Fresh) -> None:
+    def put(self, offset: int, half: RecentHalf) -> None:
         """Keep a half, unless it is large."""
         if len(half.body) <= _LARGEST_BODY_BYTES:
             halves = self._halves
@@ -73,7 +73,7 @@ class FreshHalves:
             if len(halves) > _MOST:
                 del halves[next(iter(halves))]
 
-    def get(self, offset: int) -> Fresh | None:
+    def get(self, offset: int) -> RecentHalf | None:
         """Return a half if it is kept."""
         return self._halves.get(offset)
 
@@ -126,7 +126,7 @@ class Resumed(NamedTuple):
 Note = HalfAdded | Copied | Decided | MadeAgain | Parked | Resumed
 
 
-# The book.
+# The table.
 
 
 class Settled(NamedTuple):
@@ -136,7 +136,7 @@ class Settled(NamedTuple):
     at_ms: int
 
 
-class Book:
+class TransactionTable:
     """Open and parked halves, when each is due, and the latest decisions."""
 
     def __init__(self, store: Store, config: EngineConfig) -> None:
@@ -147,12 +147,12 @@ class Book:
         self.halves = OpenHalves()
         self.parked = ParkedHalves()
         self.calendar = Calendar()
-        self.fresh = FreshHalves()
+        self.recent = RecentHalves()
         #: due halves of each producer group: to be asked about as soon as one of its producers is there
-        self.asking: dict[str, Line] = {}
+        self.asking: dict[str, OffsetQueue] = {}
         #: due halves of each producer group that none of those who are there may see, and since when (calendar, ms):
         #: looked at again after the interval, or when others have come
-        self.unasked: dict[str, tuple[Line, int]] = {}
+        self.unasked: dict[str, tuple[OffsetQueue, int]] = {}
         self.settled: OrderedDict[int, Settled] = OrderedDict()
         #: changes since the last snapshot
         self.changes = 0
@@ -210,7 +210,7 @@ class Book:
 
     def close(self, offset: int) -> None:
         """Forget a half that is open or parked no more."""
-        self.fresh.drop(offset)
+        self.recent.drop(offset)
         self.halves.remove(offset)
         if len(self.parked):
             self.parked.remove(offset)
@@ -226,7 +226,7 @@ class Book:
     def settle_all(self, decisions: Sequence[Decision], at_ms: int) -> None:
         """Note the decisions of one op record: they stand now."""
         for decision in decisions:
-            self.fresh.drop(decision.offset)
+            self.recent.drop(decision.offset)
         self.halves.remove_all([decision.offset for decision in decisions])
         if len(self.parked):
             for decision in decisions:
@@ -309,17 +309,17 @@ def was_put_back(half: Message) -> bool:
     return CHECK_TIMES in half.properties or PREPARED_QUEUE_OFFSET in half.properties
 
 
-def relatives(book: Book, half: Message) -> list[Message]:
+def relatives(table: TransactionTable, half: Message) -> list[Message]:
     """Return the other records of the same transaction that can be read, oldest first."""
     key = half.unique_key
     if not key:
         return []
-    store = book.store
+    store = table.store
     found: dict[int, Message] = {}
     for position in store.index.find(HALF_TOPIC, key, _MOST_RECORDS, 0, _EVER_MS):
         if position == half.position or not store.log.min_position <= position < store.log.end_position:
             continue
-        other = _half_at(book, position)
+        other = _half_at(table, position)
         if (
             other is not None
             and other.unique_key == key
@@ -329,31 +329,31 @@ def relatives(book: Book, half: Message) -> list[Message]:
     return [found[position] for position in sorted(found)]
 
 
-def predecessors(book: Book, half: Message) -> list[Message]:
+def predecessors(table: TransactionTable, half: Message) -> list[Message]:
     """Return the older records of a transaction that was put back, oldest first."""
-    return [other for other in relatives(book, half) if other.position < half.position]
+    return [other for other in relatives(table, half) if other.position < half.position]
 
 
-def successor(book: Book, half: Message) -> Message | None:
+def successor(table: TransactionTable, half: Message) -> Message | None:
     """Return the newer record that took the place of this one and is undecided, None if there is none."""
-    for other in reversed(relatives(book, half)):
-        if other.position > half.position and was_put_back(other) and book.undecided(other.queue_offset) is not None:
+    for other in reversed(relatives(table, half)):
+        if other.position > half.position and was_put_back(other) and table.undecided(other.queue_offset) is not None:
             return other
     return None
 
 
-def is_decided(book: Book, records: list[Message]) -> bool:
+def is_decided(table: TransactionTable, records: list[Message]) -> bool:
     """Tell whether an op record names one of these."""
     if not records:
         return False
     offsets = frozenset(record.queue_offset for record in records)
-    return any(offset in book.settled for offset in offsets) or (
-        find_decision(book.store, offsets, records[0].position) is not None
+    return any(offset in table.settled for offset in offsets) or (
+        find_decision(table.store, offsets, records[0].position) is not None
     )
 
 
-def _half_at(book: Book, position: int) -> Message | None:
+def _half_at(table: TransactionTable, position: int) -> Message | None:
     try:
-        return book.half_in_log(position)
+        return table.half_in_log(position)
     except CorruptRecord:
         return None

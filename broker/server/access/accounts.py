@@ -52,7 +52,7 @@ MOST_ENTRIES = 10_000
 FILE_NAME = "access.json"
 
 
-class AccessBook:
+class AccountTable:
     """The one owner of users and policies.
 
     `changed` is called after each change with the user's name and whether he may do less now.
@@ -250,8 +250,8 @@ class AclBody(msgspec.Struct, rename="camel"):
 class AccessProcessor:
     """The requests that make, change, delete and describe users and their policies."""
 
-    def __init__(self, book: AccessBook) -> None:
-        self._book = book
+    def __init__(self, table: AccountTable) -> None:
+        self._table = table
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -277,7 +277,7 @@ class AccessProcessor:
         if is_super:
             self._require_super(connection, "create")
         is_enabled = user_status(body.user_status) is not False
-        self._book.create_user(User(name, body.password or "", is_super=is_super, is_enabled=is_enabled))
+        self._table.create_user(User(name, body.password or "", is_super=is_super, is_enabled=is_enabled))
         return request.answer()
 
     def _update_user(self, connection: Connection, request: Command) -> Command:
@@ -285,33 +285,33 @@ class AccessProcessor:
         is_super = user_type(body.user_type)
         if is_super or self._is_super(name):
             self._require_super(connection, "update")
-        self._book.change_user(name, secret=body.password, is_super=is_super, is_enabled=user_status(body.user_status))
+        self._table.change_user(name, secret=body.password, is_super=is_super, is_enabled=user_status(body.user_status))
         return request.answer()
 
     def _delete_user(self, connection: Connection, request: Command) -> Command:
         name = _name(request)
         if self._is_super(name):
             self._require_super(connection, "delete")
-        self._book.delete_user(name)
+        self._table.delete_user(name)
         return request.answer()
 
     def _get_user(self, connection: Connection, request: Command) -> Command:
-        user = self._book.user(_name(request))
+        user = self._table.user(_name(request))
         return request.answer(body=json_body(self._shown(connection, user)) if user is not None else b"")
 
     def _list_users(self, connection: Connection, request: Command) -> Command:
-        users = self._book.users(request.ext.get("filter") or "")[:MOST_LISTED]
+        users = self._table.users(request.ext.get("filter") or "")[:MOST_LISTED]
         rows = [self._shown(connection, user) for user in users]
         return request.answer(body=json_body(rows) if rows else b"")
 
     def _shown(self, connection: Connection, user: User) -> dict[str, object]:
         """Return a user as he is shown; secrets only to who may set them, and that of the broker's own user to
         nobody."""
-        is_told = self._is_super(connection.user) and user.name != self._book.inner.name
+        is_told = self._is_super(connection.user) and user.name != self._table.inner.name
         return user.to_json(with_secret=is_told)
 
     def _is_super(self, name: str) -> bool:
-        user = self._book.user(name)
+        user = self._table.user(name)
         return user is not None and user.is_super
 
     def _require_super(self, connection: Connection, verb: str) -> None:
@@ -331,13 +331,13 @@ class AccessProcessor:
                 for each in policy.entries or ()
             ]
             added.setdefault(policy_type(policy.policy_type), []).extend(entries)
-        self._book.add_policies(name, added)
+        self._table.add_policies(name, added)
         return request.answer()
 
     def _delete_acl(self, _: Connection, request: Command) -> Command:
         ext = request.ext
         resource = ext.get("resource")
-        self._book.delete_policies(
+        self._table.delete_policies(
             user_of(text(ext, "subject")),
             policy_type(ext.get("policyType")),
             parse_resource(resource) if resource else None,
@@ -346,15 +346,15 @@ class AccessProcessor:
 
     def _get_acl(self, _: Connection, request: Command) -> Command:
         name = user_of(text(request.ext, "subject"))
-        if self._book.user(name) is None:
+        if self._table.user(name) is None:
             raise InvalidAccess("The subject is not exist.")
-        policies = self._book.policies(name)
+        policies = self._table.policies(name)
         return request.answer(body=json_body(_acl(name, policies)) if policies else b"")
 
     def _list_acls(self, _: Connection, request: Command) -> Command:
         of_subject, of_resource = request.ext.get("subjectFilter") or "", request.ext.get("resourceFilter") or ""
         rows = []
-        for name, policies in self._book.all_policies():
+        for name, policies in self._table.all_policies():
             if of_subject in subject_of(name):
                 found = {
                     type_: tuple(each for each in entries if of_resource in str(each.resource))

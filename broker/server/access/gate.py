@@ -3,7 +3,7 @@
 All that is refused is answered with NO_PERMISSION (16), as RocketMQ does. A client without a valid signature is not
 told whether there is a user of that name. The first refusal of a connection is logged, further ones only in detail.
 
-`Strangers` are connections that have shown no valid signature yet: few an address, and not for long.
+`Unauthenticated` are connections that have shown no valid signature yet: few an address, and not for long.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ...rocketmq.properties import REAL_TOPIC
 from ...rocketmq.sends import SignedSend
 from ...rocketmq.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..connection import Connection
-from .accounts import FILE_NAME, AccessBook
+from .accounts import FILE_NAME, AccountTable
 from .demands import OPEN_TO_USERS, Demands, TopicAt
 
 logger = logging.getLogger(__name__)
@@ -58,10 +58,10 @@ _WRONG = "check signature failed."
 class Gate:
     """The check of signature and permission before every request."""
 
-    def __init__(self, book: AccessBook, demands: Demands, *, open_to_all: Collection[int] = ()) -> None:
-        self.book = book
+    def __init__(self, table: AccountTable, demands: Demands, *, open_to_all: Collection[int] = ()) -> None:
+        self.table = table
         self._open_to_all = open_to_all
-        self.strangers = Strangers()
+        self.unauthenticated = Unauthenticated()
         self._demands = demands
         self._decisions: dict[tuple[str, str, Demand], bool] = {}
         #: (user, host, topic) of plain sends that are allowed: looked up quicker than a demand
@@ -69,11 +69,11 @@ class Gate:
 
     def admit(self, connection: Connection) -> bool:
         """Tell whether one more stranger may come from where this one comes from, and count it."""
-        return self.strangers.admit(connection)
+        return self.unauthenticated.admit(connection)
 
     def forget(self, connection: Connection) -> None:
         """Count a connection that has ended no more."""
-        self.strangers.forget(connection)
+        self.unauthenticated.forget(connection)
 
     def check(self, connection: Connection, request: Command) -> None:
         """Return if the request may be carried out; raises RequestRefused."""
@@ -95,7 +95,7 @@ class Gate:
         name = request.ext.get(ACCESS_KEY)
         if not name or not request.ext.get(SIGNATURE):
             raise BadFrame("a long frame without a signature")
-        user = self.book.user(name)
+        user = self.table.user(name)
         # if there is none, he is told when all has come, as one whose signature is wrong (incoming.py)
         return user is not None and user.is_enabled
 
@@ -104,7 +104,7 @@ class Gate:
         name = ext.get(ACCESS_KEY)
         if not name:
             raise RequestRefused(Answer.NO_PERMISSION, _UNSIGNED)
-        user = self.book.user(name)
+        user = self.table.user(name)
         # checked even where there is no user, so that the time taken does not tell
         secret = user.secret if user is not None else "no such user"
         signed = content(ext, request.body, request.version)
@@ -115,7 +115,7 @@ class Gate:
             raise RequestRefused(Answer.NO_PERMISSION, f"User:{name} is disabled.")
         if connection.user != name:
             connection.identify(name)
-            self.strangers.forget(connection)
+            self.unauthenticated.forget(connection)
         for field in (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN):
             ext.pop(field, None)  # some requests are handed on to other clients
         return user
@@ -123,7 +123,7 @@ class Gate:
     def passes(self, connection: Connection, signed: SignedSend) -> bool:
         """Tell whether a plain send of one who has signed before may be carried out at once. What may not goes the long
         way: `check` refuses it and says why."""
-        user = self.book.user(signed.user)
+        user = self.table.user(signed.user)
         if user is None or not user.is_enabled or connection.user != user.name:
             return False
         secret = user.secret.encode("utf-8", "surrogateescape")
@@ -153,7 +153,7 @@ class Gate:
 
     def may_send(self, connection: Connection, topic: str) -> bool:
         """Tell whether who is at the other end may send to a topic: then he may see its half messages, too."""
-        user = self.book.user(connection.user)
+        user = self.table.user(connection.user)
         if user is None or not user.is_enabled:
             return False
         return user.is_super or self.allows(user.name, connection.host, Demand(Kind.TOPIC, topic, (Action.PUB,)))
@@ -165,7 +165,7 @@ class Gate:
         if known is None:
             if len(self._decisions) >= MOST_DECISIONS:
                 self._decisions.clear()
-            known = self._decisions[key] = decide(self.book.policies(name) or {}, demand, _address(host)) is True
+            known = self._decisions[key] = decide(self.table.policies(name) or {}, demand, _address(host)) is True
         return known
 
     def forget_decisions(self) -> None:
@@ -185,7 +185,7 @@ MOST_AN_ADDRESS = 256
 PATIENCE_MS = 30_000
 
 
-class Strangers:
+class Unauthenticated:
     """The connections that have shown no valid signature yet."""
 
     def __init__(self, *, most_an_address: int = MOST_AN_ADDRESS, patience_ms: int = PATIENCE_MS) -> None:
@@ -236,10 +236,10 @@ def guard(engine: Engine, files: Files, config: AccessConfig, connections: Calla
             for connection in [each for each in connections() if each.user == name]:
                 loop.call_soon(connection.close)  # after the answer to the request that changed it
 
-    book = AccessBook(files, join(engine.config.root, "config", FILE_NAME), config.inner, changed)
-    book.load()
+    table = AccountTable(files, join(engine.config.root, "config", FILE_NAME), config.inner, changed)
+    table.load()
     demands = Demands(engine.config.cluster_name, topics_of(engine))
-    gate = Gate(book, demands, open_to_all=OPEN_TO_USERS if config.are_routes_open else frozenset())
+    gate = Gate(table, demands, open_to_all=OPEN_TO_USERS if config.are_routes_open else frozenset())
     return gate
 
 

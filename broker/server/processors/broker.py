@@ -231,7 +231,7 @@ def _properties(body: bytes) -> dict[str, str]:
     return changes
 
 
-class TidyingProcessor:
+class CleanupProcessor:
     """The requests that remove what has expired, by the rules that hold anyway: nothing pending or unconsumed goes."""
 
     def __init__(self, state: BrokerState) -> None:
@@ -241,12 +241,12 @@ class TidyingProcessor:
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
         return {
-            Request.CLEAN_EXPIRED_CONSUMEQUEUE: self._tidy,
-            Request.CLEAN_UNUSED_TOPIC: self._tidy,
-            Request.DELETE_EXPIRED_COMMITLOG: self._tidy,
+            Request.CLEAN_EXPIRED_CONSUMEQUEUE: self._clean_up,
+            Request.CLEAN_UNUSED_TOPIC: self._clean_up,
+            Request.DELETE_EXPIRED_COMMITLOG: self._clean_up,
         }
 
-    def _tidy(self, _: Connection, request: Command) -> Command:
+    def _clean_up(self, _: Connection, request: Command) -> Command:
         """Expire soon: queues are trimmed with the log and go with their topic, so what expires is the log's oldest
         segments."""
         self._engine.expire_soon()

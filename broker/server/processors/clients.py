@@ -1,7 +1,7 @@
 """Clients that say they are there (34, 35, 46), who is there (38, 203, 204, 328), and what only they can answer.
 
-`RelayProcessor` has the questions that only a connected consumer can answer: 307 what it does, 309 to consume a message
-at once, 223 how far it is (221 to each client). The broker asks the client and hands its answer on.
+`ClientQueryProcessor` has the questions that only a connected consumer can answer: 307 what it does, 309 to consume a
+message at once, 223 how far it is (221 to each client). The broker asks the client and hands its answer on.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ _QUEUE_TABLE = b'"messageQueueTable":'
 _STRING_OR_BRACE = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]')
 
 
-class RelayProcessor:
+class ClientQueryProcessor:
     """The requests of administrators that only a client can answer."""
 
     def __init__(self, state: BrokerState) -> None:

@@ -449,7 +449,7 @@ class AckProcessor:
     def _missing(self, key: Key) -> str | None:
         """Return why nothing can be held of a queue, what of it is not there; None if it is popped, or may be."""
         group, topic, queue_id = key
-        if key in self._pops.book.queues:
+        if key in self._pops.table.queues:
             return None
         known = self._engine.topics.get(topic)
         if known is None:

@@ -147,7 +147,7 @@ class SendProcessor:
         self, connection: Connection, frame: bytes, passes: Callable[[Connection, SignedSend], bool]
     ) -> QuickSend | None:
         """Return a plain send that is signed and allowed; None if it is anything else."""
-        if connection.is_stranger:
+        if connection.is_unauthenticated:
             return None  # who has shown no signature yet is not told by the time it takes which users there are
         if not frame.startswith(_BINARY_MARK):
             signed = read_signed_json_send(frame)

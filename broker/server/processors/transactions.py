@@ -135,10 +135,10 @@ class TransactionProcessor:
             raise RequestRefused(
                 Answer.INVALID_PARAMETER, f"The field 'msgId' is no offset message id: {error}"
             ) from None
-        book = self._transactions.book
-        if (parked := book.parked.by_copy(position)) is not None:
+        table = self._transactions.table
+        if (parked := table.parked.by_copy(position)) is not None:
             target = Target(parked.offset, parked.position)
-        elif (half := book.half_at(position)) is not None:
+        elif (half := table.half_at(position)) is not None:
             target = Target(half.queue_offset, position)
         else:
             raise TransactionNotFound(-1, position)
@@ -153,19 +153,19 @@ class TransactionProcessor:
         state = ext.get("state", "open")
         if state not in _STATES:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"The field 'state' is one of {', '.join(_STATES)}.")
-        book, now_ms = self._transactions.book, self._state.clock()
+        table, now_ms = self._transactions.table, self._state.clock()
         count = whole(ext, "count", 100, low=1, high=_MOST_ROWS)
         group, topic = ext.get("group", ""), ext.get("topic", "")
         if state == "decided":
             before = whole(ext, "after", -1, low=-1)
             page = listing.decided_page(
-                book, before=None if before < 0 else before, count=count, group=group, topic=topic
+                table, before=None if before < 0 else before, count=count, group=group, topic=topic
             )
         else:
             age_ms = whole(ext, "olderThanMs", -1, low=-1)
             show = listing.open_page if state == "open" else listing.parked_page
             page = show(
-                book, after=whole(ext, "after", -1, low=-1), count=count, group=group, topic=topic,
+                table, after=whole(ext, "after", -1, low=-1), count=count, group=group, topic=topic,
                 older_than_ms=None if age_ms < 0 else now_ms - age_ms,
             )  # fmt: skip
         for row in page["transactions"]:
@@ -180,19 +180,19 @@ class TransactionProcessor:
         row["producers"] = [member.client_id for member in there[:10]]
 
     def _get(self, _: Connection, request: Command) -> Command:
-        ext, book = request.ext, self._transactions.book
+        ext, table = request.ext, self._transactions.table
         half = listing.find_half(
-            book,
+            table,
             transaction_id=ext.get("transactionId", ""),
             offset=whole(ext, "offset", -1, low=-1),
             position=whole(ext, "position", -1, low=-1),
         )
-        row = listing.life_of(book, half)
+        row = listing.life_of(table, half)
         self._add_producers(row)
         return request.answer(body=json_body({"nowMs": self._state.clock(), **row}))
 
     def _status(self, _: Connection, request: Command) -> Command:
-        value = listing.status(self._transactions.book, self._state.clock())
+        value = listing.status(self._transactions.table, self._state.clock())
         for group in value["groups"]:
             group["producers"] = sum(m.connection.is_open for m in self._state.clients.producers(group["group"]))
         return request.answer(body=json_body(value))

@@ -18,7 +18,7 @@ from django.utils import timezone
 from broker.mirror.models import HalfMessage
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.groups.read import group_rows
-from console.features.overview.findings import UNDECIDED, Afar, afar
+from console.features.overview.findings import UNDECIDED, ServerFacts, server_facts
 from console.features.redisson.read import QueueRow
 from console.features.schedule.read import lane_of, levels
 from console.features.timers.read import timer_figures
@@ -140,7 +140,7 @@ def read(wanted: Collection[str] = tuple(What)) -> Round:
     """Take readings of everything, or of what is wanted."""
     here = mirrored()
     found, told = list(_of_broker(here)), {What.BROKER_DOWN}
-    known = afar(here) if What.STUCK_QUEUE in wanted or What.LATENESS in wanted else Afar()
+    known = server_facts(here) if What.STUCK_QUEUE in wanted or What.LATENESS in wanted else ServerFacts()
     if known.queues is not None:
         found += _of_queues(known.queues)
         told.add(What.STUCK_QUEUE)

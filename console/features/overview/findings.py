@@ -134,7 +134,7 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Afar:
+class ServerFacts:
     """The figures that only the servers themselves can tell; None: not told, or not to be had now."""
 
     timers: TimerStatus | None = None
@@ -143,7 +143,7 @@ class Afar:
     queues: tuple[QueueRow, ...] | None = None
 
 
-_kept: dict[tuple[str, str], tuple[float, Afar]] = {}
+_kept: dict[tuple[str, str], tuple[float, ServerFacts]] = {}
 _asking = Lock()
 
 
@@ -153,7 +153,7 @@ def findings_of(
     mirror: MirrorRow,
     lanes: Sequence[Lane],
     groups: Sequence[GroupRow],
-    known: Afar,
+    known: ServerFacts,
 ) -> tuple[Finding, ...]:
     """Return all findings, ordered as FindingCode is; of one kind, the greatest first."""
     found = [
@@ -245,7 +245,7 @@ def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:
             yield Finding(FindingCode.DEAD_LETTERS, row.name, row.dead)
 
 
-def _of_timers(here: Mirrored, known: Afar) -> Iterator[Finding]:
+def _of_timers(here: Mirrored, known: ServerFacts) -> Iterator[Finding]:
     for herd in known.herds[:LIMIT]:
         topics = ", ".join(each.topic for each in herd.topics[:3])
         yield Finding(
@@ -259,7 +259,7 @@ def _of_timers(here: Mirrored, known: Afar) -> Iterator[Finding]:
             yield Finding(FindingCode.TIMERS_LATE, here.name, status.backlog, span_ms=late_ms)
 
 
-def _of_delayed_queues(known: Afar) -> Iterator[Finding]:
+def _of_delayed_queues(known: ServerFacts) -> Iterator[Finding]:
     for row in (known.queues or ())[:LIMIT]:
         found = row.survey
         if found is not None and row.is_stuck:
@@ -268,10 +268,10 @@ def _of_delayed_queues(known: Afar) -> Iterator[Finding]:
             yield Finding(FindingCode.DELAYED_DAMAGED, row.name, detail=row.problem)
 
 
-def afar(here: Mirrored) -> Afar:
+def server_facts(here: Mirrored) -> ServerFacts:
     """Return what was known at most FRESH_S ago or, while another page asks, what was known before."""
     key = (settings.ESCAPEMENT_NAMESRV, settings.REDISSON_URL)
-    made_s, found = _kept.get(key, (0.0, Afar()))
+    made_s, found = _kept.get(key, (0.0, ServerFacts()))
     if made_s and time.monotonic() - made_s < FRESH_S:
         return found
     if not _asking.acquire(blocking=False):
@@ -284,7 +284,7 @@ def afar(here: Mirrored) -> Afar:
     return found
 
 
-def seen_by(scope: TopicScope, known: Afar) -> Afar:
+def seen_by(scope: TopicScope, known: ServerFacts) -> ServerFacts:
     """Return the figures without the names of topics and queues that are not seen."""
     if scope.see_all:
         return known
@@ -301,14 +301,14 @@ def forget() -> None:
     _kept.clear()
 
 
-def _read(here: Mirrored) -> Afar:
+def _read(here: Mirrored) -> ServerFacts:
     queues = _queues()
     # a broker that the mirror cannot reach would only keep the page waiting
     if here.polling or here.evidence(polled_by=()).stale:
-        return Afar(queues=queues)
+        return ServerFacts(queues=queues)
     status, _ = ask(lambda admin: admin.timer_status(), source=here.name, requests=())
     herds, _ = ask(lambda admin: _herds(admin, here.now_ms), source=here.name, requests=())
-    return Afar(status, herds or (), queues)
+    return ServerFacts(status, herds or (), queues)
 
 
 def _herds(admin: Admin, now_ms: int) -> tuple[Herd, ...]:

@@ -16,14 +16,14 @@ from broker.rocketmq.codes import Request
 from console.features.groups.read import group_rows, left_behind
 from console.features.overview.findings import (
     LIMIT,
-    Afar,
     BrokerRow,
     Flow,
     MirrorRow,
     Overview,
-    afar,
+    ServerFacts,
     findings_of,
     seen_by,
+    server_facts,
 )
 from console.features.schedule.read import LANE_REQUESTS, figures, lane_of, levels, next_minute
 from console.features.timers.read import timer_figures
@@ -56,7 +56,7 @@ def read_overview(scope: TopicScope) -> Overview:
     strip = figures(here, lanes)
     brokers = (_broker(here.broker),) if here.broker else ()
     mirror = mirror_row(here)
-    known = seen_by(scope, afar(here))
+    known = seen_by(scope, server_facts(here))
     names = list(Topic.objects.filter(broker=here.name).values_list("name", "is_system"))
     lags = [row.lag for row in groups if row.lag is not None]
     lag = sum(lags) if lags else None
@@ -126,7 +126,7 @@ def _broker(row: Broker) -> BrokerRow:
     )
 
 
-def _timers_pending(known: Afar, scope: TopicScope) -> int | None:
+def _timers_pending(known: ServerFacts, scope: TopicScope) -> int | None:
     """Return the number of pending timers of the topics that are seen."""
     if known.timers is None or scope.see_all:
         return None if known.timers is None else known.timers.pending

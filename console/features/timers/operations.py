@@ -127,7 +127,7 @@ class SteerTimers(TimerKind[TimersPreview]):
     #: a command of the palette for the timers with a key, in words
     key_label: ClassVar[Words] = ""
     #: field of an item's result with its moment before
-    former: ClassVar[str] = "due_ms"
+    previous: ClassVar[str] = "due_ms"
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the selection alone."""
@@ -173,7 +173,7 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     def undo_of(self, row: Operation) -> Undo | None:
         """Return how many can be taken back while their moments are ahead."""
-        return selection.undo_of(row, self.undone_outcomes, self.former) if self.undone_by else None
+        return selection.undo_of(row, self.undone_outcomes, self.previous) if self.undone_by else None
 
     def undo_parameters(self, row: Operation, given: QueryDict) -> dict[str, Any]:
         """Return all of it, or the one item that the form names."""
@@ -306,7 +306,7 @@ class RescheduleTimers(SteerTimers):
     outcomes = {**OVER, "rescheduled": Outcome(_("moved"))}
     action = "reschedule"
     needs_moment = True
-    former = "previous_due_ms"
+    previous = "previous_due_ms"
     undone_by, undone_outcomes = selection.TAKE_BACK, ("rescheduled",)
 
     def item_now(self, item: OperationItem) -> ItemNow | None:

@@ -139,26 +139,26 @@ def _target(given: Any) -> dict[str, Any]:
     return dict(given)
 
 
-def former_ms(item: OperationItem, former: str) -> int:
-    """Return the moment at which an item was due before it was touched, by the field `former` of its result or by its
+def previous_due_ms(item: OperationItem, previous: str) -> int:
+    """Return the moment at which an item was due before it was touched, by the field `previous` of its result or by its
     label; 0: not known."""
-    return int(item.result.get(former) or item.label.get("due_ms") or 0)
+    return int(item.result.get(previous) or item.label.get("due_ms") or 0)
 
 
-def undo_of(row: Operation, outcomes: Sequence[str], former: str) -> Undo | None:
-    """Return how far an operation can be taken back, whose items with these outcomes were due at `former` before; None:
+def undo_of(row: Operation, outcomes: Sequence[str], previous: str) -> Undo | None:
+    """Return how far an operation can be taken back, whose items with these outcomes were due at `previous`; None where
     it is not over, or did nothing."""
     if not row.is_over or not any(row.results.get(each) for each in outcomes):
         return None
     items = row.items.filter(outcome__in=outcomes).annotate(
-        former=Cast(Coalesce(KT(f"result__{former}"), KT("label__due_ms")), BigIntegerField())
+        previous=Cast(Coalesce(KT(f"result__{previous}"), KT("label__due_ms")), BigIntegerField())
     )
     is_back = Q(number__in=_taken_back(row).values("of"))
     found = items.aggregate(
         count=Count("pk"),
         back=Count("pk", filter=is_back),
-        ahead=Count("pk", filter=Q(former__gt=now_ms()) & ~is_back),
-        last=Max("former"),
+        ahead=Count("pk", filter=Q(previous__gt=now_ms()) & ~is_back),
+        last=Max("previous"),
     )
     shown = tuple(_undoing(row).exclude(state=Operation.State.DRAFT)[:5])
     return Undo(found["ahead"] > 0, found["count"], found["back"], found["ahead"], found["last"], shown)

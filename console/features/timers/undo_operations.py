@@ -72,7 +72,7 @@ from console.features.timers.operations import (
     result_of,
 )
 from console.features.timers.read import one_timer, target_of
-from console.features.timers.selection import OF, TAKE_BACK, busiest, capacity_of, former_ms
+from console.features.timers.selection import OF, TAKE_BACK, busiest, capacity_of, previous_due_ms
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import STEER_TIMERS, UNBOUNDED, Scope
 from console.operations.copies import COPY_OF, NotReadable, plain_body, producer
@@ -177,7 +177,7 @@ class TakeBack(TimerKind[TakeBackPreview]):
         at_ms, kept_out, missing = now_ms(), Counter[str](), list[str]()
         left: list[OperationItem] = []
         for item in way.items(parameters):
-            if way.former_ms(item) <= at_ms:
+            if way.previous_due_ms(item) <= at_ms:
                 kept_out["too_late"] += 1
             elif time.monotonic() > end_s:
                 missing = ["unchecked"]
@@ -186,7 +186,7 @@ class TakeBack(TimerKind[TakeBackPreview]):
                 kept_out[code] += 1
             else:
                 left.append(item)
-        dues = [way.former_ms(item) for item in left]
+        dues = [way.previous_due_ms(item) for item in left]
         capacity = capacity_of(admin)
         load = busiest(admin, (), dues, capacity)
         return TakeBackPreview(
@@ -209,7 +209,7 @@ class TakeBack(TimerKind[TakeBackPreview]):
         """Return all of them: each says for itself whether it still can be taken back."""
         way = _WAYS[parameters["of"]]
         return [
-            Target(way.target(item), {**item.label, "due_ms": way.former_ms(item), OF: item.number})
+            Target(way.target(item), {**item.label, "due_ms": way.previous_due_ms(item), OF: item.number})
             for item in way.items(parameters)
         ]
 
@@ -236,16 +236,16 @@ class _Way(ABC):
         rows = OperationItem.objects.filter(operation=parameters["operation"], outcome__in=self.kind.undone_outcomes)
         return list(rows.filter(number__in=parameters["items"]) if "items" in parameters else rows)
 
-    def former_ms(self, item: OperationItem) -> int:
+    def previous_due_ms(self, item: OperationItem) -> int:
         """Return the moment at which it was due before; 0: not known."""
-        return former_ms(item, self.kind.former)
+        return previous_due_ms(item, self.kind.previous)
 
     def target(self, item: OperationItem) -> dict[str, Any]:
         """Return what is needed to find it: its record, or where it was moved to, as it was then."""
         told = item.result
         return {
             "position": told.get("position", item.label.get("position")),
-            "formerMs": self.former_ms(item),
+            "formerMs": self.previous_due_ms(item),
             "movedMs": None,
             "topic": item.topic,
             "uniqueKey": told.get("unique_key") or "",

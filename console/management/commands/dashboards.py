@@ -122,11 +122,11 @@ def _sigterm_as_interrupt() -> Iterator[None]:
     def end(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    former = signal.signal(signal.SIGTERM, end)
+    previous = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, former)
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _line(run: DashboardRun) -> str:

@@ -18,7 +18,7 @@ from broker.redisson import DelayedQueue
 from console.features.groups.read import GroupRow, GroupState
 from console.features.overview import findings
 from console.features.overview.finding_kinds import Finding, FindingCode
-from console.features.overview.findings import AGED_MS, QUIET_MS, Afar, MirrorRow, findings_of
+from console.features.overview.findings import AGED_MS, QUIET_MS, MirrorRow, ServerFacts, findings_of
 from console.features.overview.pages import read_overview
 from console.site.evidence import Evidence
 from console.site.mirrored import SLOT_MS, SLOTS, History, Mirrored
@@ -32,9 +32,9 @@ MIRROR = MirrorRow("following", 1, NOW_MS, 0, 1.0, NOW_MS, "")
 GROUP = GroupRow("mail", GroupState.BEHIND, 2, 1, 40, None, None, 0.0, True, 16, False)
 
 
-def found_in(groups: list[GroupRow] | None = None, known: Afar | None = None) -> list[Finding]:
+def found_in(groups: list[GroupRow] | None = None, known: ServerFacts | None = None) -> list[Finding]:
     here = Mirrored(NOW_MS, Broker.objects.filter(name="broker-a").first(), None)
-    found = findings_of(here, (), MIRROR, (), groups or [], known or Afar())
+    found = findings_of(here, (), MIRROR, (), groups or [], known or ServerFacts())
     return [each for each in found if each.code is not FindingCode.MIRROR_STALE]
 
 
@@ -94,7 +94,7 @@ def test_halves_that_stay_undecided_are_found_by_their_age() -> None:
 @pytest.mark.django_db
 def test_a_herd_ahead_leads_to_the_wheel_before_it() -> None:
     herd = Herd(NOW_MS + 3_600_000, 90_000, [TopicCount("orders", 90_000)], 4_200)
-    (found,) = found_in(known=Afar(herds=(herd,)))
+    (found,) = found_in(known=ServerFacts(herds=(herd,)))
     assert (found.code, found.subject) == (FindingCode.HERD_AHEAD, "orders")
     assert (found.value, found.span_ms) == (90_000, 4_200)
     assert found.link is not None

@@ -270,12 +270,12 @@ def test_a_copy_that_no_topic_can_hold_stays_where_its_message_is() -> None:
     point = queue.pop(0, 1, driver.clock.now_ms, driver.clock.now_ms + INVISIBLE_MS, 1)
     assert point is not None
     pops._writer.popped(queue, point)
-    pops.book.plan(queue, point)
+    pops.table.plan(queue, point)
     driver.settle()
     assert is_still_given_back(driver)
     driver = crashed(files, driver)
     assert is_still_given_back(driver)
-    assert driver.engine.pops.book.queues[LONG_GROUP, LONG_GIVEN_BACK, 0].is_open(0)
+    assert driver.engine.pops.table.queues[LONG_GROUP, LONG_GIVEN_BACK, 0].is_open(0)
 
 
 @pytest.mark.parametrize("at", range(1, 14))

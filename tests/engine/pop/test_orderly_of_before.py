@@ -52,7 +52,7 @@ def test_nothing_is_lost(kind: str, group: str, at_once: list[bytes], first: int
 @pytest.mark.parametrize("kind", ["killed", "closed"])
 def test_the_handles_of_before_are_believed(kind: str) -> None:
     _, driver = opened(kind)
-    queue = driver.engine.pops.book.queues["behind", "orders", 0]
+    queue = driver.engine.pops.table.queues["behind", "orders", 0]
     assert queue.orderly is not None
     assert queue.orderly.block is not None
     handle_ms = queue.orderly.block.pop_ms

@@ -149,7 +149,7 @@ def state_of(driver: Driver) -> dict[object, object]:
             {offset: (point.pop_ms, point.due_ms) for point in queue.points.values() for offset in point.offsets()},
             queue.orderly and queue.orderly.to_json(),
         )
-        for queue in driver.engine.pops.book.queues.values()
+        for queue in driver.engine.pops.table.queues.values()
     }
 
 
@@ -216,7 +216,7 @@ def test_a_snapshot_newer_than_its_log_with_less_taken_in_order() -> None:
     for entry in entries:
         driver.engine.pops.walked(entry)
     assert state_of(driver) == expected
-    assert driver.engine.pops.book.queues[GROUP, TOPIC, 0].in_flight == 1
+    assert driver.engine.pops.table.queues[GROUP, TOPIC, 0].in_flight == 1
     ack(driver, *held[1:])
     driver = crashed(files, driver)
     assert offset_of(driver) == 3

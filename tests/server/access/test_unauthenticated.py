@@ -11,7 +11,7 @@ from broker.engine.config import EngineConfig
 from broker.rocketmq.acl import ACCESS_KEY, SIGNATURE, content, sign
 from broker.rocketmq.codes import PROTOCOL_VERSION, Request
 from broker.rocketmq.frame import Command, encode
-from broker.server.access.gate import Strangers
+from broker.server.access.gate import Unauthenticated
 from broker.server.broker import BrokerService, Protection
 from broker.server.clock import Clocks
 from tests.server.access.clients import ACCESS, ROOT, People
@@ -36,9 +36,9 @@ async def service(config: EngineConfig, clock: Clock) -> AsyncIterator[BrokerSer
     await running.stop()
 
 
-def strangers(service: BrokerService) -> Strangers:
+def strangers(service: BrokerService) -> Unauthenticated:
     assert service._gate is not None
-    return service._gate.strangers
+    return service._gate.unauthenticated
 
 
 async def test_a_connection_without_a_signature_is_closed_after_a_while(
