@@ -9,7 +9,7 @@ from django.conf import settings
 
 from broker.client import Admin, BrokerRefused, Message, Producer, SendResult
 from broker.client.names import MAX_BODY_BYTES
-from broker.mirror.models import ConsumerOffset, Queue
+from broker.mirror.models import ConsumerOffset
 from broker.rocketmq.properties import OWN_PREFIX, SHARDING_KEY, SYSTEM_PROPERTIES
 from broker.rocketmq.topics import RETRY_PREFIX
 from console.operations.kind import ItemResult, LagPreview
@@ -76,12 +76,14 @@ def never_arrives(admin: Admin, group: str, topic: str) -> bool:
     here = mirrored()
     if not here.polling:
         return False
-    # KeyBuilder's two forms of the topic from which a group pops once more; the broker does not list it at once
+    # KeyBuilder's two forms of the topic from which a group pops once more
     popped = [f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}"]
     own = f"{RETRY_PREFIX}{group}"
     read = ConsumerOffset.objects.filter(broker=here.name, group=group)
-    pops = read.filter(topic__in=popped).exists() or Queue.objects.filter(broker=here.name, topic__in=popped).exists()
-    if not pops or read.filter(topic=own).exists():
+    if read.filter(topic=own).exists():
+        return False
+    # the mirror learns late that there is one, and what is sent back meanwhile would be lost: the broker itself knows
+    if not read.filter(topic__in=popped).exists() and not any(admin.topic_settings(each) for each in popped):
         return False
     try:
         return own not in admin.connections(group).subscriptions

@@ -86,3 +86,18 @@ def test_a_message_of_the_topic_arrives_or_is_refused(server: Server, admin: Adm
         last = received(consumer, topic)
         assert (last.body, last.message.keys) == (b"pay", ["order-1"])
         consumer.ack(last)
+
+
+def test_a_pop_of_which_the_mirror_knows_nothing_yet_is_known(
+    server: Server, admin: Admin, topic: str, group: str
+) -> None:
+    admin.create_topic(topic, queues=1)
+    admin.create_group(group)
+    mirror(admin)
+    with Producer("senders", server.namesrv) as producer, SimpleConsumer(group, server.namesrv) as consumer:
+        sent = producer.send(topic, "pay", keys=["order-1"])
+        consumer.nack(received(consumer, topic), delay_ms=1_000)
+        consumer.ack(received(consumer, topic))
+        wanted = {"message_id": sent.offset_message_id, "topic": topic, "group": group}
+        done = workflow.start("messages.resend", wanted, ACTOR, reason="the bank is up again")
+        assert done.results == ({"refused": 1} if server.name == "apache" else {"sent_back": 1})
