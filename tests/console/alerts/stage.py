@@ -42,6 +42,10 @@ def told(alert: Alert) -> str:
     return Alert.objects.get(pk=alert.pk).told
 
 
+#: how soon a webhook notices that it is to end
+POLL_S = 0.01
+
+
 class Webhook(HTTPServer):
     """Keeps what it got; answers with `status`."""
 
@@ -69,7 +73,7 @@ def webhook(settings: Any) -> Iterator[Webhook]:
     server = Webhook()
     settings.ALERT_ORIGINS = [f"http://127.0.0.1:{server.server_port}"]
     settings.CHECKBACK_NETWORKS = ["127.0.0.0/8"]
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_S,))
     thread.start()
     yield server
     server.shutdown()

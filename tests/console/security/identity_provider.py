@@ -17,6 +17,8 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 CLIENT_ID, SECRET = "escapement", "a secret of the provider"
+#: how soon it notices that it is to end
+POLL_S = 0.01
 KEY, FORGED_KEY = (RSAKey.generate_key(2048, {"kid": "first", "use": "sig"}) for _ in range(2))
 
 
@@ -99,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
 def providing(settings: Any) -> Iterator[IdentityProvider]:
     """One that the console is told to use."""
     with IdentityProvider() as made:
-        thread = threading.Thread(target=made.serve_forever, daemon=True)
+        thread = threading.Thread(target=made.serve_forever, args=(POLL_S,), daemon=True)
         thread.start()
         settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET = made.issuer, CLIENT_ID, SECRET
         settings.OIDC_NAME = "Keys & Co"

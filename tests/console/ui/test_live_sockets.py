@@ -109,11 +109,12 @@ async def site() -> AsyncIterator[Site]:
     config = uvicorn.Config(
         application, ws="websockets-sansio", lifespan="off", log_config=None, timeout_graceful_shutdown=1
     )
+    config.load()
     server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve([listening]))
+    server.lifespan = config.lifespan_class(config)
+    await server.startup([listening])
     yield Site(listening.getsockname()[1])
-    server.should_exit = True
-    await serving
+    await server.shutdown([listening])
     # its connections and locks belong to this event loop: the next test has a layer of its own
     layer: Any = get_channel_layer()
     await layer.close_pools()
