@@ -98,10 +98,7 @@ class _Shape:
 
     def filled(self, *values: str) -> str:
         """Return what the template says with these values, which are escaped here."""
-        found = tuple(map(bool, values))
-        if found not in self._cuts:
-            self._cuts[found] = self._cut(found)
-        written, holes = self._cuts[found]
+        written, holes = self._cut(tuple(map(bool, values)))
         shown = [value if hasattr(value, "__html__") else escape(value) for value in values]
         return written % tuple([shown[number] for number in holes])
 
@@ -110,16 +107,20 @@ class _Shape:
         without, (written, holes) = self.filled(""), self._cut((True,))
         if len(holes) != 1:
             return self.filled
-        before, after = (part.replace("%%", "%") for part in written.split("%s"))
 
         def filled(value: str) -> str:
             if not value:
                 return without
-            return before + (value if hasattr(value, "__html__") else escape(value)) + after
+            return written % (value if hasattr(value, "__html__") else escape(value))
 
         return filled
 
     def _cut(self, found: tuple[bool, ...]) -> tuple[str, list[int]]:
+        if found not in self._cuts:
+            self._cuts[found] = self._render(found)
+        return self._cuts[found]
+
+    def _render(self, found: tuple[bool, ...]) -> tuple[str, list[int]]:
         marks = [chr(_FIRST_HOLE + number) for number in range(len(found))]
         shown = [mark if is_there else "" for mark, is_there in zip(marks, found, strict=True)]
         written = self._template.render(Context(dict(zip(self._names, shown, strict=True)))).replace("%", "%%")
