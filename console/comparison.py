@@ -72,7 +72,7 @@ class Measure(TextChoices):
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedRow:
+class ComparedLine:
     """A lane, topic, group or the like, with its figures at both moments."""
 
     part: Part
@@ -112,11 +112,11 @@ class Comparison:
     before: Moment
     after: Moment
     now_ms: int
-    figures: tuple[ComparedRow, ...] = ()
-    lanes: tuple[ComparedRow, ...] = ()
-    topics: tuple[ComparedRow, ...] = ()
-    groups: tuple[ComparedRow, ...] = ()
-    readings: tuple[ComparedRow, ...] = ()
+    figures: tuple[ComparedLine, ...] = ()
+    lanes: tuple[ComparedLine, ...] = ()
+    topics: tuple[ComparedLine, ...] = ()
+    groups: tuple[ComparedLine, ...] = ()
+    readings: tuple[ComparedLine, ...] = ()
 
     @property
     def span_ms(self) -> int | None:
@@ -186,11 +186,11 @@ def _taken(asked_ms: int | None, scope: TopicScope) -> tuple[Moment, Taken | Non
     )  # fmt: skip
 
 
-def _figures(then: Taken | None, now: Taken | None) -> tuple[ComparedRow, ...]:
+def _figures(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]:
     if then is None and now is None:
         return ()
     return tuple(
-        ComparedRow(
+        ComparedLine(
             Part.FIGURE, "", ((measure, Pair(read(then) if then else None, read(now) if now else None, is_total)),)
         )
         for measure, read, is_total in _FIGURES
@@ -229,14 +229,14 @@ def _joined(
     ]
 
 
-def _lanes(then: Taken | None, now: Taken | None) -> tuple[ComparedRow, ...]:
+def _lanes(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]:
     rows = _joined(
         then.lanes.lanes if then and then.lanes else None,
         now.lanes.lanes if now and now.lanes else None,
         lambda lane: lane.level,
     )
     return tuple(
-        ComparedRow(
+        ComparedLine(
             Part.LANE,
             str(level),
             (
@@ -254,7 +254,7 @@ def _lanes(then: Taken | None, now: Taken | None) -> tuple[ComparedRow, ...]:
     )
 
 
-def _topics(then: Taken | None, now: Taken | None, scope: TopicScope) -> tuple[ComparedRow, ...]:
+def _topics(then: Taken | None, now: Taken | None, scope: TopicScope) -> tuple[ComparedLine, ...]:
     """Return the topics with most timers at each moment: one that is missing may have had few."""
     rows = _joined(
         then.timers.page.topics if then and then.timers else None,
@@ -262,20 +262,20 @@ def _topics(then: Taken | None, now: Taken | None, scope: TopicScope) -> tuple[C
         lambda row: row.topic,
     )
     return _by_change(
-        ComparedRow(Part.TIMERS, topic, ((Measure.TIMERS_PENDING, both.pair(lambda row: row.pending)),))
+        ComparedLine(Part.TIMERS, topic, ((Measure.TIMERS_PENDING, both.pair(lambda row: row.pending)),))
         for topic, both in rows
         if scope.topic(topic)
     )
 
 
-def _groups(then: Taken | None, now: Taken | None) -> tuple[ComparedRow, ...]:
+def _groups(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]:
     rows = _joined(
         then.groups.rows if then and then.groups else None,
         now.groups.rows if now and now.groups else None,
         lambda row: row.name,
     )
     return _by_change(
-        ComparedRow(
+        ComparedLine(
             Part.GROUP,
             name,
             (
@@ -290,14 +290,14 @@ def _groups(then: Taken | None, now: Taken | None) -> tuple[ComparedRow, ...]:
     )
 
 
-def _readings(then: Taken | None, now: Taken | None) -> tuple[ComparedRow, ...]:
+def _readings(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]:
     rows = _joined(
         then.groups.topics if then and then.groups else None,
         now.groups.topics if now and now.groups else None,
         lambda row: (row.group, row.topic),
     )
     return _by_change(
-        ComparedRow(
+        ComparedLine(
             Part.READING,
             name,
             (
@@ -313,7 +313,7 @@ def _readings(then: Taken | None, now: Taken | None) -> tuple[ComparedRow, ...]:
     )
 
 
-def _by_change(lines: Iterable[ComparedRow]) -> tuple[ComparedRow, ...]:
+def _by_change(lines: Iterable[ComparedLine]) -> tuple[ComparedLine, ...]:
     """Sort lines, those that moved most first."""
     return tuple(sorted(lines, key=lambda line: (-line.change, line.name, line.topic)))
 

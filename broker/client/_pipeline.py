@@ -289,7 +289,7 @@ class Pipeline(Connection):
 
 
 class Pipelines(Connections[Pipeline]):
-    """The lines of one producer; whoever waits for one meets BrokerUnreachable."""
+    """The pipelines of one producer; whoever waits for one meets BrokerUnreachable."""
 
     def __init__(self, security: Security | None = None) -> None:
         security = security or Security()
@@ -396,18 +396,18 @@ def fields_of(way: Destination, message: Outgoing) -> bytes:
     return way.fields(time.time_ns() // 1_000_000, message.properties)
 
 
-async def line_with_room(lines: Pipelines, address: str, deadline: Deadline) -> Pipeline:
-    """Return an open line on which something can be written. Raises BrokerUnreachable, Timeout."""
-    line = lines.ready(address)
-    if line is None:
-        line = await deadline.of(lines.to(address), f"a connection to {address}")
-    if not line.has_room:
-        await deadline.of(line.room(), f"{address} to read what was sent before")
-    return line
+async def pipeline_with_room(pipelines: Pipelines, address: str, deadline: Deadline) -> Pipeline:
+    """Return an open pipeline on which something can be written. Raises BrokerUnreachable, Timeout."""
+    pipeline = pipelines.ready(address)
+    if pipeline is None:
+        pipeline = await deadline.of(pipelines.to(address), f"a connection to {address}")
+    if not pipeline.has_room:
+        await deadline.of(pipeline.room(), f"{address} to read what was sent before")
+    return pipeline
 
 
 async def ask_each(
-    lines: Pipelines,
+    pipelines: Pipelines,
     ways: Sequence[Destination | ClientError],
     messages: Sequence[Outgoing],
     deadline: Deadline,
@@ -418,7 +418,8 @@ async def ask_each(
 
     Raises BrokerUnreachable where no broker can be connected to; one that cannot harms no message for another.
     """
-    connected, failed = await _connect(lines, {way.address for way in ways if isinstance(way, Destination)}, deadline)
+    addresses = {way.address for way in ways if isinstance(way, Destination)}
+    connected, failed = await _connect(pipelines, addresses, deadline)
     results: list[SendResult | ClientError | None] = [
         way if isinstance(way, ClientError) else failed.get(way.address) for way in ways
     ]
@@ -440,30 +441,30 @@ async def ask_each(
     for nth, way in going:
         message = messages[nth]
         connected[way.address].ask(SEND, fields_of(way, message), message.body, timeout_ms, answer_to(nth, way))
-    for line in connected.values():
-        line.flush()  # the broker works on these while the next batch is read here
+    for pipeline in connected.values():
+        pipeline.flush()  # the broker works on these while the next batch is read here
     if going:
         await done
     return [result for result in results if result is not None]
 
 
 async def _connect(
-    lines: Pipelines, addresses: Collection[str], deadline: Deadline
+    pipelines: Pipelines, addresses: Collection[str], deadline: Deadline
 ) -> tuple[dict[str, Pipeline], dict[str, ClientError]]:
-    """Open lines with room, and why others are not; raises the error where none is open."""
+    """Open pipelines with room, and why others are not; raises the error where none is open."""
     connected: dict[str, Pipeline] = {}
     failed: dict[str, ClientError] = {}
 
     async def connect(address: str) -> None:
         try:
-            connected[address] = await line_with_room(lines, address, deadline)
+            connected[address] = await pipeline_with_room(pipelines, address, deadline)
         except ClientError as error:
             failed[address] = error
 
     for address in addresses:
-        line = lines.ready(address)
-        if line is not None and line.has_room:
-            connected[address] = line
+        pipeline = pipelines.ready(address)
+        if pipeline is not None and pipeline.has_room:
+            connected[address] = pipeline
     if len(connected) < len(addresses):
         await asyncio.gather(*(connect(address) for address in addresses if address not in connected))
     if failed and not connected:

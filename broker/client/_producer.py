@@ -1,6 +1,6 @@
 """The asynchronous producer: the one implementation of sending. It belongs to the event loop in which it is used.
 
-Sends of one message each go out on a line (_pipeline.py): many at once, each answered on its own.
+Sends of one message each go out on a pipeline (_pipeline.py): many at once, each answered on its own.
 
 Request and reply go over topics: a message that is answered by whoever consumes it. The asker names himself and his
 question in properties; the answer goes to the cluster's reply topic, and the broker hands it over (request 326) on the
@@ -46,7 +46,7 @@ from ._pipeline import (
     ask_each,
     fields_of,
     find_destinations,
-    line_with_room,
+    pipeline_with_room,
     result_of,
 )
 from ._session import Deadline, Session
@@ -90,7 +90,7 @@ class AsyncProducer(AsyncClosing):
         self.group = group
         self._retries = retries
         self._session = Session(namesrv, **access)
-        self._lines = Pipelines(self._session.security)
+        self._pipelines = Pipelines(self._session.security)
         self._destinations: dict[tuple[str, str], Destinations] = {}
         self._heartbeat = Heartbeat(self._session, producer_group=group)
         self._watch = SendWatch(group, self._heartbeat.client_id, trace_writer(trace, group, namesrv, access))
@@ -142,7 +142,7 @@ class AsyncProducer(AsyncClosing):
         return True
 
     async def _send_to(self, destination: Destination, message: Outgoing, deadline: Deadline) -> SendResult:
-        line = await line_with_room(self._lines, destination.address, deadline)
+        pipeline = await pipeline_with_room(self._pipelines, destination.address, deadline)
         answer: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
 
         def answered(outcome: Outcome) -> None:
@@ -154,7 +154,7 @@ class AsyncProducer(AsyncClosing):
             else:
                 answer.set_result(result)
 
-        line.ask(SEND, fields_of(destination, message), message.body, deadline.left_ms, answered)
+        pipeline.ask(SEND, fields_of(destination, message), message.body, deadline.left_ms, answered)
         return await answer
 
     @plain_send
@@ -176,7 +176,7 @@ class AsyncProducer(AsyncClosing):
     ) -> list[SendResult | ClientError]:
         deadline = Deadline(timeout_ms)
         ways = await deadline.of(self._ways(topic, messages, queue_id), self._route_of(topic))
-        results = await ask_each(self._lines, ways, messages, deadline)
+        results = await ask_each(self._pipelines, ways, messages, deadline)
         if any(isinstance(result, ClientError) for result in results):
             self._forget(topic)
         return results
@@ -247,8 +247,8 @@ class AsyncProducer(AsyncClosing):
     async def _tell(self, topic: str, message: Outgoing, timeout_ms: int) -> None:
         deadline = Deadline(timeout_ms)
         destination = await self._way_to(topic, message, None, deadline)
-        line = await line_with_room(self._lines, destination.address, deadline)
-        line.tell(SEND, fields_of(destination, message), message.body)
+        pipeline = await pipeline_with_room(self._pipelines, destination.address, deadline)
+        pipeline.tell(SEND, fields_of(destination, message), message.body)
 
     async def recall(self, topic: str, handle: str, *, timeout_ms: int = 3000) -> str:
         """Take back a timer by the handle that its send was answered with; returns its unique id.
@@ -369,7 +369,7 @@ class AsyncProducer(AsyncClosing):
         await self._watch.close()
         self._destinations.clear()
         await self._heartbeat.stop()
-        self._lines.close()
+        self._pipelines.close()
         await self._session.close()
 
 

@@ -216,7 +216,7 @@ def _now_ms() -> int:
 #: MixAll.DEFAULT_TRACE_REGION_ID; brokers give the same name unless they are told another one.
 
 
-# Pipelines, as RocketMQ writes them.
+# Lines, as RocketMQ writes them.
 
 REGION = "DefaultRegion"
 #: Ordinals of org.apache.rocketmq.common.message.MessageType.
@@ -327,7 +327,7 @@ MOST_BODY_CHARACTERS = 60_000
 MOST_KEY_CHARACTERS = 16_000
 #: Messages that are sent at the same time: where sends take long, one after the other would not keep up.
 MOST_UNDER_WAY = 16
-#: Pipelines that wait at most (queueSize of 5.5.0).
+#: Lines that wait at most (queueSize of 5.5.0).
 MOST_WAITING = 2048
 SEND_TIMEOUT_MS = 5_000
 CLOSE_WAIT_S = 3.0

@@ -16,7 +16,7 @@ from ..rocketmq.message import parse_offset_message_id
 from ..rocketmq.properties import is_delayed
 from ._event_loop import unhurried
 from ._outgoing import MessageOptions, Outgoing, ready_message
-from ._pipeline import SEND, Destination, Outcome, Pipeline, line_with_room, result_of
+from ._pipeline import SEND, Destination, Outcome, Pipeline, pipeline_with_room, result_of
 from ._producer import RETRY_PAUSE_S, AsyncProducer
 from ._session import Deadline
 from ._transaction import (
@@ -143,7 +143,7 @@ class AsyncTransactionProducer(AsyncProducer):
         )
 
     async def _send_half(self, topic: str, half: Outgoing, queue_id: int | None, deadline: Deadline) -> Half:
-        destination, line = await self._line(topic, half, queue_id, deadline)
+        destination, pipeline = await self._pipeline_to(topic, half, queue_id, deadline)
         if is_delayed(half.properties):
             checked = self._check_delays(destination.address)
             await deadline.of(checked, f"an answer of {destination.address} whether it takes delays")
@@ -154,7 +154,7 @@ class AsyncTransactionProducer(AsyncProducer):
                 answer.set_result(outcome)
 
         fields = destination.fields(time.time_ns() // 1_000_000, half.properties, half=True)
-        line.ask(SEND, fields, half.body, deadline.left_ms, answered)
+        pipeline.ask(SEND, fields, half.body, deadline.left_ms, answered)
         result = result_of(destination, half, await answer)
         if isinstance(result, ClientError):
             self._forget(topic)
@@ -167,7 +167,7 @@ class AsyncTransactionProducer(AsyncProducer):
             raise HalfNotSafe(result.status)
         return sent
 
-    async def _line(
+    async def _pipeline_to(
         self, topic: str, half: Outgoing, queue_id: int | None, deadline: Deadline
     ) -> tuple[Destination, Pipeline]:
         """Return an open connection to where the half goes; only this part is tried again."""
@@ -176,7 +176,7 @@ class AsyncTransactionProducer(AsyncProducer):
             pause_s = RETRY_PAUSE_S * 2**attempt
             try:
                 failed = destination = await self._way_to(topic, half, queue_id, deadline, avoid=failed)
-                return destination, await line_with_room(self._lines, destination.address, deadline)
+                return destination, await pipeline_with_room(self._pipelines, destination.address, deadline)
             except BrokerUnreachable:
                 if attempt == self._retries or self._closed or pause_s >= deadline.left_s:
                     raise

@@ -69,7 +69,7 @@ class Intake:
         self._schedule = schedule
         self._parking = parking
         self._transactions = transactions
-        self._beginning = HalfBuilder()
+        self._half_builder = HalfBuilder()
         self._admission = Admission(store)
 
     def take(
@@ -309,14 +309,14 @@ class Intake:
 
         Raises InvalidMessage, StoreRefused.
         """
-        begun = self._beginning.begin_known(topic, queue_id, properties)
+        begun = self._half_builder.begin_known(topic, queue_id, properties)
         reserve = _RESERVE_BYTES
         if begun is None:
             facts = facts_of(properties)
             if facts.timer:
                 reserve = _TIMER_RESERVE_BYTES
                 self._parking.check(facts.timer, now_ms)
-            begun = self._beginning.begin(topic, queue_id, facts, properties)
+            begun = self._half_builder.begin(topic, queue_id, facts, properties)
             if not begun.group:
                 raise InvalidMessage(
                     "A half message names its producer group (property PGROUP), or nobody could be asked about it."

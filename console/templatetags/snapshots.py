@@ -11,7 +11,7 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from console.comparison import ComparedRow, Measure, Pair, Part
+from console.comparison import ComparedLine, Measure, Pair, Part
 from console.features.timers.shapes import DAY, MINUTE, SECOND
 from console.past import Past, Sums
 from console.templatetags.escapement import UNKNOWN, delay_name, figure, moment
@@ -34,7 +34,7 @@ def pair_width(measure: Measure) -> int:
 
 
 @register.simple_tag
-def pair_rows(lines: Sequence[ComparedRow], most: int) -> SafeString:
+def pair_rows(lines: Sequence[ComparedLine], most: int) -> SafeString:
     """The first lines of a table, each with its cells."""
     new, gone = text(_("not there before")), text(_("not there after"))
     new, gone = f' <span class="faint">{new}</span>', f' <span class="faint">{gone}</span>'
@@ -47,13 +47,13 @@ def pair_rows(lines: Sequence[ComparedRow], most: int) -> SafeString:
     return mark_safe("\n".join(rows))  # noqa: S308 - names are escaped, the rest is numbers and moments
 
 
-def _named(line: ComparedRow) -> str:
+def _named(line: ComparedLine) -> str:
     if line.delay_ms:
         return f'<span class="faint mono">{text(line.name)}</span>&ensp;<b>{delay_name(line.delay_ms)}</b>'
     return text(str(line.pairs[0][0].label)) if line.part is Part.FIGURE else text(line.name)
 
 
-def _topic(line: ComparedRow) -> str:
+def _topic(line: ComparedLine) -> str:
     if line.part is not Part.READING:
         return ""
     name = text(line.topic)

@@ -46,7 +46,7 @@ LOOKED_AT_PER_TICK = 250
 #: Halves parked in one tick; each is an append.
 _PARKED_PER_TICK = 100
 #: Halves of a group without a producer that were decided meanwhile stay in its line, so many beside those that wait.
-_DECIDED_IN_LINE = 1_000
+_DECIDED_IN_QUEUE = 1_000
 #: Retry after the store refused.
 _REFUSED_PAUSE_MS = 1_000
 
@@ -169,13 +169,13 @@ class Checker:
     def _wait(self, group: str, offsets: Iterable[int]) -> None:
         """Have due halves wait for a producer of their group."""
         asking, halves = self._table.asking, self._table.halves
-        line = asking.get(group)
-        if line is None:
-            line = asking[group] = OffsetQueue()
-        line.extend(offsets)
-        if len(line) > 2 * halves.groups.count(group) + _DECIDED_IN_LINE:
+        queue = asking.get(group)
+        if queue is None:
+            queue = asking[group] = OffsetQueue()
+        queue.extend(offsets)
+        if len(queue) > 2 * halves.groups.count(group) + _DECIDED_IN_QUEUE:
             waiting = OffsetQueue()
-            for chunk, begin, end in halves.runs(line.take(len(line))):
+            for chunk, begin, end in halves.runs(queue.take(len(queue))):
                 for part in chunk.stretches(begin, end, DUE):
                     waiting.extend(chunk.offsets[part])
             asking[group] = waiting
@@ -233,9 +233,9 @@ class Checker:
 
     def come(self, group: str) -> None:
         """Hear that other producers of a group are there: what the last ones might not see is due at once."""
-        line, _ = self._table.unasked.pop(group, (None, 0))
-        if line is not None:
-            self._wait(group, line.take(len(line)))
+        queue, _ = self._table.unasked.pop(group, (None, 0))
+        if queue is not None:
+            self._wait(group, queue.take(len(queue)))
 
     def checked(self, asked: Sequence[int], not_asked: Sequence[int], now_ms: int) -> None:
         """Hear of which halves (by offset) a producer was really asked now. Those about which nobody was, because those

@@ -9,7 +9,7 @@
     ParkedHalves    halves that were asked about as often as allowed: parked in TRANS_CHECK_MAX_TIME_TOPIC until
                     somebody decides
     GroupNames      producer groups as small numbers: a table of a million halves holds each name once
-    OffsetQueue            offsets that wait in a line: eight bytes each, taken from the front without moving the others
+    OffsetQueue     offsets that wait in a line: eight bytes each, taken from the front without moving the others
                     each time
 
 The calendar goes by a clock of its own that never goes back, so a wall clock that is set back makes nothing wait
@@ -547,7 +547,7 @@ class GroupNames:
         return {name: self._counts[number] for name, number in self._numbers.items()}
 
 
-#: What was taken is given back once it is so many, and half of the line.
+#: What was taken is given back once it is so many, and half of the queue.
 _WORTH_MOVING = 4_096
 
 
@@ -564,11 +564,11 @@ class OffsetQueue:
         return len(self._offsets) - self._taken
 
     def append(self, offset: int) -> None:
-        """Add an offset at the end of the line."""
+        """Add an offset at the end of the queue."""
         self._offsets.append(offset)
 
     def extend(self, offsets: Iterable[int]) -> None:
-        """Add several offsets at the end of the line."""
+        """Add several offsets at the end of the queue."""
         self._offsets.extend(offsets)
 
     def take(self, count: int) -> array[int]:
