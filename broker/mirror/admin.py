@@ -16,6 +16,7 @@ from .models import (
     OpMessage,
     Queue,
     RateHistory,
+    Replica,
     ScheduleLevel,
     Topic,
 )
@@ -49,6 +50,14 @@ class BrokerAdmin(ReadOnlyAdmin):
     """The admin of brokers as they describe themselves."""
 
     list_display = ("name", "cluster", "address", "version", "state", "log_end_position")
+
+
+@admin.register(Replica)
+class ReplicaAdmin(ReadOnlyAdmin):
+    """The admin of the processes of brokers, masters and slaves."""
+
+    list_display = ("broker", "number", "role", "address", "version", "log_end_position", "as_of_ms", "error")
+    list_filter = ("role",)
 
 
 @admin.register(MirrorState)

@@ -31,6 +31,7 @@ __all__ = [
     "OpMessage",
     "Queue",
     "RateHistory",
+    "Replica",
     "ScheduleLevel",
     "Topic",
 ]
@@ -195,10 +196,17 @@ SLOT_MS = 5_000
 SLOTS = 60
 
 
+#: between a further cluster's entry and a broker's name, in the primary key; no broker's name has it
+ENTRY_MARK = "/"
+
+
 class Broker(MirrorRow):
     """A broker as it last described itself."""
 
+    #: of the first cluster its own name; of a further one `entry/name`, as names are unique in one cluster only
     name = models.CharField(max_length=255, primary_key=True)
+    #: the entry of the list of clusters (ESCAPEMENT_CLUSTERS) that it belongs to; "" is ESCAPEMENT_NAMESRV
+    entry = models.CharField(max_length=64, blank=True, default="")
     cluster = models.CharField(max_length=255, blank=True)
     address = models.CharField(max_length=255, blank=True)
     version = models.CharField(max_length=64, blank=True)
@@ -216,6 +224,45 @@ class Broker(MirrorRow):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def own_name(self) -> str:
+        """The name by which its cluster, its clients and its messages know it."""
+        return self.name.removeprefix(f"{self.entry}{ENTRY_MARK}") if self.entry else self.name
+
+
+class Replica(MirrorRow):
+    """One process of a broker: its master or a slave, as the name service lists it and as it last answered.
+
+    Who does not answer has an error and keeps what it said last; one that is listed no more stays, too, until its
+    broker is forgotten.
+    """
+
+    class Role(models.TextChoices):
+        """The roles of a process; the values are RocketMQ's words."""
+
+        MASTER = "master", _("master")
+        SLAVE = "slave", _("slave")
+
+    broker = models.ForeignKey(Broker, models.CASCADE, related_name="replicas")
+    #: RocketMQ's brokerId: 0 the master, others slaves (`broker_id` is Django's word for the key of `broker`)
+    number = models.BigIntegerField()
+    role = models.CharField(_("role"), max_length=8, choices=Role.choices)
+    #: which term of its role; NULL where the broker does not tell
+    epoch = models.BigIntegerField(null=True)
+    address = models.CharField(max_length=255, blank=True)
+    version = models.CharField(max_length=64, blank=True)
+    log_end_position = models.BigIntegerField(null=True)
+    #: when it answered last
+    as_of_ms = models.BigIntegerField(null=True)
+    #: why it does not answer; blank while it does
+    error = models.TextField(blank=True)
+
+    class Meta(MirrorRow.Meta):
+        constraints = [models.UniqueConstraint(fields=["broker", "number"], name="replica_once")]
+
+    def __str__(self) -> str:
+        return f"{self.broker_id} {self.number}"
 
 
 class MirrorState(MirrorRow):
