@@ -29,6 +29,8 @@ class Operation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(_("kind"), max_length=64)
     state = models.CharField(_("state"), max_length=16, choices=State.choices, default=State.DRAFT)
+    #: the brokers that it is about (`console.site.chosen.Choice.text`); "": all of the first cluster
+    broker = models.CharField(_("broker"), max_length=255, blank=True, default="")
     #: what it is to do, as its kind understands it
     parameters = models.JSONField(_("parameters"), default=dict)
     #: what was shown before it was confirmed: the preview of its kind, as a row

@@ -27,6 +27,7 @@ from console.operations.reading import OperationPage, number_of, operation_list,
 from console.operations.registry import KINDS
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.operations.workflow import REASON_LENGTH
+from console.site.chosen import choice_of, choosing
 from console.site.parsing import whole_number
 from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
@@ -34,7 +35,7 @@ from console.ui.table import Table, file_columns
 
 OPERATIONS = Table(
     "operations",
-    file_columns("id created_at finished_at kind state done total results actor reason error"),
+    file_columns("id created_at finished_at kind broker state done total results actor reason error"),
 )
 
 _REFUSALS = (OperationError, ClientError, RedissonError)
@@ -94,7 +95,8 @@ def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     if row is None or kind is None or not kind.undone_by:
         raise Http404(_("There is no such operation."))
     number = number_of(request.POST.get("operation", ""))
-    return drafted(request, kind.undone_by, lambda: kind.undo_parameters(row, request.POST), number)
+    with choosing(choice_of(row.broker)):
+        return drafted(request, kind.undone_by, lambda: kind.undo_parameters(row, request.POST), number)
 
 
 @form_of("operation", "operation_id")
@@ -222,7 +224,9 @@ def _page(request: HttpRequest, text: str, error: Exception | None = None, statu
     }
     if data.row.is_under_way and not data.outcome:
         context["live"] = f"operation/{data.row.pk}"
-    return render(request, "operations/operation.html", context, status=status)
+    # what it names is the broker's, and so is where one goes on from it
+    with choosing(choice_of(data.row.broker)):
+        return render(request, "operations/operation.html", context, status=status)
 
 
 def _given(request: HttpRequest, data: OperationPage) -> dict[str, str]:

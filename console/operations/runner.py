@@ -23,6 +23,7 @@ from console.operations.errors import OperationError
 from console.operations.kind import BATCH, ItemResult, Kind
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.operations.registry import kind_of, preview_of
+from console.site.chosen import choice_of, choosing
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +44,10 @@ def run(number: uuid.UUID) -> None:
     row = Operation.objects.get(pk=number)
     kind = kind_of(row.kind)
     try:
-        if row.total is None:
-            _count_again(row, kind)
-        _work(row, kind)
+        with choosing(choice_of(row.broker)):
+            if row.total is None:
+                _count_again(row, kind)
+            _work(row, kind)
     except (ClientError, OperationError) as error:
         fail(number, str(error))
     except Exception as error:

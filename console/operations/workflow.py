@@ -32,6 +32,7 @@ from console.operations.errors import (
 from console.operations.kind import BATCH, TYPED_ABOVE, ChangesPreview, Kind, Preview
 from console.operations.models import AuditEntry, Operation
 from console.operations.registry import KINDS, kind_of, preview_of, scope_of
+from console.site.chosen import choice_of, choosing, chosen
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
         id=number or uuid.uuid4(),
         defaults={
             "kind": kind.name,
+            "broker": chosen().text,
             "parameters": checked,
             "preview": shown.as_row(),
             "previewed_at": timezone.now(),
@@ -79,8 +81,9 @@ def look_again(row: Operation, actor: Actor, changes: Mapping[str, Any] | None =
     actor.require(kind.permission, kind.name)
     if row.state != Operation.State.DRAFT:
         raise NotPossible("It was confirmed already; make a new one.")
-    checked = kind.checked({**row.parameters, **(changes or {})})
-    shown = kind.preview(checked)
+    with choosing(choice_of(row.broker)):
+        checked = kind.checked({**row.parameters, **(changes or {})})
+        shown = kind.preview(checked)
     actor.require_scope(kind.scope(checked, shown.as_row()), kind.name)
     row.parameters, row.preview, row.previewed_at = checked, shown.as_row(), timezone.now()
     row.save(update_fields=["parameters", "preview", "previewed_at"])
@@ -93,13 +96,13 @@ def choose(number: uuid.UUID, actor: Actor, given: Mapping[str, Any]) -> None:
     Raises NotAllowed, InvalidParameter, NotPossible.
     """
     kind = _allowed(number, actor)
-    chosen = {name: given[name] for name in kind.choices if given.get(name)}
-    if not chosen:
+    added = {name: given[name] for name in kind.choices if given.get(name)}
+    if not added:
         return
     with transaction.atomic():
         row = _locked(number)
         if row.state == Operation.State.DRAFT:
-            row.parameters = kind.checked({**row.parameters, **chosen})
+            row.parameters = kind.checked({**row.parameters, **added})
             row.save(update_fields=["parameters"])
 
 
@@ -148,7 +151,8 @@ def approve(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
     _check_other(row, actor)
     _check_reason(reason)
     _check_waiting(row)
-    _check_same(row, kind)
+    with choosing(choice_of(row.broker)):
+        _check_same(row, kind)
     row = _answer(number, actor, reason, Operation.State.QUEUED, AuditEntry.What.APPROVED)
     if row.state == Operation.State.QUEUED:
         _begin(row)

@@ -81,14 +81,18 @@ class Access:
 SIGNED_IN, STAFF, EVERYBODY = Access(), Access(is_for_staff=True), Access(is_open=True)
 
 
-def page(route: str, view: View, name: str, access: Access = SIGNED_IN) -> URLPattern:
-    """Return the address of a page, with who gets it; a page that says nothing is for those who are signed in."""
+def page(route: str, view: View, name: str, access: Access = SIGNED_IN, *, is_total: bool = False) -> URLPattern:
+    """Return the address of a page, with who gets it; a page that says nothing is for those who are signed in.
+
+    `is_total`: where no broker is chosen it shows all of the cluster in total; others show the first one.
+    """
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         return view(request, *args, **kwargs)
 
     setattr(guarded, _ACCESS, access)
+    setattr(guarded, _TOTAL, is_total)
     return path(route, guarded, name=name)
 
 
@@ -98,7 +102,12 @@ def access_of(view: Any) -> Access:
     return found
 
 
-_ACCESS = "access"
+def is_total(view: Any) -> bool:
+    """Tell whether what this view answers is of all brokers where none is chosen."""
+    return bool(getattr(view, _TOTAL, False))
+
+
+_ACCESS, _TOTAL = "access", "is_total"
 
 
 #: Django's own admin has its own door: staff only

@@ -26,6 +26,7 @@ from django.urls import path, reverse  # isort: skip
 
 from console.rest.app import application as api  # isort: skip
 from console.site.bounds import BodyBounds, WholeBodies  # isort: skip
+from console.site.chosen import split  # isort: skip
 from console.ui.sockets import LiveConsumer  # isort: skip
 
 Application = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Awaitable[None]]
@@ -63,7 +64,7 @@ def application_for(scope: dict[str, Any]) -> Application:
         return sockets
     if scope["type"] == "lifespan" or scope["path"].startswith("/api/"):
         return api
-    if scope["method"] == "POST" and scope["path"] in _SIGN_IN:
+    if scope["method"] == "POST" and split(scope["path"])[1] in _SIGN_IN:
         return sign_ins
     return signs_of_life.get(scope["path"], pages)
 

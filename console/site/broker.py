@@ -1,4 +1,7 @@
-"""Asking the broker for contents: one client for the process, and its errors as evidence instead of a broken page.
+"""Asking brokers for contents: one client of each for the process, and errors as evidence instead of a broken page.
+
+Whoever asks, asks the broker that is chosen (console/site/chosen.py). Without a choice that is the first one, or all,
+as the client says of each question.
 
 Clients of other addresses are kept in the same way. Queues are read however few messages a broker gives at once, and a
 message of a queue is one line of a list.
@@ -7,11 +10,15 @@ message of a queue is one line of a list.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
 from django.conf import settings
+from django.http import Http404
+from django.utils.translation import gettext
 
 from broker.client import (
     Admin,
@@ -23,13 +30,17 @@ from broker.client import (
     RouteNotFound,
     Timeout,
 )
+from console.site.chosen import choosing, chosen
 from console.site.clock import now_ms
-from console.site.evidence import Evidence, StaleReason
+from console.site.evidence import Evidence, StaleReason, joined
+from console.site.mirrored import Cluster, Mirrored
 
 Answer = TypeVar("Answer")
 
 #: Apache RocketMQ gives 32 messages from memory and 8 from disk at once (maxTransferCountOnMessageIn...)
 MAX_PULLS = 8
+#: brokers that are asked at the same time, by all pages together
+_askers = ThreadPoolExecutor(16, thread_name_prefix="ask")
 
 
 class _Closes(Protocol):
@@ -64,12 +75,28 @@ class KeptClients(Generic[Client]):
             client.close()
 
 
-_admins = KeptClients(Admin)
+def _admin_at(place: str) -> Admin:
+    namesrv, _, broker = place.partition(" ")
+    return Admin(namesrv, broker=broker or None)
+
+
+_admins = KeptClients(_admin_at)
 
 
 def admin() -> Admin:
-    """Return the client for ESCAPEMENT_NAMESRV; it is safe for threads."""
-    return _admins.at(settings.ESCAPEMENT_NAMESRV)
+    """Return the client for the brokers that are chosen; it is safe for threads."""
+    choice = chosen()
+    return _admins.at(f"{namesrv_of(choice.entry)} {choice.broker}")
+
+
+def namesrv_of(entry: str) -> str:
+    """Return the name servers of a cluster of the settings; raises Http404 where there is none of that name."""
+    if not entry:
+        return str(settings.ESCAPEMENT_NAMESRV)
+    found = settings.ESCAPEMENT_CLUSTERS.get(entry)
+    if found is None:
+        raise Http404(gettext("There is no such cluster."))
+    return str(found)
 
 
 def hang_up() -> None:
@@ -86,6 +113,26 @@ def ask(
     except ClientError as error:
         return None, Evidence(source or "broker", None, exact, _reason(error), requests, str(error))
     return answer, Evidence(source or "broker", now_ms(), exact, None, requests)
+
+
+def ask_each(
+    question: Callable[[Admin], Answer], of: Cluster, *, requests: tuple[int, ...], exact: bool = True
+) -> tuple[list[tuple[Mirrored, Answer]], Evidence]:
+    """Return the answers of the brokers that gave one, by name, and the evidence of all; asked beside each other."""
+    if len(of.brokers) == 1:
+        one = of.brokers[0]
+        answer, evidence = ask(question, source=one.name, requests=requests, exact=exact)
+        return ([] if answer is None else [(one, answer)]), evidence
+
+    def asked(one: Mirrored) -> tuple[Answer | None, Evidence]:
+        with choosing(one.choice):
+            return ask(question, source=one.name, requests=requests, exact=exact)
+
+    # with whoever looks, and their language
+    asking = [_askers.submit(copy_context().run, asked, one) for one in of.brokers]
+    found = [each.result() for each in asking]
+    answers = [(one, part[0]) for one, part in zip(of.brokers, found, strict=True) if part[0] is not None]
+    return answers, joined(of.source, [part[1] for part in found]) if found else of.evidence(polled_by=requests)
 
 
 def pull_all(admin: Admin, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:

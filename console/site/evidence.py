@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import TextChoices
@@ -37,8 +38,31 @@ class Evidence:
     requests: tuple[int, ...] = ()
     #: the error's own words, when there was one (escape it)
     detail: str = ""
+    #: of several brokers those that are not current; empty where there is one
+    stale_of: tuple[str, ...] = ()
 
     @property
     def stale(self) -> bool:
         """True when the page must say that it does not show the present."""
         return self.stale_reason is not None
+
+
+def joined(source: str, several: Sequence[Evidence]) -> Evidence:
+    """Return the evidence of figures that are made of several brokers': as old as the oldest of those that answer.
+
+    Those that are not current are named in `stale_of`: their part of the figures is what was known last.
+    """
+    if len(several) == 1:
+        return several[0]
+    stale = [each for each in several if each.stale]
+    times = [each.as_of_ms for each in several if each.as_of_ms is not None and not each.stale]
+    times = times or [each.as_of_ms for each in several if each.as_of_ms is not None]
+    return Evidence(
+        source,
+        min(times, default=None),
+        all(each.exact for each in several),
+        stale[0].stale_reason if stale else None,
+        tuple(dict.fromkeys(code for each in several for code in each.requests)),
+        "; ".join(f"{each.source}: {each.detail}" for each in stale if each.detail),
+        tuple(each.source for each in stale),
+    )

@@ -1,4 +1,6 @@
-"""The mirror's rows with their evidence: which broker, how far, how old.
+"""The mirror's rows with their evidence: which brokers, how far, how old.
+
+A page is about one broker (`mirrored`), or about all that its address chooses, in total (`cluster`).
 
 Also the rate histories behind the sparklines, 60 slots of 5 s, and how far consumer groups are behind.
 """
@@ -10,12 +12,16 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from django.db import connection
+from django.http import Http404
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from broker.mirror.models import SLOT_MS, SLOTS, Broker, MirrorState, RateHistory
 from broker.mirror.watch import aligned
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from console.site.chosen import Choice, choice_of, chosen
 from console.site.clock import now_ms, simulated
-from console.site.evidence import Evidence, StaleReason
+from console.site.evidence import Evidence, StaleReason, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ CHANGES_REQUEST = 14_000
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """The one broker that is mirrored, read once for a page. Both are None before the first round."""
+    """One broker, read once for a page. Both are None before the mirror's first round."""
 
     now_ms: int
     broker: Broker | None
@@ -76,6 +82,11 @@ class Mirrored:
     def name(self) -> str:
         """The broker's name, empty before the first round."""
         return self.broker.name if self.broker else ""
+
+    @property
+    def choice(self) -> Choice:
+        """The choice of this broker alone."""
+        return choice_of(self.name)
 
     @property
     def as_of_ms(self) -> int | None:
@@ -131,10 +142,86 @@ class Mirrored:
         return StaleReason.MIRROR_BEHIND if behind_ms > limit else None
 
 
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The brokers that a page is about, by name: all of a cluster, or one; empty before the mirror's first round."""
+
+    now_ms: int
+    brokers: tuple[Mirrored, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the brokers, as rows have them."""
+        return [each.name for each in self.brokers]
+
+    @property
+    def source(self) -> str:
+        """What says whose figures these are: the broker, or how many."""
+        if len(self.brokers) == 1:
+            return self.brokers[0].name
+        return ngettext("%(count)s broker", "%(count)s brokers", len(self.brokers)) % {"count": len(self.brokers)}
+
+    @property
+    def has_several(self) -> bool:
+        """Tell whether there is more than one broker, so that a row has to say whose it is."""
+        return len(self.brokers) > 1
+
+    @property
+    def polling(self) -> bool:
+        """Tell whether any broker is asked by standard requests only."""
+        return any(each.polling for each in self.brokers)
+
+    def evidence(self, *, polled_by: tuple[int, ...], exact: bool = True) -> Evidence:
+        """Return the evidence of the rows' numbers, in total."""
+        if not self.brokers:
+            return Evidence("mirror", None, exact, StaleReason.MIRROR_EMPTY)
+        return joined(self.source, [each.evidence(polled_by=polled_by, exact=exact) for each in self.brokers])
+
+    def histories(self, kind: str, names: Iterable[str]) -> Mapping[str, History]:
+        """Return the histories of one kind by name, in total."""
+        wanted = list(names)
+        if len(self.brokers) == 1:
+            return self.brokers[0].histories(kind, wanted)
+        each = [broker.histories(kind, wanted) for broker in self.brokers]
+        return {name: added([found[name] for found in each]) for name in wanted}
+
+
+def added(histories: Sequence[History]) -> History:
+    """Return the sum of several brokers' histories; a slot counts where any of them knows it.
+
+    Their newest slots may end at different moments, one slot apart: they are added by their end.
+    """
+    known = [each for each in histories if each.end_ms is not None]
+    if not known:
+        return History()
+    end_ms = max(each.end_ms or 0 for each in known)
+    sums: list[float | None] = [None] * SLOTS
+    for each in known:
+        late = (end_ms - (each.end_ms or 0)) // SLOT_MS
+        for slot, value in enumerate(each.per_s[late:] if late < SLOTS else ()):
+            if value is not None:
+                sums[slot] = (sums[slot] or 0) + value
+    return History(tuple(sums), end_ms)
+
+
+def _states(choice: Choice) -> list[MirrorState]:
+    """Return the brokers of a choice, by name; raises Http404 where it names one that is not there."""
+    rows = MirrorState.objects.select_related("broker").order_by("broker")
+    found = list(rows.filter(broker__entry=choice.entry, **({"broker": choice.name} if choice.broker else {})))
+    if not found and choice.prefix:
+        raise Http404(_("There is no such broker."))
+    return found
+
+
 def mirrored() -> Mirrored:
-    """Read what the mirror has now, by one query."""
-    state = MirrorState.objects.select_related("broker").order_by("broker").first()
-    return Mirrored(now_ms(), state.broker if state else None, state)
+    """Return the broker that is chosen, or the first of its cluster, by one query."""
+    return next(iter(cluster().brokers), None) or Mirrored(now_ms(), None, None)
+
+
+def cluster() -> Cluster:
+    """Return all brokers that are chosen, by one query."""
+    at_ms = now_ms()
+    return Cluster(at_ms, tuple(Mirrored(at_ms, state.broker, state) for state in _states(chosen())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,8 @@ BROKER_PULL_KB = int(os.environ.get("ESCAPEMENT_PULL_KB", "256"))
 BROKER_ADVERTISE = os.environ.get("ESCAPEMENT_BROKER_ADVERTISE") or BROKER_HOST
 # The address that console, REST and jobs ask: our own broker, or the name service of an Apache RocketMQ cluster.
 ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV", f"{reachable_host(BROKER_HOST)}:{NAMESRV_PORT}")
+#: Further clusters that the console shows, by the name that it gives them: their name servers.
+ESCAPEMENT_CLUSTERS: dict[str, str] = {}
 
 # --- who may what at the broker ---------------------------------------------------------------------------------------
 # Off on loopback; the broker does not start elsewhere without it.
@@ -143,6 +145,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
 ]
 MIDDLEWARE = [
+    "console.site.chosen.ChosenBroker",
     "django.middleware.security.SecurityMiddleware",
     "console.site.compression.CompressedFiles",
     # pages; it pads what it compresses, so that its length tells nothing of the secrets in it

@@ -22,6 +22,7 @@ from django.utils.translation import get_language, override
 from django.utils.translation import gettext as _
 
 from console.security.topic_scope import current_topics, scoped
+from console.site.chosen import choosing, chosen
 from console.site.evidence import StaleReason
 from console.ui.table import Table
 
@@ -107,12 +108,13 @@ def _pages(page: Any, read: Callable[[Any], Any], following: Callable[[Any], Any
 
 
 def _in_sight(pages: Iterator[Any]) -> Iterator[Any]:
-    """Read pages as the user who asked for them, in their language: the request is over when the answer is sent."""
-    visible, language = current_topics(), get_language()
+    """Read pages as the user who asked for them, in their language, of the same brokers: the request is over when the
+    answer is sent."""
+    visible, language, choice = current_topics(), get_language(), chosen()
 
     def read() -> Iterator[Any]:
         while True:
-            with scoped(visible), override(language):
+            with scoped(visible), override(language), choosing(choice):
                 page = next(pages, None)
             if page is None:
                 return

@@ -1,4 +1,4 @@
-"""The frame of every page: the places of the rail, the environment's name, the chosen theme, the icon."""
+"""The frame of every page: the places of the rail, the brokers to choose among, the environment's name, the theme."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
+from console.security.gate import is_total
+from console.site.chosen import ALL, Choice, choice_of, choosing, chosen
 from console.site.clock import real_now_ms, simulated
+from console.site.mirrored import cluster
 from console.ui.addresses import form_of
 
 
@@ -100,6 +103,66 @@ def places_for(user: Any) -> list[Place]:
     return [place for section in sections_for(user.is_staff) for place in section.places]
 
 
+#: parts of an address that mean the same at every broker; the others (a position, an id) are of one
+_STAY = frozenset({"level", "name", "queue_id"})
+
+
+@dataclass(frozen=True, slots=True)
+class Choosable:
+    """Brokers that the picker offers: one, all of a cluster (`broker` empty), or another cluster."""
+
+    entry: str
+    broker: str
+    address: str
+    is_chosen: bool
+    #: its rows are not the present
+    is_stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Picker:
+    """The brokers of this cluster, and the other clusters; nothing is shown where there is nothing to choose."""
+
+    choice: Choice
+    brokers: tuple[Choosable, ...]
+    clusters: tuple[Choosable, ...]
+    #: the page shows all brokers in total where none is chosen, not the first of them
+    in_total: bool
+
+    @property
+    def current(self) -> str:
+        """The broker whose figures the page shows; "" for all of them."""
+        if self.choice.broker or self.in_total:
+            return self.choice.broker
+        return self.brokers[1].broker if len(self.brokers) > 1 else ""
+
+    @property
+    def is_needed(self) -> bool:
+        """Tell whether there is more than one broker, or one was chosen."""
+        return len(self.brokers) > 2 or len(self.clusters) > 1 or self.choice != ALL
+
+
+def picker(request: HttpRequest) -> Picker:
+    """Return what the picker offers on this page: the same page about other brokers, as far as they have it."""
+    choice, match = chosen(), request.resolver_match
+    path, query = request.path_info, request.META.get("QUERY_STRING", "")
+    if match is not None and not _STAY.issuperset(match.kwargs):
+        path, query = f"/{path.split('/')[1]}/", ""
+
+    def address(other: Choice) -> str:
+        return f"{other.prefix}{path}{f'?{query}' if query else ''}"
+
+    with choosing(Choice(choice.entry)):
+        known = {each.name: each.evidence(polled_by=()).stale for each in cluster().brokers}
+    brokers = [Choosable(choice.entry, "", address(Choice(choice.entry)), not choice.broker)]
+    for name, is_stale in known.items():
+        one = choice_of(name)
+        brokers.append(Choosable(one.entry, one.broker, address(one), one == choice, is_stale))
+    entries = ("", *settings.ESCAPEMENT_CLUSTERS)
+    others = (Choosable(entry, "", address(Choice(entry)), entry == choice.entry) for entry in entries)
+    return Picker(choice, tuple(brokers), tuple(others), match is not None and is_total(match.func))
+
+
 THEME_COOKIE = "theme"
 THEMES = ("light", "dark")
 _YEAR_S = 365 * 24 * 3_600
@@ -124,6 +187,7 @@ def page(request: HttpRequest) -> dict[str, object]:
     return {
         "environment": settings.ESCAPEMENT_ENV,
         "theme": theme if theme in THEMES else "",
+        "picker": lambda: picker(request),
         **_simulated(),
     }
 

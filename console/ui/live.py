@@ -26,6 +26,7 @@ from django.utils import translation
 from django.utils.module_loading import import_string
 
 from console.security.topic_scope import NOTHING, VisibleTopics, scoped
+from console.site.chosen import ALL, Choice, choosing, split
 from console.site.clock import simulated
 from console.site.parsing import whole_number
 
@@ -63,6 +64,8 @@ class LivePage:
     query: tuple[tuple[str, str], ...] = ()
     #: what the one who looks may see; nothing until it is said
     visible: VisibleTopics = NOTHING
+    #: the brokers that it is about
+    choice: Choice = ALL
 
     @property
     def template(self) -> str:
@@ -115,7 +118,9 @@ def live_pages() -> Mapping[str, LiveKind]:
 
 
 def page_of(path: str, query: str = "") -> LivePage | None:
-    """Return the page that a socket's address names (`overview`, `topic/orders`, `lane/3?offset=40`), or None."""
+    """Return the page that a socket's address names (`overview`, `topic/orders`, `at/broker-a/lane/3?offset=40`), or
+    None."""
+    choice, path = split(f"/{path.strip('/')}")
     name, _, argument = path.strip("/").partition("/")
     kind = live_pages().get(name)
     if kind is None or bool(argument) != kind.takes_argument or len(argument) > 255:
@@ -126,7 +131,8 @@ def page_of(path: str, query: str = "") -> LivePage | None:
         pairs = parse_qsl(query, max_num_fields=16, errors="strict")
     except ValueError:
         return None
-    return LivePage(name, argument, tuple(sorted((key, text[:255]) for key, text in pairs if key in kind.parameters)))
+    asked = tuple(sorted((key, text[:255]) for key, text in pairs if key in kind.parameters))
+    return LivePage(name, argument, asked, choice=choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +223,7 @@ fragments = Fragments()
 
 
 def _render(page: LivePage, language: str, sequence: int) -> Parts:
-    with translation.override(language), scoped(page.visible):
+    with translation.override(language), scoped(page.visible), choosing(page.choice):
         html = render_to_string(page.template, {"data": page.read(), "sequence": sequence, "live": True})
         line = simulated()
         return parts_of(html if line is None else html + render_to_string("live/clockline.html", {"simulated": line}))
@@ -226,7 +232,8 @@ def _render(page: LivePage, language: str, sequence: int) -> Parts:
 def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _Kept:
     """Return the page made anew, or the one that is kept where its mark says nothing moved and it is not too old."""
     begun_s, used_s = time.monotonic(), time.thread_time()
-    mark = page.mark()
+    with choosing(page.choice):
+        mark = page.mark()
     if kept is not None and mark is not None and mark == kept.mark and begun_s - kept.made_s < FRESH_S:
         took_s = time.thread_time() - used_s
         return replace(kept, sequence=max(sequence, kept.sequence), looked_s=begun_s, look_took_s=took_s)

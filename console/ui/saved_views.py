@@ -26,6 +26,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.security.topic_scope import current_topics
+from console.site.chosen import choosing, split
 
 NAME_LENGTH = 60
 
@@ -120,14 +121,16 @@ def address_of(text: str) -> Address | None:
         return None
     try:
         parts = urlsplit(text)
-        match = resolve(unquote(parts.path, errors="strict"))
+        choice, path = split(unquote(parts.path, errors="strict"))
+        match = resolve(path)
     except (Resolver404, ValueError):
         return None
     page = match.url_name or ""
     if parts.netloc or "\\" in text or match.namespaces or page not in PAGES:
         return None
     query = _filters(page, parts.query)
-    return Address(page, reverse(page, kwargs=match.kwargs), query)
+    with choosing(choice):
+        return Address(page, reverse(page, kwargs=match.kwargs), query)
 
 
 def address_here(request: HttpRequest) -> Address | None:
