@@ -119,8 +119,10 @@ def ask_each(
     question: Callable[[Admin], Answer], of: Cluster, *, requests: tuple[int, ...], exact: bool = True
 ) -> tuple[list[tuple[Mirrored, Answer]], Evidence]:
     """Return the answers of the brokers that gave one, by name, and the evidence of all; asked beside each other."""
-    if len(of.brokers) == 1:
-        one = of.brokers[0]
+    # before the mirror's first round nobody knows which brokers there are: the name service does
+    brokers = of.brokers or (Mirrored(of.now_ms, None, None),)
+    if len(brokers) == 1:
+        one = brokers[0]
         answer, evidence = ask(question, source=one.name, requests=requests, exact=exact)
         return ([] if answer is None else [(one, answer)]), evidence
 
@@ -129,10 +131,10 @@ def ask_each(
             return ask(question, source=one.name, requests=requests, exact=exact)
 
     # with whoever looks, and their language
-    asking = [_askers.submit(copy_context().run, asked, one) for one in of.brokers]
+    asking = [_askers.submit(copy_context().run, asked, one) for one in brokers]
     found = [each.result() for each in asking]
-    answers = [(one, part[0]) for one, part in zip(of.brokers, found, strict=True) if part[0] is not None]
-    return answers, joined(of.source, [part[1] for part in found]) if found else of.evidence(polled_by=requests)
+    answers = [(one, part[0]) for one, part in zip(brokers, found, strict=True) if part[0] is not None]
+    return answers, joined(of.source, [part[1] for part in found])
 
 
 def pull_all(admin: Admin, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
