@@ -27,7 +27,8 @@ POLICY = "groupRetryPolicy"
 
 #: ExponentialRetryPolicy of RocketMQ 5.5.0
 USUAL_GROWTH = {"initial": 5_000, "max": 7_200_000, "multiplier": 2}
-_TYPE = "message.type"
+#: the attribute of a topic that says which messages 5.x clients may send
+TYPE_ATTRIBUTE = "message.type"
 _DELAY = re.compile(r"([1-9][0-9]{0,10})(ms|s|m|h|d)")
 _SKIPPED = 2
 _UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
@@ -159,7 +160,7 @@ def _plain(name: str, key: str, default: Value, **more: Any) -> Setting:
 
 
 def _read_type(found: Fields) -> str:
-    return str((found.get("attributes") or {}).get(_TYPE, ""))
+    return str((found.get("attributes") or {}).get(TYPE_ATTRIBUTE, ""))
 
 
 def _read_policy(found: Fields) -> str:
@@ -179,7 +180,7 @@ TOPIC = (
     _plain("read_queues", "readQueueNums", 4, low=1, high=1_024),
     _plain("write_queues", "writeQueueNums", 4, low=1, high=1_024),
     _plain("permission", "perm", 6, choices=PERMISSIONS),
-    Setting("message_type", _read_type, lambda _, value: {"attributes": {_TYPE: value or None}}, choices=MESSAGE_TYPES),
+    Setting("message_type", _read_type, lambda _, value: {"attributes": {TYPE_ATTRIBUTE: value or None}}, choices=MESSAGE_TYPES),
     _plain("order", "order", False),
 )
 

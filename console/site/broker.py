@@ -9,7 +9,7 @@ message of a queue is one line of a list.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from broker.client import (
     RouteNotFound,
     Timeout,
 )
-from console.site.chosen import choosing, chosen
+from console.site.chosen import choice_of, choosing, chosen
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason, joined
 from console.site.mirrored import Cluster, Mirrored
@@ -133,6 +133,31 @@ def ask_each(
     found = [each.result() for each in asking]
     answers = [(one, part[0]) for one, part in zip(of.brokers, found, strict=True) if part[0] is not None]
     return answers, joined(of.source, [part[1] for part in found]) if found else of.evidence(polled_by=requests)
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Generic[Answer]):
+    """What one broker answered, or why it did not."""
+
+    broker: str
+    answer: Answer | None
+    error: ClientError | None = None
+
+
+def tell_each(question: Callable[[Admin], Answer], brokers: Sequence[str]) -> list[Told[Answer]]:
+    """Return what each of these brokers answers, in order; asked beside each other. Other errors are raised."""
+
+    def asked(name: str) -> Told[Answer]:
+        with choosing(choice_of(name)):
+            try:
+                return Told(name, question(admin()))
+            except ClientError as error:
+                return Told(name, None, error)
+
+    if len(brokers) == 1:
+        return [asked(brokers[0])]
+    asking = [_askers.submit(copy_context().run, asked, name) for name in brokers]
+    return [each.result() for each in asking]
 
 
 def pull_all(admin: Admin, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:

@@ -17,6 +17,7 @@ from django.utils.safestring import mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import get_language
 
+from console.site.chosen import choice_of
 from console.templatetags.visible import truncatechars
 from console.ui.saved_views import (
     ADDRESS_LENGTH,
@@ -55,13 +56,19 @@ def table(
     """
     shown = data.rows if rows is None else rows
     written = "".join(_rows(drawn, data, shown, data.now_ms if now_ms is None else now_ms))
-    head = _head(_template("ui/table_head.html"), drawn, sort_query, get_language())
+    head = _head(_template("ui/table_head.html"), drawn, _has_several(data), sort_query, get_language())
     return {"head": head, "rows": written, "caption": caption, "table_id": table_id}
 
 
 @lru_cache(maxsize=512)
-def _head(template: Template, drawn: Table, sort_query: str, _language: str | None) -> str:
-    return template.render(Context({"table": drawn, "sort_query": sort_query}))
+def _head(template: Template, drawn: Table, has_several: bool, sort_query: str, _language: str | None) -> str:
+    columns = drawn.on_page(has_several=has_several)
+    return template.render(Context({"table": drawn, "columns": columns, "sort_query": sort_query}))
+
+
+def _has_several(data: Any) -> bool:
+    """Tell whether the rows of the list are of several brokers."""
+    return bool(getattr(data, "has_several", False))
 
 
 #: draws a cell of one row
@@ -72,7 +79,8 @@ def _rows(drawn: Table, data: Any, rows: Iterable[Any], now_ms: int) -> Iterator
     """Yield what the template of a row says of each."""
     cells = [_boxes(drawn.choice)] if drawn.choice else []
     zone = get_current_timezone()
-    cells += [_cells(column, Place(column, None, data, now_ms, zone)) for column in drawn.on_page]
+    shown_columns = drawn.on_page(has_several=_has_several(data))
+    cells += [_cells(column, Place(column, None, data, now_ms, zone)) for column in shown_columns]
     across = drawn.across
     short = [*cells[: across.after], _across(across, len(cells))] if across else cells
     missing_of = attrgetter(across.missing) if across else None
@@ -145,7 +153,7 @@ def _cells(column: Column, place: Place) -> Draw:
         return _rendered_cells(column, place)
     text_of, value_of = cell.text, attrgetter(column.own_field)
     if column.page:
-        filled, address_of = _shape(cell.template, "text", "address").filled, _address(column)
+        filled, address_of = _shape(cell.template, "text", "address").filled, _address(column, place.data)
 
         def draw_linked(row: Any) -> str:
             place.row = row
@@ -163,7 +171,7 @@ def _cells(column: Column, place: Place) -> Draw:
 
 def _rendered_cells(column: Column, place: Place) -> Draw:
     """Return what draws cells by rendering their template, once for all rows that look the same."""
-    template, value_of, address_of = _template(column.cell.template), attrgetter(column.own_field), _address(column)
+    template, value_of, address_of = _template(column.cell.template), attrgetter(column.own_field), _address(column, place.data)
     around = {"column": column, "data": place.data, "now_ms": place.now_ms}
 
     def rendered(row: Any) -> str:
@@ -204,15 +212,32 @@ def _across(across: Across, columns: int) -> Draw:
     return lambda row: filled(width, truncatechars(text_of(row), 200))
 
 
-def _address(column: Column) -> Callable[[Any], str]:
+def _address(column: Column, data: Any) -> Callable[[Any], str]:
     """What gives the address that the cells lead to; empty where they lead nowhere."""
     if not column.page:
         return lambda _row: ""
-    named, address = attrgetter(column.page_field or column.own_field), addresses(column.page)
+    named = attrgetter(column.page_field or column.own_field)
+    if column.page_broker and _has_several(data):
+        return _address_at(column, named)
+    address = addresses(column.page)
 
     def of(row: Any) -> str:
         name = named(row)
         return "" if name is None else address(name)
+
+    return of
+
+
+def _address_at(column: Column, named: Callable[[Any], Any]) -> Callable[[Any], str]:
+    """What gives the address of a page of the row's own broker."""
+    broker_of = attrgetter(column.page_broker)
+    kept: dict[str, Callable[[object], str]] = {}
+
+    def of(row: Any) -> str:
+        name, broker = named(row), broker_of(row)
+        if broker not in kept:
+            kept[broker] = addresses(column.page, f"{choice_of(broker).prefix}/")
+        return "" if name is None else kept[broker](name)
 
     return of
 

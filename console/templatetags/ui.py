@@ -21,6 +21,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
+from console.site.chosen import choice_of, choosing
 from console.site.evidence import Evidence
 from console.ui.frame import sections_for
 
@@ -48,6 +49,15 @@ def address(name: str, *args: object, **query: object) -> str:
     """The address of a page with its query; parameters that are None or empty are left out."""
     asked = urlencode({key: str(value) for key, value in query.items() if value not in (None, "")})
     return reverse(name, args=args) + (f"?{asked}" if asked else "")
+
+
+@register.simple_tag
+def address_at(of: Any, broker: str, name: str, *args: object) -> str:
+    """The address of a page of one broker, where `of` has rows of several; else of what this page is about."""
+    if not of.has_several:
+        return reverse(name, args=args)
+    with choosing(choice_of(broker)):
+        return reverse(name, args=args)
 
 
 @register.simple_tag(takes_context=True)

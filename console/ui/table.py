@@ -17,6 +17,7 @@ from urllib.parse import quote
 from django.urls import get_script_prefix, reverse
 from django.utils.functional import Promise
 from django.utils.http import RFC3986_SUBDELIMS
+from django.utils.translation import gettext_lazy as _
 
 from console.templatetags.escapement import age, due, figure, length, moment, rate, size
 from console.templatetags.visible import truncatechars
@@ -76,11 +77,11 @@ CHIP = Cell("ui/cells/chip.html", text=_short)
 LABEL = Cell("ui/cells/label.html", by=(VALUE,))
 #: figures that matter only where there are any
 LOUD = Cell("ui/cells/loud.html", is_figure=True, by=(VALUE,))
-FIGURE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: figure(value))
-RATE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: rate(value))
-SIZE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: size(value))
+FIGURE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _place: figure(value))
+RATE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _place: rate(value))
+SIZE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _place: size(value))
 #: a span of time
-SPAN = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: length(value))
+SPAN = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _place: length(value))
 #: how long ago a moment was, and how far ahead it is: both counted on by the browser
 AGE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: age(value, place.now_ms, place.zone))
 LEFT = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: due(value, place.now_ms, place.zone))
@@ -107,6 +108,10 @@ class Column:
     #: the page that the cell leads to, and the field whose value stands in its address
     page: str = ""
     page_field: str = ""
+    #: the field with the broker whose page that is, where the list has rows of several; empty: of all of them
+    page_broker: str = ""
+    #: True: on the page only where the list has rows of several brokers (`has_several` of the list)
+    of_several: bool = False
     #: characters of a text at most; 0: the whole text
     length: int = 0
 
@@ -153,16 +158,20 @@ class Table:
     #: Those that are not named here stand behind these.
     file_order: str = ""
 
-    @property
-    def on_page(self) -> tuple[Column, ...]:
-        """The columns of the page, in order."""
-        return tuple(column for column in self.columns if column.label)
+    def on_page(self, *, has_several: bool = False) -> tuple[Column, ...]:
+        """The columns of the page, in order; `has_several`: its rows are of several brokers."""
+        return tuple(column for column in self.columns if column.label and (has_several or not column.of_several))
 
     @property
     def in_file(self) -> tuple[str, ...]:
         """The names of the file's columns, in order."""
         declared = [column.name for column in self.columns if column.in_file]
-        return tuple(dict.fromkeys([*self.file_order.split(), *declared]))
+        ordered = dict.fromkeys([*self.file_order.split(), *declared])
+        return tuple(name for name in ordered if name != "broker") + (("broker",) if "broker" in ordered else ())
+
+
+#: whose a row is: the last one of the file
+BROKER = Column("broker", _("Broker"), of_several=True, length=60)
 
 
 def file_columns(names: str) -> tuple[Column, ...]:
@@ -170,12 +179,16 @@ def file_columns(names: str) -> tuple[Column, ...]:
     return tuple(map(Column, names.split()))
 
 
-def addresses(page: str) -> Callable[[object], str]:
+def addresses(page: str, prefix: str | None = None) -> Callable[[object], str]:
     """Return a function that gives the address of a page with one name or number in it, as `reverse` does.
 
     `reverse` for each row costs more than the rest of the row, so what stands around the name is looked up once.
+    `prefix`: of a broker whose page it is to be, where that is not what this page is about.
     """
-    before, after = _around(page, get_script_prefix())
+    own = get_script_prefix()
+    before, after = _around(page, own)
+    if prefix is not None and prefix != own:
+        before = prefix + before.removeprefix(own)
     hidden = Name().to_url
     return lambda name: f"{before}{quote(hidden(str(name)), safe=_PLAIN)}{after}"
 
