@@ -5,15 +5,14 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from django.conf import settings
-
 from broker.client import Admin, BrokerRefused, Message, Producer, SendResult
 from broker.client.names import MAX_BODY_BYTES
 from broker.mirror.models import ConsumerOffset
 from broker.rocketmq.properties import OWN_PREFIX, SHARDING_KEY, SYSTEM_PROPERTIES
 from broker.rocketmq.topics import RETRY_PREFIX
 from console.operations.kind import ItemResult, LagPreview
-from console.site.broker import KeptClients
+from console.site.broker import KeptClients, namesrv_of
+from console.site.chosen import chosen
 from console.site.mirrored import mirrored
 
 #: a property of the copy: offset message id of the record that was copied
@@ -98,7 +97,7 @@ def hang_up() -> None:
 
 def producer() -> Producer:
     """Return the client that sends for the console; safe for threads."""
-    return _producers.at(settings.ESCAPEMENT_NAMESRV)
+    return _producers.at(namesrv_of(chosen().entry))
 
 
 def plain_body(message: Message) -> bytes:

@@ -180,7 +180,12 @@ TOPIC = (
     _plain("read_queues", "readQueueNums", 4, low=1, high=1_024),
     _plain("write_queues", "writeQueueNums", 4, low=1, high=1_024),
     _plain("permission", "perm", 6, choices=PERMISSIONS),
-    Setting("message_type", _read_type, lambda _, value: {"attributes": {TYPE_ATTRIBUTE: value or None}}, choices=MESSAGE_TYPES),
+    Setting(
+        "message_type",
+        _read_type,
+        lambda _, value: {"attributes": {TYPE_ATTRIBUTE: value or None}},
+        choices=MESSAGE_TYPES,
+    ),
     _plain("order", "order", False),
 )
 

@@ -307,7 +307,9 @@ def _lags(query: str, brokers: Sequence[str], topic: str | None, group: str | No
         return [
             (
                 broker,
-                GroupLag(name, topics, queues, None if lag is None else int(lag), None if retry is None else int(retry)),
+                GroupLag(
+                    name, topics, queues, None if lag is None else int(lag), None if retry is None else int(retry)
+                ),
             )
             for name, topics, queues, lag, retry, broker in cursor.fetchall()
         ]

@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Max, QuerySet, Sum
@@ -161,7 +162,7 @@ def _parts(here: Cluster, found: Sequence[Topic], queues: Sequence[QueueRow]) ->
 
 def _lines(here: Cluster, found: QuerySet[Topic]) -> Iterable[_Line]:
     """Return a line for each topic, in total where there are several brokers."""
-    lines = map(_Line._make, found.values_list(*_COLUMNS).order_by())
+    lines = starmap(_Line, found.values_list(*_COLUMNS).order_by())
     return _merged(lines) if here.has_several else lines
 
 
