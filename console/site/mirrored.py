@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import takewhile
 
 from django.db import connection
@@ -304,12 +305,12 @@ def _lags(query: str, brokers: Sequence[str], topic: str | None, group: str | No
     wanted = {"brokers": list(brokers), "topic": topic, "group": group, "retry": RETRY_PREFIX, "dead": DLQ_PREFIX}
     with connection.cursor() as cursor:
         cursor.execute(query, wanted)
-        return [
-            (
-                broker,
-                GroupLag(
-                    name, topics, queues, None if lag is None else int(lag), None if retry is None else int(retry)
-                ),
-            )
-            for name, topics, queues, lag, retry, broker in cursor.fetchall()
-        ]
+        found = cursor.fetchall()
+    return [
+        (broker, GroupLag(name, topics, queues, _whole(lag), _whole(retry)))
+        for name, topics, queues, lag, retry, broker in found
+    ]
+
+
+def _whole(number: Decimal | None) -> int | None:
+    return None if number is None else int(number)

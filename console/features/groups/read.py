@@ -342,7 +342,7 @@ def group(scope: TopicScope, name: str) -> GroupPage:
 
 def _parts(here: Cluster, lines: Sequence[_Line], name: str) -> tuple[GroupPart, ...]:
     """Return the group at each broker that has it."""
-    lags = {broker: lag for broker, lag in lags_of_each(here.names, group=name)}
+    lags = dict(lags_of_each(here.names, group=name))
     brokers, parts = {each.name: each for each in here.brokers}, []
     for line in lines:
         own, lag = brokers[line.brokers], lags.get(line.brokers)
