@@ -173,6 +173,23 @@ def pull_all(admin: Admin, topic: str, queue_id: int, offset: int, count: int) -
     return [message for message in found if message.queue_offset < offset + count]
 
 
+def read_each(read: Callable[[Mirrored], Answer], of: Cluster) -> list[Answer]:
+    """Return what is read of each broker, by name; beside each other where there are several.
+
+    `read` asks the broker that it is given, and leaves the database alone.
+    """
+    brokers = of.brokers or (Mirrored(of.now_ms, None, None),)
+    if len(brokers) == 1:
+        return [read(brokers[0])]
+
+    def chosen_read(one: Mirrored) -> Answer:
+        with choosing(one.choice):
+            return read(one)
+
+    reading = [_askers.submit(copy_context().run, chosen_read, one) for one in brokers]
+    return [each.result() for each in reading]
+
+
 def _reason(error: ClientError) -> StaleReason:
     if isinstance(error, Timeout):
         return StaleReason.BROKER_SLOW
