@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.client import Admin, BrokerRefused, Message, Producer, SendResult
 from broker.client.names import MAX_BODY_BYTES
@@ -36,6 +36,8 @@ class SentAgainPreview(LagPreview):
 
     #: how many of them were sent again before
     met_count: int | None = None
+    #: brokers that did not answer: what lies there is neither counted nor sent
+    away: list[str] = field(default_factory=list)
 
 
 class NotReadable(Exception):

@@ -73,6 +73,12 @@ def setting_words(name: str, value: object) -> str:
 
 
 @register.simple_tag
+def setting_shown(setting: Setting, text: str) -> str:
+    """Return the value that a form's text stands for in words."""
+    return setting_words(setting.name, setting.checked(text))
+
+
+@register.simple_tag
 def waiting_words(waiting: dict[str, int | None]) -> str:
     """What waits for a topic, kind by kind; what is not told is not named."""
     return words_of_waiting(waiting) or _("nothing")
