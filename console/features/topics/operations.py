@@ -115,6 +115,7 @@ class _Settings(Kind[OfSettings]):
     """An operation on the settings of a topic or of a consumer group."""
 
     permission = CHANGE_SETTINGS
+    is_repeatable = True
     is_topic: ClassVar[bool]
     #: True: there must be none yet; False: there must be one
     is_new: ClassVar[bool] = False
