@@ -318,7 +318,7 @@ def read_tail(scope: TopicScope, name: str) -> Tail:
     here, hide = cluster(), masks()
     found, evidence = ask_each(lambda admin: _newest(admin, name), here, requests=QUEUE_REQUESTS)
     there = [(each.name, newest) for each, newest in found if newest is not None]
-    if found and not there and not evidence.stale:
+    if not there and not evidence.stale:
         evidence = replace(evidence, stale_reason=StaleReason.NOT_THERE)
     rows = [(broker, queue_id, row) for broker, (part, _stored) in there for queue_id, row in part]
     rows.sort(key=lambda row: (row[2].store_ms, row[2].position), reverse=True)
