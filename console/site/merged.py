@@ -75,7 +75,7 @@ def merged(
             return True
         return part.following is None
 
-    is_known = all([offer(broker) for broker in listed])
+    is_known = all(offer(broker) for broker in listed)
     while is_known and heads and len(rows) < count:
         _, broker = heapq.heappop(heads)
         rows.append(listed[broker].rows[taken[broker]])

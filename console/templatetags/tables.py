@@ -171,7 +171,11 @@ def _cells(column: Column, place: Place) -> Draw:
 
 def _rendered_cells(column: Column, place: Place) -> Draw:
     """Return what draws cells by rendering their template, once for all rows that look the same."""
-    template, value_of, address_of = _template(column.cell.template), attrgetter(column.own_field), _address(column, place.data)
+    template, value_of, address_of = (
+        _template(column.cell.template),
+        attrgetter(column.own_field),
+        _address(column, place.data),
+    )
     around = {"column": column, "data": place.data, "now_ms": place.now_ms}
 
     def rendered(row: Any) -> str:
