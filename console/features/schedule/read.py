@@ -37,7 +37,7 @@ from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, pull_all, read_each
 from console.site.evidence import Evidence, joined
 from console.site.merged import Part, Place, merged, read_cursor
-from console.site.mirrored import Cluster, History, Mirrored, cluster, mirrored
+from console.site.mirrored import Cluster, History, Mirrored, alone, cluster, mirrored
 from console.site.reading_on import fill
 
 #: what an Apache RocketMQ broker is asked for a lane
@@ -452,8 +452,7 @@ def _parked(entry: QueueEntry, record: Message | None, released: int, broker: st
 
 def kept_lanes() -> Lanes:
     """Return one broker's lanes as a snapshot keeps them, without their rates: earlier snapshots show those better."""
-    here = mirrored()
-    found = _lanes(Cluster(here.now_ms, (here,) if here.broker else ()))
+    found = _lanes(alone(mirrored()))
     return replace(found, lanes=tuple(replace(lane, released=History()) for lane in found.lanes))
 
 
