@@ -48,7 +48,7 @@ from console.site.evidence import Evidence, StaleReason
 from console.site.merged import LONGEST, Place, read_cursor
 from console.site.mirrored import Cluster, Mirrored, cluster, mirrored
 from console.site.parsing import whole_number
-from console.site.reading_on import PATIENCE_S, fill
+from console.site.reading_on import PATIENCE_S, Filled, fill
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 
@@ -190,7 +190,7 @@ def _seen_list(
     def rows_of(page: TransactionList) -> tuple[Sequence[TransactionRow], Place | None]:
         return page.rows, page.following
 
-    found = fill(
+    found: Filled[TransactionList, Place, TransactionRow] = fill(
         read,
         rows_of,
         lambda row: scope.topic(row.topic),
