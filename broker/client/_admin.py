@@ -52,14 +52,15 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
     >>> async with AsyncAdmin("127.0.0.1:9876") as admin:
     ...     await admin.create_topic("invoices", queues=8)
 
-    `broker` names the one for questions that only one can answer; without it the first that the name server lists is
-    asked. Every method raises ClientError and its kin, NotSupported for a request that the broker does not know.
+    With `broker` everything is asked of that one and no other, and changed there. Without it, what is of topics, groups
+    and messages is asked of all brokers, and a question that only one can answer of the first that the name server
+    lists. Every method raises ClientError and its kin, NotSupported for a request that the broker does not know.
     """
 
     async def topics(self) -> tuple[TopicConfig, ...]:
         """Return every topic of every broker, system topics included, by broker and name."""
         found: list[TopicConfig] = []
-        for broker in await self.brokers():
+        for broker in await self._readable():
             answer = await self._session.ask(broker.address, Request.GET_ALL_TOPIC_CONFIG)
             found.extend(answers.topic_configs(broker.name, read_object(answer.body)))
         return tuple(found)
@@ -67,7 +68,7 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
     async def groups(self) -> tuple[GroupConfig, ...]:
         """Return every consumer group of every broker, by broker and name."""
         found: list[GroupConfig] = []
-        for broker in await self.brokers():
+        for broker in await self._readable():
             answer = await self._session.ask(broker.address, Request.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             found.extend(answers.group_configs(broker.name, read_object(answer.body)))
         return tuple(found)
@@ -87,7 +88,7 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
     async def consume_stats(self, group: str) -> ConsumeStats:
         """Return how far the group is in every queue that it consumes, as offsets, and its messages a second."""
         several = []
-        for broker in await self.brokers():
+        for broker in await self._readable():
             answer = await self._session.ask(broker.address, Request.GET_CONSUME_STATS, {"consumerGroup": group})
             several.append(read_object(answer.body))
         return answers.consume_stats(group, several)
@@ -155,35 +156,54 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
         return {name: str(value) for name, value in table.items()}
 
     async def queue_entries(
-        self, topic: str, queue_id: int, index: int, count: int, *, address: str | None = None
-    ) -> QueueEntries:
-        """Return up to `count` entries of a consume queue from offset `index` on, and the bounds of that queue."""
+        self, topic: str, queue_id: int, index: int, count: int, *, broker: str | None = None,
+        address: str | None = None,
+    ) -> QueueEntries:  # fmt: skip
+        """Return up to `count` entries of a consume queue from offset `index` on, and the bounds of that queue.
+
+        `broker`: the one that has the queue, where several have one of its number.
+        """
         ext = {"topic": topic, "queueId": str(queue_id), "index": str(index), "count": str(count)}
-        answer = await self._ask(Request.QUERY_CONSUME_QUEUE, ext, topic=topic, address=address)
+        address = address or await self._address_of_queue(topic, queue_id, broker)
+        answer = await self._ask(Request.QUERY_CONSUME_QUEUE, ext, address=address)
         return answers.queue_entries(index, read_object(answer.body))
 
-    async def pull(self, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
-        """Read up to `count` messages of a queue from `offset` on, whatever their tags; nothing is committed."""
+    async def pull(
+        self, topic: str, queue_id: int, offset: int, count: int, *, broker: str | None = None
+    ) -> list[Message]:
+        """Read up to `count` messages of a queue from `offset` on, whatever their tags; nothing is committed.
+
+        `broker`: the one that has the queue, where several have one of its number.
+        """
         ext = {
             "consumerGroup": TOOLS_GROUP, "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
             "maxMsgNums": str(count), "maxMsgBytes": str(PULL_BYTES), "sysFlag": str(_WITH_SUBSCRIPTION),
             "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
             "expressionType": "TAG",
         }  # fmt: skip
-        answer = await self._ask(Request.PULL_MESSAGE, ext, topic=topic, accept=_FOUND)
+        address = await self._address_of_queue(topic, queue_id, broker)
+        answer = await self._ask(Request.PULL_MESSAGE, ext, address=address, accept=_FOUND)
         return [read_record(record) for record in split_records(answer.body)] if answer.code == Answer.SUCCESS else []
 
-    async def send_back(self, group: str, message: Message, *, delay_level: int, max_reconsume_times: int) -> None:
+    async def send_back(
+        self, group: str, message: Message, *, delay_level: int, max_reconsume_times: int, broker: str | None = None
+    ) -> None:
         """Have the broker give the group one more try at a record, after `delay_level`; a dead letter, too.
 
-        With `max_reconsume_times` or more tries behind it, it goes to the dead letters (again).
+        With `max_reconsume_times` or more tries behind it, it goes to the dead letters (again). `broker`: the one that
+        has the record; without it the record's own word of where it is stored counts.
         """
         ext = {
             "offset": str(message.position), "group": group, "delayLevel": str(delay_level),
             "originMsgId": message.unique_key or "", "originTopic": message.topic, "unitMode": "false",
             "maxReconsumeTimes": str(max_reconsume_times),
         }  # fmt: skip
-        await self._ask(Request.CONSUMER_SEND_MSG_BACK, ext, topic=message.topic)
+        stored_at = "{}:{}".format(*message.store_host)
+        if broker is None and self._broker is None and stored_at in [each.address for each in await self.brokers()]:
+            address = stored_at
+        else:
+            address = await self._address_of_queue(message.topic, message.queue_id, broker, reading=False)
+        await self._change(Request.CONSUMER_SEND_MSG_BACK, ext, address=address)
 
     async def message_at(self, position: int, *, topic: str = "", address: str | None = None) -> Message:
         """Return the message at a byte address of the commit log; raises BrokerRefused if none begins there."""
@@ -205,7 +225,7 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
         except ValueError:
             raise InvalidArgument(f"{offset_message_id[:60]!r} is no offset message id.", field="id") from None
         wanted = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        if wanted not in [broker.address for broker in await self.brokers()]:
+        if wanted not in [each.address for each in await self.members() if self._broker in (None, each.name)]:
             raise InvalidArgument(f"The id names broker {wanted}, which the name server does not list.", field="id")
         return await self.message_at(position, address=wanted)
 

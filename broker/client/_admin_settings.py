@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Unpack
 
 import msgspec
@@ -24,7 +24,7 @@ from ._session import DEFAULT_TIMEOUT_MS, Session
 from ._types import Broker
 from .admin import Pending, TopicWaiting, UserAccess
 from .credentials import Access
-from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotSupported
+from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotSupported, RouteNotFound
 from .names import check_user
 from .remoting import Response
 
@@ -40,6 +40,18 @@ class Questions(AsyncClosing):
         """Return the master of every broker that the name server lists, by name; empty if there is none."""
         return await self._session.masters()
 
+    async def members(self) -> tuple[Broker, ...]:
+        """Return every process that the name server lists, masters and slaves, by name and broker id."""
+        return await self._session.members()
+
+    async def asked(self) -> Broker:
+        """Return who answers now what this admin wants to know: the master of its broker (the first without one).
+
+        Of a broker that is named it is a slave, where the name server lists one, while the master is listed no more or
+        could not be reached a moment ago. Raises BrokerUnreachable.
+        """
+        return (await self._readable())[0]
+
     async def close(self) -> None:
         """End all connections; idempotent."""
         await self._session.close()
@@ -51,23 +63,63 @@ class Questions(AsyncClosing):
             raise BrokerUnreachable(self._broker or "any broker", "the name server lists none")
         return chosen
 
+    async def _readable(self) -> tuple[Broker, ...]:
+        """Return whom to ask what only reads: the chosen brokers; of one that is named also a slave."""
+        if self._broker is None:
+            return await self._chosen()
+        found = {each.broker_id: each for each in await self.members() if each.name == self._broker}
+        best = self._session.readable_at((number, each.address) for number, each in found.items())
+        return await self._chosen() if best is None else (found[best[0]],)
+
     async def _ask(
-        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, topic: str | None = None,
+        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *,
         accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Response:  # fmt: skip
-        """Ask the broker at `address`, or the one of this admin; of a topic's question, one that has the topic."""
-        if address is not None:
-            return await self._session.ask(address, code, ext, body, accept=accept, timeout_ms=timeout_ms)
-        chosen = await self._chosen()
-        address = chosen[0].address
-        if self._broker is None and len(chosen) > 1 and topic is not None and topic not in names.BROKER_TOPICS:
-            address = (await self._addresses_of(topic) or [address])[0]
+        """Ask the broker at `address`, or the one of this admin, what only reads."""
+        if address is None:
+            address = (await self.asked()).address
         return await self._session.ask(address, code, ext, body, accept=accept, timeout_ms=timeout_ms)
 
+    async def _change(
+        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, address: str | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> Response:  # fmt: skip
+        """Have the broker at `address`, or the master of this admin's, change something: a slave is never asked to."""
+        if address is None:
+            address = (await self._chosen())[0].address
+        return await self._session.ask(address, code, ext, body, timeout_ms=timeout_ms)
+
     async def _addresses_of(self, topic: str) -> list[str]:
-        if topic in names.BROKER_TOPICS:
-            return [broker.address for broker in await self.brokers()]
+        if self._broker is not None or topic in names.BROKER_TOPICS:
+            return [broker.address for broker in await self._readable()]
         return sorted((await self._session.route(topic)).addresses.values())
+
+    async def _address_of_queue(self, topic: str, queue_id: int, broker: str | None, *, reading: bool = True) -> str:
+        """Return where a queue is: at this broker, or that of the admin, else at the first that has one of its number.
+
+        For what only reads it may be a slave. Raises RouteNotFound, BrokerUnreachable, BrokerRefused.
+        """
+        if broker is not None and self._broker not in (None, broker):
+            raise InvalidArgument(f"This admin asks broker {self._broker} only, not {broker}.", field="broker")
+        members = await self.members()
+        known = {each.name for each in members}
+        if broker is None and self._broker is None and (topic in names.BROKER_TOPICS or len(known) < 2):
+            return (await self._readable() if reading else await self._chosen())[0].address
+        broker = broker or self._broker
+        if broker is not None:
+            processes = [(each.broker_id, each.address) for each in members if each.name == broker]
+            return self._found(processes, broker, topic, reading=reading)
+        route = await self._session.route(topic)
+        queues = [each for each in route.readable() if each.queue_id == queue_id] or route.readable()
+        broker = queues[0].broker if queues else next(iter(sorted(route.addresses)), "")
+        return self._found(route.processes(broker), broker, topic, reading=reading)
+
+    def _found(self, processes: Iterable[tuple[int, str]], broker: str, topic: str, *, reading: bool) -> str:
+        """Choose one of a broker's processes; raises BrokerRefused where there is none."""
+        best = self._session.readable_at(each for each in processes if reading or not each[0])
+        if best is None:
+            raise BrokerRefused(Answer.TOPIC_NOT_EXIST, f"Broker {broker} does not hold topic {topic} now.")
+        return best[1]
 
 
 _NEW_TOPIC: Fields = {
@@ -124,7 +176,8 @@ class SettingQuestions(Questions):
 
     async def delete_topic(self, name: str, pending: Pending | None = None) -> TopicWaiting | None:
         """Delete the topic on every broker, then in the name server; return what waited for it, None where that is not
-        told (Apache RocketMQ's brokers).
+        told (Apache RocketMQ's brokers). An admin of one broker deletes it there, and in the name server only if no
+        other has it.
 
         ``pending``: what is to become of that which waits for it (timers, delayed messages, halves); with None a
         broker of this project refuses (BrokerRefused) to delete a topic for which something waits.
@@ -133,12 +186,22 @@ class SettingQuestions(Questions):
         ext = {"topic": name} if pending is None else {"topic": name, "escPending": pending}
         told = []
         for broker in await self._chosen():
-            answer = await self._ask(Request.DELETE_TOPIC_IN_BROKER, ext, address=broker.address)
+            answer = await self._change(Request.DELETE_TOPIC_IN_BROKER, ext, address=broker.address)
             told.append(TopicWaiting.of_fields(answer.ext))
-        await self._session.ask_name_server(Request.DELETE_TOPIC_IN_NAMESRV, {"topic": name})
+        if not await self._is_elsewhere(name):
+            await self._session.ask_name_server(Request.DELETE_TOPIC_IN_NAMESRV, {"topic": name})
         self._session.forget_route(name)
         known = [each for each in told if each is not None]
         return sum(known, TopicWaiting()) if len(known) == len(told) else None
+
+    async def _is_elsewhere(self, topic: str) -> bool:
+        """Tell whether other brokers than that of this admin have the topic."""
+        if self._broker is None:
+            return False
+        try:
+            return bool((await self._session.route(topic, max_age_s=0)).addresses.keys() - {self._broker})
+        except RouteNotFound:
+            return False
 
     async def topic_settings(self, name: str) -> dict[str, Any] | None:
         """Return a topic's TopicConfig as the (first) broker keeps it, None if there is no such topic."""
@@ -169,7 +232,7 @@ class SettingQuestions(Questions):
             "force": "false",
         }
         for broker in await self._chosen():
-            await self._ask(Request.UPDATE_AND_CREATE_TOPIC, ext, address=broker.address)
+            await self._change(Request.UPDATE_AND_CREATE_TOPIC, ext, address=broker.address)
 
     async def group_settings(self, name: str) -> dict[str, Any] | None:
         """Return a group's SubscriptionGroupConfig as the (first) broker keeps it, None if there is no such group."""
@@ -199,30 +262,38 @@ class SettingQuestions(Questions):
         """Set the group that the fields name on every chosen broker."""
         body = msgspec.json.encode(config)
         for broker in await self._chosen():
-            await self._ask(Request.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body, address=broker.address)
+            await self._change(Request.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body, address=broker.address)
 
     async def delete_group(self, name: str) -> None:
         """Delete the group on every broker, with how far it has read."""
         names.check_group(name)
         ext = {"groupName": name, "cleanOffset": "true"}
         for broker in await self._chosen():
-            await self._ask(Request.DELETE_SUBSCRIPTIONGROUP, ext, address=broker.address)
+            await self._change(Request.DELETE_SUBSCRIPTIONGROUP, ext, address=broker.address)
 
 
 class ProgressQuestions(Questions):
     """The questions about places in queues, and the move of a group to one."""
 
-    async def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
-        """Return the offset of a queue's first message stored at `at_ms` (epoch) or later; its end if there is none."""
+    async def offset_at(self, topic: str, queue_id: int, at_ms: int, *, broker: str | None = None) -> int:
+        """Return the offset of a queue's first message stored at `at_ms` (epoch) or later; its end if there is none.
+
+        `broker`: the one that has the queue, where several have one of its number.
+        """
         ext = {"topic": topic, "queueId": str(queue_id), "timestamp": str(at_ms), "boundaryType": "LOWER"}
-        answer = await self._ask(Request.SEARCH_OFFSET_BY_TIMESTAMP, ext, topic=topic)
+        address = await self._address_of_queue(topic, queue_id, broker)
+        answer = await self._ask(Request.SEARCH_OFFSET_BY_TIMESTAMP, ext, address=address)
         try:
             return int(answer.ext["offset"])
         except (KeyError, ValueError):
             raise BadAnswer("The broker did not say an offset.") from None
 
-    async def move_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    async def move_group(
+        self, group: str, topic: str, queue_id: int, offset: int, *, broker: str | None = None
+    ) -> None:
         """Have a group go on at `offset` of a queue, also consumers that are at work (request 222).
+
+        `broker`: the one that has the queue, where several have one of its number.
 
         Raises BrokerRefused for an offset that the queue does not have, or an unknown group or topic.
         """
@@ -230,7 +301,8 @@ class ProgressQuestions(Questions):
             "topic": topic, "group": group, "queueId": str(queue_id), "offset": str(offset), "timestamp": "-1",
             "isForce": "true",
         }  # fmt: skip
-        await self._ask(Request.INVOKE_BROKER_TO_RESET_OFFSET, ext, topic=topic)
+        address = await self._address_of_queue(topic, queue_id, broker, reading=False)
+        await self._change(Request.INVOKE_BROKER_TO_RESET_OFFSET, ext, address=address)
 
 
 class AccessQuestions(Questions):

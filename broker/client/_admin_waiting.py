@@ -93,7 +93,7 @@ class TimerQuestions(Questions):
             raise InvalidArgument(f"{len(targets)} targets are not valid: 1 to {MOST_TIMERS:,}.", field="targets")
         asked: dict[str, object] = {"action": action, "reason": reason, "targets": [*map(TimerTarget.of, targets)]}
         asked |= {name: value for name, value in (("dueMs", due_ms), ("reference", reference)) if value is not None}
-        answer = await self._ask(
+        answer = await self._change(
             Request.STEER_TIMERS, body=msgspec.json.encode(asked), address=address, timeout_ms=_STEER_TIMEOUT_MS
         )
         steered = _read_timers(answer, SteeredAll)
@@ -103,7 +103,7 @@ class TimerQuestions(Questions):
 
     async def pause_timers(self, paused: bool) -> TimersPaused:
         """Release nothing any more, or go on; sends are taken all the same. Survives a restart of the broker."""
-        answer = await self._ask(Request.PAUSE_TIMERS, {"paused": "true" if paused else "false"})
+        answer = await self._change(Request.PAUSE_TIMERS, {"paused": "true" if paused else "false"})
         return _read_timers(answer, TimersPaused)
 
     async def timer_checkpoint(self) -> TimerCheckpoint:
@@ -170,7 +170,9 @@ class TransactionQuestions(Questions):
         if not who.strip():
             raise InvalidArgument("Say who decides.", field="who")
         body = msgspec.json.encode({"action": action, "targets": targets, "who": who, "reason": reason})
-        answer = await self._ask(Request.STEER_TRANSACTIONS, body=body, address=address, timeout_ms=_STEER_TIMEOUT_MS)
+        answer = await self._change(
+            Request.STEER_TRANSACTIONS, body=body, address=address, timeout_ms=_STEER_TIMEOUT_MS
+        )
         return _read(answer, SteeredTransactions)
 
     async def end_transaction(
@@ -184,12 +186,12 @@ class TransactionQuestions(Questions):
             "commitLogOffset": str(position), "commitOrRollback": str(int(decision)), "fromTransactionCheck": "true",
             "msgId": transaction_id, "transactionId": transaction_id,
         }  # fmt: skip
-        await self._ask(Request.END_TRANSACTION, ext, address=address)
+        await self._change(Request.END_TRANSACTION, ext, address=address)
 
     async def resume_check(self, offset_message_id: str, *, topic: str = "", address: str | None = None) -> None:
         """Resume checking a parked half (request 323), on Apache RocketMQ too; the id is that of the parked record."""
         ext = {"topic": topic or PARKED_HALF_TOPIC, "msgId": offset_message_id}
-        await self._ask(Request.RESUME_CHECK_HALF_MESSAGE, ext, address=address)
+        await self._change(Request.RESUME_CHECK_HALF_MESSAGE, ext, address=address)
 
 
 def _read(answer: Response, kind: type[Value]) -> Value:

@@ -70,12 +70,16 @@ def number(value: Json) -> int:
 
 
 def route(topic: str, answer: Fields) -> Route:
-    """Answer 105; brokers without a master are left out."""
-    addresses = {}
+    """Read answer 105: where a topic is, masters and slaves."""
+    addresses: dict[str, str] = {}
+    slaves: dict[str, dict[int, str]] = {}
     for broker in rows(answer.get("brokerDatas")):
-        master = fields(broker.get("brokerAddrs")).get("0")
-        if master is not None:
-            addresses[str(broker.get("brokerName"))] = str(master)
+        name = str(broker.get("brokerName"))
+        for broker_id, address in _processes(broker):
+            if broker_id:
+                slaves.setdefault(name, {})[broker_id] = address
+            else:
+                addresses[name] = address
     queues = tuple(
         RouteQueues(
             str(part.get("brokerName")),
@@ -85,18 +89,23 @@ def route(topic: str, answer: Fields) -> Route:
         )
         for part in rows(answer.get("queueDatas"))
     )
-    return Route(topic, addresses, queues)
+    return Route(topic, addresses, queues, slaves)
 
 
-def brokers(answer: Fields) -> tuple[Broker, ...]:
-    """Answer 106: the masters, by name."""
+def members(answer: Fields) -> tuple[Broker, ...]:
+    """Answer 106: masters and slaves, by name and broker id."""
     found = []
     for name, broker in fields(answer.get("brokerAddrTable")).items():
         about = fields(broker)
-        master = fields(about.get("brokerAddrs")).get("0")
-        if master is not None:
-            found.append(Broker(name, str(about.get("cluster")), str(master)))
-    return tuple(sorted(found, key=lambda broker: broker.name))
+        for broker_id, address in _processes(about):
+            found.append(Broker(name, str(about.get("cluster")), address, broker_id))
+    return tuple(sorted(found, key=lambda broker: (broker.name, broker.broker_id)))
+
+
+def _processes(broker: Fields) -> Iterator[tuple[int, str]]:
+    """Yield broker ids and addresses; those are all that names a process."""
+    for broker_id, address in fields(broker.get("brokerAddrs")).items():
+        yield number(broker_id), str(address)
 
 
 def topic_configs(broker: str, answer: Fields) -> tuple[TopicConfig, ...]:

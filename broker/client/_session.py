@@ -8,8 +8,9 @@ A Deadline is the time of a whole call, whatever that waits for: names, routes, 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar, Unpack
 
 from ..rocketmq.codes import Answer, Request
@@ -22,6 +23,7 @@ from .errors import (
     BrokerRefused,
     BrokerUnreachable,
     ClientClosed,
+    ClientError,
     InvalidArgument,
     NotSupported,
     RouteNotFound,
@@ -34,9 +36,14 @@ from .errors import (
 )
 from .remoting import Handler, RemotingClient, Response, forks
 
+logger = logging.getLogger(__name__)
+
+_LONG_AGO_S = float("-inf")
 #: How long a route is believed (the official client asks anew every 30 s).
 ROUTE_AGE_S = 30.0
-MASTERS_AGE_S = 5.0
+MEMBERS_AGE_S = 5.0
+#: How long nobody is asked who could not be reached, where there is another one, or something known.
+AWAY_S = 5.0
 DEFAULT_TIMEOUT_MS = 3000
 #: How long a name server is waited for while there is another one to ask.
 OTHERS_TIMEOUT_MS = 1000
@@ -72,7 +79,11 @@ class Session:
         self._remoting = RemotingClient(sign=sign, secure=self.security.of_host)
         self._routes: dict[str, tuple[float, Route]] = {}
         self._asking: dict[str, asyncio.Task[Route]] = {}
-        self._masters: tuple[float, tuple[Broker, ...]] = (float("-inf"), ())
+        self._members: tuple[float, tuple[Broker, ...]] = (_LONG_AGO_S, ())
+        #: brokers that could not be reached, and when
+        self._away: dict[str, float] = {}
+        #: when no name server could be reached; 0 while one can
+        self._lost_s = 0.0
         self._closed = False
         self._generation = forks.generation
         #: the name server that answered last
@@ -113,9 +124,12 @@ class Session:
         try:
             answer = await self._remoting.invoke(address, code, dict(ext or {}), body, timeout_ms)
         except RequestTimedOut:
+            self._away[address] = time.monotonic()
             raise Timeout(address, timeout_ms) from None
         except RemotingError as error:
+            self._away[address] = time.monotonic()
             raise _unreachable(address, error) from error
+        self._away.pop(address, None)
         if answer.code not in accept:
             raise refusal(answer)
         return answer
@@ -147,16 +161,32 @@ class Session:
                 failure = error
             else:
                 self._asked_first = number
+                self._note_found()
                 return answer
         assert failure is not None, "addresses_of gives at least one address"
         raise failure
 
     async def route(self, topic: str, *, max_age_s: float = ROUTE_AGE_S) -> Route:
-        """Return where `topic` lives; raises RouteNotFound. Callers of one moment share one request."""
+        """Return where `topic` lives; raises RouteNotFound. Callers of one moment share one request.
+
+        While no name server answers it is where the topic lived last, unless the answer must be of this moment
+        (`max_age_s` 0).
+        """
         self.check_open()
         known = self._routes.get(topic)
         if known is not None and time.monotonic() - known[0] < max_age_s:
             return known[1]
+        if known is not None and max_age_s and self._is_lost():
+            return known[1]
+        try:
+            return await self._asked_route(topic)
+        except (BrokerUnreachable, Timeout) as error:
+            if known is None or not max_age_s:
+                raise
+            self._note_lost(error)
+            return known[1]
+
+    async def _asked_route(self, topic: str) -> Route:
         task = self._asking.get(topic)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
@@ -177,7 +207,9 @@ class Session:
 
     def forget_route(self, topic: str) -> None:
         """Ask the name server again next time."""
-        self._routes.pop(topic, None)
+        known = self._routes.get(topic)
+        if known is not None:
+            self._routes[topic] = (_LONG_AGO_S, known[1])
 
     async def _fetch_route(self, topic: str) -> Route:
         ext = {"topic": topic}
@@ -193,14 +225,55 @@ class Session:
 
     async def masters(self) -> tuple[Broker, ...]:
         """Return the brokers the name server knows (their masters), by name."""
+        return tuple(each for each in await self.members() if not each.broker_id)
+
+    async def members(self) -> tuple[Broker, ...]:
+        """Return the processes the name server knows, masters and slaves, by name and broker id.
+
+        While no name server answers these are those that were known last.
+        """
         self.check_open()
-        if time.monotonic() - self._masters[0] < MASTERS_AGE_S:
-            return self._masters[1]
-        answer = await self.ask_name_server(Request.GET_BROKER_CLUSTER_INFO)
-        found = answers.brokers(read_object(answer.body))
+        asked_s, known = self._members
+        if time.monotonic() - asked_s < MEMBERS_AGE_S or (known and self._is_lost()):
+            return known
+        try:
+            answer = await self.ask_name_server(Request.GET_BROKER_CLUSTER_INFO)
+        except (BrokerUnreachable, Timeout) as error:
+            if not known:
+                raise
+            self._note_lost(error)
+            return known
+        found = answers.members(read_object(answer.body))
         if found:
-            self._masters = (time.monotonic(), found)
+            self._members = (time.monotonic(), found)
         return found
+
+    def is_away(self, address: str) -> bool:
+        """Tell whether a broker could not be reached a moment ago."""
+        return time.monotonic() - self._away.get(address, _LONG_AGO_S) < AWAY_S
+
+    def readable_at(self, processes: Iterable[tuple[int, str]], broker_id: int = 0) -> tuple[int, str] | None:
+        """Choose which of a broker's processes to read from: the one with this id, else the master, else a slave.
+
+        As RocketMQ's findBrokerAddressInSubscribe, but for one that could not be reached a moment ago: another is
+        preferred to it. None where there are none.
+        """
+        ranked = sorted(processes, key=lambda each: (self.is_away(each[1]), each[0] != broker_id, each[0]))
+        return ranked[0] if ranked else None
+
+    def _is_lost(self) -> bool:
+        """Tell whether no name server could be reached a moment ago."""
+        return bool(self._lost_s) and time.monotonic() - self._lost_s < AWAY_S
+
+    def _note_lost(self, error: ClientError) -> None:
+        if not self._lost_s:
+            logger.warning("no name server answers, what is known of brokers and topics is used on: %s", error)
+        self._lost_s = time.monotonic()
+
+    def _note_found(self) -> None:
+        if self._lost_s:
+            self._lost_s = 0.0
+            logger.info("a name server answers again")
 
     async def close(self) -> None:
         """End all connections; idempotent."""

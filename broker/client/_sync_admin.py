@@ -60,8 +60,9 @@ class Admin(Face[AsyncAdmin]):
     >>> with Admin("127.0.0.1:9876") as admin:
     ...     admin.create_topic("invoices", queues=8)
 
-    `broker` names the one for questions that only one can answer; without it the first that the name server lists is
-    asked. Every method raises ClientError and its kin, NotSupported for a request that the broker does not know.
+    With `broker` everything is asked of that one and no other, and changed there. Without it, what is of topics, groups
+    and messages is asked of all brokers, and a question that only one can answer of the first that the name server
+    lists. Every method raises ClientError and its kin, NotSupported for a request that the broker does not know.
     """
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
@@ -120,21 +121,41 @@ class Admin(Face[AsyncAdmin]):
         return _run(self._core.runtime())
 
     def queue_entries(
-        self, topic: str, queue_id: int, index: int, count: int, *, address: str | None = None
+        self,
+        topic: str,
+        queue_id: int,
+        index: int,
+        count: int,
+        *,
+        broker: str | None = None,
+        address: str | None = None,
     ) -> QueueEntries:
-        """Return up to `count` entries of a consume queue from offset `index` on, and the bounds of that queue."""
-        return _run(self._core.queue_entries(topic, queue_id, index, count, address=address))
+        """Return up to `count` entries of a consume queue from offset `index` on, and the bounds of that queue.
 
-    def pull(self, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
-        """Read up to `count` messages of a queue from `offset` on, whatever their tags; nothing is committed."""
-        return _run(self._core.pull(topic, queue_id, offset, count))
+        `broker`: the one that has the queue, where several have one of its number.
+        """
+        return _run(self._core.queue_entries(topic, queue_id, index, count, broker=broker, address=address))
 
-    def send_back(self, group: str, message: Message, *, delay_level: int, max_reconsume_times: int) -> None:
+    def pull(self, topic: str, queue_id: int, offset: int, count: int, *, broker: str | None = None) -> list[Message]:
+        """Read up to `count` messages of a queue from `offset` on, whatever their tags; nothing is committed.
+
+        `broker`: the one that has the queue, where several have one of its number.
+        """
+        return _run(self._core.pull(topic, queue_id, offset, count, broker=broker))
+
+    def send_back(
+        self, group: str, message: Message, *, delay_level: int, max_reconsume_times: int, broker: str | None = None
+    ) -> None:
         """Have the broker give the group one more try at a record, after `delay_level`; a dead letter, too.
 
-        With `max_reconsume_times` or more tries behind it, it goes to the dead letters (again).
+        With `max_reconsume_times` or more tries behind it, it goes to the dead letters (again). `broker`: the one that
+        has the record; without it the record's own word of where it is stored counts.
         """
-        _run(self._core.send_back(group, message, delay_level=delay_level, max_reconsume_times=max_reconsume_times))
+        _run(
+            self._core.send_back(
+                group, message, delay_level=delay_level, max_reconsume_times=max_reconsume_times, broker=broker
+            )
+        )
 
     def message_at(self, position: int, *, topic: str = "", address: str | None = None) -> Message:
         """Return the message at a byte address of the commit log; raises BrokerRefused if none begins there."""
@@ -191,16 +212,33 @@ class Admin(Face[AsyncAdmin]):
         """Return the master of every broker that the name server lists, by name; empty if there is none."""
         return _run(self._core.brokers())
 
-    def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
-        """Return the offset of a queue's first message stored at `at_ms` (epoch) or later; its end if there is none."""
-        return _run(self._core.offset_at(topic, queue_id, at_ms))
+    def members(self) -> tuple[Broker, ...]:
+        """Return every process that the name server lists, masters and slaves, by name and broker id."""
+        return _run(self._core.members())
 
-    def move_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def asked(self) -> Broker:
+        """Return who answers now what this admin wants to know: the master of its broker (the first without one).
+
+        Of a broker that is named it is a slave, where the name server lists one, while the master is listed no more or
+        could not be reached a moment ago. Raises BrokerUnreachable.
+        """
+        return _run(self._core.asked())
+
+    def offset_at(self, topic: str, queue_id: int, at_ms: int, *, broker: str | None = None) -> int:
+        """Return the offset of a queue's first message stored at `at_ms` (epoch) or later; its end if there is none.
+
+        `broker`: the one that has the queue, where several have one of its number.
+        """
+        return _run(self._core.offset_at(topic, queue_id, at_ms, broker=broker))
+
+    def move_group(self, group: str, topic: str, queue_id: int, offset: int, *, broker: str | None = None) -> None:
         """Have a group go on at `offset` of a queue, also consumers that are at work (request 222).
+
+        `broker`: the one that has the queue, where several have one of its number.
 
         Raises BrokerRefused for an offset that the queue does not have, or an unknown group or topic.
         """
-        _run(self._core.move_group(group, topic, queue_id, offset))
+        _run(self._core.move_group(group, topic, queue_id, offset, broker=broker))
 
     def create_group(self, name: str, *, retry_max_times: int = 16, in_order: bool = False) -> None:
         """Create the consumer group, or change it, on every broker (or the one this admin is for).
@@ -222,7 +260,8 @@ class Admin(Face[AsyncAdmin]):
 
     def delete_topic(self, name: str, pending: Pending | None = None) -> TopicWaiting | None:
         """Delete the topic on every broker, then in the name server; return what waited for it, None where that is not
-        told (Apache RocketMQ's brokers).
+        told (Apache RocketMQ's brokers). An admin of one broker deletes it there, and in the name server only if no
+        other has it.
 
         ``pending``: what is to become of that which waits for it (timers, delayed messages, halves); with None a
         broker of this project refuses (BrokerRefused) to delete a topic for which something waits.

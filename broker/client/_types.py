@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -71,27 +71,40 @@ class RouteQueues:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The brokers that hold a topic: their (master) addresses by name, and its queues."""
+    """The brokers that hold a topic: the addresses of their masters by name, its queues, and their slaves' addresses by
+    name and broker id."""
 
     topic: str
     addresses: Mapping[str, str]
     queues: tuple[RouteQueues, ...]
+    slaves: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
     def writable(self) -> tuple[MessageQueue, ...]:
-        """Return queues that can be sent to, sorted."""
+        """Return queues that can be sent to, those of brokers with a master, sorted."""
         return self._with(2, write=True)
 
     def readable(self) -> tuple[MessageQueue, ...]:
-        """Return queues that can be pulled from, sorted."""
+        """Return queues that can be pulled from, at a master or a slave, sorted."""
         return self._with(4, write=False)
 
     def _with(self, permission: int, *, write: bool) -> tuple[MessageQueue, ...]:
         return tuple(
             MessageQueue(self.topic, part.broker, queue_id)
             for part in sorted(self.queues, key=lambda part: part.broker)
-            if part.permission & permission and part.broker in self.addresses
+            if part.permission & permission
+            if part.broker in self.addresses or (not write and part.broker in self.slaves)
             for queue_id in range(part.write_queues if write else part.read_queues)
         )
+
+    def processes(self, broker: str) -> tuple[tuple[int, str], ...]:
+        """Return broker ids and addresses of one broker, the master (0) first."""
+        master = ((0, self.addresses[broker]),) if broker in self.addresses else ()
+        return (*master, *sorted(self.slaves.get(broker, {}).items()))
+
+    def everywhere(self) -> tuple[str, ...]:
+        """Return the addresses of all masters, then those of all slaves."""
+        slaves = (address for each in self.slaves.values() for address in each.values())
+        return (*sorted(self.addresses.values()), *sorted(slaves))
 
 
 # What is wanted of a topic.
