@@ -22,7 +22,7 @@ from console.security.topic_scope import EVERYTHING
 from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
-from console.site.mirrored import Mirrored, mirrored
+from console.site.mirrored import Mirrored, alone, mirrored
 
 #: the parts of a snapshot, as its row has them, and the shape of each
 KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigures, "groups": GroupsKept}
@@ -115,7 +115,7 @@ def look(zooms: tuple[str, ...] = KEPT_ZOOMS) -> Taken | None:
     if trouble is not None:
         why = dict.fromkeys(("lanes", "groups"), trouble.value)
     timers = kept_timers(here, zooms, why)
-    halves = _transactions(why, sums_only=not zooms)
+    halves = _transactions(here, why, sums_only=not zooms)
     return Taken(
         broker=here.name,
         at_ms=here.now_ms,
@@ -136,10 +136,9 @@ def _trouble(here: Mirrored) -> StaleReason | None:
     return reason
 
 
-def _transactions(why: dict[str, str], *, sums_only: bool) -> TransactionFigures | None:
-    page = (transactions_pages.transaction_sums if sums_only else transactions_pages.read_transactions).within(
-        EVERYTHING
-    )
+def _transactions(here: Mirrored, why: dict[str, str], *, sums_only: bool) -> TransactionFigures | None:
+    read = transactions_pages.transaction_sums if sums_only else transactions_pages.read_transactions
+    page = read.within(EVERYTHING, alone(here))
     evidence: Evidence = page.evidence
     if evidence.stale_reason is not None:
         why["transactions"] = evidence.stale_reason.value

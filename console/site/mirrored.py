@@ -239,6 +239,11 @@ def cluster() -> Cluster:
     return Cluster(at_ms, tuple(Mirrored(at_ms, state.broker, state) for state in _states(chosen())))
 
 
+def alone(here: Mirrored) -> Cluster:
+    """Return this broker as all that a page is about."""
+    return Cluster(here.now_ms, (here,) if here.broker else ())
+
+
 @dataclass(frozen=True, slots=True)
 class GroupLag:
     """Sums over a group's queues; lag None: some queue's end is unknown."""
