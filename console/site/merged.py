@@ -59,8 +59,8 @@ def merged(
 ) -> Whole[Row]:
     """Return the first `count` rows of the parts by `key`, and of those with the same by broker.
 
-    Each part keeps its own order. `before` has the places that they were read from, none for a list's beginning; `place`
-    gives the one behind a row. A broker without a part (it is away) keeps its place.
+    Each part keeps its own order. `before` has the places that they were read from, none for a list's beginning;
+    `place` gives the one behind a row. A broker without a part (it is away) keeps its place.
     """
     listed = {part.broker: part for part in parts}
     taken = dict.fromkeys(listed, 0)
@@ -75,7 +75,7 @@ def merged(
             return True
         return part.following is None
 
-    is_known = all([offer(broker) for broker in listed])
+    is_known = all(offer(broker) for broker in listed)
     while is_known and heads and len(rows) < count:
         _, broker = heapq.heappop(heads)
         rows.append(listed[broker].rows[taken[broker]])
