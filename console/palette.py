@@ -37,6 +37,7 @@ from console.operations.kind import Command, Kind
 from console.operations.pages import drafted
 from console.operations.registry import KINDS
 from console.security.topic_scope import current_scope
+from console.site.chosen import choice_of, choosing, chosen
 from console.site.mirrored import cluster
 from console.templatetags.tables import view_address, view_page
 from console.ui.addresses import form_of
@@ -184,15 +185,21 @@ def _of_messages(text: str) -> str | None:
 def _of_timers(text: str) -> str | None:
     rows = timers_read.timer_list(TimerFilter(key=text), count=2).rows
     if len(rows) == 1:
-        return reverse("timer", args=[rows[0].position])
+        return _at(rows[0].broker, "timer", rows[0].position)
     return reverse("timer_list") + "?" + urlencode({"key": text}) if rows else None
 
 
 def _of_transactions(text: str) -> str | None:
     """Return the newest transaction: who sends a half with a key again means the last one."""
-    positions = (row.position for row in halves_named(text) if row.position is not None)
-    position = next(positions, None)
-    return None if position is None else reverse("transaction", args=[position])
+    rows = (row for row in halves_named(text) if row.position is not None)
+    row = next(rows, None)
+    return None if row is None else _at(row.broker, "transaction", row.position)
+
+
+def _at(broker: str, page: str, position: object) -> str:
+    """Return the address of a page about what stands at a position of one broker."""
+    with choosing(choice_of(broker) if cluster().has_several else chosen()):
+        return reverse(page, args=[position])
 
 
 @form_of("find")

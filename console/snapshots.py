@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from django.conf import settings
 from django.db import connection
 
+from broker.mirror.models import MirrorState
 from console.features.groups.pages import GroupsKept, kept_groups
 from console.features.schedule.read import kept_lanes
 from console.features.schedule.shapes import Lanes
@@ -18,9 +19,10 @@ from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionFigures
 from console.past import Moment, Snapshot, columns_at, moment_of, opened, pack, reason_of
 from console.security.topic_scope import EVERYTHING
+from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
-from console.site.mirrored import Mirrored, mirrored
+from console.site.mirrored import Mirrored, alone, mirrored
 
 #: the parts of a snapshot, as its row has them, and the shape of each
 KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigures, "groups": GroupsKept}
@@ -56,13 +58,16 @@ class Taken:
     why: dict[str, str]
 
 
-def take() -> Snapshot | None:
-    """Take and keep the snapshot of this interval unless it was taken, and delete old ones."""
+def take() -> list[Snapshot]:
+    """Take and keep the snapshots of this interval, one a broker, unless they were taken, and delete old ones."""
     slot_ms = _slot(now_ms())
-    kept = None
-    if not Snapshot.objects.filter(slot_ms=slot_ms).exists():
-        taken = look()
-        kept = keep(taken, slot_ms) if taken is not None else None
+    kept = []
+    there = set(Snapshot.objects.filter(slot_ms=slot_ms).values_list("broker", flat=True))
+    for name in MirrorState.objects.exclude(broker__in=there).order_by("broker").values_list("broker", flat=True):
+        with choosing(choice_of(name)):
+            taken = look()
+        if taken is not None:
+            kept.append(keep(taken, slot_ms))
     thin(now_ms())
     return kept
 
@@ -110,7 +115,7 @@ def look(zooms: tuple[str, ...] = KEPT_ZOOMS) -> Taken | None:
     if trouble is not None:
         why = dict.fromkeys(("lanes", "groups"), trouble.value)
     timers = kept_timers(here, zooms, why)
-    halves = _transactions(why, sums_only=not zooms)
+    halves = _transactions(here, why, sums_only=not zooms)
     return Taken(
         broker=here.name,
         at_ms=here.now_ms,
@@ -131,10 +136,9 @@ def _trouble(here: Mirrored) -> StaleReason | None:
     return reason
 
 
-def _transactions(why: dict[str, str], *, sums_only: bool) -> TransactionFigures | None:
-    page = (transactions_pages.transaction_sums if sums_only else transactions_pages.read_transactions).within(
-        EVERYTHING
-    )
+def _transactions(here: Mirrored, why: dict[str, str], *, sums_only: bool) -> TransactionFigures | None:
+    read = transactions_pages.transaction_sums if sums_only else transactions_pages.read_transactions
+    page = read.within(EVERYTHING, alone(here))
     evidence: Evidence = page.evidence
     if evidence.stale_reason is not None:
         why["transactions"] = evidence.stale_reason.value

@@ -30,6 +30,7 @@ from console.features.transactions.shapes import (
     TransactionRow,
     TransactionState,
 )
+from console.site.chosen import choice_of, choosing, chosen
 from console.templatetags.escapement import delay_name, span
 from console.templatetags.visible import visible
 from console.ui.charts import FOLD_MS, Stop, life_svg, place
@@ -224,9 +225,10 @@ def asked_words(row: TransactionRow) -> str:
 
 
 @register.simple_tag
-def board_drawing(board: Board, now_ms: int, timeout_ms: int | None, most: int | None) -> SafeString:
-    """Both queues with their lines."""
-    halves = [_half_mark(row, now_ms, timeout_ms or _GRACE_MS, most) for row in board.halves]
+def board_drawing(board: Board, now_ms: int, timeout_ms: int | None, most: int | None, broker: str = "") -> SafeString:
+    """Both queues with their lines; a half leads to its page, at `broker` where the page is about several."""
+    with choosing(choice_of(broker) if broker else chosen()):
+        halves = [_half_mark(row, now_ms, timeout_ms or _GRACE_MS, most) for row in board.halves]
     places = {row.offset: place for place, row in enumerate(board.halves)}
     ops = [_op_mark(op, places, now_ms) for op in board.ops]
     label = _("Half queue at the left, op queue at the right; %(halves)s halves, %(open)s of them undecided") % {

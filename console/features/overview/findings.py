@@ -143,7 +143,8 @@ class ServerFacts:
     queues: tuple[QueueRow, ...] | None = None
 
 
-_kept: dict[tuple[str, str], tuple[float, ServerFacts]] = {}
+_kept: dict[tuple[str, str, str], tuple[float, ServerFacts]] = {}
+_kept_queues: dict[str, tuple[float, tuple[QueueRow, ...] | None]] = {}
 _asking = Lock()
 
 
@@ -270,7 +271,7 @@ def _of_delayed_queues(known: ServerFacts) -> Iterator[Finding]:
 
 def server_facts(here: Mirrored) -> ServerFacts:
     """Return what was known at most FRESH_S ago or, while another page asks, what was known before."""
-    key = (settings.ESCAPEMENT_NAMESRV, settings.REDISSON_URL)
+    key = (settings.ESCAPEMENT_NAMESRV, here.name, settings.REDISSON_URL)
     made_s, found = _kept.get(key, (0.0, ServerFacts()))
     if made_s and time.monotonic() - made_s < FRESH_S:
         return found
@@ -299,6 +300,7 @@ def seen_by(scope: TopicScope, known: ServerFacts) -> ServerFacts:
 def forget() -> None:
     """Forget what was known, so that the next call asks anew."""
     _kept.clear()
+    _kept_queues.clear()
 
 
 def _read(here: Mirrored) -> ServerFacts:
@@ -316,6 +318,15 @@ def _herds(admin: Admin, now_ms: int) -> tuple[Herd, ...]:
 
 
 def _queues() -> tuple[QueueRow, ...] | None:
+    """Return what was known of the queues at most FRESH_S ago: they are no broker's, and asked for once for all."""
+    made_s, found = _kept_queues.get(settings.REDISSON_URL, (0.0, None))
+    if not made_s or time.monotonic() - made_s >= FRESH_S:
+        found = _look_at_queues()
+        _kept_queues[settings.REDISSON_URL] = (time.monotonic(), found)
+    return found
+
+
+def _look_at_queues() -> tuple[QueueRow, ...] | None:
     """Return, of up to MOST_QUEUES queues, those that need a look; None if their server does not answer."""
     found: list[QueueRow] = []
     for offset in range(0, MOST_QUEUES, QUEUES_SHOWN):

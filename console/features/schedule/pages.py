@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -19,6 +20,7 @@ from console.rest.access import Overview
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.security.tokens import READ
+from console.site.merged import LONGEST, Place
 from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
@@ -38,22 +40,35 @@ def schedule(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def lane(request: HttpRequest, level: int) -> Answer:
-    """Show the pending messages of a level in due order, paged by offset."""
-    offset = whole_number(request.GET.get("offset"))
-    data = read.lane(level, offset)
+    """Show the pending messages of a level in due order, paged by offset; of several brokers by cursor."""
+    place = _place(request.GET)
+    data = read.lane(level, place)
     if data.lane is None:
         raise Http404(_("There is no such delay level."))
     context = {
         "data": data,
         "here": "schedule",
-        "live": f"lane/{level}" if offset is None else f"lane/{level}?offset={offset}",
+        "live": _live(level, place),
+        "is_further": isinstance(place, str),
         "previous_level": level - 1 or None,
         "next_level": level + 1 if level < read.highest_level() else None,
     }
     return page_or_file(
         request, "schedule/lane.html", context, LANE, lambda place: read.lane(level, place, MAX_PAGE_COUNT),
-        rows=attrgetter("messages"), following=attrgetter("next_offset"),
+        rows=attrgetter("messages"), following=attrgetter("following"),
     )  # fmt: skip
+
+
+def _place(given: Mapping[str, str]) -> Place | None:
+    """Return the place of a lane that an address names."""
+    return given.get("cursor", "")[:LONGEST] or whole_number(given.get("offset"))
+
+
+def _live(level: int, place: Place | None) -> str | None:
+    """Return what changes in place: a lane, from its beginning or from an offset on."""
+    if isinstance(place, str):
+        return None
+    return f"lane/{level}" if place is None else f"lane/{level}?offset={place}"
 
 
 LIVE = {

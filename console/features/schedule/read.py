@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
 from broker.client import Admin, Message
 from broker.client.admin import QueueEntries, QueueEntry
@@ -31,14 +30,15 @@ from console.features.schedule.shapes import (
     NextMinute,
     ParkedMessage,
 )
+from console.features.schedule.total import in_total, is_unsaved, sum_of, total_of, typical
 from console.past import Moment, evidence_of, part_at
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask, pull_all
-from console.site.mirrored import History, Mirrored, mirrored
+from console.site.broker import ask, pull_all, read_each
+from console.site.evidence import Evidence, joined
+from console.site.merged import Part, Place, merged, read_cursor
+from console.site.mirrored import Cluster, History, Mirrored, alone, cluster, mirrored
 from console.site.reading_on import fill
-
-Number = TypeVar("Number", int, float)
 
 #: what an Apache RocketMQ broker is asked for a lane
 LANE_REQUESTS = (Request.GET_TOPIC_STATS_INFO, Request.GET_ALL_DELAY_OFFSET, Request.QUERY_CONSUME_QUEUE)
@@ -51,21 +51,50 @@ UNSAVED_LIMIT_MS = 30_000
 
 
 def lanes() -> Lanes:
-    """Return all lanes of the broker: counts and moments, no names."""
-    here = mirrored()
-    rows = levels(here)
-    exact = here.evidence(polled_by=LANE_REQUESTS)
-    placed = here.evidence(polled_by=LANE_REQUESTS, exact=False)
-    histories = here.histories("level", [str(row.level) for row in rows])
-    drawn = tuple(lane_of(row, here, histories[str(row.level)]) for row in rows)
-    minute = next_minute(here, rows)
-    return Lanes(exact, here.now_ms, here.name, figures(here, drawn), drawn, minute, placed)
+    """Return all lanes, of several brokers in total: counts and moments, no names."""
+    return _lanes(cluster())
+
+
+def _lanes(of: Cluster) -> Lanes:
+    rows = _rows(of)
+    drawn, started = _drawn(of, rows), [here.broker.started_ms for here in of.brokers if here.broker]
+    at_ms = _as_of_ms(of)
+    return Lanes(
+        of.evidence(polled_by=LANE_REQUESTS),
+        of.now_ms,
+        of.source if of.brokers else "",
+        _figures(drawn, min((each for each in started if each is not None), default=None)),
+        drawn,
+        _minute(rows, at_ms) if at_ms is not None else None,
+        of.evidence(polled_by=LANE_REQUESTS, exact=False),
+        has_several=of.has_several,
+    )
+
+
+def _drawn(of: Cluster, rows: Sequence[ScheduleLevel]) -> tuple[Lane, ...]:
+    """Return the lanes of all rows, those of several brokers in total, all as of the same moment."""
+    drawn: list[tuple[str, Lane]] = []
+    for here in of.brokers:
+        mine = [row for row in rows if row.broker_id == here.name]
+        histories = here.histories("level", [str(row.level) for row in mine])
+        at_ms = _as_of_ms(of)
+        drawn += [(here.name, lane_of(row, here, histories[str(row.level)], at_ms)) for row in mine]
+    return in_total(drawn, len(of.brokers)) if of.has_several else tuple(lane for _broker, lane in drawn)
+
+
+def _as_of_ms(of: Cluster) -> int | None:
+    """Return the moment of the newest rows."""
+    return max((here.as_of_ms for here in of.brokers if here.as_of_ms is not None), default=None)
 
 
 def highest_level() -> int:
     """Return the number of the last level, 0 while none is known."""
-    here = mirrored()
-    return ScheduleLevel.objects.filter(broker=here.name).count()
+    return max((row.level for row in _rows(cluster())), default=0)
+
+
+def _rows(of: Cluster) -> list[ScheduleLevel]:
+    """Return the levels' rows of all brokers, level 1 first."""
+    return list(ScheduleLevel.objects.filter(broker__in=of.names).order_by("level", "broker"))
 
 
 def levels(here: Mirrored) -> list[ScheduleLevel]:
@@ -73,9 +102,9 @@ def levels(here: Mirrored) -> list[ScheduleLevel]:
     return list(ScheduleLevel.objects.filter(broker=here.name).order_by("level"))
 
 
-def lane_of(row: ScheduleLevel, here: Mirrored, released: History) -> Lane:
-    """Return the lane of a level as the pages draw it."""
-    as_of_ms = here.as_of_ms or here.now_ms
+def lane_of(row: ScheduleLevel, here: Mirrored, released: History, at_ms: int | None = None) -> Lane:
+    """Return the lane of a level as the pages draw it: at the moment of its rows, or at that of other brokers'."""
+    as_of_ms = at_ms or here.as_of_ms or here.now_ms
     backlog = _backlog(row)
     rate = row.released_per_s if row.released_per_s is not None else released.latest
     return Lane(
@@ -103,22 +132,26 @@ def lane_of(row: ScheduleLevel, here: Mirrored, released: History) -> Lane:
 
 def figures(here: Mirrored, drawn: Sequence[Lane]) -> LaneFigures:
     """Return the strip above the lanes; its figures are None where nothing is known."""
+    return _figures(drawn, here.broker.started_ms if here.broker else None)
+
+
+def _figures(drawn: Sequence[Lane], started_ms: int | None) -> LaneFigures:
     waiting = [lane for lane in drawn if lane.next_due_ms is not None]
     first = min(waiting, key=lambda lane: lane.next_due_ms or 0, default=None)
     late = [lane for lane in drawn if lane.lateness_p99_ms is not None]
     worst = max(late, key=lambda lane: lane.lateness_p99_ms or 0, default=None)
-    unsaved = [lane for lane in drawn if _unsaved(lane)]
+    unsaved = [lane for lane in drawn if is_unsaved(lane)]
     oldest = min(unsaved, key=lambda lane: lane.persisted_ms or 0, default=None)
     return LaneFigures(
-        pending=_sum([lane.backlog for lane in drawn]),
-        released_per_s=_sum([lane.released_per_s for lane in drawn]),
+        pending=sum_of([lane.backlog for lane in drawn]),
+        released_per_s=sum_of([lane.released_per_s for lane in drawn]),
         next_due_ms=first.next_due_ms if first else None,
         next_due_level=first.level if first else None,
-        lateness_p50_ms=_typical(drawn),
+        lateness_p50_ms=typical(drawn),
         lateness_p99_ms=worst.lateness_p99_ms if worst else None,
         lateness_p99_level=worst.level if worst else None,
-        early_total=_sum([lane.early_total for lane in drawn]),
-        started_ms=here.broker.started_ms if here.broker else None,
+        early_total=sum_of([lane.early_total for lane in drawn]),
+        started_ms=started_ms,
         persisted_oldest_ms=oldest.persisted_ms if oldest else None,
         persisted_oldest_level=oldest.level if oldest else None,
     )
@@ -126,9 +159,11 @@ def figures(here: Mirrored, drawn: Sequence[Lane]) -> LaneFigures:
 
 def next_minute(here: Mirrored, rows: Sequence[ScheduleLevel]) -> NextMinute | None:
     """Count messages due in each of the coming 60 seconds; return None while a waiting lane's due times are unknown."""
-    if here.as_of_ms is None:
-        return None
-    start = here.as_of_ms
+    return None if here.as_of_ms is None else _minute(rows, here.as_of_ms)
+
+
+def _minute(rows: Sequence[ScheduleLevel], start: int) -> NextMinute | None:
+    """Count the same from a moment on, levels of several brokers added up."""
     moments = [start + 1_000 * second for second in range(1, 61)]
     by_level: dict[int, list[int]] = {}
     for row in rows:
@@ -137,7 +172,9 @@ def next_minute(here: Mirrored, rows: Sequence[ScheduleLevel]) -> NextMinute | N
         points = _points(row)
         if not points:
             return None
-        by_level[row.level] = _steps(_due(row, points, moments))
+        steps = _steps(_due(row, points, moments))
+        others = by_level.get(row.level, [0] * len(steps))
+        by_level[row.level] = [count + other for count, other in zip(steps, others, strict=True)]
     counts = tuple(sum(column) for column in zip(*by_level.values(), strict=True)) or (0,) * 60
     peak = max(range(60), key=lambda second: counts[second]) if any(counts) else None
     level = max(by_level, key=lambda number: by_level[number][peak]) if peak is not None else None
@@ -200,30 +237,6 @@ def _warnings(row: ScheduleLevel, as_of_ms: int) -> list[str]:
     return found
 
 
-def _unsaved(lane: Lane) -> bool:
-    return lane.persisted_ms is not None and lane.persisted_offset != lane.delay_offset
-
-
-def _sum(values: Sequence[Number | None]) -> Number | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _typical(drawn: Sequence[Lane]) -> float | None:
-    """Return the median of the lanes' medians, each weighing as much as it releases."""
-    weighed = sorted(
-        (lane.lateness_p50_ms, lane.released_per_s or 0.0) for lane in drawn if lane.lateness_p50_ms is not None
-    )
-    if not weighed:
-        return None
-    half, passed = sum(weight for _, weight in weighed) / 2, 0.0
-    for lateness, weight in weighed:
-        passed += weight
-        if passed >= half:
-            return lateness
-    return weighed[-1][0]
-
-
 PAGE_REQUESTS = (Request.GET_ALL_DELAY_OFFSET, Request.QUERY_CONSUME_QUEUE, Request.PULL_MESSAGE)
 
 #: the way back is looked for among so many before a page, and for so long
@@ -234,16 +247,74 @@ Keep = Callable[[ParkedMessage], bool]
 
 
 @authorised
-def lane(scope: TopicScope, level: int, offset: int | None = None, count: int = PAGE_COUNT) -> LanePage:
-    """Return a page of one lane; offset None begins at the first pending message."""
+def lane(scope: TopicScope, level: int, place: Place | None = None, count: int = PAGE_COUNT) -> LanePage:
+    """Return a page of one lane; `place` is the offset that it begins at, of several brokers a page's cursor.
+
+    Without it begins at the first pending message.
+    """
     hide = masks()
-    found = _lane(level, offset, count, None if scope.see_all else lambda row: scope.topic(row.real_topic))
+    keep: Keep | None = None if scope.see_all else lambda row: scope.topic(row.real_topic)
+    of = cluster()
+    if of.has_several:
+        found = _lane_of_several(of, level, place if isinstance(place, str) else None, count, keep)
+    else:
+        found = _lane(of, level, place if isinstance(place, int) else None, count, keep)
     return replace(found, messages=tuple(hide.row(row, row.real_topic) for row in found.messages))
 
 
-def _lane(level: int, offset: int | None, count: int, keep: Keep | None) -> LanePage:
-    """Return a page of one lane; with `keep`, of those that it takes."""
-    here = mirrored()
+def _lane_of_several(of: Cluster, level: int, cursor: str | None, count: int, keep: Keep | None) -> LanePage:
+    """Return a page of the lanes of all brokers with this level, merged by due time."""
+    rows = [row for row in _rows(of) if row.level == level]
+    count = min(max(count, 1), MAX_PAGE_COUNT)
+    empty = LanePage(
+        of.evidence(polled_by=PAGE_REQUESTS), of.now_ms, of.source, None, 0, count, (), None, None, None, None,
+        has_several=True,
+    )  # fmt: skip
+    if not rows:
+        return empty
+    by_name, at_ms = {here.name: here for here in of.brokers}, _as_of_ms(of)
+    lanes = []
+    for row in rows:
+        here = by_name[row.broker_id]
+        history = here.histories("level", [str(level)])[str(level)]
+        lanes.append((here.name, lane_of(row, here, history, at_ms)))
+    page = replace(empty, lane=total_of(lanes, len(of.brokers)))
+
+    def read(place: str | None, step: int) -> LanePage:
+        return _merged(page, of, level, place, step)
+
+    if keep is None:
+        return read(cursor, count)
+    found = fill(read, lambda part: (part.messages, part.cursor), keep, cursor, count, MAX_PAGE_COUNT)
+    return replace(found.page, messages=found.rows, cursor=found.following, looked=found.looked)
+
+
+def _merged(page: LanePage, of: Cluster, level: int, cursor: str | None, count: int) -> LanePage:
+    """Return the page with the messages at a cursor: each broker is asked for as many as all of them give."""
+    places = read_cursor(cursor) or {}
+    names = {part.broker for part in page.lane.parts} if page.lane else set()
+
+    def read(here: Mirrored) -> tuple[Part[ParkedMessage] | None, Evidence]:
+        place = places.get(here.name)
+        if here.name not in names or (here.name in places and place is None):
+            return Part(here.name, (), None), here.evidence(polled_by=PAGE_REQUESTS)
+        offset = place if isinstance(place, int) else None
+        found, evidence = ask(
+            lambda admin: _rows_of(_read(admin, level, offset, count), here.name),
+            source=here.name, requests=PAGE_REQUESTS,
+        )  # fmt: skip
+        return None if found is None else Part(here.name, *found), evidence
+
+    read_by_broker = read_each(read, of)
+    parts = [part for part, _evidence in read_by_broker if part is not None]
+    whole = merged(parts, before=places, key=lambda row: row.due_ms, place=lambda row: row.offset + 1, count=count)
+    evidence = joined(of.source, [evidence for _part, evidence in read_by_broker])
+    return replace(page, evidence=evidence, messages=whole.rows, cursor=whole.cursor)
+
+
+def _lane(of: Cluster, level: int, offset: int | None, count: int, keep: Keep | None) -> LanePage:
+    """Return a page of one lane of one broker; with `keep`, of those that it takes."""
+    here = of.brokers[0] if of.brokers else Mirrored(of.now_ms, None, None)
     row = next((row for row in levels(here) if row.level == level), None)
     count = min(max(count, 1), MAX_PAGE_COUNT)
     if row is None:
@@ -253,7 +324,7 @@ def _lane(level: int, offset: int | None, count: int, keep: Keep | None) -> Lane
     asked = row.delay_offset or 0 if offset is None else offset
     if keep is not None:
         part, evidence = ask(
-            lambda admin: _part(admin, level, offset, count, keep), source=here.name, requests=PAGE_REQUESTS
+            lambda admin: _part(admin, level, offset, count, keep, here.name), source=here.name, requests=PAGE_REQUESTS
         )
         part = part or _Part(asked)
         return LanePage(
@@ -266,7 +337,7 @@ def _lane(level: int, offset: int | None, count: int, keep: Keep | None) -> Lane
     released, entries, records = page
     first = entries.entries[0].offset if entries.entries else asked
     by_offset = {record.queue_offset: record for record in records}
-    messages = tuple(_parked(entry, by_offset.get(entry.offset), released) for entry in entries.entries)
+    messages = tuple(_parked(entry, by_offset.get(entry.offset), released, here.name) for entry in entries.entries)
     after = first + len(messages)
     last = max(entries.min_offset, entries.max_offset - count)
     return LanePage(
@@ -310,16 +381,16 @@ class _Part:
     looked: int = 0
 
 
-def _part(admin: Admin, level: int, offset: int | None, count: int, keep: Keep) -> _Part:
+def _part(admin: Admin, level: int, offset: int | None, count: int, keep: Keep, broker: str) -> _Part:
     """Return a page of kept ones; behind the last of them, their last page."""
-    read = partial(_read, admin, level)
+    read, rows_of = partial(_read, admin, level), partial(_rows_of, broker=broker)
     released = admin.delay_offsets().get(level, 0)
     asked = released if offset is None else max(0, offset)
-    found = fill(read, _rows_of, keep, asked, count, MAX_PAGE_COUNT)
+    found = fill(read, rows_of, keep, asked, count, MAX_PAGE_COUNT)
     low, high = found.page[1].min_offset, found.page[1].max_offset
     before = _before(read, asked, low, count, keep)
     if offset is not None and not found.rows and found.following is None and before is not None:
-        asked, found = before, fill(read, _rows_of, keep, before, count, MAX_PAGE_COUNT)
+        asked, found = before, fill(read, rows_of, keep, before, count, MAX_PAGE_COUNT)
         before = _before(read, asked, low, count, keep)
     return _Part(
         offset=found.rows[0].offset if found.rows else asked,
@@ -339,7 +410,7 @@ def _before(read: Callable[[int, int], Page], end: int, low: int, count: int, ke
     high = end
     while high > low:
         first = max(low, high - MAX_PAGE_COUNT)
-        rows, _ = _rows_of(read(first, high - first))
+        rows, _ = _rows_of(read(first, high - first), "")
         hits += [row.offset for row in reversed(rows) if row.offset < high and keep(row)]
         if len(hits) >= count:
             return hits[count - 1]
@@ -349,16 +420,16 @@ def _before(read: Callable[[int, int], Page], end: int, low: int, count: int, ke
     return hits[-1] if hits else None
 
 
-def _rows_of(page: Page) -> tuple[list[ParkedMessage], int | None]:
+def _rows_of(page: Page, broker: str) -> tuple[list[ParkedMessage], int | None]:
     """Return the messages of a stretch, and where the next one begins."""
     released, entries, records = page
     by_offset = {record.queue_offset: record for record in records}
-    rows = [_parked(entry, by_offset.get(entry.offset), released) for entry in entries.entries]
+    rows = [_parked(entry, by_offset.get(entry.offset), released, broker) for entry in entries.entries]
     following = rows[-1].offset + 1 if rows else entries.max_offset
     return rows, following if following < entries.max_offset else None
 
 
-def _parked(entry: QueueEntry, record: Message | None, released: int) -> ParkedMessage:
+def _parked(entry: QueueEntry, record: Message | None, released: int, broker: str) -> ParkedMessage:
     properties = record.properties if record else {}
     queue_id = properties.get(REAL_QUEUE_ID, "")
     return ParkedMessage(
@@ -375,12 +446,13 @@ def _parked(entry: QueueEntry, record: Message | None, released: int) -> ParkedM
         offset_message_id=record.offset_message_id if record else None,
         store_ms=record.store_ms if record else None,
         born_ms=record.born_ms if record else None,
+        broker=broker,
     )
 
 
 def kept_lanes() -> Lanes:
-    """Return the lanes as a snapshot keeps them, without their rates: earlier snapshots show those better."""
-    found = lanes()
+    """Return one broker's lanes as a snapshot keeps them, without their rates: earlier snapshots show those better."""
+    found = _lanes(alone(mirrored()))
     return replace(found, lanes=tuple(replace(lane, released=History()) for lane in found.lanes))
 
 

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.site.evidence import Evidence
 from console.site.mirrored import History
-from console.ui.table import CHIP, SIZE, TIME, Cell, Column, Table, file_columns
+from console.ui.table import BROKER, CHIP, SIZE, TIME, Cell, Column, Table, file_columns
 
 LANE = Table(
     "lane",
@@ -31,6 +31,7 @@ LANE = Table(
         Column("offset", _("Offset"), Cell("schedule/cells/offset.html", is_figure=True)),
         Column("position", _("Position"), Cell("schedule/cells/position.html", is_figure=True)),
         Column("open", _("Message"), Cell("schedule/cells/open.html"), "offset_message_id", in_file=False),
+        BROKER,
     ),
     row_id="parked",
     row_id_field="offset",
@@ -68,6 +69,22 @@ class LaneState(TextChoices):
 
 
 @dataclass(frozen=True, slots=True)
+class LanePart:
+    """What one broker has of a lane in total."""
+
+    broker: str
+    level: int
+    delay_ms: int
+    state: LaneState
+    backlog: int | None
+    next_due_ms: int | None
+    delay_offset: int | None
+    end_offset: int | None
+    released_per_s: float | None
+    lateness_p99_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Lane:
     """A delay level. Offsets are indices in queue `level - 1` of SCHEDULE_TOPIC_XXXX; None is unknown."""
 
@@ -101,6 +118,15 @@ class Lane:
     #: codes of what deserves a look: "p99" (> 10 ms), "persisted" (progress unsaved for > 30 s),
     #: "late" (the head is overdue by > 1 s)
     warnings: frozenset[str]
+    #: of a lane in total: what each broker has; its offsets are sums, its level the lowest of them
+    parts: tuple[LanePart, ...] = ()
+    #: False: a lane in total that some broker lacks, or has under another level
+    is_everywhere: bool = True
+
+    @property
+    def mark(self) -> str:
+        """What tells it from other lanes of the page, for the id of its row."""
+        return f"{self.level}-{self.delay_ms}" if self.parts else f"{self.level}"
 
     @property
     def released_share(self) -> float | None:
@@ -151,6 +177,13 @@ class Lanes:
     lanes: tuple[Lane, ...]
     next_minute: NextMinute | None
     next_minute_evidence: Evidence
+    #: they are of several brokers, in total
+    has_several: bool = False
+
+    @property
+    def is_uneven(self) -> bool:
+        """Tell whether the brokers have other levels than each other."""
+        return any(not lane.is_everywhere for lane in self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +208,7 @@ class ParkedMessage:
     offset_message_id: str | None
     store_ms: int | None
     born_ms: int | None
+    broker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +232,19 @@ class LanePage:
     last_offset: int | None
     #: so many were looked through where the look ended before the page was full; 0: it did not
     looked: int = 0
+    #: of several brokers, in total, merged by due time: where the next page begins; offsets are of one broker
+    cursor: str | None = None
+    has_several: bool = False
+
+    @property
+    def following(self) -> int | str | None:
+        """The place behind this page; None: it was the last."""
+        return self.cursor if self.has_several else self.next_offset
+
+    @property
+    def has_other_delays(self) -> bool:
+        """Tell whether the level has another delay at some broker than at others."""
+        return self.lane is not None and len({part.delay_ms for part in self.lane.parts}) > 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
@@ -60,7 +60,6 @@ NEWEST = 256
 
 PULLED = (Request.GET_TOPIC_STATS_INFO, Request.PULL_MESSAGE)
 TOLD = (Request.GET_TIMER_CHECK_POINT, Request.GET_TIMER_METRICS)
-TOPICS = 16
 #: timerPrecisionMs of 5.5.0
 _PRECISION_MS = 1_000
 
@@ -153,12 +152,11 @@ def matches(row: TimerRow, wanted: TimerFilter) -> bool:
     return wanted.to_ms is None or row.due_ms < wanted.to_ms
 
 
-def timers(here: Mirrored, window: Window, is_seen: Callable[[str], bool] = lambda topic: True) -> TimersPage:
-    """Return the page from what was pulled; slots count the newest records only."""
+def timers(here: Mirrored, window: Window) -> TimersPage:
+    """Return the page from what was pulled, with all its topics; slots count the newest records only."""
     newest, evidence = _read(here)
     told, _ = ask(lambda admin: (admin.timer_checkpoint(), admin.timer_metrics()), source=here.name, requests=TOLD)
     wanted = TimerFilter() if window.following else within(window.start_ms, window.end_ms, window.zoom.step_ms)
-    topics = [row for row in _topics(newest, told[1] if told else None) if is_seen(row.topic)]
     return TimersPage(
         evidence=evidence,
         now_ms=here.now_ms,
@@ -166,10 +164,10 @@ def timers(here: Mirrored, window: Window, is_seen: Callable[[str], bool] = lamb
         zoom=window.zoom.name,
         at_ms=None if window.following else window.start_ms,
         figures=_figures(newest, told),
-        topics=tuple(topics[:TOPICS]),
-        topics_left=len(topics[TOPICS:]),
+        topics=_topics(newest, told[1] if told else None),
+        topics_left=0,
         lateness=None,
-        first=_listed(here, evidence, newest, wanted, 0, FIRST_COUNT),
+        first=_listed(here, evidence, newest, wanted, None, FIRST_COUNT),
         wheel=_wheel(evidence, newest, window, here.now_ms) if newest is not None else None,
         forecast=None,
         polled=True,
@@ -177,10 +175,9 @@ def timers(here: Mirrored, window: Window, is_seen: Callable[[str], bool] = lamb
 
 
 def timer_list(here: Mirrored, wanted: TimerFilter, cursor: str | None, count: int) -> TimerList:
-    """Return a page of what was pulled; the cursor is a number of rows."""
+    """Return a page of what was pulled; the cursor is the moment and the offset of the last row before it."""
     newest, evidence = _read(here)
-    start = int(cursor) if cursor and cursor.isascii() and cursor.isdigit() and len(cursor) < 9 else 0
-    return _listed(here, evidence, newest, wanted, start, count)
+    return _listed(here, evidence, newest, wanted, cursor, count)
 
 
 def timer_life(here: Mirrored, position: int) -> TimerLife:
@@ -191,6 +188,7 @@ def timer_life(here: Mirrored, position: int) -> TimerLife:
     row = row_of_record(record) if record is not None else None
     if row is None:
         return TimerLife(evidence, here.now_ms, "unknown", None, (), position)
+    row = replace(row, broker=here.name)
     accepted = LifeEvent(LifeKind.ACCEPTED, row.store_ms or 0, position)
     state = "pending" if row.due_ms > here.now_ms else "unknown"
     return TimerLife(evidence, here.now_ms, state, row, (accepted,), position)
@@ -204,14 +202,22 @@ def _read(here: Mirrored) -> tuple[Newest | None, Evidence]:
 
 
 def _listed(
-    here: Mirrored, evidence: Evidence, newest: Newest | None, wanted: TimerFilter, start: int, count: int
+    here: Mirrored, evidence: Evidence, newest: Newest | None, wanted: TimerFilter, cursor: str | None, count: int
 ) -> TimerList:
-    rows = [row for row in newest.rows if matches(row, wanted)] if newest else []
-    following = str(start + count) if start + count < len(rows) else None
+    after = _after(cursor)
+    rows = [row for row in newest.rows if matches(row, wanted) and (row.due_ms, row.offset) > after] if newest else []
+    shown = tuple(replace(row, broker=here.name) for row in rows[:count])
+    following = f"{shown[-1].due_ms}-{shown[-1].offset}" if shown and len(rows) > count else None
     return TimerList(
-        evidence, here.now_ms, wanted, tuple(rows[start : start + count]), following,
+        evidence, here.now_ms, wanted, shown, following,
         newest_read=newest.read if newest else None, records=newest.records if newest else None,
     )  # fmt: skip
+
+
+def _after(cursor: str | None) -> tuple[int, int]:
+    due, _, offset = (cursor or "").partition("-")
+    is_cursor = all(part.isascii() and part.isdigit() and len(part) < 20 for part in (due, offset))
+    return (int(due), int(offset)) if is_cursor else (-1, -1)
 
 
 def _figures(newest: Newest | None, told: tuple[TimerCheckpoint, tuple[TimerMetric, ...]] | None) -> TimerFigures:

@@ -49,7 +49,8 @@ from console.operations.typed_moments import bound_ms
 from console.past import Moment, asked_of, evidence_of, part_at, past_of, status_of
 from console.security.topic_scope import EVERYTHING, TopicScope, authorised, current_scope
 from console.site.broker import ask
-from console.site.mirrored import Mirrored
+from console.site.merged import LONGEST
+from console.site.mirrored import Mirrored, alone
 from console.site.parsing import whole_number
 from console.templatetags.escapement import span
 from console.ui.charts import FOLD_MS, Stop, life_svg
@@ -80,7 +81,11 @@ class TimersKept:
 
 def kept_timers(here: Mirrored, zooms: tuple[str, ...], why: dict[str, str]) -> TimersKept | None:
     """Return the Timers page of now at these zooms, sums alone without any; None with the reason in `why`."""
-    page = read.timers.within(EVERYTHING, DEFAULT) if zooms else read.timer_sums.within(EVERYTHING)
+    page = (
+        read.timers.within(EVERYTHING, DEFAULT, None, alone(here))
+        if zooms
+        else read.timer_sums.within(EVERYTHING, alone(here))
+    )
     if page.evidence.stale_reason is not None:
         why["timers"] = page.evidence.stale_reason.value
         return None
@@ -152,7 +157,7 @@ def timers_at(scope: TopicScope, asked_ms: int, zoom: str = "") -> tuple[Moment,
     return moment, page if scope.see_all else read.without_names(page, scope)
 
 
-_LENGTHS = {"topic": 255, "key": 1_024, "from": 64, "to": 64, "cursor": 512}
+_LENGTHS = {"topic": 255, "key": 1_024, "from": 64, "to": 64, "cursor": LONGEST}
 
 
 @require_safe

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from broker.client import Admin
 from broker.client.timers import DueBucket, Timer, TimerStatus, TimerTarget, TopicLateness, WheelBucket
 from broker.rocketmq.codes import Request
-from console.features.timers import apache_records
+from console.features.timers import apache_records, total
 from console.features.timers.shapes import (
     DAY,
     FIRST_COUNT,
@@ -45,9 +45,10 @@ from console.features.timers.shapes import (
 )
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import Answer, ask
+from console.site.broker import Answer, ask, ask_each, read_each
 from console.site.evidence import Evidence, StaleReason
-from console.site.mirrored import Mirrored, mirrored
+from console.site.merged import read_cursor
+from console.site.mirrored import Cluster, Mirrored, cluster, mirrored
 from console.site.reading_on import PATIENCE_S, fill
 
 TOPICS = 16
@@ -62,15 +63,21 @@ FOREVER_MS = 2**62
 #: timers that are looked at one by one, where the wheel is too coarse
 ONE_BY_ONE = 5_000
 _UNSAID = Evidence("", None, True)
+#: who did not answer is not asked again for the same page
+AWAY = frozenset({StaleReason.BROKER_UNREACHABLE, StaleReason.BROKER_SLOW})
 
 
 @authorised
-def timers(scope: TopicScope, zoom: str = "", at_ms: int | None = None) -> TimersPage:
-    """Return the wheel and what stands around it, at a zoom (shapes.ZOOMS) that begins at `at_ms`, None: now."""
-    found = _page_at(zoom, at_ms, scope.topic)
+def timers(scope: TopicScope, zoom: str = "", at_ms: int | None = None, of: Cluster | None = None) -> TimersPage:
+    """Return the wheel and what stands around it, at a zoom (shapes.ZOOMS) that begins at `at_ms`, None: now.
+
+    Of the brokers that are chosen, in total, unless `of` says otherwise.
+    """
+    of = of or cluster()
+    found = _topics_cut(_page_at(of, zoom, at_ms), scope.topic)
     if scope.see_all:
         return replace(found, first=replace(found.first, rows=masks().rows(found.first.rows)))
-    first = _seen_list(scope, found.first.wanted, None, FIRST_COUNT, FIRST_S)
+    first = _seen_list(of, scope, found.first.wanted, None, FIRST_COUNT, FIRST_S)
     return without_names(replace(found, first=first), scope)
 
 
@@ -93,71 +100,91 @@ def without_names(found: TimersPage, scope: TopicScope) -> TimersPage:
     )
 
 
-def _page_at(zoom: str, at_ms: int | None, is_seen: Callable[[str], bool]) -> TimersPage:
-    here = mirrored()
-    window = window_of(zoom, at_ms, here.now_ms)
+def _topics_cut(found: TimersPage, is_seen: Callable[[str], bool]) -> TimersPage:
+    """Return the page with as many topics as it lists, of those that are seen."""
+    topics = [row for row in found.topics if is_seen(row.topic)]
+    return replace(found, topics=tuple(topics[:TOPICS]), topics_left=len(topics[TOPICS:]))
+
+
+def _page_at(of: Cluster, zoom: str, at_ms: int | None) -> TimersPage:
+    window = window_of(zoom, at_ms, of.now_ms)
+    pages = read_each(lambda here: _page_of(here, window), of)
+    if len(pages) == 1:
+        return pages[0]
+    lists = [page.first for page in pages]
+    first = total.list_of_all(lists, of.names, {}, of.source, FIRST_COUNT)
+    return total.page_of_all(pages, of.source, first)
+
+
+def _page_of(here: Mirrored, window: Window) -> TimersPage:
+    """Return the page of one broker, with all its topics; one that is away is asked once."""
     status, evidence = _ask(lambda admin: admin.timer_status(), here, Request.GET_TIMER_STATUS)
     if _lacks(evidence):
-        return apache_records.timers(here, window, is_seen)
-    topics = [row for row in _topics(status) if is_seen(row.topic)]
+        return apache_records.timers(here, window)
+    nothing = _nothing(here, evidence, window, status)
+    if evidence.stale_reason in AWAY:
+        return replace(nothing, first=replace(nothing.first, wanted=_first(window)))
     wheel, wheel_evidence = _ask(
         lambda admin: wheel_of(admin, window, here.now_ms), here, Request.GET_TIMER_WHEEL, Request.GET_TIMER_FORECAST
     )
     forecast, forecast_evidence = _ask(lambda admin: forecast_of(admin, window), here, Request.GET_TIMER_FORECAST)
-    figures, first = timer_figures(status), _list(_first(window), None, FIRST_COUNT)
+    figures, first = nothing.figures, _list_of(here, _first(window), None, FIRST_COUNT)
     if window.following and first.rows:
         # a broker that has not read the next second yet says its end; its list is exact
         figures = replace(figures, next_due_ms=first.rows[0].due_ms)
-    return TimersPage(
-        evidence=evidence,
-        now_ms=here.now_ms,
-        broker=here.name,
-        zoom=window.zoom.name,
+    return replace(
+        nothing,
         at_ms=None if window.following else window.start_ms,
         figures=figures,
-        topics=tuple(topics[:TOPICS]),
-        topics_left=len(topics[TOPICS:]),
-        lateness=_together(status),
         first=first,
         wheel=wheel and replace(wheel, evidence=wheel_evidence),
         forecast=_clear(replace(forecast, evidence=forecast_evidence), wheel, status) if forecast else None,
     )
 
 
-@authorised
-def timer_sums(scope: TopicScope) -> TimersPage:
-    """Return the page's figures and topics, without anything that stands in the wheel."""
-    return without_names(_sums(), scope)
-
-
-def _sums() -> TimersPage:
-    here = mirrored()
-    status, evidence = _ask(lambda admin: admin.timer_status(), here, Request.GET_TIMER_STATUS)
-    if _lacks(evidence):
-        return apache_records.timers(here, window_of("", None, here.now_ms))
-    topics, nothing = _topics(status), TimerList(evidence, here.now_ms, TimerFilter(), ())
+def _nothing(here: Mirrored, evidence: Evidence, window: Window, status: TimerStatus | None) -> TimersPage:
+    """Return the page with what the status tells: figures and topics, without anything that stands in the wheel."""
     return TimersPage(
-        evidence, here.now_ms, here.name, window_of("", None, here.now_ms).zoom.name, None, timer_figures(status),
-        topics[:TOPICS], len(topics[TOPICS:]), _together(status), nothing, None, None,
+        evidence, here.now_ms, here.name, window.zoom.name, None if window.following else window.start_ms,
+        timer_figures(status), _topics(status), 0, _together(status),
+        TimerList(evidence, here.now_ms, TimerFilter(), ()), None, None,
     )  # fmt: skip
+
+
+@authorised
+def timer_sums(scope: TopicScope, of: Cluster | None = None) -> TimersPage:
+    """Return the page's figures and topics, without anything that stands in the wheel."""
+    of = of or cluster()
+    window = window_of("", None, of.now_ms)
+    pages = read_each(lambda here: _sums(here, window), of)
+    found = pages[0] if len(pages) == 1 else total.page_of_all(pages, of.source, pages[0].first)
+    return without_names(_topics_cut(found, lambda topic: True), scope)
+
+
+def _sums(here: Mirrored, window: Window) -> TimersPage:
+    status, evidence = _ask(lambda admin: admin.timer_status(), here, Request.GET_TIMER_STATUS)
+    return apache_records.timers(here, window) if _lacks(evidence) else _nothing(here, evidence, window, status)
 
 
 @authorised
 def timer_list(scope: TopicScope, wanted: TimerFilter, cursor: str | None = None, count: int = PAGE_COUNT) -> TimerList:
     """Return a page of pending timers, in the order in which they fire."""
+    of = cluster()
     if scope.see_all:
-        page = _list(wanted, cursor, count)
+        page = _list(of, wanted, cursor, count)
         return replace(page, rows=masks().rows(page.rows))
-    return _seen_list(scope, wanted, cursor, count, PATIENCE_S)
+    return _seen_list(of, scope, wanted, cursor, count, PATIENCE_S)
 
 
-def _seen_list(scope: TopicScope, wanted: TimerFilter, cursor: str | None, count: int, patience_s: float) -> TimerList:
+def _seen_list(
+    of: Cluster, scope: TopicScope, wanted: TimerFilter, cursor: str | None, count: int, patience_s: float
+) -> TimerList:
     """Return a page of those that are seen."""
     if wanted.topic and not scope.topic(wanted.topic):
-        page = _list(wanted, cursor, 1)
+        page = _list(of, wanted, cursor, 1)
         return replace(page, rows=(), cursor=None, complete=True)
     found = fill(
-        lambda place, step: _list(wanted, place, step),
+        lambda place, step: _list(of, wanted, place, step),
         lambda page: (page.rows, page.cursor),
         lambda row: scope.topic(row.topic),
         cursor,
@@ -168,13 +195,28 @@ def _seen_list(scope: TopicScope, wanted: TimerFilter, cursor: str | None, count
     return replace(found.page, rows=rows, cursor=found.following, complete=is_whole, looked=found.looked)
 
 
-def _list(wanted: TimerFilter, cursor: str | None, count: int) -> TimerList:
-    here = mirrored()
+def _list(of: Cluster, wanted: TimerFilter, cursor: str | None, count: int) -> TimerList:
+    """Return a page of the list; that of several brokers has a cursor with a place for each."""
+    if not of.has_several:
+        return read_each(lambda here: _list_of(here, wanted, cursor, count), of)[0]
+    places = read_cursor(cursor) or {}
+
+    def read(here: Mirrored) -> TimerList:
+        place = places.get(here.name)
+        if here.name in places and place is None:
+            return TimerList(here.evidence(polled_by=()), here.now_ms, wanted, ())
+        return _list_of(here, wanted, None if place is None else str(place), count)
+
+    return total.list_of_all(read_each(read, of), of.names, places, of.source, count)
+
+
+def _list_of(here: Mirrored, wanted: TimerFilter, cursor: str | None, count: int) -> TimerList:
     found, evidence = _ask(lambda admin: _page(admin, wanted, cursor, count), here, Request.LIST_TIMERS)
     if _lacks(evidence):
         return apache_records.timer_list(here, wanted, cursor, count)
     rows, following, complete = found or ([], None, True)
-    return TimerList(evidence, here.now_ms, wanted, tuple(rows), following, complete)
+    named = tuple(replace(row, broker=here.name) for row in rows)
+    return TimerList(evidence, here.now_ms, wanted, named, following, complete)
 
 
 @authorised
@@ -195,7 +237,7 @@ def _life(position: int) -> TimerLife:
     if _lacks(evidence):
         return apache_records.timer_life(here, position)
     state, timer, events = found or ("unknown", None, ())
-    return TimerLife(evidence, here.now_ms, state, timer, events, position)
+    return TimerLife(evidence, here.now_ms, state, timer and replace(timer, broker=here.name), events, position)
 
 
 def _ask(question: Callable[[Admin], Answer], here: Mirrored, *requests: int) -> tuple[Answer | None, Evidence]:
@@ -260,9 +302,7 @@ def _topics(status: TimerStatus | None) -> tuple[TopicTimers, ...]:
         return ()
     late = {row.topic: _lateness(row) for row in status.lateness_by_topic}
     pending = {row.topic: row.pending for row in status.by_topic}
-    rows = [TopicTimers(topic, pending.get(topic, 0), late.get(topic)) for topic in {*pending, *late}]
-    rows.sort(key=lambda row: (-(row.pending or 0), -(row.lateness.count if row.lateness else 0), row.topic))
-    return tuple(rows)
+    return total.in_order(TopicTimers(topic, pending.get(topic, 0), late.get(topic)) for topic in {*pending, *late})
 
 
 def _lateness(row: TopicLateness) -> Lateness:
@@ -271,34 +311,8 @@ def _lateness(row: TopicLateness) -> Lateness:
 
 
 def _together(status: TimerStatus | None) -> Lateness | None:
-    """Return the lateness of all topics; shares of a whole are read from the buckets, each taken at its upper edge."""
-    if status is None or not status.lateness_by_topic:
-        return None
-    counts: dict[int, int] = {}
-    for row in status.lateness_by_topic:
-        for bucket in row.histogram:
-            counts[bucket.up_to_ms] = counts.get(bucket.up_to_ms, 0) + bucket.count
-    total = sum(row.count for row in status.lateness_by_topic)
-    if len(status.lateness_by_topic) == 1:
-        return _lateness(status.lateness_by_topic[0])
-    edges = sorted(counts)
-    return Lateness(
-        "",
-        total,
-        _edge_of(0.50, edges, counts),
-        _edge_of(0.99, edges, counts),
-        max((row.max_ms for row in status.lateness_by_topic if row.max_ms is not None), default=None),
-        tuple((float(edge), counts[edge]) for edge in edges),
-    )
-
-
-def _edge_of(share: float, edges: list[int], counts: dict[int, int]) -> float | None:
-    wanted, passed = share * sum(counts.values()), 0
-    for edge in edges:
-        passed += counts[edge]
-        if passed >= wanted:
-            return float(edge)
-    return None
+    """Return the lateness of all topics."""
+    return total.together([_lateness(row) for row in status.lateness_by_topic]) if status is not None else None
 
 
 def _clear(forecast: Forecast, wheel: Wheel | None, status: TimerStatus | None) -> Forecast:
@@ -315,8 +329,7 @@ def timers_mark(_: str) -> Hashable:
         counted = (told.released_total, told.cancelled_total, told.rescheduled_total, told.rolled_total)
         return told.pending, told.backlog, told.paused, told.next_due_ms, told.enqueue_offset, counted
 
-    found, _evidence = ask(mark, source="", requests=())
-    return found
+    return tuple(answer for _here, answer in ask_each(mark, cluster(), requests=())[0])
 
 
 def timers_between(

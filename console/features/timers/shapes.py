@@ -11,7 +11,7 @@ their end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from django.db.models import TextChoices
@@ -19,11 +19,28 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client.timers import WheelBucket
 from console.site.evidence import Evidence
-from console.ui.table import AGE, CHIP, KEY, LEFT, MOMENT, SIZE, TIME, VALUE, Cell, Choice, Column, Table, file_columns
+from console.ui.table import (
+    AGE,
+    BROKER,
+    CHIP,
+    KEY,
+    LEFT,
+    MOMENT,
+    SIZE,
+    TIME,
+    VALUE,
+    Cell,
+    Choice,
+    Column,
+    Table,
+    file_columns,
+)
 
 _LEFT = Column("left", _("In"), LEFT, field="due_ms", in_file=False)
 _TOPIC = Column("topic", _("Topic"), length=40)
-_NAME = Column("name", _("Key"), KEY, in_file=False, page="timer", page_field="position", length=60)
+_NAME = Column(
+    "name", _("Key"), KEY, in_file=False, page="timer", page_field="position", page_broker="broker", length=60
+)
 _SIZE = Column("size_bytes", _("Size"), SIZE)
 _ROLLED = Column("rolled", _("Life"), Cell("timers/cells/rolled.html", by=(VALUE,)))
 
@@ -41,13 +58,16 @@ TIMERS = Table(
         _SIZE,
         Column("store_ms", _("Parked for"), AGE),
         _ROLLED,
+        BROKER,
     ),
     choice=Choice("position", "position"),
 )
+#: of several brokers: what is chosen is of one
+TIMERS_OF_ALL = replace(TIMERS, choice=None)
 
 NEXT_TIMERS = Table(
     "timers",
-    (Column("due_ms", _("Due"), TIME), _LEFT, _TOPIC, _NAME, _SIZE, _ROLLED),
+    (Column("due_ms", _("Due"), TIME), _LEFT, _TOPIC, _NAME, _SIZE, _ROLLED, BROKER),
     row_id="timer",
     row_id_field="position",
 )
@@ -147,6 +167,7 @@ class TimerRow:
     rolled: int
     #: RocketMQ's recall handle; empty where there is none
     handle: str = ""
+    broker: str = ""
 
     @property
     def name(self) -> str:
@@ -174,7 +195,6 @@ class TimerFilter:
 class TimerList:
     """Pending timers in the order in which they fire."""
 
-    table: ClassVar[Table] = TIMERS
     #: of those beside the wheel
     next_table: ClassVar[Table] = NEXT_TIMERS
 
@@ -192,6 +212,15 @@ class TimerList:
     records: int | None = None
     #: so many were looked through where the look ended before the page was full; 0: it did not
     looked: int = 0
+    #: the rows are of several brokers, of these; of those that have no list of their own the newest records
+    has_several: bool = False
+    brokers: tuple[str, ...] = ()
+    polled_of: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> Table:
+        """The columns; rows of several brokers are not chosen."""
+        return TIMERS_OF_ALL if self.has_several else TIMERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +417,16 @@ class TimersPage:
     polled: bool = False
     #: True: of a snapshot, whose slots lead nowhere
     is_past: bool = False
+    #: in total over several brokers: those that are read by pulling, are paused, and can be
+    has_several: bool = False
+    polled_of: tuple[str, ...] = ()
+    paused_of: tuple[str, ...] = ()
+    switched_of: tuple[str, ...] = ()
+
+    @property
+    def is_partly_paused(self) -> bool:
+        """Tell whether some brokers are paused, and others are not."""
+        return bool(self.paused_of) and not self.figures.paused
 
 
 class LifeKind(TextChoices):

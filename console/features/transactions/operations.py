@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from django.http import QueryDict
@@ -47,9 +47,9 @@ from console.operations.selection import (
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site import broker as site_broker
-from console.site.broker import ask
+from console.site.broker import ask_each
 from console.site.clock import now_ms
-from console.site.mirrored import mirrored
+from console.site.mirrored import cluster
 from console.site.parsing import whole_number
 
 _TEXT_LENGTH = 255
@@ -128,10 +128,12 @@ def _one(admin: Admin, position: int) -> TransactionRow | None:
 
 @authorised
 def halves_named(scope: TopicScope, key: str) -> tuple[TransactionRow, ...]:
-    """Return transactions with this key or unique id as they are now, the newest first; none if the broker does not
-    answer."""
-    found, _evidence = ask(lambda admin: _named(admin, key, scope.topic), source=mirrored().name, requests=KEY_REQUESTS)
-    return masks().rows(found or ())
+    """Return transactions with this key or unique id as they are now, the newest first, of all brokers that answer."""
+    asked, _evidence = ask_each(lambda admin: _named(admin, key, scope.topic), cluster(), requests=KEY_REQUESTS)
+    found = [replace(row, broker=here.name) for here, rows in asked for row in rows]
+    if len(asked) > 1:
+        found.sort(key=lambda row: -(row.store_ms or 0))
+    return masks().rows(found)
 
 
 def _named(admin: Admin, key: str, is_seen: Callable[[str], bool]) -> list[TransactionRow]:

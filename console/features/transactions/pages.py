@@ -21,7 +21,7 @@ from broker.client import Admin, BrokerRefused
 from broker.client.transactions import TransactionStatus
 from broker.rocketmq import codes
 from console.features.checkback.registry import address_rows
-from console.features.transactions import records
+from console.features.transactions import records, total
 from console.features.transactions.records import REQUESTS, Pulled, board_of, offset_id, pulled, row_of
 from console.features.transactions.shapes import (
     FIRST_COUNT,
@@ -43,11 +43,12 @@ from console.operations.typed_moments import bound_ms
 from console.security.masking import Masks, masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import Answer as BrokerAnswer
-from console.site.broker import ask
+from console.site.broker import ask, ask_each, read_each
 from console.site.evidence import Evidence, StaleReason
-from console.site.mirrored import Mirrored, mirrored
+from console.site.merged import LONGEST, Place, read_cursor
+from console.site.mirrored import Cluster, Mirrored, cluster, mirrored
 from console.site.parsing import whole_number
-from console.site.reading_on import PATIENCE_S, fill
+from console.site.reading_on import PATIENCE_S, Filled, fill
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 
@@ -65,53 +66,88 @@ MOST_ASKED = 3
 PAGE = 1_000
 #: how far the broker's clock may be behind the console's
 _CLOCKS_APART_MS = 10_000
+#: who did not answer is not asked again for the same page
+AWAY = frozenset({StaleReason.BROKER_UNREACHABLE, StaleReason.BROKER_SLOW})
+STATES = ("open", "parked", "decided")
 
 
 @authorised
-def read_transactions(scope: TopicScope) -> TransactionsPage:
-    """Return the board, and the first of each list."""
-    return _seen_page(scope, _page_now())
+def read_transactions(scope: TopicScope, of: Cluster | None = None) -> TransactionsPage:
+    """Return the board, and the first of each list; of the brokers that are chosen, unless `of` says otherwise."""
+    of = of or cluster()
+    return _seen_page(of, scope, _page_now(of))
 
 
-def _page_now() -> TransactionsPage:
-    here = mirrored()
-    status, evidence = _ask(lambda admin: admin.transaction_status(), here, codes.Request.GET_TRANSACTION_STATUS)
-    if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
-        return records.transactions(here)
-    most = status.max_checks if status else None
-    decided = _list(here, TransactionFilter("decided"), None, DECISIONS, most)
-    return TransactionsPage(
-        evidence=evidence,
-        now_ms=here.now_ms,
-        broker=here.name,
-        figures=_figures(status, decided.rows),
-        groups=tuple(GroupRow(row.group, row.open, row.due, row.producers) for row in status.groups[:GROUPS])
-        if status
-        else (),
-        open=_list(here, TransactionFilter("open"), None, FIRST_COUNT, most),
-        parked=_list(here, TransactionFilter("parked"), None, FIRST_COUNT, most),
-        decided=replace(decided, rows=decided.rows[:FIRST_COUNT]),
-        board=_board(here, decided.rows),
+def _page_now(of: Cluster) -> TransactionsPage:
+    pages = read_each(_page_of, of)
+    page = pages[0] if len(pages) == 1 else _in_total(pages, of)
+    return replace(
+        page,
+        groups=page.groups[:GROUPS],
+        open=replace(page.open, rows=page.open.rows[:FIRST_COUNT]),
+        parked=replace(page.parked, rows=page.parked.rows[:FIRST_COUNT]),
+        decided=replace(page.decided, rows=page.decided.rows[:FIRST_COUNT]),
         addresses=address_rows(),
     )
 
 
-def _seen_page(scope: TopicScope, found: TransactionsPage) -> TransactionsPage:
+def _in_total(pages: Sequence[TransactionsPage], of: Cluster) -> TransactionsPage:
+    several = [page.figures for page in pages]
+    return total.page_of_all(
+        pages,
+        of.source,
+        DECISIONS,
+        lambda decided: total.figures_of(several, _took(TransactionFigures(), decided.rows)),
+    )
+
+
+def _page_of(here: Mirrored) -> TransactionsPage:
+    """Return the page of one broker, with all its groups and decisions; one that is away is asked once."""
+    status, evidence = _ask(lambda admin: admin.transaction_status(), here, codes.Request.GET_TRANSACTION_STATUS)
+    if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
+        return records.transactions(here)
+    if evidence.stale_reason in AWAY:
+        return _nothing(here, evidence, None)
+    most = status.max_checks if status else None
+    decided = _list(here, TransactionFilter("decided"), None, DECISIONS, most)
+    return replace(
+        _nothing(here, evidence, status),
+        figures=_took(_figures(status), decided.rows),
+        open=_list(here, TransactionFilter("open"), None, FIRST_COUNT, most),
+        parked=_list(here, TransactionFilter("parked"), None, FIRST_COUNT, most),
+        decided=decided,
+        board=_board(here, decided.rows),
+    )
+
+
+def _nothing(here: Mirrored, evidence: Evidence, status: TransactionStatus | None) -> TransactionsPage:
+    """Return the page with what the status tells: figures and groups."""
+    every, parked, decided = (
+        TransactionList(evidence, here.now_ms, TransactionFilter(state), (), None) for state in STATES
+    )
+    groups = [
+        GroupRow(row.group, row.open, row.due, row.producers, 0 if row.producers else row.open)
+        for row in (status.groups if status else ())
+    ]
+    return TransactionsPage(
+        evidence=evidence, now_ms=here.now_ms, broker=here.name, figures=_figures(status), groups=tuple(groups),
+        open=every, parked=parked, decided=decided, board=None,
+    )  # fmt: skip
+
+
+def _seen_page(of: Cluster, scope: TopicScope, found: TransactionsPage) -> TransactionsPage:
     """Return the page as far as it is seen; groups and addresses name producers, whose topics are not known."""
     hide = masks()
-    board = found.board and replace(found.board, halves=hide.rows(found.board.halves))
+    board = _seen_board(scope, hide, found.board)
+    boards = tuple((name, _seen_board(scope, hide, each)) for name, each in found.boards)
     if scope.see_all:
         every, parked, decided = (
             replace(page, rows=hide.rows(page.rows)) for page in (found.open, found.parked, found.decided)
         )
-        return replace(found, board=board, open=every, parked=parked, decided=decided)
-    undecided = _seen_list(scope, hide, found.open.wanted, None, MOST_COUNTED, FIRST_S)
-    parked = _seen_list(scope, hide, found.parked.wanted, None, FIRST_COUNT, FIRST_S)
-    decided = _seen_list(scope, hide, found.decided.wanted, None, FIRST_COUNT, FIRST_S)
-    if board is not None:
-        # op records point at halves: those that are not seen stay, without names
-        halves = (row if scope.topic(row.topic) else TransactionRow(row.offset, row.state) for row in board.halves)
-        board = replace(board, halves=tuple(halves))
+        return replace(found, board=board, boards=boards, open=every, parked=parked, decided=decided)
+    undecided = _seen_list(of, scope, hide, found.open.wanted, None, MOST_COUNTED, FIRST_S)
+    parked = _seen_list(of, scope, hide, found.parked.wanted, None, FIRST_COUNT, FIRST_S)
+    decided = _seen_list(of, scope, hide, found.decided.wanted, None, FIRST_COUNT, FIRST_S)
     return replace(
         found,
         groups=() if found.polled else _groups_of(undecided),
@@ -120,24 +156,43 @@ def _seen_page(scope: TopicScope, found: TransactionsPage) -> TransactionsPage:
         parked=_first(parked, found.parked),
         decided=_first(decided, found.decided),
         board=board,
+        boards=boards,
     )
 
 
+def _seen_board(scope: TopicScope, hide: Masks, board: Board | None) -> Board | None:
+    """Return the board with what is seen of it: op records point at halves, so others stay, without names."""
+    if board is None:
+        return None
+    halves = hide.rows(board.halves)
+    if not scope.see_all:
+        halves = tuple(row if scope.topic(row.topic) else TransactionRow(row.offset, row.state) for row in halves)
+    return replace(board, halves=halves)
+
+
 def _seen_list(
+    of: Cluster,
     scope: TopicScope,
     hide: Masks,
     wanted: TransactionFilter,
-    after: int | None,
+    after: Place | None,
     count: int,
     patience_s: float = PATIENCE_S,
 ) -> TransactionList:
     """Return a page of those that are seen."""
     if wanted.topic and not scope.topic(wanted.topic):
-        page = _listed(wanted, after, 1)
+        page = _listed(of, wanted, after, 1)
         return replace(page, rows=(), following=None)
-    found = fill(
-        lambda place, step: _listed(wanted, place, step),
-        lambda page: (page.rows, page.following),
+
+    def read(place: Place | None, step: int) -> TransactionList:
+        return _listed(of, wanted, place, step)
+
+    def rows_of(page: TransactionList) -> tuple[Sequence[TransactionRow], Place | None]:
+        return page.rows, page.following
+
+    found: Filled[TransactionList, Place, TransactionRow] = fill(
+        read,
+        rows_of,
         lambda row: scope.topic(row.topic),
         after,
         count,
@@ -160,41 +215,73 @@ def _groups_of(undecided: TransactionList) -> tuple[GroupRow, ...]:
     for group, mine in halves.items():
         due = sum(row.state is TransactionState.DUE for row in mine)
         producers = len({client for row in mine for client in row.producers or ()})
-        rows.append(GroupRow(group, len(mine), due, producers))
+        rows.append(GroupRow(group, len(mine), due, producers, sum(row.is_alone for row in mine)))
     return tuple(sorted(rows, key=lambda row: (-row.open, row.group))[:GROUPS])
 
 
 @authorised
-def transaction_sums(_scope: TopicScope) -> TransactionsPage:
+def transaction_sums(_scope: TopicScope, of: Cluster | None = None) -> TransactionsPage:
     """Return the first page's figures alone, without how long decisions took: they are everybody's."""
-    here = mirrored()
+    of = of or cluster()
+    pages = read_each(_sums, of)
+    page = pages[0] if len(pages) == 1 else _in_total(pages, of)
+    return replace(page, groups=())
+
+
+def _sums(here: Mirrored) -> TransactionsPage:
     status, evidence = _ask(lambda admin: admin.transaction_status(), here, codes.Request.GET_TRANSACTION_STATUS)
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transactions(here)
-    nothing = TransactionList(evidence, here.now_ms, TransactionFilter("open"), (), None)
-    return TransactionsPage(
-        evidence=evidence, now_ms=here.now_ms, broker=here.name, figures=_figures(status, ()), groups=(), open=nothing,
-        parked=nothing, decided=nothing, board=None,
-    )  # fmt: skip
+    return _nothing(here, evidence, status)
 
 
 @authorised
 def read_transaction_list(
-    scope: TopicScope, wanted: TransactionFilter, after: int | None = None, count: int = PAGE_COUNT
+    scope: TopicScope, wanted: TransactionFilter, after: Place | None = None, count: int = PAGE_COUNT
 ) -> TransactionList:
     """Return a page of open, parked (oldest half first) or decided ones (newest decision first)."""
-    hide = masks()
+    of, hide = cluster(), masks()
     if scope.see_all:
-        page = _listed(wanted, after, count)
+        page = _listed(of, wanted, after, count)
         return replace(page, rows=hide.rows(page.rows))
-    return _seen_list(scope, hide, wanted, after, count)
+    return _seen_list(of, scope, hide, wanted, after, count)
 
 
-def _listed(wanted: TransactionFilter, after: int | None, count: int) -> TransactionList:
-    here = mirrored()
+def _listed(of: Cluster, wanted: TransactionFilter, after: Place | None, count: int) -> TransactionList:
+    """Return a page of the list; that of several brokers has a cursor with a place for each."""
+    if not of.has_several:
+        begin = after if isinstance(after, int) else None
+        return read_each(lambda here: _listed_of(here, wanted, begin, count), of)[0]
+    places = (read_cursor(after) if isinstance(after, str) else None) or {}
+
+    def read(here: Mirrored) -> TransactionList:
+        place = places.get(here.name)
+        if here.name in places and place is None:
+            return TransactionList(here.evidence(polled_by=()), here.now_ms, wanted, (), None)
+        return _listed_at(here, wanted, place, count)
+
+    return total.list_of_all(read_each(read, of), of.names, places, of.source, count)
+
+
+def _listed_of(here: Mirrored, wanted: TransactionFilter, after: int | None, count: int) -> TransactionList:
     found = _list(here, wanted, after, count, None)
     if found.evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transaction_list(here, wanted, after, count)
+    return found if found.evidence.stale_reason in AWAY else _with_checks(here, found)
+
+
+def _listed_at(here: Mirrored, wanted: TransactionFilter, place: Place | None, count: int) -> TransactionList:
+    """Return a page of one broker at its place in a merged list."""
+    begin, half = total.start_of(place)
+    found = _list(here, wanted, begin, count, None)
+    if found.evidence.stale_reason is StaleReason.NOT_SUPPORTED:
+        return records.transaction_list_at(here, wanted, place, count)
+    if found.evidence.stale_reason in AWAY:
+        return found
+    return _with_checks(here, replace(found, rows=total.behind(found.rows, half)))
+
+
+def _with_checks(here: Mirrored, found: TransactionList) -> TransactionList:
     status, _evidence = _ask(lambda admin: admin.transaction_status(), here, codes.Request.GET_TRANSACTION_STATUS)
     return replace(found, max_checks=status.max_checks if status else None)
 
@@ -215,7 +302,7 @@ def _life_at(position: int) -> TransactionLife:
     if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
         return records.transaction_life(here, position)
     row, events, most = found or (None, (), None)
-    return TransactionLife(evidence, here.now_ms, position, row, events, most)
+    return TransactionLife(evidence, here.now_ms, position, row and replace(row, broker=here.name), events, most)
 
 
 def _life(admin: Admin, position: int, address: str) -> tuple[TransactionRow | None, tuple[LifeEvent, ...], int | None]:
@@ -241,7 +328,8 @@ def _list(
         lambda admin: _page(admin, wanted, here.now_ms, after, count), here, codes.Request.LIST_TRANSACTIONS
     )
     rows, following = found or ([], None)
-    return TransactionList(evidence, here.now_ms, wanted, tuple(rows), following, most)
+    named = tuple(replace(row, broker=here.name) for row in rows)
+    return TransactionList(evidence, here.now_ms, wanted, named, following, most)
 
 
 def _page(
@@ -273,10 +361,9 @@ def _board(here: Mirrored, decided: Sequence[TransactionRow]) -> Board | None:
     return board_of(evidence, answer[0], [*decided, *answer[1]]) if answer is not None else None
 
 
-def _figures(status: TransactionStatus | None, decided: Sequence[TransactionRow]) -> TransactionFigures:
+def _figures(status: TransactionStatus | None) -> TransactionFigures:
     if status is None:
         return TransactionFigures()
-    took = sorted(row.took_ms for row in decided if row.took_ms is not None)
     return TransactionFigures(
         open=status.open,
         parked=status.parked,
@@ -289,6 +376,14 @@ def _figures(status: TransactionStatus | None, decided: Sequence[TransactionRow]
         commit_total=status.commit_total,
         rollback_total=status.rollback_total,
         check_total=status.check_total,
+    )
+
+
+def _took(figures: TransactionFigures, decided: Sequence[TransactionRow]) -> TransactionFigures:
+    """Return the figures with how long these decisions took."""
+    took = sorted(row.took_ms for row in decided if row.took_ms is not None)
+    return replace(
+        figures,
         took_p50_ms=took[(len(took) - 1) // 2] if took else None,
         took_p99_ms=took[min(len(took) - 1, len(took) * 99 // 100)] if took else None,
         took_count=len(took),
@@ -304,8 +399,7 @@ def transactions_mark(_: str) -> Hashable:
         groups = tuple((row.group, row.open, row.due, row.producers) for row in told.groups)
         return told.open, told.parked, told.oldest_store_ms, told.next_check_ms, counted, groups
 
-    found, _evidence = ask(mark, source="", requests=())
-    return found
+    return tuple(answer for _here, answer in ask_each(mark, cluster(), requests=())[0])
 
 
 def page_of(
@@ -353,7 +447,6 @@ def _asked(state: str) -> Any:
 
 
 FAMILY = "transactions"
-STATES = ("open", "parked", "decided")
 _LENGTHS = {"state": 16, "group": 255, "topic": 255, "before": 64}
 
 
@@ -374,10 +467,12 @@ def transaction_list(request: HttpRequest) -> Answer:
     before_ms = bound_ms(given["before"], "before", errors)
     wanted = TransactionFilter(given["state"], given["group"], given["topic"], before_ms)
 
-    def page(place: int | None) -> TransactionList:
+    def page(place: Place | None) -> TransactionList:
         return read_transaction_list(wanted, place)
 
-    data = page(whole_number(request.GET.get("after")))
+    after = request.GET.get("after", "")[:LONGEST]
+    number = whole_number(after)
+    data = page(number if number is not None else after or None)
     shown: dict[str, str] = {name: text for name, text in given.items() if text}
     context: dict[str, Any] = {
         "data": data,

@@ -19,7 +19,6 @@ from broker.client.transactions import Action, Transaction, ends_of, op_records,
 from broker.rocketmq.codes import Request
 from broker.rocketmq.properties import CHECK_TIMES, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
-from console.features.checkback.registry import address_rows
 from console.features.transactions.shapes import (
     FIRST_COUNT,
     Board,
@@ -34,9 +33,11 @@ from console.features.transactions.shapes import (
     TransactionsPage,
     TransactionState,
 )
+from console.features.transactions.total import behind, part_of, start_of
 from console.operations.kind import ItemResult
 from console.site.broker import ask, pull_all
 from console.site.evidence import Evidence
+from console.site.merged import Place
 from console.site.mirrored import Mirrored, mirrored
 
 _WORDS = {True: TransactionState.COMMITTED, False: TransactionState.ROLLED_BACK, None: TransactionState.DECIDED}
@@ -165,7 +166,7 @@ def board_of(evidence: Evidence, found: Pulled, known: Iterable[TransactionRow])
     return Board(
         evidence=evidence,
         halves=rows,
-        ops=tuple(_part(op, shown) for op in ops if shown.intersection(op.halves)),
+        ops=tuple(part_of(op, shown) for op in ops if shown.intersection(op.halves)),
         ops_read=len(found.ops),
         ops_total=found.ops_total,
         halves_total=found.halves_total,
@@ -178,12 +179,6 @@ def _row(record: Message, listed: TransactionRow | None, said: Mapping[int, Tran
     if listed is not None and (word is None or not listed.is_undecided):
         return listed
     return row_of_half(record, word or TransactionState.UNKNOWN)
-
-
-def _part(op: OpRow, shown: set[int]) -> OpRow:
-    """Return the offsets of an op record that are drawn."""
-    pairs = [(half, word) for half, word in zip(op.halves, op.words, strict=True) if half in shown]
-    return replace(op, halves=tuple(half for half, _ in pairs), words=tuple(word for _, word in pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +237,6 @@ def transactions(here: Mirrored) -> TransactionsPage:
         lists[2],
         board,
         polled=True,
-        addresses=address_rows(),
     )
 
 
@@ -250,6 +244,22 @@ def transaction_list(here: Mirrored, wanted: TransactionFilter, after: int | Non
     """Return a page of what was pulled; `after` is a number of rows."""
     found, evidence = _read(here)
     return _listed(here, evidence, found, wanted, after, count)
+
+
+def transaction_list_at(here: Mirrored, wanted: TransactionFilter, place: Place | None, count: int) -> TransactionList:
+    """Return a page of what was pulled at a place of a merged list: behind a half, as others' lists are paged."""
+    found, evidence = _read(here)
+    page = _listed(here, evidence, found, wanted, None, NEWEST)
+    begin, half = start_of(place)
+    if wanted.state == "decided":
+        rows = behind(page.rows, half)
+    else:
+        rows = tuple(row for row in page.rows if begin is None or row.offset > begin)
+    shown = rows[:count]
+    following: Place | None = None
+    if len(rows) > count:
+        following = f":{shown[-1].offset}" if wanted.state == "decided" else shown[-1].offset
+    return replace(page, rows=shown, following=following)
 
 
 def transaction_life(here: Mirrored, position: int) -> TransactionLife:
@@ -295,7 +305,7 @@ def _read(here: Mirrored) -> tuple[Newest | None, Evidence]:
 def _listed(
     here: Mirrored, evidence: Evidence, found: Newest | None, wanted: TransactionFilter, after: int | None, count: int
 ) -> TransactionList:
-    rows = [row for row in found.rows if matches(row, wanted)] if found else []
+    rows = [replace(row, broker=here.name) for row in found.rows if matches(row, wanted)] if found else []
     if wanted.state == "decided":
         rows.sort(key=lambda row: -(row.decided_ms or 0))
     start = after or 0

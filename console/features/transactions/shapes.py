@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
@@ -11,7 +11,8 @@ from django.utils.translation import pgettext_lazy
 
 from console.features.checkback.registry import AddressRow
 from console.site.evidence import Evidence
-from console.ui.table import AGE, KEY, LEFT, MOMENT, SPAN, VALUE, Cell, Choice, Column, Table
+from console.site.merged import Place
+from console.ui.table import AGE, BROKER, KEY, LEFT, MOMENT, SPAN, VALUE, Cell, Choice, Column, Table
 
 _FILE = (
     "offset position state group topic transaction_id keys tag store_ms checks next_check_ms parked_ms decided_ms by"
@@ -19,7 +20,9 @@ _FILE = (
 )
 _NAME = pgettext_lazy("half", "Transaction")
 _FIRST = (
-    Column("name", _NAME, KEY, in_file=False, page="transaction", page_field="position", length=60),
+    Column(
+        "name", _NAME, KEY, in_file=False, page="transaction", page_field="position", page_broker="broker", length=60
+    ),
     Column("state", _("State"), Cell("transactions/cells/state.html", by=(VALUE,))),
     Column("store_ms", _("Age"), AGE),
     Column("topic", _("Real topic"), length=40),
@@ -34,13 +37,13 @@ _CHOICE = Choice("half", "choice")
 TRANSACTIONS: Mapping[str, Table] = {
     "open": Table(
         "transactions",
-        (*_FIRST, _CHECKS, Column("next_check_ms", _("Next check"), LEFT), _ASKED),
+        (*_FIRST, _CHECKS, Column("next_check_ms", _("Next check"), LEFT), _ASKED, BROKER),
         choice=_CHOICE,
         file_order=_FILE,
     ),
     "parked": Table(
         "transactions",
-        (*_FIRST, _CHECKS, Column("parked_ms", _("Parked for"), AGE), _ASKED),
+        (*_FIRST, _CHECKS, Column("parked_ms", _("Parked for"), AGE), _ASKED, BROKER),
         choice=_CHOICE,
         file_order=_FILE,
     ),
@@ -51,10 +54,13 @@ TRANSACTIONS: Mapping[str, Table] = {
             Column("decided_ms", _("When"), MOMENT),
             Column("by", _("By"), Cell("transactions/cells/by.html", by=("by", "reason"))),
             Column("took_ms", _("Took"), SPAN, in_file=False),
+            BROKER,
         ),
         file_order=_FILE,
     ),
 }
+#: of several brokers: what is chosen is of one
+OF_ALL: Mapping[str, Table] = {state: replace(table, choice=None) for state, table in TRANSACTIONS.items()}
 
 
 #: rows of each table on the first page, and on a page of the list
@@ -126,6 +132,7 @@ class TransactionRow:
     reason: str = ""
     #: client ids that would be asked; None: the broker does not tell
     producers: tuple[str, ...] | None = None
+    broker: str = ""
 
     @property
     def name(self) -> str:
@@ -184,12 +191,14 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """Open halves of a producer group; `producers`: how many are connected now."""
+    """Open halves of a producer group; `producers`: how many are connected now; `alone`: halves whose broker has
+    none."""
 
     group: str
     open: int
     due: int
     producers: int
+    alone: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +249,8 @@ class TransactionList:
     now_ms: int
     wanted: TransactionFilter
     rows: tuple[TransactionRow, ...]
-    #: `after` of the next page; None: this was the last
-    following: int | None
+    #: `after` of the next page, of several brokers a cursor; None: this was the last
+    following: Place | None
     #: checks before a half is parked; None: not told
     max_checks: int | None = None
     #: on an Apache RocketMQ broker: half records read, and how many there are
@@ -249,6 +258,10 @@ class TransactionList:
     total: int | None = None
     #: so many were looked through where the look ended before the page was full; 0: it did not
     looked: int = 0
+    #: the rows are of several brokers, of these; of those that have no list of their own from their newest records
+    has_several: bool = False
+    brokers: tuple[str, ...] = ()
+    polled_of: tuple[str, ...] = ()
 
     @property
     def polled(self) -> bool:
@@ -257,8 +270,9 @@ class TransactionList:
 
     @property
     def table(self) -> Table:
-        """The columns of its state."""
-        return TRANSACTIONS.get(self.wanted.state, TRANSACTIONS["open"])
+        """The columns of its state; rows of several brokers are not chosen."""
+        tables = OF_ALL if self.has_several else TRANSACTIONS
+        return tables.get(self.wanted.state, tables["open"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,11 +290,17 @@ class TransactionsPage:
     board: Board | None
     polled: bool = False
     addresses: tuple[AddressRow, ...] = ()
+    #: in total over several brokers: each with its board, and those that are read by pulling
+    has_several: bool = False
+    boards: tuple[tuple[str, Board | None], ...] = ()
+    polled_of: tuple[str, ...] = ()
+    #: the brokers ask after other times, or otherwise often, than each other
+    has_other_checks: bool = False
 
     @property
     def lonely(self) -> tuple[GroupRow, ...]:
-        """The groups with open halves of which no producer is connected."""
-        return tuple(row for row in self.groups if row.open and not row.producers)
+        """The groups with open halves of which no producer is connected to their broker."""
+        return tuple(row for row in self.groups if row.alone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from tests.console.stage import Stage
 from tests.house.sources import ROOT, tree
 
 HOUR_MS = 3_600_000
-SOURCES = {"mirrored", "ask", "_ask", "ask_redis"}
+SOURCES = {"mirrored", "cluster", "ask", "_ask", "ask_each", "read_each", "ask_redis"}
 #: reads that are not given the scope of whoever looks, and why they need not be
 OPEN_READS = {
     "alerts.evaluate.read": "watches all, for the rules",
@@ -51,6 +51,7 @@ OPEN_READS = {
     "redisson.read.read_queue": "REST says itself what a token sees",
     "redisson.read.read_queues": "REST says itself what a token sees",
     "schedule.read.highest_level": "a number",
+    "schedule.read.kept_lanes": "counts and moments of the whole broker, no names",
     "schedule.read.lanes": "counts and moments of the whole broker, no names",
     "timers.read.timers_mark": "numbers that nobody is shown",
     "topics.pages.stored_mark": "numbers that nobody is shown",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 import pytest
@@ -179,7 +179,7 @@ def test_the_hour_keeps_one_that_knows_something() -> None:
 
 def lanes_of(*backlogs: int | None) -> Lanes:
     unsaid = Evidence("", None, True)
-    blank: dict[str, Any] = dict.fromkeys(each.name for each in fields(Lane))
+    blank: dict[str, Any] = dict.fromkeys(each.name for each in fields(Lane) if each.default is MISSING)
     lanes = tuple(
         Lane(**{
             **blank, "level": level, "delay_ms": 1_000 * level, "state": LaneState.WAITING, "backlog": backlog,

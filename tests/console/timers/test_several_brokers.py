@@ -1,0 +1,126 @@
+"""Timers of two real brokers: in total, merged by due time, each with its own page; one of them dead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.features.timers import read as timers_read
+from console.features.timers.shapes import TimerFilter, TimerRow
+from console.site.chosen import choice_of, choosing
+from console.site.clock import now_ms
+from console.site.evidence import StaleReason
+from tests.console.several import A, B, Several, several
+from tests.console.ui.test_pages import words
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
+    with several(settings) as made:
+        yield made
+
+
+@pytest.fixture
+def base_ms(brokers: Several) -> int:
+    return (now_ms() // MINUTE + 10) * MINUTE
+
+
+@pytest.fixture
+def filled(brokers: Several, base_ms: int) -> list[tuple[int, str, str]]:
+    """20 timers, two of three at broker-a, some at the same moment; as (due, broker, key)."""
+    sent = []
+    for number in range(20):
+        name, due_ms = (B if number % 3 == 2 else A), base_ms + (number * 7_919) % 50_000 // 10_000 * 10_000
+        brokers.producers[name].send("orders", f"{number}", keys=[f"order-{number}"], deliver_at_ms=due_ms)
+        sent.append((due_ms, name, f"order-{number}"))
+    return sorted(sent, key=lambda each: each[:2])
+
+
+def listed(count: int, wanted: TimerFilter | None = None) -> list[TimerRow]:
+    """All pages of a list."""
+    rows: list[TimerRow] = []
+    cursor: str | None = None
+    while True:
+        page = timers_read.timer_list(wanted or TimerFilter(), cursor, count)
+        assert len(page.rows) <= count
+        rows.extend(page.rows)
+        cursor = page.cursor
+        if cursor is None:
+            return rows
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 100])
+def test_the_list_is_merged_by_due_time_whatever_the_size_of_a_page(
+    brokers: Several, filled: list[tuple[int, str, str]], count: int
+) -> None:
+    assert [(row.due_ms, row.broker, row.name) for row in listed(count)] == filled
+
+
+def test_the_page_adds_up_what_each_broker_tells(
+    brokers: Several, operator: Client, filled: list[tuple[int, str, str]], base_ms: int
+) -> None:
+    data = timers_read.timers("1m", base_ms)
+    assert (data.figures.pending, data.figures.next_due_ms) == (20, filled[0][0])
+    assert [(row.topic, row.pending) for row in data.topics] == [("orders", 20)]
+    assert data.wheel is not None
+    assert data.forecast is not None
+    assert data.wheel.strip.total == data.forecast.stretch.total == 20
+    assert data.has_several
+    assert not data.evidence.stale
+    each = []
+    for name in (A, B):
+        with choosing(choice_of(name)):
+            each.append(timers_read.timers("1m", base_ms))
+    assert [page.figures.pending for page in each] == [14, 6]
+    own = [[slot.count for slot in page.wheel.strip.slots] for page in each if page.wheel]
+    assert [slot.count for slot in data.wheel.strip.slots] == [sum(counts) for counts in zip(*own, strict=True)]
+    page = words(operator.get(f"/timers/?zoom=1m&at={base_ms}"))
+    assert "order-0" in page
+
+
+def test_a_row_leads_to_the_page_of_its_broker(
+    brokers: Several, operator: Client, filled: list[tuple[int, str, str]]
+) -> None:
+    page = operator.get("/timers/list/").content.decode()
+    for row in listed(100):
+        assert f'href="/at/{row.broker}/timers/{row.position}/"' in page
+    assert "data-select-all" not in page
+    assert 'href="/at/broker-b/timers/list/?"' in page
+    row = next(row for row in listed(100) if row.broker == B)
+    shown = operator.get(f"/at/{B}/timers/{row.position}/")
+    assert row.name in shown.content.decode()
+    own = operator.get(f"/at/{A}/timers/list/").content.decode()
+    assert "data-select-all" in own
+    assert "Broker</th>" not in own
+
+
+def test_files_say_whose_a_row_is(brokers: Several, operator: Client, filled: list[tuple[int, str, str]]) -> None:
+    lines = b"".join(operator.get("/timers/list/?as=csv").streaming_content).decode().splitlines()  # type: ignore[attr-defined]
+    assert lines[0].endswith(",broker")
+    assert [line.rsplit(",", 1)[1] for line in lines[1:]] == [broker for _due, broker, _key in filled]
+
+
+def test_a_dead_broker_takes_no_page_with_it(
+    brokers: Several, operator: Client, filled: list[tuple[int, str, str]], base_ms: int
+) -> None:
+    brokers[B].stop()
+    data = timers_read.timers("1m", base_ms)
+    assert data.figures.pending == 14
+    assert (data.evidence.stale_reason, data.evidence.stale_of) == (StaleReason.BROKER_UNREACHABLE, (B,))
+    page = timers_read.timer_list(TimerFilter(), count=100)
+    assert [row.broker for row in page.rows] == [A] * 14
+    assert page.evidence.stale_of == (B,)
+    assert page.cursor is None
+    assert "(broker-b)" in words(operator.get("/timers/"))
+
+
+def test_a_key_is_looked_for_at_all(brokers: Several, operator: Client, filled: list[tuple[int, str, str]]) -> None:
+    (row,) = listed(10, TimerFilter(key="order-2"))
+    assert (row.broker, row.name) == (B, "order-2")
+    answer = operator.get("/find/key/?q=order-2")
+    assert answer["Location"] == f"/at/{B}/timers/{row.position}/"
