@@ -23,6 +23,7 @@ from console.operations.models import Operation
 from console.operations.reading import masked_examples, masks_of
 from console.operations.registry import kind_of
 from console.rest.access import OWNER, Allow, InBody, OwnOperation
+from console.rest.brokers import of_broker
 from console.rest.database import token_actor
 from console.rest.errors import (
     NoOperation,
@@ -48,11 +49,24 @@ async def begun(
     *,
     allow: Allow | None = None,
     is_look: bool = False,
+    broker: str = "",
 ) -> Response:
-    """Begin an operation and say where to look (a small one has run by then), or say what it would touch."""
+    """Begin an operation and say where to look (a small one has run by then), or say what it would touch.
+
+    `broker`: at this one alone; raises BrokerUnknown.
+    """
+
+    def looked() -> OperationPreview:
+        with of_broker(broker):
+            return _looked(kind, parameters, allow)
+
+    def started() -> OperationShown:
+        with of_broker(broker):
+            return shown_of(_begun(kind, parameters, reason, actor, allow))
+
     if is_look:
-        return json_answer(await in_thread(lambda: _looked(kind, parameters, allow)))
-    shown = await in_thread(lambda: shown_of(_begun(kind, parameters, reason, actor, allow)))
+        return json_answer(await in_thread(looked))
+    shown = await in_thread(started)
     answer = json_answer(shown, 202)
     answer.headers["location"] = f"/api/v1/operations/{shown.id}"
     return answer
