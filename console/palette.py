@@ -37,8 +37,8 @@ from console.operations.kind import Command, Kind
 from console.operations.pages import drafted
 from console.operations.registry import KINDS
 from console.security.topic_scope import current_scope
-from console.site.chosen import choice_of, choosing, chosen
-from console.site.mirrored import cluster, mirrored
+from console.site.broker import at
+from console.site.mirrored import cluster
 from console.templatetags.tables import view_address, view_page
 from console.ui.addresses import form_of
 from console.ui.frame import BESIDE, places_for
@@ -135,16 +135,16 @@ def _is_named(text: str, label: str | Promise) -> bool:
 
 def topics_named(text: str, count: int) -> list[str]:
     """Return at most `count` topics, RocketMQ's own left out."""
-    found = Topic.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
+    found = Topic.objects.filter(broker__in=cluster().names, is_system=False, name__icontains=text)
     seen = current_scope()
-    return _first((name for name in found.values_list("name", flat=True) if seen.topic(name)), text, count)
+    return _first((name for name in set(found.values_list("name", flat=True)) if seen.topic(name)), text, count)
 
 
 def groups_named(text: str, count: int) -> list[str]:
     """Return at most `count` consumer groups, RocketMQ's own left out."""
-    found = ConsumerGroup.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
+    found = ConsumerGroup.objects.filter(broker__in=cluster().names, is_system=False, name__icontains=text)
     seen = current_scope()
-    return _first((name for name in found.values_list("name", flat=True) if seen.group(name)), text, count)
+    return _first((name for name in set(found.values_list("name", flat=True)) if seen.group(name)), text, count)
 
 
 def _first(names: Iterable[str], text: str, count: int) -> list[str]:
@@ -198,7 +198,7 @@ def _of_transactions(text: str) -> str | None:
 
 def _at(broker: str, page: str, position: object) -> str:
     """Return the address of a page about what stands at a position of one broker."""
-    with choosing(choice_of(broker) if cluster().has_several else chosen()):
+    with at(broker if cluster().has_several else ""):
         return reverse(page, args=[position])
 
 

@@ -23,13 +23,13 @@ from broker.client.admin import ConnectedClient, RunningInfo
 from broker.mirror.models import ConsumerGroup
 from broker.rocketmq.codes import Request
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask
+from console.site.broker import ask, ask_each, at
 from console.site.evidence import Evidence, StaleReason
-from console.site.mirrored import Mirrored, mirrored
+from console.site.mirrored import Cluster, Mirrored, cluster
 from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
-from console.ui.table import AGE, VALUE, Cell, Column, Table, file_columns
+from console.ui.table import AGE, BROKER, VALUE, Cell, Column, Table, file_columns
 
 CLIENTS = Table(
     "clients",
@@ -45,6 +45,7 @@ CLIENTS = Table(
         *file_columns("consume_type message_model"),
         Column("subscriptions", _("Subscribes to"), Cell("clients/cells/subscriptions.html", by=(VALUE,))),
         Column("locked", _("Holds in order"), Cell("clients/cells/locked.html", by=(VALUE,)), in_file=False),
+        BROKER,
     ),
     row_id="client",
     file_order="role group client_id",
@@ -67,7 +68,8 @@ class ClientRole(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """A client in one group; names, address and language are the client's own words: untrusted text."""
+    """A client in one group, at all brokers that it is connected to; names, address and language are the client's own
+    words: untrusted text."""
 
     role: ClientRole
     group: str
@@ -83,8 +85,15 @@ class ClientRow:
     message_model: str
     #: topic and expression, of the whole group
     subscriptions: tuple[tuple[str, str], ...]
-    #: topic and queue that it holds to consume in order
+    #: topic and queue that it holds to consume in order; of several brokers in total
     locked: tuple[tuple[str, int], ...]
+    #: the brokers that it is connected to
+    brokers: tuple[str, ...] = ()
+
+    @property
+    def broker(self) -> str:
+        """The brokers that it is connected to, in one text."""
+        return " ".join(self.brokers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,7 @@ class Clients:
     is_apache: bool
     #: groups whose consumers were not asked for: there are too many
     groups_left: int
+    has_several: bool = False
 
     @property
     def previous(self) -> int | None:
@@ -129,6 +139,7 @@ class ClientPage:
     client_id: str
     rows: tuple[ClientRow, ...]
     is_apache: bool
+    has_several: bool = False
 
     @property
     def first(self) -> ClientRow | None:
@@ -153,14 +164,13 @@ class Running:
 @authorised
 def read_clients(scope: TopicScope, *, search: str = "", role: str = "", offset: int = 0, count: int = 50) -> Clients:
     """Return clients whose id, group, address or language contains `search`, a row for each group."""
-    here = mirrored()
+    here = cluster()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
     groups = _groups(here, scope)
-    found, evidence = ask(
-        lambda admin: _connected(admin, groups[:GROUPS_ASKED]), source=here.name, requests=CLIENT_REQUESTS
-    )
-    producers, consumers = found if found is not None else (None, ())
-    rows = [_row(each) for each in (*consumers, *(producers or ())) if _is_seen(each, scope)]
+    found, evidence = ask_each(lambda admin: _connected(admin, groups[:GROUPS_ASKED]), here, requests=CLIENT_REQUESTS)
+    rows = _rows(found, scope)
+    # where some broker cannot list its producers, their number is not known
+    has_producers = bool(found) and all(producers is not None for _each, (producers, _consumers) in found)
     wanted = [row for row in rows if row.role == role or role not in ClientRole.values]
     wanted = sorted((row for row in wanted if _matches(row, search)), key=_order)
     return Clients(
@@ -168,7 +178,7 @@ def read_clients(scope: TopicScope, *, search: str = "", role: str = "", offset:
         now_ms=here.now_ms,
         rows=tuple(wanted[offset : offset + count]),
         total=len(wanted),
-        producers=None if producers is None else sum(row.role is ClientRole.PRODUCER for row in rows),
+        producers=sum(row.role is ClientRole.PRODUCER for row in rows) if has_producers else None,
         consumers=sum(row.role is ClientRole.CONSUMER for row in rows),
         clients=len({row.client_id for row in rows}),
         offset=offset,
@@ -177,31 +187,34 @@ def read_clients(scope: TopicScope, *, search: str = "", role: str = "", offset:
         role=role,
         is_apache=here.polling,
         groups_left=max(0, len(groups) - GROUPS_ASKED),
+        has_several=here.has_several,
     )
 
 
 @authorised
 def read_client(scope: TopicScope, client_id: str) -> ClientPage:
     """Return one client in all its groups that are seen."""
-    here = mirrored()
+    here = cluster()
     groups = _groups(here, scope)[:GROUPS_ASKED]
-    found, evidence = ask(lambda admin: _connected(admin, groups), source=here.name, requests=CLIENT_REQUESTS)
-    producers, consumers = found if found is not None else (None, ())
-    found_all = (each for each in (*consumers, *(producers or ())) if each.client_id == client_id)
-    rows = [_row(each) for each in found_all if _is_seen(each, scope)]
+    found, evidence = ask_each(lambda admin: _connected(admin, groups), here, requests=CLIENT_REQUESTS)
+    rows = sorted((row for row in _rows(found, scope) if row.client_id == client_id), key=_order)
     if not rows and not evidence.stale:
         evidence = replace(evidence, stale_reason=StaleReason.NOT_THERE)
-    return ClientPage(evidence, here.now_ms, client_id, tuple(sorted(rows, key=_order)), here.polling)
+    return ClientPage(evidence, here.now_ms, client_id, tuple(rows), here.polling, here.has_several)
 
 
 @authorised
-def read_running(scope: TopicScope, group: str, client_id: str, *, with_stack: bool = False) -> Running:
-    """Return what a consumer says of itself; of topics that are seen."""
+def read_running(
+    scope: TopicScope, group: str, client_id: str, *, with_stack: bool = False, broker: str = ""
+) -> Running:
+    """Return what a consumer says of itself; of topics that are seen. `broker`: one of several that it is connected
+    to, which asks it."""
     scope.require_group(group)
-    info, evidence = ask(
-        lambda admin: admin.running_info(group, client_id, with_stack=with_stack), source=client_id[:60],
-        requests=RUNNING_REQUESTS,
-    )  # fmt: skip
+    with at(broker):
+        info, evidence = ask(
+            lambda admin: admin.running_info(group, client_id, with_stack=with_stack), source=client_id[:60],
+            requests=RUNNING_REQUESTS,
+        )  # fmt: skip
     if info is not None and not scope.see_all:
         queues = scope.rows(info.queues, lambda row: row.queue.topic)
         works = scope.rows(info.topics, lambda row: row.topic)
@@ -217,18 +230,49 @@ def _is_seen(each: ConnectedClient, scope: TopicScope) -> bool:
     return each.role == "consumer" and scope.group(each.group) and all(map(scope.topic, each.subscriptions))
 
 
-def _groups(here: Mirrored, scope: TopicScope) -> list[str]:
+def _rows(found: Sequence[tuple[Mirrored, _Connected]], scope: TopicScope) -> list[ClientRow]:
+    """Return a row for each client in a group: one that is connected to several brokers is one row."""
+    known: dict[tuple[str, str, str], ClientRow] = {}
+    for broker, (producers, consumers) in found:
+        for each in (*consumers, *(producers or ())):
+            if not _is_seen(each, scope):
+                continue
+            row = replace(_row(each), brokers=(broker.name,))
+            key = _order(row)
+            known[key] = _added(known[key], row) if key in known else row
+    return list(known.values())
+
+
+def _added(one: ClientRow, other: ClientRow) -> ClientRow:
+    """Return the row of a client at both brokers."""
+    since = [each.since_ms for each in (one, other) if each.since_ms is not None]
+    seen = [each.seen_ms for each in (one, other) if each.seen_ms is not None]
+    return replace(
+        one,
+        since_ms=min(since, default=None),
+        seen_ms=max(seen, default=None),
+        subscriptions=tuple(sorted({*one.subscriptions, *other.subscriptions})),
+        locked=one.locked + other.locked,
+        brokers=one.brokers + other.brokers,
+    )
+
+
+def _groups(here: Cluster, scope: TopicScope) -> list[str]:
     """Return seen groups that may have consumers: all where the broker does not tell in bulk how many there are."""
-    found = ConsumerGroup.objects.filter(broker=here.name)
+    found = ConsumerGroup.objects.filter(broker__in=here.names)
     if not here.polling:
         found = found.filter(members__gt=0)
     names = found.order_by("name").values_list("name", flat=True)
+    if here.has_several:
+        names = names.distinct()
     return [name for name in names if scope.group(name)]
 
 
-def _connected(
-    admin: Admin, groups: Sequence[str]
-) -> tuple[tuple[ConnectedClient, ...] | None, tuple[ConnectedClient, ...]]:
+#: producers (None: the broker cannot list them) and consumers
+_Connected = tuple[tuple[ConnectedClient, ...] | None, tuple[ConnectedClient, ...]]
+
+
+def _connected(admin: Admin, groups: Sequence[str]) -> _Connected:
     """Return producers (None: the broker cannot list them) and consumers."""
     try:
         producers = admin.producers()
@@ -288,12 +332,17 @@ def client(request: HttpRequest) -> HttpResponse:
         raise Http404(gettext("There is no such client; it may have left."))
     asked = next((row for row in data.consuming if row.group == request.GET.get("group")), None)
     asked = asked or next(iter(data.consuming), None)
-    running = read_running(asked.group, client_id, with_stack="stack" in request.GET) if asked else None
+    running = _asked(asked, data, with_stack="stack" in request.GET) if asked else None
     context = {
         "data": data, "running": running, "here": "clients", "live": "client?" + urlencode({"id": client_id}),
         "with_stack": "stack" in request.GET,
     }  # fmt: skip
     return render(request, "clients/client.html", context)
+
+
+def _asked(row: ClientRow, data: ClientPage, *, with_stack: bool) -> Running:
+    broker = row.brokers[0] if data.has_several else ""
+    return read_running(row.group, row.client_id, with_stack=with_stack, broker=broker)
 
 
 def _clients_live(_: str, query: Mapping[str, str]) -> Clients:

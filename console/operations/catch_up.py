@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from broker.client import Admin, ClientError
-from console.site.mirrored import History, lags_by_group, mirrored
+from console.site.mirrored import History, cluster, lags_by_group
 
 #: of more groups than that nobody waits for the rates
 MOST_GROUPS = 50
@@ -35,20 +35,20 @@ class Behind:
 
 def behind_after(admin: Admin, arriving: Mapping[str, int]) -> Behind | None:
     """Return the lag if so many more arrive in each topic; None: some group's lag is not known."""
-    broker, before, after = mirrored().name, 0, 0
+    brokers, before, after = cluster().names, 0, 0
     more: dict[str, int] = defaultdict(int)
     for topic, count in arriving.items():
-        for group in lags_by_group(broker, topic=topic):
+        for group in lags_by_group(brokers, topic=topic):
             if group.lag is None:
                 return None
             before, after = before + group.lag, after + group.lag + count
             more[group.group] += count
-    return Behind(before, after, *_slowest(admin, broker, more))
+    return Behind(before, after, *_slowest(admin, brokers, more))
 
 
 def group_behind_after(admin: Admin, group: str, count: int) -> Behind | None:
     """Return the lag of one group if it is given so many more; None: its lag is not known."""
-    lag = next((each.lag for each in lags_by_group(mirrored().name, group=group)), 0)
+    lag = next((each.lag for each in lags_by_group(cluster().names, group=group)), 0)
     if lag is None:
         return None
     rate = pace(admin, group)
@@ -61,7 +61,7 @@ def pace(admin: Admin, group: str) -> float | None:
     Where the mirror keeps no rates (Apache RocketMQ) it is what the broker says that the group takes now. None: nobody
     knows.
     """
-    history = mirrored().histories("group", [group])[group]
+    history = cluster().histories("group", [group])[group]
     if history.known:
         return busy_rate(history)
     try:
@@ -83,13 +83,13 @@ def catch_up_ms(behind: int, per_s: float | None) -> int | None:
     return round(1000 * behind / per_s) if per_s else None
 
 
-def _slowest(admin: Admin, broker: str, more: Mapping[str, int]) -> tuple[float | None, int | None]:
+def _slowest(admin: Admin, brokers: Sequence[str], more: Mapping[str, int]) -> tuple[float | None, int | None]:
     """Return pace and time of the group that needs longest for all that it is behind then; None: one is not known."""
     if not 0 < len(more) <= MOST_GROUPS:
         return None, None
     longest: tuple[float | None, int] = (None, -1)
     for name, count in more.items():
-        whole = next((each.lag for each in lags_by_group(broker, group=name)), None)
+        whole = next((each.lag for each in lags_by_group(brokers, group=name)), None)
         rate = pace(admin, name)
         needed = None if whole is None else catch_up_ms(whole + count, rate)
         if needed is None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
-
-from django.conf import settings
+from dataclasses import dataclass, field
 
 from broker.client import Admin, BrokerRefused, Message, Producer, SendResult
 from broker.client.names import MAX_BODY_BYTES
@@ -13,7 +11,8 @@ from broker.mirror.models import ConsumerOffset
 from broker.rocketmq.properties import OWN_PREFIX, SHARDING_KEY, SYSTEM_PROPERTIES
 from broker.rocketmq.topics import RETRY_PREFIX
 from console.operations.kind import ItemResult, LagPreview
-from console.site.broker import KeptClients
+from console.site.broker import KeptClients, namesrv_of
+from console.site.chosen import chosen
 from console.site.mirrored import mirrored
 
 #: a property of the copy: offset message id of the record that was copied
@@ -37,6 +36,8 @@ class SentAgainPreview(LagPreview):
 
     #: how many of them were sent again before
     met_count: int | None = None
+    #: brokers that did not answer: what lies there is neither counted nor sent
+    away: list[str] = field(default_factory=list)
 
 
 class NotReadable(Exception):
@@ -98,7 +99,7 @@ def hang_up() -> None:
 
 def producer() -> Producer:
     """Return the client that sends for the console; safe for threads."""
-    return _producers.at(settings.ESCAPEMENT_NAMESRV)
+    return _producers.at(namesrv_of(chosen().entry))
 
 
 def plain_body(message: Message) -> bytes:

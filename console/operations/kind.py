@@ -218,6 +218,8 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     list_page: ClassVar[str] = ""
     #: True: it cannot be taken back
     is_final: ClassVar[bool] = False
+    #: True: done twice it is as done once, so that an item of which nothing is known can be gone on with
+    is_repeatable: ClassVar[bool] = False
     #: True: without a moment that somebody types it cannot be previewed
     needs_moment: ClassVar[bool] = False
     #: True: it touches messages or values, so their names may be masked

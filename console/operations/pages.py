@@ -214,6 +214,7 @@ def _page(request: HttpRequest, text: str, error: Exception | None = None, statu
         "data": data,
         "here": "operations",
         "may": request.user.has_perm(data.permission),
+        "may_repeat": workflow.may_repeat(data.row),
         "typed_above": TYPED_ABOVE,
         "error": words(error) if error else "",
         "error_field": getattr(error, "field", None) or "",

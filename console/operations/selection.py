@@ -31,6 +31,7 @@ _TARGETS = {
     "handle": "id",
     "messageId": "id",
     "dueMs": "deliver_at",
+    "broker": "broker",
 }
 
 

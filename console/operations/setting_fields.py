@@ -12,9 +12,9 @@ from typing import Any
 
 from broker.client import Admin
 from console.operations.errors import InvalidParameter
-from console.site.broker import ask
+from console.site.broker import ask_each
 from console.site.evidence import Evidence
-from console.site.mirrored import mirrored
+from console.site.mirrored import cluster
 
 #: 4 read, 2 write
 PERMISSIONS = (6, 4, 2)
@@ -27,7 +27,8 @@ POLICY = "groupRetryPolicy"
 
 #: ExponentialRetryPolicy of RocketMQ 5.5.0
 USUAL_GROWTH = {"initial": 5_000, "max": 7_200_000, "multiplier": 2}
-_TYPE = "message.type"
+#: the attribute of a topic that says which messages 5.x clients may send
+TYPE_ATTRIBUTE = "message.type"
 _DELAY = re.compile(r"([1-9][0-9]{0,10})(ms|s|m|h|d)")
 _SKIPPED = 2
 _UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
@@ -159,7 +160,7 @@ def _plain(name: str, key: str, default: Value, **more: Any) -> Setting:
 
 
 def _read_type(found: Fields) -> str:
-    return str((found.get("attributes") or {}).get(_TYPE, ""))
+    return str((found.get("attributes") or {}).get(TYPE_ATTRIBUTE, ""))
 
 
 def _read_policy(found: Fields) -> str:
@@ -179,7 +180,12 @@ TOPIC = (
     _plain("read_queues", "readQueueNums", 4, low=1, high=1_024),
     _plain("write_queues", "writeQueueNums", 4, low=1, high=1_024),
     _plain("permission", "perm", 6, choices=PERMISSIONS),
-    Setting("message_type", _read_type, lambda _, value: {"attributes": {_TYPE: value or None}}, choices=MESSAGE_TYPES),
+    Setting(
+        "message_type",
+        _read_type,
+        lambda _, value: {"attributes": {TYPE_ATTRIBUTE: value or None}},
+        choices=MESSAGE_TYPES,
+    ),
     _plain("order", "order", False),
 )
 
@@ -236,14 +242,22 @@ def written(settings: tuple[Setting, ...], found: Fields, wanted: Mapping[str, V
 TOPIC_REQUESTS, GROUP_REQUESTS = (351, 26), (352,)
 
 
+#: a choice that stands for what differs from broker to broker, and stays so
+DIFFERENT = "different"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A field: `was` is its value now as a form's text, `text` what stands in the field, `fault` what is wrong."""
+    """A field: `was` is its value now as a form's text, `text` what stands in the field, `fault` what is wrong.
+
+    `values`: where the brokers differ, each broker with its text; the field is DIFFERENT then, or an empty text.
+    """
 
     setting: Setting
     was: str
     text: str
     fault: str = ""
+    values: tuple[tuple[str, str], ...] = ()
 
     @property
     def choices(self) -> tuple[tuple[Value, str], ...]:
@@ -264,22 +278,24 @@ class Form:
 
 
 def topic_form(name: str) -> Form:
-    """Return the form of a topic as it is now."""
+    """Return the form of a topic as it is now; of several brokers as those have it that answer."""
 
     def question(admin: Admin) -> tuple[Fields | None, str]:
         return admin.topic_settings(name), admin.broker_config().get("fileReservedTime", "")
 
-    found, evidence = ask(question, source=mirrored().name, requests=TOPIC_REQUESTS)
-    fields, hours = found if found is not None else (None, "")
-    return Form("topics", name, None if fields is None else _rows(TOPIC, fields), evidence, hours)
+    found, evidence = ask_each(question, cluster(), requests=TOPIC_REQUESTS)
+    several = [(each.name, fields) for each, (fields, _hours) in found if fields is not None]
+    hours = sorted({told for _each, (_fields, told) in found if told})
+    return Form("topics", name, _rows_of(TOPIC, several) if several else None, evidence, ", ".join(hours))
 
 
 def group_form(name: str) -> Form:
-    """Return the form of a group as it is now."""
-    fields, evidence = ask(
-        lambda admin: admin.group_settings(name), source=mirrored().name, requests=GROUP_REQUESTS
+    """Return the form of a group as it is now; of several brokers as those have it that answer."""
+    found, evidence = ask_each(
+        lambda admin: (admin.group_settings(name),), cluster(), requests=GROUP_REQUESTS
     )  # fmt: skip
-    return Form("groups", name, None if fields is None else _rows(GROUP, fields), evidence)
+    several = [(each.name, fields) for each, (fields,) in found if fields is not None]
+    return Form("groups", name, _rows_of(GROUP, several) if several else None, evidence)
 
 
 def new_topic_form() -> Form:
@@ -294,6 +310,20 @@ def new_group_form() -> Form:
 
 def _rows(settings: Sequence[Setting], fields: Fields) -> tuple[Row, ...]:
     return tuple(Row(each, text, text) for each in settings for text in [text_of(each.read(fields))])
+
+
+def _rows_of(settings: Sequence[Setting], several: Sequence[tuple[str, Fields]]) -> tuple[Row, ...]:
+    """Return the fields as each of these brokers has them."""
+    return tuple(_row_of(each, [(name, text_of(each.read(fields))) for name, fields in several]) for each in settings)
+
+
+def _row_of(setting: Setting, values: Sequence[tuple[str, str]]) -> Row:
+    texts = {text for _name, text in values}
+    if len(texts) == 1:
+        (text,) = texts
+        return Row(setting, text, text)
+    text = "" if setting.is_number or setting.is_text else DIFFERENT
+    return Row(setting, text, text, values=tuple(values))
 
 
 def text_of(value: Value) -> str:

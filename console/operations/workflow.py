@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 #: a preview older than this is counted again before it can be confirmed
 PREVIEW_LASTS = timedelta(minutes=10)
 REASON_LENGTH = 500
+#: the outcome of an item of which no answer came
+UNKNOWN = "unknown"
 #: part of a figure by which it may differ when it runs from what was asked for; one is always allowed
 TOLERANCE = 0.1
 
@@ -203,16 +205,31 @@ def go_on(number: uuid.UUID, actor: Actor) -> Operation:
         row = _locked(number)
         if row.is_under_way and not runner.is_lost(row):
             return row
-        if row.state == Operation.State.DONE or row.state == Operation.State.DRAFT:
+        if row.state == Operation.State.DRAFT or (row.state == Operation.State.DONE and not may_repeat(row)):
             raise NotPossible("Nothing is left to do.")
         if row.is_unapproved:
             raise NotPossible("No second person has approved it.")
+        _forget_unknown(row)
         row.state, row.is_abort_wanted, row.error, row.finished_at = Operation.State.QUEUED, False, "", None
         row.save(update_fields=["state", "is_abort_wanted", "error", "finished_at"])
         audit(row, actor, AuditEntry.What.CONTINUED, {"done": row.done, "total": row.total})
     _begin(row)
     row.refresh_from_db()
     return row
+
+
+def may_repeat(row: Operation) -> bool:
+    """Tell whether it is over, and has items of which nothing is known that can be done once more."""
+    kind = KINDS.get(row.kind)
+    return row.is_over and kind is not None and kind.is_repeatable and bool(row.results.get(UNKNOWN))
+
+
+def _forget_unknown(row: Operation) -> None:
+    """Have the items of which nothing is known done once more."""
+    if may_repeat(row):
+        row.done -= row.items.filter(outcome=UNKNOWN).update(outcome="", result={})
+        row.results = {outcome: count for outcome, count in row.results.items() if outcome != UNKNOWN}
+        row.save(update_fields=["done", "results"])
 
 
 def audit(row: Operation, actor: Actor, what: AuditEntry.What, result: Mapping[str, Any]) -> None:

@@ -9,8 +9,9 @@ message of a queue is one line of a list.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Lock
@@ -30,10 +31,10 @@ from broker.client import (
     RouteNotFound,
     Timeout,
 )
-from console.site.chosen import choosing, chosen
+from console.site.chosen import choice_of, choosing, chosen
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason, joined
-from console.site.mirrored import Cluster, Mirrored
+from console.site.mirrored import Cluster, Here, Mirrored
 
 Answer = TypeVar("Answer")
 
@@ -119,8 +120,9 @@ def ask_each(
     question: Callable[[Admin], Answer], of: Cluster, *, requests: tuple[int, ...], exact: bool = True
 ) -> tuple[list[tuple[Mirrored, Answer]], Evidence]:
     """Return the answers of the brokers that gave one, by name, and the evidence of all; asked beside each other."""
-    if len(of.brokers) == 1:
-        one = of.brokers[0]
+    brokers = of.brokers or (Mirrored(of.now_ms, None, None),)
+    if len(brokers) == 1:
+        one = brokers[0]
         answer, evidence = ask(question, source=one.name, requests=requests, exact=exact)
         return ([] if answer is None else [(one, answer)]), evidence
 
@@ -129,10 +131,55 @@ def ask_each(
             return ask(question, source=one.name, requests=requests, exact=exact)
 
     # with whoever looks, and their language
-    asking = [_askers.submit(copy_context().run, asked, one) for one in of.brokers]
+    asking = [_askers.submit(copy_context().run, asked, one) for one in brokers]
     found = [each.result() for each in asking]
-    answers = [(one, part[0]) for one, part in zip(of.brokers, found, strict=True) if part[0] is not None]
-    return answers, joined(of.source, [part[1] for part in found]) if found else of.evidence(polled_by=requests)
+    answers = [(one, part[0]) for one, part in zip(brokers, found, strict=True) if part[0] is not None]
+    return answers, joined(of.source, [part[1] for part in found])
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Generic[Answer]):
+    """What one broker answered, or why it did not."""
+
+    broker: str
+    answer: Answer | None
+    error: ClientError | None = None
+
+
+def asked_of(of: Here) -> list[str]:
+    """Return whom an operation asks, by name: each of several brokers, else "", which is whatever is chosen."""
+    return of.names if of.has_several else [""]
+
+
+@contextmanager
+def at(broker: str) -> Iterator[None]:
+    """Ask this broker within; "" is whatever is chosen."""
+    with choosing(choice_of(broker)) if broker else nullcontext():
+        yield
+
+
+def tell_each(question: Callable[[Admin], Answer], brokers: Sequence[str]) -> list[Told[Answer]]:
+    """Return what each of these brokers answers, in order; asked beside each other.
+
+    Raises ClientError where none of them answers. The question leaves the database alone.
+    """
+
+    def asked(name: str) -> Told[Answer]:
+        with at(name):
+            try:
+                return Told(name, question(admin()))
+            except ClientError as error:
+                return Told(name, None, error)
+
+    if len(brokers) == 1:
+        found = [asked(brokers[0])]
+    else:
+        asking = [_askers.submit(copy_context().run, asked, name) for name in brokers]
+        found = [each.result() for each in asking]
+    errors = [each.error for each in found if each.error is not None]
+    if errors and len(errors) == len(found):
+        raise errors[0]
+    return found
 
 
 def pull_all(admin: Admin, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:

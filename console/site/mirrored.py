@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import takewhile
 
 from django.db import connection
@@ -82,6 +83,16 @@ class Mirrored:
     def name(self) -> str:
         """The broker's name, empty before the first round."""
         return self.broker.name if self.broker else ""
+
+    @property
+    def names(self) -> list[str]:
+        """The name alone, for those who read the rows of one broker or of several."""
+        return [self.name]
+
+    @property
+    def has_several(self) -> bool:
+        """Tell that it is one, for those who read the rows of one broker or of several."""
+        return False
 
     @property
     def choice(self) -> Choice:
@@ -186,6 +197,10 @@ class Cluster:
         return {name: added([found[name] for found in each]) for name in wanted}
 
 
+#: whose rows are read
+Here = Mirrored | Cluster
+
+
 def added(histories: Sequence[History]) -> History:
     """Return the sum of several brokers' histories; a slot counts where any of them knows it.
 
@@ -244,16 +259,17 @@ class GroupLag:
 
 
 #: What stands in a group's own retry topic is for that group alone: it is behind there before it ever read it.
+#: Names and numbers of queues are the same on other brokers: all is joined by broker.
 _SUMS = """
     WITH progress AS (
-    SELECT "group", topic, queue_id, "offset"
+    SELECT broker_id, "group", topic, queue_id, "offset"
       FROM broker_consumeroffset
-     WHERE broker_id = %(broker)s
+     WHERE broker_id = ANY(%(brokers)s)
      UNION ALL
-    SELECT g.name, q.topic, q.queue_id, coalesce(q.min_offset, 0)
+    SELECT g.broker_id, g.name, q.topic, q.queue_id, coalesce(q.min_offset, 0)
       FROM broker_consumergroup g
       JOIN broker_queue q ON q.broker_id = g.broker_id AND q.topic = %(retry)s || g.name
-     WHERE g.broker_id = %(broker)s
+     WHERE g.broker_id = ANY(%(brokers)s)
        AND q.max_offset > coalesce(q.min_offset, 0)
        AND NOT EXISTS (SELECT 1 FROM broker_consumeroffset o
                         WHERE o.broker_id = g.broker_id AND o."group" = g.name
@@ -266,22 +282,40 @@ _SUMS = """
            CASE WHEN bool_and(q.max_offset IS NOT NULL OR starts_with(o.topic, %(dead)s))
                 THEN coalesce(sum(greatest(q.max_offset - o."offset", 0))
                               FILTER (WHERE NOT starts_with(o.topic, %(dead)s)), 0) END,
-           sum(greatest(q.max_offset - o."offset", 0)) FILTER (WHERE starts_with(o.topic, %(retry)s))
+           sum(greatest(q.max_offset - o."offset", 0)) FILTER (WHERE starts_with(o.topic, %(retry)s)),
+           min(o.broker_id)
       FROM progress o
-      LEFT JOIN broker_queue q ON q.broker_id = %(broker)s AND q.topic = o.topic AND q.queue_id = o.queue_id
+      LEFT JOIN broker_queue q ON q.broker_id = o.broker_id AND q.topic = o.topic AND q.queue_id = o.queue_id
      WHERE (%(topic)s::text IS NULL OR o.topic = %(topic)s)
        AND (%(group)s::text IS NULL OR o."group" = %(group)s)
      GROUP BY o."group"
      ORDER BY o."group"
 """
+_OF_EACH = _SUMS.replace('GROUP BY o."group"', 'GROUP BY o.broker_id, o."group"')
 
 
-def lags_by_group(broker: str, *, topic: str | None = None, group: str | None = None) -> list[GroupLag]:
-    """Return a line for each group, over all topics or one."""
-    wanted = {"broker": broker, "topic": topic, "group": group, "retry": RETRY_PREFIX, "dead": DLQ_PREFIX}
+def lags_by_group(brokers: Sequence[str], *, topic: str | None = None, group: str | None = None) -> list[GroupLag]:
+    """Return a line for each group, over all topics or one, in total over the brokers of these names."""
+    return [lag for _broker, lag in _lags(_SUMS, brokers, topic, group)]
+
+
+def lags_of_each(
+    brokers: Sequence[str], *, topic: str | None = None, group: str | None = None
+) -> list[tuple[str, GroupLag]]:
+    """Return a line for each group at each broker, with the broker's name."""
+    return _lags(_OF_EACH, brokers, topic, group)
+
+
+def _lags(query: str, brokers: Sequence[str], topic: str | None, group: str | None) -> list[tuple[str, GroupLag]]:
+    wanted = {"brokers": list(brokers), "topic": topic, "group": group, "retry": RETRY_PREFIX, "dead": DLQ_PREFIX}
     with connection.cursor() as cursor:
-        cursor.execute(_SUMS, wanted)
-        return [
-            GroupLag(name, topics, queues, None if lag is None else int(lag), None if retry is None else int(retry))
-            for name, topics, queues, lag, retry in cursor.fetchall()
-        ]
+        cursor.execute(query, wanted)
+        found = cursor.fetchall()
+    return [
+        (broker, GroupLag(name, topics, queues, _whole(lag), _whole(retry)))
+        for name, topics, queues, lag, retry, broker in found
+    ]
+
+
+def _whole(number: Decimal | None) -> int | None:
+    return None if number is None else int(number)

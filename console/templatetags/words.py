@@ -14,7 +14,8 @@ from django.utils.translation import gettext as _
 from console.features.alerts.models import AlertRule
 from console.features.alerts.operations import RulePreview
 from console.features.overview.finding_kinds import Finding, Text
-from console.features.topics.operations import waiting_words as words_of_waiting
+from console.features.topics.losses import waiting_words as words_of_waiting
+from console.operations.setting_fields import Setting, text_of
 from console.templatetags.escapement import UNKNOWN, figure, length, moment
 
 register = template.Library()
@@ -70,6 +71,15 @@ def setting_words(name: str, value: object) -> str:
         ("retry_delays", ""): _("the broker's levels"),
     }
     return words.get((name, value), str(value))
+
+
+@register.simple_tag
+def setting_shown(setting: Setting, text: str) -> str:
+    """Return the value that a form's text stands for in words."""
+    for value in setting.choices or ("",):
+        if text_of(value) == text:
+            return setting_words(setting.name, value)
+    return {"yes": _("yes"), "no": _("no")}.get(text, text)
 
 
 @register.simple_tag

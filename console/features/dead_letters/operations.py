@@ -1,9 +1,10 @@
 """Dead letters once more: to the group that gave them up, or as new messages for all groups.
 
-    {"group": "billing", "targets": [{"queueId": 0, "offset": 12}, ...]}
+    {"group": "billing", "targets": [{"queueId": 0, "offset": 12}, ...]}      (of several brokers: and "broker")
     {"group": "billing", "filter": {"topic": "orders", "key": "", "from_ms": None, "to_ms": None}, "is_all": False}
 
 A filter leaves out what was sent again before; who names one means it. An empty filter must be asked for by `is_all`.
+Each is sent again by the broker at which it lies; of several those that do not answer are named, and left out.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -53,7 +54,10 @@ from console.operations.selection import (
 )
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
+from console.site.broker import asked_of, at, tell_each
+from console.site.chosen import chosen
 from console.site.clock import now_ms
+from console.site.mirrored import Cluster, cluster
 from console.site.parsing import whole_number
 
 #: names of a filter's fields here and in REST
@@ -65,10 +69,11 @@ _TEXT_LENGTH = 255
 class Found:
     """The dead letters that an operation is about, the newest first."""
 
-    now_ms: int
     rows: Sequence[DeadLetter]
     #: all that match were found
     is_whole: bool = True
+    #: the brokers that did not answer
+    away: Sequence[str] = ()
 
 
 def message_at(admin: Admin, group: str, queue_id: int, offset: int) -> Message | None:
@@ -77,31 +82,69 @@ def message_at(admin: Admin, group: str, queue_id: int, offset: int) -> Message 
     return found[0] if found else None
 
 
-def find_matching(admin: Admin, group: str, wanted: DeadLetterFilter, *, most: int, patience_s: float | None) -> Found:
+def find_matching(group: str, wanted: DeadLetterFilter, *, most: int, patience_s: float | None) -> Found:
     """Find the dead letters that match and were not sent again yet, at most `most`; raise ClientError."""
-    begun_ms = now_ms()
+    here = cluster()
     end_s = None if patience_s is None else time.monotonic() + patience_s
+    told = tell_each(lambda admin: bounds_of(admin, group), asked_of(here))
+    found: list[DeadLetter] = []
+    is_whole = True
+    for each in told:
+        if each.answer is None:
+            continue
+        with at(each.broker):
+            letters = newest_first(site_broker.admin(), group, each.answer, None)
+            part = (_placed(row, each.broker or _one(here), here) for row in letters)
+            rows, is_part_whole = _matching(group, part, wanted, most, end_s)
+        found += rows
+        is_whole = is_whole and is_part_whole
+    if here.has_several:
+        found.sort(key=lambda row: -row.died_ms)
+    return Found(found[:most], is_whole and len(found) <= most, [each.broker for each in told if each.error])
+
+
+def _matching(
+    group: str, letters: Iterable[DeadLetter], wanted: DeadLetterFilter, most: int, end_s: float | None
+) -> tuple[list[DeadLetter], bool]:
+    """Return what matches at one broker, and whether that is all of it."""
     rows: list[DeadLetter] = []
     part: list[DeadLetter] = []
-    is_whole = True
-    for row in newest_first(admin, group, bounds_of(admin, group), None):
+    for row in letters:
         if matches(row, wanted):
             part.append(row)
         if len(part) == STEP:
             rows, part = rows + _untouched(group, part), []
         if len(rows) >= most or (end_s is not None and time.monotonic() > end_s):
-            is_whole = False
-            break
-    rows += _untouched(group, part)
-    return Found(begun_ms, rows[:most], is_whole)
+            return rows + _untouched(group, part), False
+    return rows + _untouched(group, part), True
 
 
-def find_named(admin: Admin, group: str, targets: Sequence[tuple[int, int]]) -> list[DeadLetter | None]:
-    """Find those at these queues and offsets, None for one that is not there; raise ClientError."""
-    rows = [letter_of(message) if (message := message_at(admin, group, *each)) else None for each in targets]
-    known = marked(group, [row for row in rows if row is not None])
-    by_place = {(row.queue_id, row.offset): row for row in known}
-    return [by_place.get(place) for place in targets]
+def find_named(group: str, targets: Sequence[Mapping[str, Any]]) -> tuple[list[DeadLetter | None], list[str]]:
+    """Find those of these targets, None for one that is not there or whose broker is away; and the brokers that are.
+
+    Raises ClientError.
+    """
+    here, of = cluster(), {target.get("broker", "") for target in targets}
+
+    def find(admin: Admin) -> list[DeadLetter]:
+        own = [target for target in targets if target.get("broker", "") in ("", chosen().name)]
+        found = (message_at(admin, group, target["queueId"], target["offset"]) for target in own)
+        return [letter_of(message) for message in found if message is not None]
+
+    told = tell_each(find, sorted(of))
+    rows = [_placed(row, each.broker or _one(here), here) for each in told for row in each.answer or ()]
+    by_place = {(row.broker, row.queue_id, row.offset): row for row in marked(group, rows)}
+    places = ((target.get("broker") or _one(here), target["queueId"], target["offset"]) for target in targets)
+    return [by_place.get(place) for place in places], [each.broker for each in told if each.error]
+
+
+def _one(here: Cluster) -> str:
+    """Return the name of the one broker; empty before the mirror's first round."""
+    return "".join(here.names[:1])
+
+
+def _placed(row: DeadLetter, broker: str, here: Cluster) -> DeadLetter:
+    return replace(row, broker=broker, of_several=here.has_several)
 
 
 def _untouched(group: str, rows: list[DeadLetter]) -> list[DeadLetter]:
@@ -190,12 +233,14 @@ class SendAgain(Kind[SentAgainPreview]):
     def preview(self, parameters: Mapping[str, Any]) -> SentAgainPreview:
         """Count them, with examples and topics; of named ones, how many were sent again before."""
         admin, begun_ms, missing = site_broker.admin(), now_ms(), []
+        _check_brokers(parameters)
         if "filter" in parameters:
-            found = self._matching(admin, parameters, PREVIEW_PATIENCE_S)
-            rows = list(found.rows)
-            missing = [] if found.is_whole else ["count"]
+            found = self._matching(parameters, PREVIEW_PATIENCE_S)
+            rows, away = list(found.rows), list(found.away)
+            missing = [] if found.is_whole and not away else ["count"]
         else:
-            rows = [row for row in self._named(admin, parameters) if row is not None]
+            named, away = find_named(parameters["group"], parameters["targets"])
+            rows = [row for row in named if row is not None]
         count = count_of(parameters, rows)
         behind = self.behind(admin, parameters["group"], rows, count)
         return SentAgainPreview(
@@ -205,26 +250,34 @@ class SendAgain(Kind[SentAgainPreview]):
             topics=topics_of([row.topic for row in rows]),
             met_count=sum(bool(row.sent_again) for row in rows),
             missing=missing,
+            away=away,
             **(behind.as_fields() if behind else {}),
         )
 
     def targets(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> Sequence[Target]:
         """Return what matches now and was dead when it was previewed; a named one stays, whatever became of it."""
-        admin = site_broker.admin()
         if "filter" in parameters:
-            rows = [row for row in self._matching(admin, parameters, None).rows if row.died_ms <= preview.at_ms]
+            found = self._matching(parameters, None).rows
+            rows = [row for row in found if row.died_ms <= preview.at_ms and row.broker not in preview.away]
             if len(rows) > LIMIT:
                 raise TooMany(LIMIT)
-            return [Target({"queueId": row.queue_id, "offset": row.offset}, label_of(row)) for row in rows]
+            has_several = cluster().has_several
+            return [Target(_target_of(row, has_several=has_several), label_of(row)) for row in rows]
+        _check_brokers(parameters)
+        named, _away = find_named(parameters["group"], parameters["targets"])
         return [
             Target(target, label_of(row) if row is not None else {"name": f"{target['offset']:,}"})
-            for target, row in zip(parameters["targets"], self._named(admin, parameters), strict=True)
+            for target, row in zip(parameters["targets"], named, strict=True)
         ]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send one after the other; each can be sent as long as its record is there."""
-        admin, group = site_broker.admin(), parameters["group"]
-        return [self._act_on(admin, group, target["queueId"], target["offset"]) for target in targets]
+        results = []
+        for target in targets:
+            with at(target.get("broker", "")):
+                admin = site_broker.admin()
+                results.append(self._act_on(admin, parameters["group"], target["queueId"], target["offset"]))
+        return results
 
     @abstractmethod
     def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
@@ -246,13 +299,9 @@ class SendAgain(Kind[SentAgainPreview]):
             # it is not known whether the broker has it: said as it is, so that nobody sends it twice unknowingly
             return ItemResult("unknown", {"error": str(error)})
 
-    def _matching(self, admin: Admin, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
+    def _matching(self, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
         wanted = filter_of(parameters["filter"])
-        return find_matching(admin, parameters["group"], wanted, most=LIMIT + 1, patience_s=patience_s)
-
-    def _named(self, admin: Admin, parameters: Mapping[str, Any]) -> list[DeadLetter | None]:
-        places = [(target["queueId"], target["offset"]) for target in parameters["targets"]]
-        return find_named(admin, parameters["group"], places)
+        return find_matching(parameters["group"], wanted, most=LIMIT + 1, patience_s=patience_s)
 
 
 @register
@@ -321,26 +370,47 @@ def label_of(row: DeadLetter) -> dict[str, Any]:
         "died_ms": row.died_ms,
         "attempts": row.attempts,
         "sent_again": row.sent_again,
+        **({"broker": row.broker} if row.of_several else {}),
     }
 
 
-def _targets(given: Any) -> list[dict[str, int]]:
+def _target_of(row: DeadLetter, *, has_several: bool) -> dict[str, Any]:
+    return {"queueId": row.queue_id, "offset": row.offset, **({"broker": row.broker} if has_several else {})}
+
+
+def _check_brokers(parameters: Mapping[str, Any]) -> None:
+    """Raise InvalidParameter where a target does not say which broker's it is, or names one that is not asked."""
+    here = cluster()
+    for target in parameters.get("targets", ()):
+        broker = target.get("broker", "")
+        if not broker and here.has_several:
+            raise InvalidParameter("targets", f"Say of each at which broker it lies: {', '.join(here.names)}.")
+        if broker and here.brokers and broker not in here.names:
+            raise InvalidParameter("targets", f"There is no broker {broker[:60]}; there are: {', '.join(here.names)}.")
+
+
+def _targets(given: Any) -> list[dict[str, Any]]:
     if not isinstance(given, list) or not 0 < len(given) <= MOST_TARGETS:
         raise InvalidParameter("targets", f"Name 1 to {MOST_TARGETS:,} dead letters; for more, use a filter.")
     for target in given:
         if (
             not isinstance(target, Mapping)
-            or set(target) != {"queueId", "offset"}
-            or not all(map(is_whole, target.values()))
+            or set(target) - {"broker"} != {"queueId", "offset"}
+            or not all(is_whole(target[name]) for name in ("queueId", "offset"))
+            or not isinstance(target.get("broker", ""), str)
         ):
             raise InvalidParameter("targets", "A dead letter is named by its queueId and its offset.")
-    unique = {(target["queueId"], target["offset"]): dict(target) for target in given}
+    unique = {(target.get("broker"), target["queueId"], target["offset"]): dict(target) for target in given}
     return list(unique.values())
 
 
-def _place(text: str) -> dict[str, int]:
-    """Return the target that a row of the list names as `queue-offset`; raises InvalidParameter."""
-    queue_id, offset = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+def _place(text: str) -> dict[str, Any]:
+    """Return the target that a row of the list names as `queue-offset` or `queue-offset-broker`.
+
+    Raises InvalidParameter.
+    """
+    first, second, broker = (*text.split("-", 2), "", "")[:3]
+    queue_id, offset = whole_number(first), whole_number(second)
     if queue_id is None or offset is None:
         raise InvalidParameter("targets", gettext("This names no dead letter; load the page again."))
-    return {"queueId": queue_id, "offset": offset}
+    return {"queueId": queue_id, "offset": offset, **({"broker": broker} if broker else {})}

@@ -7,7 +7,7 @@ each is shown with what was done with it here before.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import ClassVar
@@ -28,12 +28,15 @@ from console.operations.registry import KINDS
 from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask, pull_all, row_of
+from console.site.broker import ask_each, pull_all, row_of
+from console.site.chosen import Choice as Chosen
+from console.site.chosen import choosing, chosen
 from console.site.evidence import Evidence
-from console.site.mirrored import mirrored
+from console.site.merged import Part, Places, merged, read_cursor, write_cursor
+from console.site.mirrored import Cluster, cluster, mirrored
 from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.table import AGE, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
+from console.ui.table import AGE, BROKER, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
 
 GROUPS = Table(
     "dead-letter-groups",
@@ -43,6 +46,7 @@ GROUPS = Table(
         Column("stored_total", _("Ever"), FIGURE),
         Column("last_ms", _("Last one"), AGE),
         Column("members", _("Members"), FIGURE),
+        BROKER,
     ),
 )
 
@@ -55,7 +59,15 @@ DEAD_LETTERS = Table(
     "dead-letters",
     (
         *file_columns("queue_id offset"),
-        Column("name", _("Message"), _MESSAGE, in_file=False, page="message", page_field="offset_message_id"),
+        Column(
+            "name",
+            _("Message"),
+            _MESSAGE,
+            in_file=False,
+            page="message",
+            page_field="offset_message_id",
+            page_broker="broker",
+        ),
         Column("topic", _("Topic"), _TOPIC, page="topic"),
         *file_columns("keys"),
         Column("tag", _("Tag"), CHIP, length=30),
@@ -66,6 +78,7 @@ DEAD_LETTERS = Table(
         Column("died_ms", _("Died"), AGE),
         *file_columns("size_bytes"),
         Column("sent_again", _("Sent again"), _SENT_AGAIN),
+        BROKER,
     ),
     choice=Choice("letter", "choice"),
     file_order=(
@@ -73,6 +86,12 @@ DEAD_LETTERS = Table(
         " sent_again"
     ),
 )
+
+
+#: where the list of one broker goes on: queue and the offset behind its first
+Place = tuple[int, int]
+#: where a list goes on; of several brokers the place of each, as a text. None: at its beginning
+After = Place | Places | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +134,9 @@ class DeadLetter:
     preview: str | None
     #: what was done with it in this console: an outcome code; "": nothing
     sent_again: str = ""
+    #: where it lies, and whether the list has those of several brokers
+    broker: str = ""
+    of_several: bool = False
 
     @property
     def name(self) -> str:
@@ -123,8 +145,8 @@ class DeadLetter:
 
     @property
     def choice(self) -> str:
-        """The value that names it in a form: queue and offset."""
-        return f"{self.queue_id}-{self.offset}"
+        """The value that names it in a form: queue and offset, and of several brokers which."""
+        return f"{place_text((self.queue_id, self.offset))}{f'-{self.broker}' if self.of_several else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +160,13 @@ class DeadLetterGroup:
     #: epoch ms of the newest; None: not known
     last_ms: int | None
     members: int | None
+    #: the brokers at which they lie
+    brokers: tuple[str, ...] = ()
+
+    @property
+    def broker(self) -> str:
+        """The brokers at which they lie, in one text."""
+        return " ".join(self.brokers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +178,7 @@ class DeadLetterGroups:
     evidence: Evidence
     now_ms: int
     rows: tuple[DeadLetterGroup, ...]
+    has_several: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +194,20 @@ class DeadLetterPage:
     rows: tuple[DeadLetter, ...]
     #: held now; None: not known
     total: int | None
-    #: where the next page begins: queue and the offset behind its first; None: this was the last
-    following: tuple[int, int] | None
+    #: where the next page begins; None: this was the last
+    following: After
     #: who consumes for the group now; None: not known
     members: int | None
     #: so many were looked through where the look ended before the page was full; 0: it did not
     looked: int = 0
+    has_several: bool = False
+
+    @property
+    def cursor(self) -> str | None:
+        """The place where the next page begins, as a text that `read_after` reads."""
+        if self.following is None:
+            return None
+        return place_text(self.following) if isinstance(self.following, tuple) else write_cursor(self.following)
 
 
 #: what an Apache RocketMQ broker is asked for the groups; what any is asked for the letters of one
@@ -188,25 +226,45 @@ PAGE = "dead_letters"
 @authorised
 def dead_letter_groups(scope: TopicScope) -> DeadLetterGroups:
     """Return every group that has dead letters, the one with most first."""
-    here = mirrored()
-    queues = Queue.objects.filter(broker=here.name, topic__startswith=DLQ_PREFIX)
-    held = queues.values("topic").annotate(
+    here = cluster()
+    queues = Queue.objects.filter(broker__in=here.names, topic__startswith=DLQ_PREFIX)
+    held = queues.values("topic", "broker").annotate(
         held=Sum(F("max_offset") - F("min_offset")), stored=Sum("max_offset"), last=Max("last_ms")
     )
-    members = dict(ConsumerGroup.objects.filter(broker=here.name).values_list("name", "members"))
-    rows = [
-        DeadLetterGroup(name, int(row["held"]), int(row["stored"]), row["last"], members.get(name))
-        for row in held.order_by()
-        if row["held"] and (name := row["topic"].removeprefix(DLQ_PREFIX)) and scope.group(name)
-    ]
-    rows.sort(key=lambda row: (-row.count, row.name))
-    return DeadLetterGroups(here.evidence(polled_by=GROUPS_REQUESTS), here.now_ms, tuple(rows))
+    members = _members(here)
+    found: dict[str, DeadLetterGroup] = {}
+    for row in held.order_by("broker"):
+        name = row["topic"].removeprefix(DLQ_PREFIX)
+        if not row["held"] or not scope.group(name):
+            continue
+        part = DeadLetterGroup(
+            name, int(row["held"]), int(row["stored"]), row["last"], members.get(name), (row["broker"],)
+        )
+        found[name] = _added(found[name], part) if name in found else part
+    rows = sorted(found.values(), key=lambda row: (-row.count, row.name))
+    return DeadLetterGroups(here.evidence(polled_by=GROUPS_REQUESTS), here.now_ms, tuple(rows), here.has_several)
+
+
+def _added(one: DeadLetterGroup, other: DeadLetterGroup) -> DeadLetterGroup:
+    times = [each.last_ms for each in (one, other) if each.last_ms is not None]
+    return DeadLetterGroup(
+        one.name, one.count + other.count, one.stored_total + other.stored_total, max(times, default=None),
+        one.members, one.brokers + other.brokers,
+    )  # fmt: skip
+
+
+def _members(here: Cluster, group: str | None = None) -> dict[str, int | None]:
+    """Return how many consume by group, of several brokers the most at one; None: not known."""
+    rows = ConsumerGroup.objects.filter(broker__in=here.names, **({} if group is None else {"name": group}))
+    found: dict[str, int | None] = {}
+    for name, members in rows.values_list("name", "members"):
+        known = [each for each in (found.get(name), members) if each is not None]
+        found[name] = max(known, default=None)
+    return found
 
 
 @authorised
-def dead_letters(
-    scope: TopicScope, group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None = None
-) -> DeadLetterPage:
+def dead_letters(scope: TopicScope, group: str, wanted: DeadLetterFilter, after: After = None) -> DeadLetterPage:
     """Return a page of a group's dead letters, the newest first; `after` is the `following` of the page before."""
     scope.require_group(group)
     found = read_dead_letters(group, wanted, after, scope.topic)
@@ -214,21 +272,69 @@ def dead_letters(
 
 
 def read_dead_letters(
-    group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None, is_seen: Callable[[str], bool]
+    group: str, wanted: DeadLetterFilter, after: After, is_seen: Callable[[str], bool]
 ) -> DeadLetterPage:
     """Return a page of those whose topic is seen, nothing masked: for callers that decide themselves who may."""
-    here = mirrored()
-    found, evidence = ask(
-        lambda admin: _page(admin, group, wanted, after, is_seen), source=here.name, requests=PAGE_REQUESTS
+    here = cluster()
+    if here.has_several:
+        return _read_of_several(here, group, wanted, after, is_seen)
+    place = after if isinstance(after, tuple) else None
+    found, evidence = ask_each(lambda admin: _page(admin, group, wanted, place, is_seen), here, requests=PAGE_REQUESTS)
+    rows, total, following, looked = found[0][1] if found else ((), None, None, 0)
+    own = tuple(replace(row, broker=here.source) for row in rows) if here.brokers else rows
+    members = _members(here, group).get(group)
+    return DeadLetterPage(evidence, here.now_ms, group, wanted, marked(group, own), total, following, members, looked)
+
+
+def _read_of_several(
+    here: Cluster, group: str, wanted: DeadLetterFilter, after: After, is_seen: Callable[[str], bool]
+) -> DeadLetterPage:
+    """Return a page of all brokers' letters, merged by when they died; each broker gives a page at most."""
+    before: Places = after if isinstance(after, Mapping) else {}
+
+    def part(admin: Admin) -> _Page:
+        place = before.get(chosen().name, "")
+        if place is None:
+            return (), sum(high - low for low, high in bounds_of(admin, group).values()), None, 0
+        return _page(admin, group, wanted, _place(str(place)), is_seen)
+
+    found, evidence = ask_each(part, here, requests=PAGE_REQUESTS)
+    parts = [
+        Part(
+            each.name,
+            [replace(row, broker=each.name, of_several=True) for row in rows],
+            None if following is None else place_text(following),
+        )
+        for each, (rows, _held, following, _looked) in found
+    ]
+    whole = merged(
+        parts,
+        before=before,
+        key=lambda row: -row.died_ms,
+        place=lambda row: place_text((row.queue_id, row.offset)),
+        count=ROWS,
     )
-    rows, total, following, looked = found if found is not None else ((), None, None, 0)
-    members = ConsumerGroup.objects.filter(broker=here.name, name=group).values_list("members", flat=True).first()
-    return DeadLetterPage(evidence, here.now_ms, group, wanted, marked(group, rows), total, following, members, looked)
+    return DeadLetterPage(
+        evidence=evidence,
+        now_ms=here.now_ms,
+        group=group,
+        wanted=wanted,
+        rows=marked(group, whole.rows),
+        total=sum(held for _each, (_rows, held, _following, _looked) in found) if found else None,
+        following=whole.places,
+        members=_members(here, group).get(group),
+        looked=0 if len(whole.rows) == ROWS else sum(page[3] for _each, page in found),
+        has_several=True,
+    )
+
+
+#: rows, how many are held, where the next page begins, and how many were looked through in vain
+_Page = tuple[tuple[DeadLetter, ...], int, Place | None, int]
 
 
 def _page(
-    admin: Admin, group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None, is_seen: Callable[[str], bool]
-) -> tuple[tuple[DeadLetter, ...], int, tuple[int, int] | None, int]:
+    admin: Admin, group: str, wanted: DeadLetterFilter, after: Place | None, is_seen: Callable[[str], bool]
+) -> _Page:
     bounds = bounds_of(admin, group)
     rows: list[DeadLetter] = []
     following, looked = None, 0
@@ -290,11 +396,25 @@ def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
         operation__kind__in=[kind.name for kind in kinds], operation__parameters__group=group, outcome__in=sent,
         target__offset__in=[row.offset for row in rows],
     )  # fmt: skip
-    done = {
-        (target["queueId"], target["offset"]): outcome
-        for target, outcome in items.order_by("operation__created_at").values_list("target", "outcome")
-    }
-    return tuple(replace(row, sent_again=done.get((row.queue_id, row.offset), "")) for row in rows)
+    done: dict[tuple[str, int, int], str] = {}
+    known = items.order_by("operation__created_at").values_list("target", "outcome", "operation__broker")
+    for target, outcome, broker in known:
+        done[target.get("broker") or broker, target["queueId"], target["offset"]] = outcome
+    # without a broker it was done when there was one: the first
+    first = _first() if any(not broker for broker, _queue, _offset in done) else ""
+    return tuple(replace(row, sent_again=_done_with(row, done, first)) for row in rows)
+
+
+def _first() -> str:
+    """Return the name of the first broker, whichever is chosen."""
+    with choosing(Chosen(chosen().entry)):
+        return mirrored().name
+
+
+def _done_with(row: DeadLetter, done: Mapping[tuple[str, int, int], str], first: str) -> str:
+    place = (row.queue_id, row.offset)
+    found = done.get((row.broker, *place), "")
+    return found or (done.get(("", *place), "") if row.broker in ("", first) else "")
 
 
 def matches(row: DeadLetter, wanted: DeadLetterFilter) -> bool:
@@ -327,12 +447,12 @@ def letters(request: HttpRequest, name: str) -> Answer:
     bounds = {field: bound_ms(given[field], field, errors) for field in ("from", "to")}
     wanted = DeadLetterFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
 
-    def page(place: tuple[int, int] | None) -> DeadLetterPage:
+    def page(place: After) -> DeadLetterPage:
         return dead_letters(name[:255], wanted, place)
 
-    data = page(_place(request.GET.get("after", "")))
+    data = page(read_after(request.GET.get("after", "")))
     shown = {field: text for field, text in given.items() if text}
-    following = None if data.following is None else {**shown, "after": f"{data.following[0]}-{data.following[1]}"}
+    following = None if data.cursor is None else {**shown, "after": data.cursor}
     context = {
         "data": data,
         "here": PAGE,
@@ -348,7 +468,17 @@ def letters(request: HttpRequest, name: str) -> Answer:
     )  # fmt: skip
 
 
-def _place(text: str) -> tuple[int, int] | None:
-    """Read `queue-offset` in an address; return None for anything else."""
+def place_text(place: Place) -> str:
+    """Return a place as `queue-offset`."""
+    return f"{place[0]}-{place[1]}"
+
+
+def read_after(text: str) -> After:
+    """Read what `DeadLetterPage.cursor` gave; return None for anything else."""
+    return _place(text) or read_cursor(text) or None
+
+
+def _place(text: str) -> Place | None:
+    """Read `queue-offset`; return None for anything else."""
     queue_id, offset = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
     return None if queue_id is None or offset is None else (queue_id, offset)

@@ -6,7 +6,6 @@ Who may is said by the token's `consume` prefixes, as for receiving as the group
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
@@ -14,7 +13,7 @@ from starlette.responses import Response
 
 from broker.client import BrokerUnreachable
 from broker.client.names import check_group
-from console.features.dead_letters.pages import DeadLetter, DeadLetterFilter, DeadLetterPage
+from console.features.dead_letters.pages import After, DeadLetter, DeadLetterFilter, DeadLetterPage, read_after
 from console.features.dead_letters.pages import read_dead_letters as letters_of
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.rest.access import Group, InBody, InRows
@@ -29,7 +28,6 @@ from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Moment, Place,
 from console.security.tokens import CONSUME, PUBLISH, READ
 from console.site.evidence import StaleReason
 
-_CURSOR = re.compile(r"(\d{1,9})-(\d{1,18})", re.ASCII)
 _LETTERS = "/groups/{group}/dead-letters"
 
 
@@ -54,6 +52,9 @@ class ChosenLetter(Struct, forbid_unknown_fields=True, kw_only=True):
 
     queue: Place
     offset: Place
+    broker: Annotated[
+        str, Meta(max_length=255, description="At which it lies; needed where there are several brokers.")
+    ] = ""
 
 
 class DeadLetterConditions(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -93,6 +94,7 @@ class DeadLetterShown(Struct, kw_only=True):
     attempts: int
     size_bytes: int
     sent_again: str | None
+    broker: str
 
 
 class DeadLetterRows(Struct, kw_only=True):
@@ -120,8 +122,7 @@ async def dead_letters(call: Call, query: DeadLettersQuery) -> Response:
         raise BrokerUnreachable(found.evidence.source, found.evidence.detail)
     hiding = await call.hiding()
     rows = [_letter(hiding.row(row, row.topic)) for row in found.rows]
-    cursor = None if found.following is None else "{}-{}".format(*found.following)
-    return json_answer(DeadLetterRows(letters=rows, cursor=cursor))
+    return json_answer(DeadLetterRows(letters=rows, cursor=found.cursor))
 
 
 @route(
@@ -180,13 +181,13 @@ def _filter(chosen: DeadLetterConditions | None) -> dict[str, Any]:
     return {"topic": chosen.topic or "", "key": chosen.key or "", **moments}
 
 
-def _after(cursor: str | None) -> tuple[int, int] | None:
+def _after(cursor: str | None) -> After:
     if cursor is None:
         return None
-    place = _CURSOR.fullmatch(cursor)
-    if place is None:
+    after = read_after(cursor)
+    if after is None:
         raise InvalidParameter(f"The cursor {cursor[:40]!r} is none of this list's; begin without one.")
-    return int(place[1]), int(place[2])
+    return after
 
 
 def _letter(row: DeadLetter) -> DeadLetterShown:
@@ -203,4 +204,5 @@ def _letter(row: DeadLetter) -> DeadLetterShown:
         attempts=row.attempts,
         size_bytes=row.size_bytes,
         sent_again=row.sent_again or None,
+        broker=row.broker,
     )

@@ -4,13 +4,14 @@
     {"group": "billing", "topic": "orders", "to": "first" | "last"}
     {"group": "billing", "topic": "orders", "to": "offsets", "offsets": [[0, 120], [1, 118]]}
 
-One item is one queue; each keeps where the group was, so that it can be put back.
+One item is one queue; each keeps where the group was, so that it can be put back. Where no broker is chosen, the group
+is moved at all of them, and offsets say whose queue they are of: `[0, 120, "broker-a"]`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -46,8 +47,10 @@ from console.operations.registry import register
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
+from console.site.broker import asked_of, at, tell_each
+from console.site.chosen import chosen
 from console.site.clock import now_ms
-from console.site.mirrored import mirrored
+from console.site.mirrored import Cluster, cluster
 
 #: topics of one group for which the palette has a command each
 _TOPICS = 8
@@ -59,6 +62,8 @@ MOST_QUEUES = 1_000
 class QueueMove:
     """A queue: where the group is (None: it has no offset there) and where it is to go on."""
 
+    #: "": the one there is, or that is chosen
+    broker: str
     queue_id: int
     low: int
     high: int
@@ -85,6 +90,8 @@ class OffsetsPreview(LagPreview):
     #: messages that are given out again, and that are never given out
     replayed: int | None = None
     skipped: int | None = None
+    #: brokers that did not answer: the group stays where it is there
+    away: list[str] = field(default_factory=list)
 
 
 @register
@@ -114,7 +121,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
         """Yield one for `GROUP TOPIC WHERE`, or for `GROUP WHERE` one for each topic that the group reads."""
         words = rest.split()
         group = words[0]
-        found = ConsumerOffset.objects.filter(broker=mirrored().name, group=group).values_list("topic", flat=True)
+        found = ConsumerOffset.objects.filter(broker__in=cluster().names, group=group).values_list("topic", flat=True)
         topics = [name for name in found.distinct().order_by("topic") if not name.startswith(GROUP_PREFIXES)]
         if len(words) > 1 and words[1] in topics:
             topics, words = [words[1]], [group, *words[2:]]
@@ -147,7 +154,8 @@ class ResetOffsets(Kind[OffsetsPreview]):
         """Return the call on the group in the topic."""
         topic, group = (quote(parameters[name], safe="") for name in ("topic", "group"))
         body = renamed(parameters, {"to": "to", "at_ms": "at", "offsets": "offsets"})
-        return "POST", f"topics/{topic}/groups/{group}:reset-offsets", {**body, **REASON}
+        of = f"?broker={quote(chosen().name, safe='')}" if chosen().broker else ""
+        return "POST", f"topics/{topic}/groups/{group}:reset-offsets{of}", {**body, **REASON}
 
     def undo_of(self, row: Operation) -> Undo | None:
         """Return that the group can be put back, once something was done and nothing runs."""
@@ -179,16 +187,21 @@ class ResetOffsets(Kind[OffsetsPreview]):
 
     def preview(self, parameters: Mapping[str, Any]) -> OffsetsPreview:
         """Look at each queue: where the group is and would be; the lag of them all before and after."""
-        admin = site_broker.admin()
-        moves = _moves(admin, parameters)
+        moves, away = _moves(parameters)
         behind = sum(move.lag_after for move in moves)
-        rate = pace(admin, parameters["group"])
+        rate = pace(site_broker.admin(), parameters["group"])
         known = [move.lag_before for move in moves if move.lag_before is not None]
         return OffsetsPreview(
             at_ms=now_ms(),
             count=len(moves),
             examples=[
-                {"queue_id": move.queue_id, "before": move.before, "after": move.after, "high": move.high}
+                {
+                    **({"broker": move.broker} if move.broker else {}),
+                    "queue_id": move.queue_id,
+                    "before": move.before,
+                    "after": move.after,
+                    "high": move.high,
+                }
                 for move in moves
             ],
             lag_before=sum(known) if len(known) == len(moves) else None,
@@ -197,27 +210,28 @@ class ResetOffsets(Kind[OffsetsPreview]):
             catch_up_ms=catch_up_ms(behind, rate),
             replayed=sum(max(0, move.before - move.after) for move in moves if move.before is not None),
             skipped=sum(max(0, move.after - move.before) for move in moves if move.before is not None),
+            away=away,
         )
 
     def targets(self, parameters: Mapping[str, Any], preview: OffsetsPreview) -> Sequence[Target]:
         """Return every queue that changes, looked for again now."""
-        return [
-            Target(
-                {"queueId": move.queue_id, "offset": move.after},
-                {
-                    "topic": parameters["topic"],
-                    "queue_id": move.queue_id,
-                    "before": move.before,
-                    "name": f"{move.queue_id}: {'-' if move.before is None else f'{move.before:,}'} → {move.after:,}",
-                },
-            )
-            for move in _moves(site_broker.admin(), parameters)
-        ]
+        moves, _away = _moves(parameters)
+        return [_target(parameters["topic"], move) for move in moves if move.broker not in preview.away]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send one request for each queue; the broker tells consumers that are at work."""
-        admin = site_broker.admin()
-        return [_moved(admin, parameters, target["queueId"], target["offset"]) for target in targets]
+        results = []
+        for target in targets:
+            with at(target.get("broker", "")):
+                results.append(_moved(site_broker.admin(), parameters, target["queueId"], target["offset"]))
+        return results
+
+
+def _target(topic: str, move: QueueMove) -> Target:
+    of = {"broker": move.broker} if move.broker else {}
+    name = f"{move.queue_id}: {'-' if move.before is None else f'{move.before:,}'} → {move.after:,}"
+    label = {"topic": topic, "queue_id": move.queue_id, "before": move.before, "name": name, **of}
+    return Target({"queueId": move.queue_id, "offset": move.after, **of}, label)
 
 
 def _place(place: Mapping[str, str], to: str) -> dict[str, Any]:
@@ -229,7 +243,11 @@ def _place(place: Mapping[str, str], to: str) -> dict[str, Any]:
 
 def undo_parameters(parameters: Mapping[str, Any], labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what puts a group back where it was before an operation with these items; raises NotPossible."""
-    offsets = [[label["queue_id"], label["before"]] for label in labels if label.get("before") is not None]
+    offsets = [
+        [label["queue_id"], label["before"], *([label["broker"]] if label.get("broker") else [])]
+        for label in labels
+        if label.get("before") is not None
+    ]
     if not offsets:
         raise NotPossible("The group had no offsets before: there is nothing to go back to.")
     return {"group": parameters["group"], "topic": parameters["topic"], "to": "offsets", "offsets": offsets}
@@ -245,15 +263,35 @@ def _moved(admin: Admin, parameters: Mapping[str, Any], queue_id: int, offset: i
     return ItemResult("offset_moved", {"topic": parameters["topic"], "offset": offset})
 
 
-def _moves(admin: Admin, parameters: Mapping[str, Any]) -> list[QueueMove]:
-    """Return the queues that change; raises ClientError."""
-    group, topic = parameters["group"], parameters["topic"]
+def _moves(parameters: Mapping[str, Any]) -> tuple[list[QueueMove], list[str]]:
+    """Return the queues that change, and the brokers that are away; raises ClientError, InvalidParameter."""
+    here = cluster()
+    given = _by_queue(parameters, here)
+    told = tell_each(lambda admin: _moves_at(admin, parameters, given), asked_of(here))
+    moves = [replace(move, broker=each.broker) for each in told for move in each.answer or ()]
+    return moves, [each.broker for each in told if each.error is not None]
+
+
+def _by_queue(parameters: Mapping[str, Any], here: Cluster) -> dict[tuple[str, int], int]:
+    """Return the offsets that were given, by broker ("": the one there is) and queue; raises InvalidParameter."""
+    given = {}
+    for queue_id, offset, *broker in parameters.get("offsets", []):
+        name = broker[0] if broker else ""
+        if here.has_several and name not in here.names:
+            raise InvalidParameter("offsets", f"Say of each queue whose it is: {', '.join(here.names)}.")
+        given[name if here.has_several else "", queue_id] = offset
+    return given
+
+
+def _moves_at(admin: Admin, parameters: Mapping[str, Any], offsets: Mapping[tuple[str, int], int]) -> list[QueueMove]:
+    """Return the queues that change at one broker, none where it has no such topic; raises ClientError."""
+    group, topic, name = parameters["group"], parameters["topic"], chosen().name
     committed = {
         progress.queue.queue_id: progress.consumer_offset
         for progress in _progress(admin, group)
         if progress.queue.topic == topic and progress.consumer_offset >= 0
     }
-    given = dict(parameters.get("offsets", []))
+    given = {queue_id: offset for (broker, queue_id), offset in offsets.items() if broker in ("", name)}
     moves = []
     for part in admin.topic_stats(topic).queues:
         queue_id, low, high = part.queue.queue_id, part.min_offset, part.max_offset
@@ -266,7 +304,7 @@ def _moves(admin: Admin, parameters: Mapping[str, Any]) -> list[QueueMove]:
         else:
             after = low if parameters["to"] == "first" else high
         if committed.get(queue_id) != after:
-            moves.append(QueueMove(queue_id, low, high, committed.get(queue_id), after))
+            moves.append(QueueMove("", queue_id, low, high, committed.get(queue_id), after))
     return moves
 
 
@@ -278,11 +316,12 @@ def _progress(admin: Admin, group: str) -> Sequence[Any]:
         return ()
 
 
-def _offsets(given: Any) -> list[list[int]]:
+def _offsets(given: Any) -> list[list[Any]]:
     if not isinstance(given, list) or not 0 < len(given) <= MOST_QUEUES:
         raise InvalidParameter("offsets", f"offsets are 1 to {MOST_QUEUES:,} pairs of queue and offset.")
     for pair in given:
-        if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(map(_is_whole, pair)):
+        is_pair = isinstance(pair, list | tuple) and len(pair) in (2, 3) and all(map(_is_whole, pair[:2]))
+        if not is_pair or not all(isinstance(broker, str) for broker in pair[2:]):
             raise InvalidParameter("offsets", "offsets are pairs of queue and offset, both whole numbers.")
     return [list(pair) for pair in given]
 

@@ -17,7 +17,7 @@ from console.features.groups.read import GROUPS, MAX_COUNT, GroupRow, Groups, gr
 from console.operations.setting_fields import group_form, new_group_form
 from console.past import Asked, Moment, asked_of, evidence_of, part_at, past_of, status_of
 from console.security.topic_scope import EVERYTHING, TopicScope, authorised
-from console.site.mirrored import Mirrored
+from console.site.mirrored import Here
 from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
@@ -33,7 +33,7 @@ _BY_TOPIC = """
            CASE WHEN bool_and(q.max_offset IS NOT NULL) THEN sum(q.max_offset) END
       FROM broker_consumeroffset o
       LEFT JOIN broker_queue q ON q.broker_id = o.broker_id AND q.topic = o.topic AND q.queue_id = o.queue_id
-     WHERE o.broker_id = %(broker)s AND o."group" = ANY(%(groups)s)
+     WHERE o.broker_id = ANY(%(brokers)s) AND o."group" = ANY(%(groups)s)
      GROUP BY o."group", o.topic
      ORDER BY o."group", o.topic
      LIMIT %(most)s
@@ -72,14 +72,14 @@ class PastGroups(Groups):
     left_out: int = 0
 
 
-def kept_groups(here: Mirrored, *, sums_only: bool) -> GroupsKept:
+def kept_groups(here: Here, *, sums_only: bool) -> GroupsKept:
     """Return the groups of now; `sums_only`: not how fast they are."""
     found = group_rows.within(EVERYTHING, here, watched=unwatched if sums_only else None)
     rows = sorted(found, key=lambda row: (-(row.lag or 0), row.name))
     kept = rows[:MOST_GROUPS]
     names = [row.name for row in kept]
     with connection.cursor() as cursor:
-        cursor.execute(_BY_TOPIC, {"broker": here.name, "groups": names, "most": MOST_TOPICS})
+        cursor.execute(_BY_TOPIC, {"brokers": here.names, "groups": names, "most": MOST_TOPICS})
         lines = tuple(
             GroupTopic(group, topic, queues, _whole(lag), int(offsets), _whole(ends))
             for group, topic, queues, lag, offsets, ends in cursor.fetchall()
@@ -106,7 +106,15 @@ def groups_at(
     names = {row.name for row in page}
     lines = tuple(line for line in found.topics if line.group in names)
     return moment, PastGroups(
-        evidence_of(moment), moment.at_ms, tuple(page), len(rows), offset, count, search, lines, kept.left_out
+        evidence_of(moment),
+        moment.at_ms,
+        tuple(page),
+        len(rows),
+        offset,
+        count,
+        search,
+        topics=lines,
+        left_out=kept.left_out,
     )
 
 

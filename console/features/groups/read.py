@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from itertools import starmap
+from typing import Any, ClassVar, NamedTuple
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
@@ -15,10 +16,10 @@ from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 from broker.rocketmq.codes import Request
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask
+from console.site.broker import ask_each
 from console.site.evidence import Evidence
-from console.site.mirrored import GroupLag, History, Mirrored, lags_by_group, mirrored
-from console.ui.table import FIGURE, LOUD, NAME, RATE, VALUE, Cell, Column, Table, file_columns
+from console.site.mirrored import Cluster, GroupLag, Here, History, cluster, lags_by_group, lags_of_each
+from console.ui.table import BROKER, FIGURE, LOUD, NAME, RATE, VALUE, Cell, Column, Table, file_columns
 
 GROUPS = Table(
     "groups",
@@ -32,6 +33,7 @@ GROUPS = Table(
         Column("retry", _("Waiting for another try"), FIGURE),
         Column("dead", _("Dead letters"), LOUD),
         *file_columns("consume_enable retry_max_times"),
+        BROKER,
     ),
     row_id="group",
     file_order="name state members topics lag retry dead consumed_per_s",
@@ -39,22 +41,23 @@ GROUPS = Table(
 
 
 class GroupState(TextChoices):
-    """The state of a group that deserves mention."""
+    """The state of a group that deserves mention; of several brokers the worst, which is the last here."""
 
-    UNKNOWN = "unknown", _("unknown")
     NEVER_USED = "never-used", _("never used")
     CURRENT = "current", _("caught up")
     BEHIND = "behind", _("behind")
+    UNKNOWN = "unknown", _("unknown")
     NO_CONSUMER = "no-consumer", _("no consumer")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A consumer group in the list."""
+    """A consumer group in the list, in total over the brokers that have it."""
 
     name: str
     state: GroupState
-    #: consumers connected now; None when the broker does not tell in bulk (the group's own page asks)
+    #: consumers connected now (of several brokers the most at one: a consumer connects to all that it reads from);
+    #: None when the broker does not tell in bulk (the group's own page asks)
     members: int | None
     #: topics with a committed offset, retry and dead-letter topics not counted
     topics: int
@@ -71,6 +74,13 @@ class GroupRow:
     quiet_ms: int | None = None
     #: messages given up within the history (5 min)
     newly_dead: int = 0
+    #: the brokers that have it
+    brokers: tuple[str, ...] = ()
+
+    @property
+    def broker(self) -> str:
+        """The brokers that have it, in one text."""
+        return " ".join(self.brokers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +96,14 @@ class Groups:
     offset: int
     count: int
     search: str
+    has_several: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GroupQueue:
     """A group's progress in one queue; offset None: nothing committed yet."""
 
+    broker: str
     topic: str
     queue_id: int
     offset: int | None
@@ -116,6 +128,18 @@ class Member:
     language: str
     #: RocketMQ's version number of the client, 0 unknown
     version: int
+    #: the brokers that it is connected to
+    brokers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """A group at one of several brokers."""
+
+    broker: str
+    group: GroupRow
+    #: None: it has read nothing there
+    lag: GroupLag | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +149,6 @@ class GroupPage:
     evidence: Evidence
     now_ms: int
     name: str
-    broker: str
     group: GroupRow | None
     queues: tuple[GroupQueue, ...]
     members: tuple[Member, ...] | None
@@ -134,6 +157,13 @@ class GroupPage:
     message_model: str | None
     #: topic and expression
     subscriptions: tuple[tuple[str, str], ...]
+    has_several: bool = False
+    #: the group at each of several brokers that has it
+    parts: tuple[GroupPart, ...] = ()
+    #: the brokers that do not have it
+    missing_at: tuple[str, ...] = ()
+    #: the names of settings that differ from broker to broker
+    differing: tuple[str, ...] = ()
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -158,8 +188,14 @@ class _Line(NamedTuple):
     consume_enable: bool
     retry_max_times: int
     is_system: bool
+    #: the brokers that have it; in rows of the mirror the one
+    brokers: Any
+    #: the worst state of its brokers, where it has several
+    state: GroupState | None = None
 
 
+#: the columns of a line
+_COLUMNS = ("name", "members", "consume_enable", "retry_max_times", "is_system", "broker")
 #: groups with how far they are behind
 Listed = list[tuple[_Line, GroupLag | None]]
 
@@ -167,7 +203,7 @@ Listed = list[tuple[_Line, GroupLag | None]]
 @authorised
 def groups(scope: TopicScope, *, search: str = "", offset: int = 0, count: int = 100) -> Groups:
     """Return a page of the consumer groups, but RocketMQ's own, the one furthest behind first."""
-    here = mirrored()
+    here = cluster()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
     listed = _listed(here, search, scope)
     listed.sort(key=_furthest)
@@ -179,12 +215,13 @@ def groups(scope: TopicScope, *, search: str = "", offset: int = 0, count: int =
         offset=offset,
         count=count,
         search=search,
+        has_several=here.has_several,
     )
 
 
 @authorised
 def group_rows(
-    scope: TopicScope, here: Mirrored, search: str = "", *, watched: Callable[[Listed], Listed] | None = None
+    scope: TopicScope, here: Here, search: str = "", *, watched: Callable[[Listed], Listed] | None = None
 ) -> list[GroupRow]:
     """Return every group whose name contains `search`.
 
@@ -210,11 +247,39 @@ def unwatched(_: Listed) -> Listed:
     return []
 
 
-def _listed(here: Mirrored, search: str, scope: TopicScope) -> Listed:
-    groups = ConsumerGroup.objects.filter(broker=here.name, is_system=False, name__icontains=search).order_by("name")
-    lags = {lag.group: lag for lag in lags_by_group(here.name)}
-    lines = map(_Line._make, groups.values_list(*_Line._fields))
-    return [(row, lags.get(row.name)) for row in lines if scope.group(row.name)]
+def _listed(here: Here, search: str, scope: TopicScope) -> Listed:
+    groups = ConsumerGroup.objects.filter(broker__in=here.names, is_system=False, name__icontains=search)
+    lags = {lag.group: lag for lag in lags_by_group(here.names)}
+    lines = starmap(_Line, groups.order_by("name").values_list(*_COLUMNS))
+    seen = [row for row in lines if scope.group(row.name)]
+    if here.has_several:
+        seen = _merged(seen, {(broker, lag.group): lag for broker, lag in lags_of_each(here.names)})
+    return [(row, lags.get(row.name)) for row in seen]
+
+
+def _merged(lines: Iterable[_Line], lags: Mapping[tuple[str, str], GroupLag]) -> list[_Line]:
+    """Return a line for each name, with the worst state of its brokers; `lags` by broker and group."""
+    known: dict[str, _Line] = {}
+    for line in lines:
+        state = _state(line, lags.get((line.brokers, line.name)))
+        other = known.get(line.name)
+        if other is None:
+            known[line.name] = line._replace(brokers=(line.brokers,), state=state)
+            continue
+        members = (line.members, other.members)
+        known[line.name] = other._replace(
+            members=max((each for each in members if each is not None), default=None),
+            consume_enable=line.consume_enable and other.consume_enable,
+            retry_max_times=max(line.retry_max_times, other.retry_max_times),
+            brokers=(*other.brokers, line.brokers),
+            state=_worst([state, *([other.state] if other.state else [])]),
+        )
+    return list(known.values())
+
+
+def _worst(states: Sequence[GroupState]) -> GroupState:
+    order = list(GroupState)
+    return max(states, key=order.index)
 
 
 def _furthest(pair: tuple[_Line, GroupLag | None]) -> tuple[int, str]:
@@ -223,7 +288,7 @@ def _furthest(pair: tuple[_Line, GroupLag | None]) -> tuple[int, str]:
     return -((lag.lag if lag else None) or 0), row.name
 
 
-def _rows(here: Mirrored, listed: Listed, watched: Callable[[Listed], Listed] | None = None) -> list[GroupRow]:
+def _rows(here: Here, listed: Listed, watched: Callable[[Listed], Listed] | None = None) -> list[GroupRow]:
     histories = here.histories("group", [row.name for row, _ in (watched(listed) if watched else listed)])
     dead = _dead_letters(here)
     given_up = here.histories("topic", [f"{DLQ_PREFIX}{name}" for name in dead])
@@ -240,27 +305,60 @@ def group(scope: TopicScope, name: str) -> GroupPage:
     It may subscribe to topics that it has not read yet: those that are not seen are left out.
     """
     scope.require_group(name)
-    here = mirrored()
-    line = ConsumerGroup.objects.filter(broker=here.name, name=name).values_list(*_Line._fields).first()
-    lag = next(iter(lags_by_group(here.name, group=name)), None)
+    here = cluster()
+    found = list(ConsumerGroup.objects.filter(broker__in=here.names, name=name).order_by("broker"))
+    lines = [
+        _Line(each.name, each.members, each.consume_enable, each.retry_max_times, each.is_system, each.broker_id)
+        for each in found
+    ]
+    lag = next(iter(lags_by_group(here.names, group=name)), None)
     history = here.histories("group", [name])[name]
-    told, members_evidence = ask(lambda admin: _ask(admin, name), source=here.name, requests=MEMBER_REQUESTS)
-    connections, stats = told if told is not None else (None, None)
-    row = _row(_Line._make(line), lag, history, _dead_letters(here)) if line else None
-    subscribed = sorted(connections.subscriptions.items()) if connections else []
+    told, members_evidence = ask_each(lambda admin: _ask(admin, name), here, requests=MEMBER_REQUESTS)
+    dead = _dead_letters(here, name) if lines else {}
+    parts = _parts(here, lines, name) if here.has_several else ()
+    if here.has_several:
+        lines = _merged(lines, {(part.broker, name): part.lag for part in parts if part.lag is not None})
+    connected = {each.name: answer[0] for each, answer in told if answer[0] is not None}
+    first = next(iter(connected.values()), None)
+    subscribed = sorted({pair for each in connected.values() for pair in each.subscriptions.items()})
+    stats = {each.name: answer[1] for each, answer in told}
     return GroupPage(
         evidence=here.evidence(polled_by=GROUP_REQUESTS),
         now_ms=here.now_ms,
         name=name,
-        broker=here.name,
-        group=row,
+        group=_row(lines[0], lag, history, dead) if lines else None,
         queues=scope.rows(_queues(here, name, stats), lambda queue: queue.topic),
-        members=None if told is None else _members(connections),
+        members=_members(connected) if told else None,
         members_evidence=members_evidence,
-        consume_type=connections.consume_type if connections else None,
-        message_model=connections.message_model if connections else None,
+        consume_type=first.consume_type if first else None,
+        message_model=first.message_model if first else None,
         subscriptions=tuple(pair for pair in subscribed if scope.topic(pair[0])),
+        has_several=here.has_several,
+        parts=parts,
+        missing_at=tuple(each for each in here.names if each not in {row.broker_id for row in found}),
+        differing=_differing(found),
     )
+
+
+def _parts(here: Cluster, lines: Sequence[_Line], name: str) -> tuple[GroupPart, ...]:
+    """Return the group at each broker that has it."""
+    lags = dict(lags_of_each(here.names, group=name))
+    brokers, parts = {each.name: each for each in here.brokers}, []
+    for line in lines:
+        own, lag = brokers[line.brokers], lags.get(line.brokers)
+        history, dead = own.histories("group", [name])[name], _dead_letters(own, name)
+        parts.append(GroupPart(own.name, _row(line, lag, history, dead), lag))
+    return tuple(parts)
+
+
+def _differing(found: Sequence[ConsumerGroup]) -> tuple[str, ...]:
+    kept: dict[str, set[int]] = {
+        "consume_enabled": {row.consume_enable for row in found},
+        "broadcast_enabled": {row.consume_broadcast_enable for row in found},
+        "orderly": {row.consume_message_orderly for row in found},
+        "retry_max_times": {row.retry_max_times for row in found},
+    }
+    return tuple(name for name, values in kept.items() if len(values) > 1)
 
 
 def _ask(admin: Admin, name: str) -> tuple[GroupConnections | None, ConsumeStats | None]:
@@ -277,44 +375,59 @@ def _ask(admin: Admin, name: str) -> tuple[GroupConnections | None, ConsumeStats
         return connections, None
 
 
-def _members(connections: GroupConnections | None) -> tuple[Member, ...]:
-    if connections is None:
-        return ()
-    return tuple(Member(each.client_id, each.address, each.language, each.version) for each in connections.connections)
+def _members(connected: Mapping[str, GroupConnections]) -> tuple[Member, ...]:
+    """Return each consumer once, with the brokers that it is connected to."""
+    found: dict[str, Member] = {}
+    for broker, connections in connected.items():
+        for each in connections.connections:
+            known = found.get(each.client_id)
+            brokers = (*known.brokers, broker) if known else (broker,)
+            found[each.client_id] = Member(each.client_id, each.address, each.language, each.version, brokers)
+    return tuple(found.values())
 
 
-def _queues(here: Mirrored, name: str, stats: ConsumeStats | None) -> tuple[GroupQueue, ...]:
-    last = {(part.queue.topic, part.queue.queue_id): part.last_ms for part in stats.queues} if stats else {}
-    committed = {
-        (row.topic, row.queue_id): row.offset for row in ConsumerOffset.objects.filter(broker=here.name, group=name)
+#: a queue: its broker, its topic and its number there
+_Place = tuple[str, str, int]
+
+
+def _queues(here: Here, name: str, stats: Mapping[str, ConsumeStats | None]) -> tuple[GroupQueue, ...]:
+    """Return the group's queues; `stats` by broker."""
+    last = {
+        (broker, part.queue.topic, part.queue.queue_id): part.last_ms
+        for broker, told in stats.items()
+        for part in (told.queues if told else ())
     }
+    rows = ConsumerOffset.objects.filter(broker__in=here.names, group=name)
+    committed: dict[_Place, int] = {(row.broker_id, row.topic, row.queue_id): row.offset for row in rows}
     # what was given back to it is there for it alone, though it may never have read that topic
     own = RETRY_PREFIX + name
-    topics = {topic for topic, _ in committed} | {own}
-    ends: dict[tuple[str, int], int | None] = {}
-    for row in Queue.objects.filter(broker=here.name, topic__in=topics):
-        place, low = (row.topic, row.queue_id), row.min_offset or 0
+    topics = {topic for _broker, topic, _queue in committed} | {own}
+    read = {(broker, topic) for broker, topic, _queue in committed}
+    ends: dict[_Place, int | None] = {}
+    for row in Queue.objects.filter(broker__in=here.names, topic__in=topics):
+        place, low = (row.broker_id, row.topic, row.queue_id), row.min_offset or 0
         if row.topic == own and place not in committed:
             if (row.max_offset or 0) <= low:
                 continue
             committed[place] = low
+        elif place[:2] not in read:
+            # a topic that it reads at another broker
+            continue
         ends[place] = row.max_offset
     return tuple(
-        GroupQueue(topic, queue_id, committed.get((topic, queue_id)), ends.get((topic, queue_id)),
-                   last.get((topic, queue_id)) or None)
-        for topic, queue_id in sorted({*committed, *ends})
-    )  # fmt: skip
-
-
-def _dead_letters(here: Mirrored) -> Mapping[str, int]:
-    """Return the number of messages in each %DLQ% topic, by group."""
-    rows = Queue.objects.filter(broker=here.name, topic__startswith=DLQ_PREFIX).values_list(
-        "topic", "min_offset", "max_offset"
+        GroupQueue(*place, committed.get(place), ends.get(place), last.get(place) or None)
+        for place in sorted({*committed, *ends}, key=lambda each: (each[1], each[0], each[2]))
     )
+
+
+def _dead_letters(here: Here, group: str = "") -> Mapping[str, int]:
+    """Return the number of messages in each %DLQ% topic, by group; of one group where it is named."""
+    queues = Queue.objects.filter(broker__in=here.names)
+    named = queues.filter(topic=DLQ_PREFIX + group) if group else queues.filter(topic__startswith=DLQ_PREFIX)
     held: dict[str, int] = {}
-    for topic, low, high in rows:
-        group = topic.removeprefix(DLQ_PREFIX)
-        held[group] = held.get(group, 0) + (high or 0) - (low or 0)
+    for topic, low, high in named.values_list("topic", "min_offset", "max_offset"):
+        own = topic.removeprefix(DLQ_PREFIX)
+        held[own] = held.get(own, 0) + (high or 0) - (low or 0)
     return held
 
 
@@ -323,7 +436,7 @@ def _row(
 ) -> GroupRow:
     return GroupRow(
         name=row.name,
-        state=_state(row, lag),
+        state=row.state or _state(row, lag),
         members=row.members,
         topics=lag.topics if lag else 0,
         lag=lag.lag if lag else None,
@@ -335,6 +448,7 @@ def _row(
         is_system=row.is_system,
         quiet_ms=history.quiet_ms if lag and lag.lag else None,
         newly_dead=given_up.total if given_up else 0,
+        brokers=row.brokers if isinstance(row.brokers, tuple) else (row.brokers,),
     )
 
 

@@ -5,27 +5,44 @@
     {"name": "orders"}                                                                      delete
     {"name": "orders", "pending": "cancel"}          delete a topic for which something waits; or "keep": it comes out
 
-One item is the topic or group; it keeps what was before and what is after, so that a change can be taken back.
+One item is the topic or group; it keeps what was before and what is after, so that a change can be taken back. Where no
+broker is chosen, it is done at all of them, an item a broker, and `at` takes back what was changed at each:
+
+    {"name": "orders", "at": {"broker-a": {"settings": {"write_queues": 4}, "expected": {"write_queues": 8}}}}
+
+A broker that does not answer is an item of which nothing is known; it can be gone on with once the broker is back.
 """
 
 from __future__ import annotations
 
-import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
-from django.db.models import Q
 from django.http import QueryDict
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, NotSupported
+from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
 from broker.client.admin import TopicWaiting
 from broker.client.names import check_group, check_writable_topic
-from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
-from broker.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX
+from broker.mirror.models import ConsumerGroup, ConsumerOffset
+from broker.rocketmq.topics import DLQ_PREFIX
+from console.features.topics.losses import (
+    AT_LEAST,
+    AWAY,
+    MISSING,
+    NOT_TOLD,
+    SAME,
+    THERE,
+    Losses,
+    counts,
+    losses_of,
+    topics_of_tries,
+    waiting_words,
+)
 from console.operations import setting_fields
 from console.operations.actor import CHANGE_SETTINGS, UNBOUNDED, Scope, named
 from console.operations.errors import InvalidParameter, NotPossible, OperationError, PendingUndecided
@@ -44,18 +61,14 @@ from console.operations.kind import (
 )
 from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
-from console.operations.setting_fields import GROUP, TOPIC, Fields, Setting
-from console.site import broker as site_broker
+from console.operations.setting_fields import DIFFERENT, GROUP, TOPIC, Fields, Setting
+from console.site.broker import Told, asked_of, tell_each
+from console.site.chosen import chosen
 from console.site.clock import now_ms
-from console.site.mirrored import mirrored
+from console.site.mirrored import cluster
 
 #: what can become of that which waits for a topic
 PENDING = ("cancel", "keep")
-#: codes of what a preview misses: there may be more that waits than was counted; the broker does not tell all of it
-AT_LEAST, NOT_TOLD = "waiting", "waiting_not_told"
-#: topics are asked about for so long; the first one is, however long that takes
-_PATIENCE_S = 3.0
-
 OfSettings = TypeVar("OfSettings", bound=Preview)
 
 
@@ -67,6 +80,8 @@ class SettingsPreview(ChangesPreview):
 
     #: messages in queues that nobody would read any more
     unread: int | None = None
+    #: of several brokers those at which nothing is done, or of which nothing is known: [broker, code, error]
+    apart: list[list[str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +100,10 @@ class DeletionPreview(Preview):
     waiting_count: int | None = None
     #: connected consumers of a group: their next heartbeat creates it again
     members: int | None = None
+    #: of several brokers what each would lose: [broker, messages]
+    by_broker: list[list[Any]] = field(default_factory=list)
+    #: those at which nothing is done, or of which nothing is known: [broker, code, error]
+    apart: list[list[str]] = field(default_factory=list)
 
     @property
     def has_waiting(self) -> bool:
@@ -96,6 +115,7 @@ class _Settings(Kind[OfSettings]):
     """An operation on the settings of a topic or of a consumer group."""
 
     permission = CHANGE_SETTINGS
+    is_repeatable = True
     is_topic: ClassVar[bool]
     #: True: there must be none yet; False: there must be one
     is_new: ClassVar[bool] = False
@@ -114,19 +134,33 @@ class _Settings(Kind[OfSettings]):
             raise InvalidParameter("name", str(error)) from None
         return str(name)
 
-    def found(self, name: str) -> Fields | None:
+    def found(self, admin: Admin, name: str) -> Fields | None:
         """Return it as the broker keeps it now; None: there is none."""
-        admin = site_broker.admin()
         return admin.topic_settings(name) if self.is_topic else admin.group_settings(name)
 
-    def existing(self, name: str) -> Fields:
+    def existing(self, admin: Admin, name: str) -> Fields:
         """Return it as `found` does, where it has to be there, or must not; raises NotPossible."""
-        found = self.found(name)
+        found = self.found(admin, name)
         if self.is_new and found is not None:
             raise NotPossible(f"{name} is there already; change it on its page.")
         if not self.is_new and found is None:
             raise NotPossible(f"The broker has no {name}.")
         return found or {}
+
+    def places(self, parameters: Mapping[str, Any]) -> tuple[list[Told[Fields | None]], list[list[str]]]:
+        """Return the brokers at which something is to be done or of which nothing is known, with what they keep, and
+        the others as [broker, code, ""]. Raises NotPossible where there is none, ClientError.
+        """
+        name = parameters["name"]
+        told = tell_each(lambda admin: self.found(admin, name), brokers_of(parameters))
+        wanted = [each for each in told if each.error is not None or (each.answer is None) == self.is_new]
+        if not any(each.error is None for each in wanted):
+            broker = "The broker has" if len(told) == 1 else "The brokers that answer have"
+            raise NotPossible(
+                f"{name} is there already; change it on its page." if self.is_new else f"{broker} no {name}."
+            )
+        code = THERE if self.is_new else MISSING
+        return wanted, [[each.broker, code, ""] for each in told if each not in wanted]
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the name alone."""
@@ -161,7 +195,7 @@ class _Change(_Settings[SettingsPreview]):
         settings = {
             each.name: given[each.name]
             for each in self.known
-            if each.name in given and given[each.name] != given.get(f"was_{each.name}")
+            if given.get(each.name, DIFFERENT) != DIFFERENT and given[each.name] != given.get(f"was_{each.name}")
         }
         return {**super().from_form(given), "settings": settings}
 
@@ -177,10 +211,11 @@ class _Change(_Settings[SettingsPreview]):
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that creates or changes it."""
-        body = {part: parameters[part] for part in ("settings", "expected") if part in parameters}
+        body = {part: parameters[part] for part in ("settings", "expected", "at") if part in parameters}
+        of = f"?broker={quote(chosen().name, safe='')}" if chosen().broker else ""
         if self.is_new:
-            return "POST", self.path, {"name": parameters["name"], **body, **REASON}
-        return "PATCH", f"{self.path}/{quote(parameters['name'], safe='')}/settings", {**body, **REASON}
+            return "POST", f"{self.path}{of}", {"name": parameters["name"], **body, **REASON}
+        return "PATCH", f"{self.path}/{quote(parameters['name'], safe='')}/settings{of}", {**body, **REASON}
 
     def undo_of(self, row: Operation) -> Undo | None:
         """Return that it can be put back, if it changed something."""
@@ -192,115 +227,110 @@ class _Change(_Settings[SettingsPreview]):
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return name and settings, and what is expected to be there."""
-        made: dict[str, Any] = {
-            "name": self.name_of(parameters),
-            "settings": setting_fields.checked(self.known, parameters.get("settings", {})),
-        }
-        if parameters.get("expected") is not None:
-            made["expected"] = setting_fields.checked(self.known, parameters["expected"])
+        made: dict[str, Any] = {"name": self.name_of(parameters), **self._wanted(parameters)}
+        at = parameters.get("at")
+        if at is None:
+            return made
+        if self.is_new or not isinstance(at, Mapping) or not all(isinstance(each, Mapping) for each in at.values()):
+            raise InvalidParameter("at", "at has for each broker the settings to change, and what is expected.")
+        return {**made, "at": {str(broker): self._wanted(each) for broker, each in at.items()}}
+
+    def _wanted(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {"settings": setting_fields.checked(self.known, given.get("settings", {}))}
+        if given.get("expected") is not None:
+            made["expected"] = setting_fields.checked(self.known, given["expected"])
         return made
 
     def preview(self, parameters: Mapping[str, Any]) -> SettingsPreview:
         """Compare each setting before and after; raises NotPossible when it is not as expected."""
-        name = parameters["name"]
-        now = setting_fields.shown(self.known, self.existing(name))
-        _expect(parameters, now)
-        wanted = {each.name: parameters["settings"].get(each.name, now[each.name]) for each in self.known}
-        changes = [
-            [each, None if self.is_new else now[each], value]
-            for each, value in wanted.items()
-            if self.is_new or value != now[each]
+        places, apart = self.places(parameters)
+        changes, afters = {}, {}
+        for each in places:
+            if each.error is not None:
+                apart.append([each.broker, AWAY, str(each.error)])
+                continue
+            now, wanted = setting_fields.shown(self.known, each.answer or {}), at_broker(parameters, each.broker)
+            _expect(wanted, now)
+            after = afters[each.broker] = {**now, **wanted["settings"]}
+            if own := self._changes(now, after):
+                changes[each.broker] = own
+            else:
+                apart.append([each.broker, SAME, ""])
+        return SettingsPreview(
+            at_ms=now_ms(),
+            count=len(changes) + sum(each.error is not None for each in places),
+            changes=_together(changes),
+            unread=_unread(parameters["name"], afters) if self.is_topic and not self.is_new else 0,
+            apart=sorted(apart) if places[0].broker else [],
+        )
+
+    def _changes(self, now: Mapping[str, Any], after: Mapping[str, Any]) -> list[list[Any]]:
+        return [
+            [name, None if self.is_new else now[name], value]
+            for name, value in after.items()
+            if self.is_new or value != now[name]
         ]
-        unread = _unread(name, wanted) if self.is_topic and not self.is_new else 0
-        return SettingsPreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes, unread=unread)
 
     def targets(self, parameters: Mapping[str, Any], preview: SettingsPreview) -> Sequence[Target]:
-        """Return the topic or group, with what was before."""
-        now = setting_fields.shown(self.known, self.existing(parameters["name"]))
-        after = {**now, **parameters["settings"]}
-        before = {name: now[name] for name in parameters["settings"]} if not self.is_new else None
-        after = {name: after[name] for name in parameters["settings"]}
-        return [Target({"name": parameters["name"]}, {"name": parameters["name"], "before": before, "after": after})]
+        """Return the topic or group at each broker, with what was before; not where it is so already."""
+        found, (places, _apart) = [], self.places(parameters)
+        for each in places:
+            now = setting_fields.shown(self.known, each.answer or {})
+            wanted = at_broker(parameters, each.broker)["settings"]
+            is_known = each.error is None and not self.is_new
+            if each.broker and is_known and all(now[name] == wanted[name] for name in wanted):
+                continue
+            before = {name: now[name] for name in wanted} if is_known else None
+            after = {name: {**now, **wanted}[name] for name in wanted}
+            own = {"name": parameters["name"], **of_broker(each.broker)}
+            found.append(Target(own, {**own, "before": before, "after": after}))
+        return found
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Look once more, then send one request to each broker."""
-        name, admin = parameters["name"], site_broker.admin()
+        name = parameters["name"]
 
-        def change() -> None:
-            found = self.existing(name)
-            _expect(parameters, setting_fields.shown(self.known, found))
-            fields = setting_fields.written(self.known, found, parameters["settings"])
+        def change(admin: Admin) -> None:
+            wanted, found = at_broker(parameters, chosen().name), self.existing(admin, name)
+            _expect(wanted, setting_fields.shown(self.known, found))
+            fields = setting_fields.written(self.known, found, wanted["settings"])
             (admin.set_topic if self.is_topic else admin.set_group)(name, fields)
 
-        return _result_of(change, "made" if self.is_new else "changed")
+        return _results_of(change, targets, "made" if self.is_new else "changed")
 
 
-def held(broker: str, topics: Sequence[str]) -> int:
-    """Return how many messages stand in the topics' queues."""
-    rows = Queue.objects.filter(broker=broker, topic__in=topics).values_list("min_offset", "max_offset")
-    return sum((high or 0) - (low or 0) for low, high in rows)
+def brokers_of(parameters: Mapping[str, Any]) -> list[str]:
+    """Return whom the operation asks: those of `at`, or all; "" is the one there is, or that is chosen.
 
-
-def counts(found: TopicWaiting) -> dict[str, int | None]:
-    """Return what waits, kind by kind, as a preview and a result have it."""
-    return {
-        "timers": found.timers, "delayed": found.delayed, "halves": found.halves, "parked_halves": found.parked_halves,
-    }  # fmt: skip
-
-
-def waiting_for(topics: Sequence[str]) -> tuple[dict[str, int | None], list[str]]:
-    """Return what waits for the topics, and codes of what is not known; of Apache RocketMQ their timers alone."""
-    admin = site_broker.admin()
-    try:
-        found = _told(admin, topics)
-        return counts(found), [] if found.complete else [AT_LEAST]
-    except NotSupported:
-        pass
-    nothing = dict.fromkeys(counts(TopicWaiting()))
-    try:
-        timers = sum(each.count for each in admin.timer_metrics() if each.topic in topics)
-    except BrokerRefused:
-        # its timers are switched off, or it is older than they are
-        return nothing, [NOT_TOLD]
-    return nothing | {"timers": timers}, [NOT_TOLD]
-
-
-def topics_of_tries(broker: str, group: str) -> list[str]:
-    """Return where a group's tries are: its own topic first, then those that there are of the topics that it pops.
-
-    %RETRY%a_b_c may be of a group a that pops b_c, of a_b that pops c, or the own one of a_b_c. Who has an offset in
-    it reads it; without one it is the group's that reads such a topic, if that can be said of no other group.
+    Raises InvalidParameter.
     """
-    own = RETRY_PREFIX + group
-    begins = Q(topic__startswith=f"{own}{POP_SEPARATORS[0]}") | Q(topic__startswith=f"{own}{POP_SEPARATORS[1]}")
-    there = Queue.objects.filter(begins, broker=broker).values_list("topic", flat=True).distinct().order_by("topic")
-    read = set(ConsumerOffset.objects.filter(broker=broker, group=group).values_list("topic", flat=True))
-    popped = [
-        name
-        for name in there
-        if name in read or (name[len(own) + 1 :] in read and not _may_be_anothers(broker, group, name))
-    ]
-    return [own, *popped]
+    here = cluster()
+    for broker in parameters.get("at", ()):
+        if broker not in here.names:
+            raise InvalidParameter("at", f"There is no broker {broker[:60]}; there are: {', '.join(here.names)}.")
+    return list(parameters["at"]) if parameters.get("at") else asked_of(here)
 
 
-def _may_be_anothers(broker: str, group: str, topic: str) -> bool:
-    rest = topic.removeprefix(RETRY_PREFIX)
-    readings = Q(topic=topic) | Q(group=rest)
-    for at, letter in enumerate(rest):
-        if letter in POP_SEPARATORS:
-            readings |= Q(group=rest[:at], topic=rest[at + 1 :])
-    others = ConsumerOffset.objects.filter(readings, broker=broker).exclude(group=group)
-    return others.exists() or ConsumerGroup.objects.filter(broker=broker, name=rest).exists()
-
-
-def _told(admin: Admin, topics: Sequence[str]) -> TopicWaiting:
-    """Ask for one topic after another; not complete where time was over before the last. Raises NotSupported."""
-    until_s, found = time.monotonic() + _PATIENCE_S, TopicWaiting()
-    for number, topic in enumerate(topics):
-        if number and time.monotonic() > until_s:
-            return found + TopicWaiting(complete=False)
-        found += admin.topic_waiting(topic)
+def at_broker(parameters: Mapping[str, Any], broker: str) -> Mapping[str, Any]:
+    """Return the settings, and what is expected, of this broker."""
+    found: Mapping[str, Any] = parameters.get("at", {}).get(broker, parameters)
     return found
+
+
+def of_broker(name: str) -> dict[str, str]:
+    """Return the field by which a target or a label says whose it is; nothing where there is one."""
+    return {"broker": name} if name else {}
+
+
+def _together(changes: Mapping[str, list[list[Any]]]) -> list[list[Any]]:
+    """Return the changes of all brokers, each once; of several with the brokers at which it is made."""
+    if list(changes) in ([], [""]):
+        return changes.get("", [])
+    found: dict[str, list[Any]] = {}
+    for broker, own in changes.items():
+        for change in own:
+            found.setdefault(repr(change), [*change, []])[3].append(broker)
+    return list(found.values())
 
 
 class _Delete(_Settings[DeletionPreview]):
@@ -312,7 +342,8 @@ class _Delete(_Settings[DeletionPreview]):
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that deletes it."""
         pending = f"&pending={parameters['pending']}" if parameters.get("pending") else ""
-        return "DELETE", f"{self.path}/{quote(parameters['name'], safe='')}?reason=...{pending}", None
+        of = f"&broker={quote(chosen().name, safe='')}" if chosen().broker else ""
+        return "DELETE", f"{self.path}/{quote(parameters['name'], safe='')}?reason=...{pending}{of}", None
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the name alone."""
@@ -323,16 +354,34 @@ class _Delete(_Settings[DeletionPreview]):
         return str(parameters["name"])
 
     def targets(self, parameters: Mapping[str, Any], preview: DeletionPreview) -> Sequence[Target]:
-        """Return the one, with its settings."""
-        found = self.existing(parameters["name"])
-        before = setting_fields.shown(self.known, found)
-        return [Target({"name": parameters["name"]}, {"name": parameters["name"], "before": before})]
+        """Return the one at each broker, with its settings."""
+        found, (places, _apart) = [], self.places(parameters)
+        for each in places:
+            before = None if each.error is not None else setting_fields.shown(self.known, each.answer or {})
+            own = {"name": parameters["name"], **of_broker(each.broker)}
+            found.append(Target(own, {**own, "before": before}))
+        return found
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send one request to each broker."""
-        admin = site_broker.admin()
-        delete = admin.delete_topic if self.is_topic else admin.delete_group
-        return _result_of(lambda: delete(parameters["name"]), "deleted")
+        return _results_of(lambda admin: self.delete(admin, parameters), targets, "deleted")
+
+    @abstractmethod
+    def delete(self, admin: Admin, parameters: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Delete it at the broker; what is returned is said of the item. Raises ClientError."""
+
+    @abstractmethod
+    def topics_of(self, broker: str, name: str) -> list[str]:
+        """Return the topics for which something may wait that is lost, or kept, with it."""
+
+    def losses(self, parameters: Mapping[str, Any]) -> Losses:
+        """Count what waits at each broker; raises NotPossible, ClientError."""
+        one = "".join(cluster().names[:1])
+        places, apart = self.places(parameters)
+        apart += [[each.broker, AWAY, str(each.error)] for each in places if each.error is not None]
+        there = [each.broker for each in places if each.error is None]
+        topics = {broker: self.topics_of(broker or one, parameters["name"]) for broker in there}
+        return losses_of(topics, sorted(apart) if places[0].broker else [])
 
 
 @register
@@ -378,20 +427,25 @@ class DeleteTopic(_Delete):
 
     def preview(self, parameters: Mapping[str, Any]) -> DeletionPreview:
         """Count what is lost, and what waits for it."""
-        name, broker = parameters["name"], mirrored().name
-        self.existing(name)
-        waiting, missing = waiting_for([name])
-        known = [count for count in waiting.values() if count is not None]
-        readers = ConsumerOffset.objects.filter(broker=broker, topic=name).values("group").distinct().count()
+        name, found = parameters["name"], self.losses(parameters)
+        known = [count for count in found.waiting.values() if count is not None]
+        readers = ConsumerOffset.objects.filter(broker__in=cluster().names, topic=name)
+        lost = found.held()
         return DeletionPreview(
             at_ms=now_ms(),
-            count=1,
-            lost_messages=held(broker, [name]),
-            lost_readers=readers,
-            waiting=waiting,
+            count=found.count,
+            lost_messages=sum(count for _broker, count in lost),
+            lost_readers=readers.values("group").distinct().count(),
+            waiting=found.waiting,
             waiting_count=sum(known) if known else None,
-            missing=missing,
+            missing=found.missing,
+            by_broker=lost if lost[0][0] else [],
+            apart=found.apart,
         )
+
+    def topics_of(self, broker: str, name: str) -> list[str]:
+        """Return the topic alone."""
+        return [name]
 
     def undecided(self, parameters: Mapping[str, Any], preview: DeletionPreview) -> OperationError | None:
         """Return PendingUndecided where something waits, InvalidParameter for what this broker cannot do."""
@@ -405,22 +459,21 @@ class DeleteTopic(_Delete):
             )
         return None
 
-    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Send one request to each broker; the result says what waited."""
-        told: dict[str, Any] = {}
-
-        def delete() -> None:
-            found = site_broker.admin().delete_topic(parameters["name"], parameters.get("pending"))
-            if "pending" in parameters:
-                told.update(pending=parameters["pending"], **(counts(found) if found is not None else {}))
-
-        (result,) = _result_of(delete, "deleted")
-        return [ItemResult(result.outcome, {**told, **result.result})]
+    def delete(self, admin: Admin, parameters: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Delete it, and say what waited."""
+        found = admin.delete_topic(parameters["name"], parameters.get("pending"))
+        if "pending" not in parameters:
+            return None
+        return {"pending": parameters["pending"], **(counts(found) if found is not None else {})}
 
     def told(self, row: Operation) -> dict[str, Any] | None:
-        """Return what waited for the topic, and what became of that."""
-        item = row.items.exclude(outcome="").first()
-        return dict(item.result) if item is not None and item.result else None
+        """Return what waited for the topic, and what became of that; of several brokers in total."""
+        found = [item.result for item in row.items.exclude(outcome="") if item.result]
+        if len(found) < 2:
+            return dict(found[0]) if found else None
+        waited = [result for result in found if "pending" in result]
+        sums = {name: sum(result.get(name) or 0 for result in waited) for name in counts(TopicWaiting())}
+        return {"pending": waited[0]["pending"], **sums} if waited else dict(found[0])
 
     def item_now(self, item: OperationItem) -> ItemNow | None:
         """Return what became of that which waited for the topic."""
@@ -465,42 +518,61 @@ class DeleteGroup(_Delete):
 
     def preview(self, parameters: Mapping[str, Any]) -> DeletionPreview:
         """Count what is lost: dead letters and tries, with those that wait for their moment."""
-        name, broker = parameters["name"], mirrored().name
-        self.existing(name)
-        tries = topics_of_tries(broker, name)
-        waiting, missing = waiting_for(tries)
-        topics = ConsumerOffset.objects.filter(broker=broker, group=name).values("topic").distinct().count()
-        members = ConsumerGroup.objects.filter(broker=broker, name=name).values_list("members", flat=True).first()
+        name, found, names = parameters["name"], self.losses(parameters), cluster().names
+        topics = ConsumerOffset.objects.filter(broker__in=names, group=name).values("topic").distinct().count()
+        members = ConsumerGroup.objects.filter(broker__in=names, name=name).values_list("members", flat=True)
+        lost = found.held(DLQ_PREFIX + name)
         # no count of what waits: its moments come while a second person thinks about it, and no less is lost
-        lost = held(broker, [*tries, DLQ_PREFIX + name]) + sum(count or 0 for count in waiting.values())
+        waiting = sum(count or 0 for count in found.waiting.values())
         return DeletionPreview(
             at_ms=now_ms(),
-            count=1,
-            lost_messages=lost,
+            count=found.count,
+            lost_messages=sum(count for _broker, count in lost) + waiting,
             lost_readers=topics,
-            members=members,
-            waiting=waiting,
-            missing=missing,
+            members=max((each for each in members if each is not None), default=None),
+            waiting=found.waiting,
+            missing=found.missing,
+            by_broker=lost if lost[0][0] else [],
+            apart=found.apart,
         )
+
+    def topics_of(self, broker: str, name: str) -> list[str]:
+        """Return where its tries are."""
+        return topics_of_tries(broker, name)
+
+    def delete(self, admin: Admin, parameters: Mapping[str, Any]) -> None:
+        """Delete it with its offsets."""
+        admin.delete_group(parameters["name"])
 
 
 def undo_parameters(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what takes a change back, if nobody changed it since; raises NotPossible."""
-    if len(labels) != 1 or not labels[0].get("before") or not labels[0].get("after"):
+    known = [label for label in labels if label.get("before") and label.get("after")]
+    if not known or (len(labels) > 1 and not all(label.get("broker") for label in labels)):
         raise NotPossible("It changed nothing that was there before.")
-    label = labels[0]
-    return {"name": label["name"], "settings": label["before"], "expected": label["after"]}
+    first = known[0]
+    if not first.get("broker"):
+        return {"name": first["name"], "settings": first["before"], "expected": first["after"]}
+    at = {label["broker"]: {"settings": label["before"], "expected": label["after"]} for label in known}
+    return {"name": first["name"], "at": at}
 
 
-def _result_of(change: Callable[[], object], done: str) -> list[ItemResult]:
-    """Make the change and return what became of the one item: `done`, refused, or unknown where no answer came."""
-    try:
-        change()
-    except (NotPossible, BrokerRefused, InvalidArgument) as error:
-        return [ItemResult("refused", {"error": str(error)})]
-    except ClientError as error:
-        return [ItemResult("unknown", {"error": str(error)})]
-    return [ItemResult(done)]
+def _results_of(
+    change: Callable[[Admin], Mapping[str, Any] | None], targets: Sequence[Mapping[str, Any]], done: str
+) -> list[ItemResult]:
+    """Make the change at each broker, beside each other, and return what became of it: `done`, refused, or unknown
+    where no answer came."""
+
+    def made(admin: Admin) -> ItemResult:
+        try:
+            return ItemResult(done, change(admin) or {})
+        except (NotPossible, BrokerRefused, InvalidArgument) as error:
+            return ItemResult("refused", {"error": str(error)})
+        except ClientError as error:
+            return ItemResult("unknown", {"error": str(error)})
+
+    told = tell_each(made, [target.get("broker", "") for target in targets])
+    return [each.answer for each in told if each.answer is not None]
 
 
 def _expect(parameters: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -509,21 +581,12 @@ def _expect(parameters: Mapping[str, Any], now: Mapping[str, Any]) -> None:
             raise NotPossible(f"{name} is {now[name]!r} now, not {value!r}: somebody has changed it since.")
 
 
-def _unread(topic: str, wanted: Mapping[str, Any]) -> int:
-    """Return how many messages stand in queues that nobody will be given any more."""
-    queues = site_broker.admin().topic_stats(topic).queues
-    return sum(each.max_offset - each.min_offset for each in queues if each.queue.queue_id >= wanted["read_queues"])
+def _unread(topic: str, wanted: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return how many messages stand in queues that nobody will be given any more; `wanted` by broker."""
 
+    def count(admin: Admin) -> int:
+        after = wanted.get(chosen().name) or wanted[""]
+        queues = admin.topic_stats(topic).queues
+        return sum(each.max_offset - each.min_offset for each in queues if each.queue.queue_id >= after["read_queues"])
 
-def waiting_words(counts: Mapping[str, Any]) -> str:
-    """Return what waits for a topic, kind by kind; what is not told is not named, "" where that is nothing."""
-    said = []
-    if timers := counts.get("timers"):
-        said.append(ngettext("%(count)s timer", "%(count)s timers", timers) % {"count": f"{timers:,}"})
-    if delayed := counts.get("delayed"):
-        words = ngettext("%(count)s on a delay level", "%(count)s on delay levels", delayed)
-        said.append(words % {"count": f"{delayed:,}"})
-    if halves := (counts.get("halves") or 0) + (counts.get("parked_halves") or 0):
-        words = ngettext("%(count)s undecided half", "%(count)s undecided halves", halves)
-        said.append(words % {"count": f"{halves:,}"})
-    return ", ".join(said)
+    return sum(each.answer or 0 for each in tell_each(count, list(wanted)))

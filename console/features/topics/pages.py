@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import starmap
+from typing import Any, NamedTuple
 
-from django.db.models import Count, Max, Sum
+from django.db.models import Count, Max, QuerySet, Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from broker.client import Admin, Message
+from broker.client import Admin, BrokerRefused, Message, RouteNotFound
 from broker.mirror.models import ConsumerOffset, Queue, Topic
+from broker.rocketmq.codes import Answer as Code
 from broker.rocketmq.codes import Request
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.topics.shapes import (
@@ -25,16 +28,17 @@ from console.features.topics.shapes import (
     Tail,
     TopicKind,
     TopicPage,
+    TopicPart,
     TopicReader,
     TopicRow,
     Topics,
 )
-from console.operations.setting_fields import new_topic_form, topic_form
+from console.operations.setting_fields import TYPE_ATTRIBUTE, new_topic_form, topic_form
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import MessageRow, ask, pull_all, row_of
+from console.site.broker import MessageRow, ask, ask_each, pull_all, row_of
 from console.site.evidence import StaleReason
-from console.site.mirrored import History, Mirrored, lags_by_group, mirrored
+from console.site.mirrored import Cluster, Here, History, cluster, lags_by_group, mirrored
 from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
@@ -46,30 +50,6 @@ MAX_COUNT = 200
 _BY_QUEUES = frozenset({"messages", "last"})
 
 
-class Known(Protocol):
-    """The facts about a topic that its row in the mirror gives."""
-
-    @property
-    def name(self) -> str:
-        """The name of the topic."""
-
-    @property
-    def is_system(self) -> bool:
-        """Tell whether it is one of RocketMQ's own topics."""
-
-    @property
-    def read_queues(self) -> int:
-        """The number of queues that consumers read."""
-
-    @property
-    def write_queues(self) -> int:
-        """The number of queues that producers write."""
-
-    @property
-    def permission(self) -> int:
-        """The permission, as in PermName: read 4, write 2."""
-
-
 class _Line(NamedTuple):
     """A topic out of thousands, without the cost of a model."""
 
@@ -78,6 +58,13 @@ class _Line(NamedTuple):
     read_queues: int
     write_queues: int
     permission: int
+    #: the brokers that have it; in rows of the mirror the one
+    brokers: Any
+    differs: bool = False
+
+
+#: the columns of a line
+_COLUMNS = ("name", "is_system", "read_queues", "write_queues", "permission", "broker")
 
 
 @authorised
@@ -89,9 +76,9 @@ def read_topics(
     `kind` "" is all but system topics, "all" is all, else a TopicKind value; `order` is name, messages, rate or last,
     with "-" before it the other way round.
     """
-    here = mirrored()
+    here = cluster()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
-    lines = map(_Line._make, Topic.objects.filter(broker=here.name).values_list(*_Line._fields).order_by())
+    lines = _lines(here, Topic.objects.filter(broker__in=here.names))
     wanted, by = search.lower(), order.lstrip("-")
     found = [(row, kind_of(row)) for row in lines if wanted in row.name.lower() and scope.topic(row.name)]
     counts = Counter(str(each) for _, each in found)
@@ -112,6 +99,7 @@ def read_topics(
         search=search,
         kind=kind,
         order=order,
+        has_several=here.has_several,
     )
 
 
@@ -119,29 +107,86 @@ def read_topics(
 def read_topic(scope: TopicScope, name: str) -> TopicPage:
     """Return one topic with its queues, and the groups that read it as far as they are seen."""
     scope.require_topic(name)
-    here = mirrored()
-    row = Topic.objects.filter(broker=here.name, name=name).first()
-    queues = Queue.objects.filter(broker=here.name, topic=name).order_by("queue_id")
+    here = cluster()
+    found = list(Topic.objects.filter(broker__in=here.names, name=name).order_by("broker"))
+    queues = Queue.objects.filter(broker__in=here.names, topic=name).order_by("broker", "queue_id")
+    rows = tuple(QueueRow(row.broker_id, row.queue_id, row.min_offset, row.max_offset, row.last_ms) for row in queues)
+    lines = [
+        _Line(each.name, each.is_system, each.read_queues, each.write_queues, each.permission, each.broker_id)
+        for each in found
+    ]
     readers = tuple(
         TopicReader(group=lag.group, lag=lag.lag, queues=lag.queues)
-        for lag in lags_by_group(here.name, topic=name)
+        for lag in lags_by_group(here.names, topic=name)
         if scope.group(lag.group)
     )
+    row = next(iter(found), None)
     return TopicPage(
         evidence=here.evidence(polled_by=TOPIC_REQUESTS),
         now_ms=here.now_ms,
         name=name,
-        broker=here.name,
-        topic=_rows(here, [row], _ends(here, [name]))[0] if row else None,
+        topic=next(iter(_rows(here, _merged(lines), _ends(here, [name]))), None) if row else None,
         order=bool(row and row.order),
         filter_type=row.filter_type if row else "",
         attributes=dict(row.attributes) if row else {},
-        queues=tuple(QueueRow(queue.queue_id, queue.min_offset, queue.max_offset, queue.last_ms) for queue in queues),
+        queues=rows,
         readers=readers,
+        has_several=here.has_several,
+        parts=_parts(here, found, rows) if here.has_several else (),
+        missing_at=tuple(each for each in here.names if each not in {row.broker_id for row in found}),
     )
 
 
-def kind_of(row: Known) -> TopicKind:
+def _parts(here: Cluster, found: Sequence[Topic], queues: Sequence[QueueRow]) -> tuple[TopicPart, ...]:
+    """Return the topic at each broker that has it."""
+    brokers, parts = {each.name: each for each in here.brokers}, []
+    for row in found:
+        own = [queue for queue in queues if queue.broker == row.broker_id]
+        held = [queue.messages for queue in own]
+        history = brokers[row.broker_id].histories("topic", [row.name])[row.name]
+        parts.append(
+            TopicPart(
+                broker=row.broker_id,
+                read_queues=row.read_queues,
+                write_queues=row.write_queues,
+                permission=row.permission,
+                order=row.order,
+                message_type=str(row.attributes.get(TYPE_ATTRIBUTE, "")),
+                messages=sum(each for each in held if each is not None) if held and None not in held else None,
+                last_ms=max((queue.last_ms for queue in own if queue.last_ms is not None), default=None),
+                sends_per_s=history.latest,
+            )
+        )
+    return tuple(parts)
+
+
+def _lines(here: Cluster, found: QuerySet[Topic]) -> Iterable[_Line]:
+    """Return a line for each topic, in total where there are several brokers."""
+    lines = starmap(_Line, found.values_list(*_COLUMNS).order_by())
+    return _merged(lines) if here.has_several else lines
+
+
+def _merged(lines: Iterable[_Line]) -> list[_Line]:
+    """Return a line for each name: queues are added up, and permitted is what all brokers permit."""
+    known: dict[str, _Line] = {}
+    for line in lines:
+        other = known.get(line.name)
+        if other is None:
+            known[line.name] = line._replace(brokers=(line.brokers,))
+            continue
+        known[line.name] = _Line(
+            line.name,
+            line.is_system or other.is_system,
+            line.read_queues + other.read_queues,
+            line.write_queues + other.write_queues,
+            line.permission & other.permission,
+            (*other.brokers, line.brokers),
+            other.differs or line.permission != other.permission,
+        )
+    return list(known.values())
+
+
+def kind_of(row: _Line) -> TopicKind:
     """Return what the topic is for."""
     if row.name.startswith(RETRY_PREFIX):
         return TopicKind.RETRY
@@ -156,20 +201,20 @@ def _wanted(row: TopicKind, kind: str) -> bool:
     return row == kind if kind else row != TopicKind.SYSTEM
 
 
-def _ends(here: Mirrored, names: Collection[str] | None = None) -> Mapping[str, dict[str, Any]]:
+def _ends(here: Here, names: Collection[str] | None = None) -> Mapping[str, dict[str, Any]]:
     """Return sums over the queues of each topic: first, end, last."""
-    queues = Queue.objects.filter(broker=here.name)
+    queues = Queue.objects.filter(broker__in=here.names)
     if names is not None:
         queues = queues.filter(topic__in=names)
     sums = queues.values("topic").annotate(first=Sum("min_offset"), end=Sum("max_offset"), last=Max("last_ms"))
     return {row["topic"]: {**row} for row in sums.order_by()}
 
 
-def _rows(here: Mirrored, page: Sequence[Known], ends: Mapping[str, dict[str, Any]]) -> tuple[TopicRow, ...]:
+def _rows(here: Here, page: Sequence[_Line], ends: Mapping[str, dict[str, Any]]) -> tuple[TopicRow, ...]:
     names = [row.name for row in page]
     histories = here.histories("topic", names)
     readers = dict(
-        ConsumerOffset.objects.filter(broker=here.name, topic__in=names)
+        ConsumerOffset.objects.filter(broker__in=here.names, topic__in=names)
         .values_list("topic")
         .annotate(groups=Count("group", distinct=True))
         .order_by()
@@ -179,7 +224,7 @@ def _rows(here: Mirrored, page: Sequence[Known], ends: Mapping[str, dict[str, An
     )
 
 
-def _row(row: Known, end: Mapping[str, Any] | None, history: History, readers: int) -> TopicRow:
+def _row(row: _Line, end: Mapping[str, Any] | None, history: History, readers: int) -> TopicRow:
     first, total = (end["first"], end["end"]) if end else (None, None)
     return TopicRow(
         name=row.name,
@@ -193,6 +238,8 @@ def _row(row: Known, end: Mapping[str, Any] | None, history: History, readers: i
         sends_per_s=history.latest,
         sends=history,
         groups=readers,
+        brokers=tuple(sorted(row.brokers)) if isinstance(row.brokers, tuple) else (row.brokers,),
+        differs=row.differs,
     )
 
 
@@ -245,6 +292,7 @@ def queue_messages(
         min_offset=low,
         max_offset=high,
         messages=masks().rows(map(row_of, found), topic),
+        broker=here.name,
         previous_offset=max(low, first - count) if low is not None and first > low else None,
         next_offset=after if high is not None and found and after < high else None,
     )
@@ -265,17 +313,30 @@ def _read(admin: Admin, topic: str, queue_id: int, offset: int | None, count: in
 
 @authorised
 def read_tail(scope: TopicScope, name: str) -> Tail:
-    """Return the newest messages of a topic."""
+    """Return the newest messages of a topic, of all its brokers in one list."""
     scope.require_topic(name)
-    here, hide = mirrored(), masks()
-    found, evidence = ask(lambda admin: _newest(admin, name), source=here.name, requests=QUEUE_REQUESTS)
-    rows, stored = found if found is not None else ((), None)
-    shown = tuple((queue_id, hide.row(row, name)) for queue_id, row in rows)
-    return Tail(evidence, here.now_ms, name, shown, stored, SHOWN)
+    here, hide = cluster(), masks()
+    found, evidence = ask_each(lambda admin: _newest(admin, name), here, requests=QUEUE_REQUESTS)
+    there = [(each.name, newest) for each, newest in found if newest is not None]
+    if not there and not evidence.stale:
+        evidence = replace(evidence, stale_reason=StaleReason.NOT_THERE)
+    rows = [(broker, queue_id, row) for broker, (part, _stored) in there for queue_id, row in part]
+    rows.sort(key=lambda row: (row[2].store_ms, row[2].position), reverse=True)
+    shown = tuple((broker, queue_id, hide.row(row, name)) for broker, queue_id, row in rows[:SHOWN])
+    stored = sum(newest[1] for _broker, newest in there) if there else None
+    return Tail(evidence, here.now_ms, name, shown, stored, SHOWN, here.has_several)
 
 
-def _newest(admin: Admin, name: str) -> tuple[tuple[tuple[int, MessageRow], ...], int]:
-    queues = admin.topic_stats(name).queues
+def _newest(admin: Admin, name: str) -> tuple[tuple[tuple[int, MessageRow], ...], int] | None:
+    """Return the newest messages and how many were ever stored at this broker; None: it has no such topic."""
+    try:
+        queues = admin.topic_stats(name).queues
+    except RouteNotFound:
+        return None
+    except BrokerRefused as refusal:
+        if refusal.code != Code.TOPIC_NOT_EXIST:
+            raise
+        return None
     last = sorted(queues, key=lambda each: each.last_update_ms, reverse=True)[:QUEUES]
     found = []
     for each in last:
@@ -289,7 +350,7 @@ def _newest(admin: Admin, name: str) -> tuple[tuple[tuple[int, MessageRow], ...]
 
 def stored_mark(name: str) -> Hashable:
     """Return what changes with whatever is stored in a topic, as the mirror has it: the broker is not asked."""
-    queues = Queue.objects.filter(broker=mirrored().name, topic=name).order_by()
+    queues = Queue.objects.filter(broker__in=cluster().names, topic=name).order_by()
     found = queues.aggregate(first=Sum("min_offset"), end=Sum("max_offset"), last=Max("last_ms"))
     return tuple(found.values())
 

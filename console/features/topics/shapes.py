@@ -18,7 +18,22 @@ from console.site.evidence import Evidence
 from console.site.mirrored import History
 from console.templatetags.escapement import figure
 from console.ui.charts import sparks
-from console.ui.table import AGE, CHIP, FIGURE, LABEL, NAME, RATE, SIZE, TIME, VALUE, Cell, Column, Table
+from console.ui.table import (
+    AGE,
+    BROKER,
+    CHIP,
+    FIGURE,
+    LABEL,
+    NAME,
+    RATE,
+    SIZE,
+    TIME,
+    VALUE,
+    Cell,
+    Column,
+    Table,
+    file_columns,
+)
 
 
 @cache
@@ -47,7 +62,8 @@ TOPICS = Table(
         Column("read_queues", _("Queues"), _QUEUES),
         Column("write_queues"),
         Column("groups", _("Groups"), FIGURE),
-        Column("permission", _("Permission"), Cell("topics/cells/permission.html", by=(VALUE,))),
+        Column("permission", _("Permission"), Cell("topics/cells/permission.html", by=(VALUE, "differs"))),
+        BROKER,
     ),
     row_id="topic",
     file_order="name kind messages stored_total sends_per_s last_ms read_queues write_queues permission groups",
@@ -64,6 +80,7 @@ QUEUE = Table(
         Column("size_bytes", _("Size"), SIZE),
         Column("reconsume_times", _("Tries"), FIGURE),
         Column("position", _("Position"), Cell("topics/cells/position.html", is_figure=True)),
+        *file_columns("broker"),
     ),
     file_order=(
         "offset position store_ms born_ms unique_key offset_message_id keys tag size_bytes reconsume_times preview"
@@ -82,13 +99,13 @@ class TopicKind(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic as a row of the list."""
+    """A topic as a row of the list, in total over the brokers that have it."""
 
     name: str
     kind: TopicKind
     read_queues: int
     write_queues: int
-    #: 4 read, 2 write, 6 both (RocketMQ's perm)
+    #: 4 read, 2 write, 6 both (RocketMQ's perm); what all brokers permit
     permission: int
     #: messages its queues hold now (sum of max - min)
     messages: int | None
@@ -100,6 +117,15 @@ class TopicRow:
     sends: History
     #: consumer groups with an offset on it
     groups: int
+    #: the brokers that have it
+    brokers: tuple[str, ...] = ()
+    #: its brokers permit different things
+    differs: bool = False
+
+    @property
+    def broker(self) -> str:
+        """The brokers that have it, in one text."""
+        return " ".join(self.brokers)
 
     @property
     def never_used(self) -> bool:
@@ -124,6 +150,7 @@ class Topics:
     search: str
     kind: str
     order: str
+    has_several: bool = False
 
     @property
     def sort_query(self) -> str:
@@ -133,8 +160,9 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue of a topic. Offsets are indices; None is unknown."""
+    """A queue of a topic at one broker. Offsets are indices; None is unknown."""
 
+    broker: str
     queue_id: int
     min_offset: int | None
     max_offset: int | None
@@ -157,19 +185,44 @@ class TopicReader:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicPart:
+    """A topic at one of several brokers."""
+
+    broker: str
+    read_queues: int
+    write_queues: int
+    permission: int
+    order: bool
+    message_type: str
+    messages: int | None
+    last_ms: int | None
+    sends_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicPage:
     """The page of a topic. `topic` None: not known to the mirror."""
 
     evidence: Evidence
     now_ms: int
     name: str
-    broker: str
     topic: TopicRow | None
     order: bool
     filter_type: str
     attributes: Mapping[str, str]
     queues: tuple[QueueRow, ...]
     readers: tuple[TopicReader, ...]
+    has_several: bool = False
+    #: the topic at each of several brokers that has it
+    parts: tuple[TopicPart, ...] = ()
+    #: the brokers that do not have it
+    missing_at: tuple[str, ...] = ()
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """The names of settings that differ from broker to broker."""
+        names = ("read_queues", "write_queues", "permission", "message_type", "order")
+        return tuple(name for name in names if len({getattr(part, name) for part in self.parts}) > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,16 +242,20 @@ class QueueMessages:
     messages: tuple[MessageRow, ...]
     previous_offset: int | None
     next_offset: int | None
+    has_several: bool = False
+    broker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """`rows` are (queue, message), the newest first; `stored` is how many the topic ever held, None when unknown."""
+    """`rows` are (broker, queue, message), the newest first; `stored` is how many the topic ever held, None when
+    unknown."""
 
     evidence: Evidence
     now_ms: int
     name: str
-    rows: tuple[tuple[int, MessageRow], ...]
+    rows: tuple[tuple[str, int, MessageRow], ...]
     stored: int | None
     #: rows at most
     shown: int
+    has_several: bool = False

@@ -9,7 +9,7 @@ from broker.client import Message, SimpleConsumer
 from broker.engine import topic_backlog
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, Queue
 from broker.rocketmq.codes import Request
-from console.features.topics.operations import topics_of_tries
+from console.features.topics.losses import topics_of_tries
 from console.operations import workflow
 from tests.console.stage import Stage
 from tests.console.topics.test_settings import ACTOR, drafted
