@@ -35,6 +35,7 @@ from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN, OperationPreview, OperationShown, Reason
 from console.security.tokens import CONSUME, PUBLISH, SETTINGS, Grant
+from console.site.broker import at
 
 Result = TypeVar("Result")
 _threads = ThreadPoolExecutor(2, thread_name_prefix="api-operations")
@@ -48,11 +49,24 @@ async def begun(
     *,
     allow: Allow | None = None,
     is_look: bool = False,
+    broker: str = "",
 ) -> Response:
-    """Begin an operation and say where to look (a small one has run by then), or say what it would touch."""
+    """Begin an operation and say where to look (a small one has run by then), or say what it would touch.
+
+    `broker`: of several the one that it is of.
+    """
+
+    def look() -> OperationPreview:
+        with at(broker):
+            return _looked(kind, parameters, allow)
+
+    def begin() -> OperationShown:
+        with at(broker):
+            return shown_of(_begun(kind, parameters, reason, actor, allow))
+
     if is_look:
-        return json_answer(await in_thread(lambda: _looked(kind, parameters, allow)))
-    shown = await in_thread(lambda: shown_of(_begun(kind, parameters, reason, actor, allow)))
+        return json_answer(await in_thread(look))
+    shown = await in_thread(begin)
     answer = json_answer(shown, 202)
     answer.headers["location"] = f"/api/v1/operations/{shown.id}"
     return answer
@@ -180,7 +194,8 @@ async def take_back(call: Call, body: TakenBack) -> Response:
     row = await _own(call)
     items = {} if body.items is None else {"items": body.items}
     parameters = {"operation": str(row.pk), **items}
-    return await begun("timers.take_back", parameters, body.reason, _actor(call.grant), allow=call.preview_check())
+    actor, allow = _actor(call.grant), call.preview_check()
+    return await begun("timers.take_back", parameters, body.reason, actor, allow=allow, broker=row.broker)
 
 
 async def _own(call: Call) -> Operation:

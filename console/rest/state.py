@@ -36,6 +36,8 @@ class ApiState:
         self.receivers = Receivers(SimpleConsumers(namesrv))
         self.grants = Grants(self.admin)
         self.recorder = Recorder()
+        self._namesrv = namesrv
+        self._admins: dict[str, AsyncAdmin] = {}
         self._messages = 0
         self._bytes = 0
         self._flushing: dict[str, tuple[float, bool]] = {}
@@ -55,6 +57,12 @@ class ApiState:
             self._messages -= messages
             self._bytes -= size_bytes
 
+    def admin_at(self, broker: str) -> AsyncAdmin:
+        """Return the client that asks this broker of several, which the name server lists."""
+        if broker not in self._admins:
+            self._admins[broker] = AsyncAdmin(self._namesrv, broker=broker)
+        return self._admins[broker]
+
     async def flushes_first(self, broker: str) -> bool:
         """Return whether the broker answers only when a message is on disk (flushDiskType=SYNC_FLUSH)."""
         known = self._flushing.get(broker)
@@ -73,6 +81,8 @@ class ApiState:
         """End all connections and threads."""
         await self.producer.close()
         await self.admin.close()
+        for admin in self._admins.values():
+            await admin.close()
         await self.receivers.close()
         self.grants.close()
         self.recorder.close()
