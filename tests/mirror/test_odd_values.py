@@ -18,7 +18,8 @@ from broker.engine.tables import json_file
 from broker.mirror.follower import Mirror
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue, Topic
 from console.features.overview.finding_kinds import FindingCode
-from console.features.overview.findings import ServerFacts, findings_of
+from console.features.overview.findings import ServerFacts, Watched, findings_of
+from console.site.mirrored import cluster
 from tests.mirror.running import RunningBroker, running_broker
 
 
