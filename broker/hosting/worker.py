@@ -29,7 +29,7 @@ from django.conf import settings
 
 from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
-from ..mirror.follower import follow
+from ..mirror.cluster import follow
 from ..redisson.transfer import transfer_service
 from ..server.broker import BrokerService, Protection
 from ..server.clock import Clocks
@@ -145,7 +145,7 @@ class MirrorGuest(Guest):
 
     def _run(self) -> None:
         try:
-            follow(settings.ESCAPEMENT_NAMESRV, self._stopping)
+            follow({"": settings.ESCAPEMENT_NAMESRV}, self._stopping)
         except Exception as error:
             logger.exception("the mirror ended by itself")
             self._failed(f"the mirror ended by itself: {error}")
