@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,8 +56,13 @@ def error_of(broker: str) -> str | None:
     return MirrorState.objects.filter(broker=broker).values_list("error", flat=True).first()
 
 
-def replica(broker: str, number: int = 0) -> Replica | None:
-    return Replica.objects.filter(broker=broker, number=number).first()
+def replica(broker: str, number: int = 0) -> Replica:
+    """The row of a process; one that says nothing where there is none yet."""
+    return Replica.objects.filter(broker=broker, number=number).first() or Replica()
+
+
+def ends_at(broker: str, end: int) -> Callable[[], bool]:
+    return lambda: end_of(broker) == end
 
 
 def test_each_broker_has_its_own_rows(cluster: Cluster, admin: Admin) -> None:
@@ -67,13 +72,12 @@ def test_each_broker_has_its_own_rows(cluster: Cluster, admin: Admin) -> None:
     with Producer("shop", cluster.namesrv) as producer, followed(cluster.namesrv):
         sent = [producer.send("orders", "x").broker for _ in range(5)]
         for name in cluster.names:
-            until(lambda name=name: end_of(name) == sent.count(name))  # type: ignore[misc]
+            until(ends_at(name, sent.count(name)))
         until(lambda: Replica.objects.filter(error="").count() == 2)
     assert list(Topic.objects.filter(name="there").values_list("broker", flat=True)) == ["broker-b"]
     own = {row.name: row for row in Broker.objects.all()}
     assert {name: row.address for name, row in own.items()} == {name: cluster[name].address for name in cluster.names}
     told = replica("broker-a")
-    assert told is not None
     assert (told.role, told.address) == ("master", cluster["broker-a"].address)
     assert told.version
     assert told.log_end_position
@@ -88,7 +92,7 @@ def test_one_that_dies_is_said_within_ten_seconds_and_takes_no_other_with_it(clu
         cluster["broker-b"].stop()
         began_s = time.monotonic()
         until(lambda: error_of("broker-b"))
-        until(lambda: (row := replica("broker-b")) is not None and row.error)
+        until(lambda: replica("broker-b").error)
         assert time.monotonic() - began_s < 10
         began_s = time.monotonic()
         sent = producer.send("orders", "x")
@@ -98,7 +102,7 @@ def test_one_that_dies_is_said_within_ten_seconds_and_takes_no_other_with_it(clu
         assert error_of("broker-a") == ""
         assert Topic.objects.filter(broker="broker-b").count() == topics, "rows of one that is away stay"
         cluster["broker-b"].start()
-        until(lambda: error_of("broker-b") == "" and replica("broker-b").error == "")  # type: ignore[union-attr]
+        until(lambda: error_of("broker-b") == "" and replica("broker-b").error == "")
 
 
 def test_brokers_are_followed_as_they_come_and_after_they_are_delisted(cluster: Cluster, admin: Admin) -> None:
@@ -108,7 +112,7 @@ def test_brokers_are_followed_as_they_come_and_after_they_are_delisted(cluster: 
         until(lambda: MirrorState.objects.filter(broker="broker-c", error="").exists())
         cluster.delist("broker-c")
         until(lambda: error_of("broker-c"))
-        until(lambda: replica("broker-c").error == UNLISTED)  # type: ignore[union-attr]
+        until(lambda: replica("broker-c").error == UNLISTED)
     assert Broker.objects.filter(name="broker-c").exists()
 
 
@@ -116,11 +120,11 @@ def test_a_slave_is_read_while_its_master_is_away(cluster: Cluster, admin: Admin
     slave = cluster.slave("broker-b")
     with followed(cluster.namesrv):
         until(lambda: MirrorState.objects.filter(broker="broker-b", error="", polling=False).exists())
-        until(lambda: (row := replica("broker-b", 1)) is not None and row.as_of_ms)
+        until(lambda: replica("broker-b", 1).as_of_ms)
         cluster["broker-b"].stop()
         until(lambda: MirrorState.objects.filter(broker="broker-b", slave_number=1, polling=True, error="").exists())
         assert Broker.objects.get(name="broker-b").address == slave.address
-        assert replica("broker-b").error  # type: ignore[union-attr]
+        assert replica("broker-b").error
         cluster["broker-b"].start()
         until(lambda: MirrorState.objects.filter(broker="broker-b", slave_number=None, polling=False).exists())
 
@@ -138,7 +142,7 @@ def test_without_a_name_service_brokers_are_followed_where_they_were(cluster: Cl
         until(lambda: error_of(before.broker) == "")
         sent = {each.broker: each for each in (producer.send("orders", "x") for _ in range(4))}
         for name, last in sent.items():
-            until(lambda name=name, last=last: end_of(name) == last.queue_offset + 1)  # type: ignore[misc]
+            until(ends_at(name, last.queue_offset + 1))
 
 
 def test_brokers_of_further_clusters_have_their_entry(cluster: Cluster) -> None:
