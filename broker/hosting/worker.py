@@ -29,7 +29,8 @@ from django.conf import settings
 
 from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
-from ..mirror.follower import follow
+from ..mirror.cluster import follow
+from ..mirror.entries import clusters
 from ..redisson.transfer import transfer_service
 from ..server.broker import BrokerService, Protection
 from ..server.clock import Clocks
@@ -126,7 +127,7 @@ class EngineGuest(Guest):
 
 
 class MirrorGuest(Guest):
-    """The mirror, in a thread of its own."""
+    """The mirror of all brokers, in threads of its own."""
 
     def __init__(self, failed: Callable[[str], None]) -> None:
         super().__init__(failed)
@@ -134,18 +135,18 @@ class MirrorGuest(Guest):
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
 
     def start(self) -> str:
-        """Start following the broker."""
+        """Start following the brokers."""
         self._thread.start()
-        return f"mirror of {settings.ESCAPEMENT_NAMESRV}"
+        return f"mirror of {' and '.join(clusters().values())}"
 
     def stop(self) -> None:
-        """Finish the round under way."""
+        """Finish the rounds under way."""
         self._stopping.set()
         self._thread.join(STOP_TIMEOUT_S)
 
     def _run(self) -> None:
         try:
-            follow(settings.ESCAPEMENT_NAMESRV, self._stopping)
+            follow(clusters(), self._stopping)
         except Exception as error:
             logger.exception("the mirror ended by itself")
             self._failed(f"the mirror ended by itself: {error}")
