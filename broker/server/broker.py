@@ -260,6 +260,7 @@ class BrokerService:
         state = self._state = BrokerState(
             engine=engine, config=config, clock=self._clock, live_clock=live, started_ms=self._clock(), speed=speed,
             waiting=WaitingPulls(asyncio.get_running_loop(), live),
+            registered=lambda: self.registered,
             hurry=pump.hurry, kick=pump.kick, at_rest=pump.at_rest,
             may_send=self._gate.may_send if self._gate is not None else lambda _connection, _topic: True,
         )  # fmt: skip

@@ -118,6 +118,34 @@ def test_with_access_control_it_listens_for_everyone_and_takes_only_what_is_sign
         assert producer.send("host-tests", b"signed").status == "SEND_OK"
 
 
+def test_brokers_register_at_a_name_service_in_a_worker_of_its_own(place: Place, hire: Hire) -> None:
+    _, port = two_free_ports()
+    names = hire(place, "-P", "threads", "--namesrv", str(port))
+    names.await_line(f"hosting name service 127.0.0.1:{port}")
+    place.settings["ESCAPEMENT_REGISTER_AT"] = f"127.0.0.1:{port}"
+    broker = hire(place, *ENGINE)
+    broker.await_line(f"registered at name server 127.0.0.1:{port}")
+    with Producer(group="host-tests", namesrv=f"127.0.0.1:{port}") as producer:
+        assert producer.send("host-tests", b"through it").broker == "broker-test"
+    assert broker.stop()[0] == 0
+    names.await_line("broker broker-test (id 0)")
+    assert names.stop()[0] == 0
+
+
+def test_an_address_to_register_at_that_is_none_is_refused(place: Place, hire: Hire) -> None:
+    place.settings["ESCAPEMENT_REGISTER_AT"] = "nowhere"
+    worker = hire(place, *ENGINE)
+    assert worker.wait() != 0
+    assert [line for line in worker.output if "CRITICAL" in line and "ESCAPEMENT_REGISTER_AT" in line]
+
+
+def test_a_name_service_on_a_taken_port_is_refused_with_its_number(place: Place, hire: Hire) -> None:
+    with socket.create_server(("127.0.0.1", place.namesrv_port)):
+        worker = hire(place, "-P", "threads", "--namesrv", str(place.namesrv_port))
+        assert worker.wait() != 0
+    assert [line for line in worker.output if "CRITICAL" in line and str(place.namesrv_port) in line]
+
+
 def test_a_certificate_that_is_none_is_refused_with_its_name(place: Place, hire: Hire) -> None:
     place.settings |= {"ESCAPEMENT_TLS_CERT": "/nowhere.pem"}
     worker = hire(place, *ENGINE)

@@ -248,6 +248,10 @@ async def test_a_name_server_that_is_away_holds_up_no_other(
     broker = registering(config, away, names.address)
     await broker.start()
     await until_true(lambda: broker.registered == {away: False, names.address: True})
+    client = RemotingClient()
+    runtime = json.loads((await Peer(client, broker.address).ask(Request.GET_BROKER_RUNTIME_INFO)).body)["table"]
+    assert runtime["nameServers"] == f"{away}=false;{names.address}=true"
+    await client.close()
     await broker.stop()
     told = [record.getMessage() for record in caplog.records if away in record.getMessage()]
     assert len(told) == 1
