@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -67,8 +67,7 @@ class DataVersion:
         return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp}
 
 
-@dataclass(frozen=True, slots=True)
-class QueueData:
+class QueueData(NamedTuple):
     """The queues that one broker name has of a topic."""
 
     broker_name: str
@@ -202,12 +201,21 @@ def read_version(said: VersionBody) -> DataVersion:
 
 def queue_data(broker_name: str, said: TopicBody) -> QueueData:
     """Return the queues of a topic, checked; raises InvalidValue."""
-    name = checked_name("The name of a topic", said.topic_name)
-    check_whole(f"readQueueNums of {name}", said.read_queue_nums, 0, MOST_QUEUES)
-    check_whole(f"writeQueueNums of {name}", said.write_queue_nums, 0, MOST_QUEUES)
-    check_whole(f"perm of {name}", said.perm, 0, MOST_PERMISSION)
-    check_whole(f"topicSysFlag of {name}", said.topic_sys_flag, 0, INT_MAX)
-    return QueueData(broker_name, said.read_queue_nums, said.write_queue_nums, said.perm, said.topic_sys_flag)
+    name, reads, writes, permission, flag = (
+        said.topic_name, said.read_queue_nums, said.write_queue_nums, said.perm, said.topic_sys_flag,
+    )  # fmt: skip
+    is_fine = (
+        0 <= reads <= MOST_QUEUES and 0 <= writes <= MOST_QUEUES
+        and 0 <= permission <= MOST_PERMISSION and 0 <= flag <= INT_MAX
+    )  # fmt: skip
+    if not is_fine or _NAME.fullmatch(name) is None:
+        # words are made only where they are needed: a registration has thousands of topics
+        checked_name("The name of a topic", name)
+        check_whole(f"readQueueNums of {name}", reads, 0, MOST_QUEUES)
+        check_whole(f"writeQueueNums of {name}", writes, 0, MOST_QUEUES)
+        check_whole(f"perm of {name}", permission, 0, MOST_PERMISSION)
+        check_whole(f"topicSysFlag of {name}", flag, 0, INT_MAX)
+    return QueueData(broker_name, reads, writes, permission, flag)
 
 
 def _filter_servers(said: list[str]) -> tuple[str, ...]:
@@ -285,9 +293,20 @@ def _topic_of_words(part: bytes) -> TopicBody:
 # What our own broker says of itself.
 
 
-def registration_body(version: DataVersion, topics: Iterable[Mapping[str, object]]) -> bytes:
-    """Return the body of a registration with these topics, each in RocketMQ's form (TopicConfig)."""
-    table = {str(topic["topicName"]): topic for topic in topics}
+class KnownTopic(Protocol):
+    """A topic of our broker, which is never changed, only replaced."""
+
+    @property
+    def name(self) -> str:
+        """The name of the topic."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it in RocketMQ's form (TopicConfig)."""
+
+
+def registration_body(version: DataVersion, topics: Iterable[KnownTopic]) -> bytes:
+    """Return the body of a registration with these topics."""
+    table = {topic.name: topic.to_json() for topic in topics}
     wrapper = {
         "dataVersion": version.to_json(),
         "topicConfigTable": table,

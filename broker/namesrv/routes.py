@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from ..rocketmq.codes import Answer
@@ -248,7 +248,7 @@ class RouteTable:
         for topic, queues in new.topics.items():
             if same and topic in group.topics:
                 continue
-            said = replace(queues, permission=queues.permission & ~WRITE) if is_read_only else queues
+            said = queues._replace(permission=queues.permission & ~WRITE) if is_read_only else queues
             self._put(group, topic, said)
         if new.is_complete:
             for topic in group.topics - new.topics.keys():
@@ -314,7 +314,7 @@ class RouteTable:
         elif group.is_acting_enabled and MASTER_ID not in group.addresses and not self._has_resident(group):
             for topic in group.topics:
                 queues = self._queues[topic][group.name]
-                self._put(group, topic, replace(queues, permission=queues.permission & ~WRITE))
+                self._put(group, topic, queues._replace(permission=queues.permission & ~WRITE))
 
     def _forget(self, place: Place) -> Alive | None:
         alive = self._alive.pop(place, None)
@@ -380,4 +380,4 @@ class RouteTable:
 
 
 def _told(group: BrokerGroup, queues: QueueData) -> QueueData:
-    return replace(queues, permission=queues.permission & ~WRITE) if group.is_wiped else queues
+    return queues._replace(permission=queues.permission & ~WRITE) if group.is_wiped else queues

@@ -285,7 +285,7 @@ class BrokerService:
         return Registrar(
             self._register_at, told,
             lambda: DataVersion(topics.data_version, topics.changed_ms),
-            lambda: [topic.to_json() for topic in resident.registered()],
+            resident.registered,
         )  # fmt: skip
 
     def _broker_server(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..client.remoting import RemotingClient, Secure, Sign
-from ..namesrv.registration import COMPLETE, DataVersion, body_crc, registration_body
+from ..namesrv.registration import COMPLETE, DataVersion, KnownTopic, body_crc, registration_body
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.errors import RemotingError, RequestRefused
 from ..rocketmq.fields import json_body
@@ -34,6 +34,12 @@ RETRY_S = (0.5, 1.0, 2.0, 5.0)
 """How long to wait after the first failures; the last for all further ones."""
 
 REQUEST_TIMEOUT_MS = 6_000
+REST_RATIO = 4
+"""After a registration, so many times as long as it took nothing is said: who makes thousands of topics one by one does
+not have all of them told as often."""
+
+LONGEST_REST_S = 2.0
+
 LEAVE_TIMEOUT_MS = 1_000
 """A stop waits no longer for name servers to take notice."""
 
@@ -82,8 +88,8 @@ class Told:
         }
 
 
-Topics = Callable[[], Iterable[Mapping[str, object]]]
-"""Returns the topics to tell of, each in RocketMQ's form (TopicConfig)."""
+Topics = Callable[[], Iterable[KnownTopic]]
+"""Returns the topics to tell of."""
 
 
 class _Bodies:
@@ -201,10 +207,13 @@ class _Registration:
 
     async def _run(self) -> None:
         failures = 0
+        loop = asyncio.get_running_loop()
         while True:
             self._woken.clear()
             try:
+                began_s = loop.time()
                 await self._renew()
+                await asyncio.sleep(min(REST_RATIO * (loop.time() - began_s), LONGEST_REST_S))
                 failures = 0
                 wait_s = self._interval_s
             except (RemotingError, RequestRefused) as error:

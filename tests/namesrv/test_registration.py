@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -34,6 +35,17 @@ def deflated(*parts: bytes | int) -> bytes:
         for part in parts
     )
     return zlib.compress(content, 9)
+
+
+@dataclass
+class Told:
+    """A topic of our broker."""
+
+    name: str
+    count: int
+
+    def to_json(self) -> dict[str, Any]:
+        return TOPIC | {"topicName": self.name, "readQueueNums": self.count}
 
 
 WHOLE = deflated(json.dumps(VERSION.to_json()).encode(), 1, b'T 4 8 6 SINGLE_TAG {"+a":"b"}', b'["fs:1"]', 0)
@@ -71,7 +83,7 @@ def test_a_deflated_registration_is_read() -> None:
     st.dictionaries(st.from_regex(r"[A-Za-z0-9_%|-]{1,30}", fullmatch=True), st.integers(0, 64)),
 )
 def test_what_our_broker_says_is_read_as_it_was_meant(counter: int, queues: dict[str, int]) -> None:
-    topics = [TOPIC | {"topicName": name, "readQueueNums": count} for name, count in queues.items()]
+    topics = [Told(name, count) for name, count in queues.items()]
     said = read_registration(HEADER | {"escComplete": "true"}, registration_body(DataVersion(counter, 5), topics))
     assert said.version == DataVersion(counter, 5)
     assert said.topics == {name: QueueData("broker-a", count, 8, 6, 1) for name, count in queues.items()}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...engine.tables.key_values import OWN_PREFIX
 from ...engine.tables.topics import Topic
 from ...namesrv.registration import QueueData
@@ -56,12 +54,12 @@ class ResidentBroker:
         """Return the names of all its topics but the template; those of cluster and broker are topics, too."""
         return {topic.name for topic in self._engine.topics.all()} | {self.cluster, self.broker_name}
 
-    def registered(self) -> Iterator[Topic]:
+    def registered(self) -> list[Topic]:
         """Return the topics that other name services are told: all that this one answers a question about."""
-        for name in sorted(self.topics() | {TEMPLATE_TOPIC, reply_topic(self.cluster)}):
-            topic = self._topic(name)
-            if topic is not None:
-                yield topic
+        more = (
+            self._topic(name) for name in (TEMPLATE_TOPIC, self.cluster, self.broker_name, reply_topic(self.cluster))
+        )
+        return [*self._engine.topics.all(), *(topic for topic in more if topic is not None)]
 
     def _topic(self, name: str) -> Topic | None:
         """Return a topic as routes tell it. Whose route producers take for a topic that does not exist yet, and may be
