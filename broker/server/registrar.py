@@ -177,7 +177,7 @@ class _Registration:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to register."""
+        """Begin to register; returns at once."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def wake(self) -> None:
