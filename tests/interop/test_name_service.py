@@ -77,7 +77,7 @@ def test_a_broker_of_apache_registers_at_our_name_service(
     names = started(OurNamesrv(tmp_path / "names"))
     broker = started(ApacheBroker(tmp_path / "apache", names.namesrv))
     admin = program(MqAdmin(names.namesrv, broker.address, work=tmp_path))
-    assert brokers_listed(admin) == {("broker-a", "0")}
+    until(lambda: brokers_listed(admin) == {("broker-a", "0")})
     producer = program(JavaProducer(names.namesrv, "p", version="5.5.0", work=tmp_path))
     assert producer.send(topic, "through ours")["status"] == "SEND_OK"
     consumer = program(JavaConsumer(names.namesrv, group, topic, version="5.5.0", work=tmp_path))
@@ -132,7 +132,7 @@ def test_our_broker_is_one_of_an_apache_cluster(
 ) -> None:
     names, _, ours = mixed
     admin = program(MqAdmin(names.namesrv, ours.address, work=tmp_path))
-    assert brokers_listed(admin) == {("apache-a", "0"), ("escapement-a", "0")}
+    until(lambda: brokers_listed(admin) == {("apache-a", "0"), ("escapement-a", "0")})
     assert "success" in admin.say(f"updateTopic -b {{broker}} -t {topic} -r 2 -w 2").out
     until(lambda: is_routed(names.namesrv, topic), 2)
     producer = program(JavaProducer(names.namesrv, "p", version="5.5.0", work=tmp_path))
