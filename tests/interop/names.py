@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.interop import jars
+from tests.interop.guarded import ROOT, guarded_settings
 from tests.interop.ports import free_ports
 from tests.interop.process import Child
 from tests.interop.servers import START_TIMEOUT_S, ApacheServer, EscapementServer, StoreShape, says
@@ -15,6 +19,9 @@ SMALL = StoreShape(heap="512m")
 
 class OurNamesrv:
     """`python -m broker.server.namesrv`."""
+
+    more_arguments: tuple[str, ...] = ()
+    more_environment: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, work: Path) -> None:
         self.work = work
@@ -29,14 +36,23 @@ class OurNamesrv:
         """Start the process and wait until it says that it listens."""
         self.work.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "broker.server.namesrv", "--root", str(self.work / "names")]
-        env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(jars.REPOSITORY)}
-        self._child = Child([*command, "--port", str(self._port)], log=self.work / "namesrv.err", env=env)
+        env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(jars.REPOSITORY), **self.more_environment}
+        self._child = Child(
+            [*command, "--port", str(self._port), *self.more_arguments], log=self.work / "namesrv.err", env=env
+        )
         self._child.wait_for(says("name service"), START_TIMEOUT_S, "our name service")
 
     def kill(self) -> None:
         """KILL it, at once."""
         if self._child:
             self._child.kill()
+
+
+class GuardedNamesrv(OurNamesrv):
+    """The same with access control."""
+
+    more_arguments = ("--access-key", ROOT[0])
+    more_environment = MappingProxyType({"ESCAPEMENT_SECRET_KEY": ROOT[1]})
 
 
 class ApacheNamesrv(ApacheServer):
@@ -73,6 +89,14 @@ class ApacheBroker(ApacheServer):
         role = "SLAVE" if self._broker_id else "ASYNC_MASTER"
         own = {"brokerName": self._name, "brokerId": self._broker_id, "brokerRole": role}
         return super()._settings() | own
+
+
+class GuardedBroker(ApacheBroker):
+    """The same with access control; it signs what it asks name servers as root."""
+
+    def _settings(self) -> dict[str, object]:
+        own = {"innerClientAuthenticationCredentials": json.dumps({"accessKey": ROOT[0], "secretKey": ROOT[1]})}
+        return super()._settings() | guarded_settings() | own
 
 
 class OurBroker(EscapementServer):

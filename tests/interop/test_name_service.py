@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.client import Admin, Consumer, Message, Producer
+from broker.client import Admin, Consumer, Message, Producer, RouteNotFound
+from tests.interop.guarded import ROOT
 from tests.interop.mqadmin import MqAdmin
-from tests.interop.names import ApacheBroker, ApacheNamesrv, OurBroker, OurNamesrv
+from tests.interop.names import ApacheBroker, ApacheNamesrv, GuardedBroker, GuardedNamesrv, OurBroker, OurNamesrv
 from tests.interop.programs import JavaConsumer, JavaProducer, JavaScheduler, JavaTransactor, Program
 from tests.interop.readiness import is_routed
 from tests.waiting import until
@@ -210,3 +211,19 @@ def test_clients_go_on_when_one_of_two_name_services_is_killed(
         assert len(received(consumer, 12)) == 12
         until(lambda: len(got) == 12, 60)
         python_consumer.stop()
+
+
+def test_with_access_control_a_broker_of_apache_signs_its_registration(
+    started: Callable[..., Part], program: Kept, tmp_path: Path, topic: str
+) -> None:
+    names = started(GuardedNamesrv(tmp_path / "names"))
+    stranger = started(ApacheBroker(tmp_path / "stranger", names.namesrv, "stranger"))
+    broker = started(GuardedBroker(tmp_path / "apache", names.namesrv, "signing"))
+    signed = {"access_key": ROOT[0], "secret_key": ROOT[1]}
+    with Admin(names.namesrv, **signed) as admin:
+        until(lambda: [each.name for each in admin.brokers()] == ["signing"], 40)
+        admin.create_topic(topic, queues=1)
+    with Producer("p", names.namesrv, **signed) as producer:
+        until(lambda: producer.send(topic, b"signed").broker == "signing", not_yet=(RouteNotFound,))
+    stranger.kill()
+    broker.kill()
