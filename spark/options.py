@@ -148,50 +148,59 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
     path = options.get("path")
     if not path:
         raise OptionInvalid('Say which store to read: spark.read.format("rocketmq_log").load("/path/to/store").')
-    try:
-        groups, only = chosen(_words(options.get("columns", "names")))
-    except KeyError as error:
-        raise OptionInvalid(f"columns={error}: that is no column, and the groups are {', '.join(GROUPS)}.") from None
-    topics = frozenset(_words(options.get("body_topics", "")))
-    levels = options.get("levels", DELAY_LEVELS)
-    try:
-        delays_ms = delays_of(levels)
-    except (ValueError, KeyError):
-        raise OptionInvalid(f"levels={levels!r} is no list of delays such as '1s 5s 1m 2h'.") from None
-    inflate = _flag(options, "inflate")
-    selection = Selection(
-        groups | {"body"} if topics else groups,
-        _extracted(options),
-        topics,
-        inflate,
-        delays_ms,
-        only | {"body"} if only and topics else only,
-    )
+    selection = parse_selection(options)
     end = options.get("end", "checkpoint")
     if end not in ("checkpoint", "log"):
         raise OptionInvalid(f"end={end!r}: it is 'checkpoint' or 'log'; a position is given as end_position.")
     return LogOptions(
         path,
         selection,
-        _whole(options, "start_position", 0),
-        _whole(options, "end_position", -1) if "end_position" in options else None,
+        whole(options, "start_position", 0),
+        whole(options, "end_position", -1) if "end_position" in options else None,
         end,
         options.get("broker", ""),
         Wanted(
-            frozenset(_words(options["topics"])) if "topics" in options else None,
-            times_ms=(_whole(options, "since_ms", LEAST), _whole(options, "until_ms", MOST)),
+            frozenset(words(options["topics"])) if "topics" in options else None,
+            times_ms=(whole(options, "since_ms", LEAST), whole(options, "until_ms", MOST)),
         ),
-        _flag(options, "pushdown"),
-        max(1 << 20, _whole(options, "split_bytes", DEFAULT_SPLIT_BYTES)),
-        max(1 << 20, _whole(options, "batch_bytes", DEFAULT_BATCH_BYTES)),
+        flag(options, "pushdown"),
+        max(1 << 20, whole(options, "split_bytes", DEFAULT_SPLIT_BYTES)),
+        max(1 << 20, whole(options, "batch_bytes", DEFAULT_BATCH_BYTES)),
     )
 
 
-def _words(text: str) -> list[str]:
+def parse_selection(options: Mapping[str, str], columns: str = "names", *, inflate: bool = False) -> Selection:
+    """Return the columns that options choose; ``columns`` and ``inflate``: what counts where they say nothing.
+
+    Raises OptionInvalid.
+    """
+    try:
+        groups, only = chosen(words(options.get("columns", columns)))
+    except KeyError as error:
+        raise OptionInvalid(f"columns={error}: that is no column, and the groups are {', '.join(GROUPS)}.") from None
+    topics = frozenset(words(options.get("body_topics", "")))
+    levels = options.get("levels", DELAY_LEVELS)
+    try:
+        delays_ms = delays_of(levels)
+    except (ValueError, KeyError):
+        raise OptionInvalid(f"levels={levels!r} is no list of delays such as '1s 5s 1m 2h'.") from None
+    return Selection(
+        groups | {"body"} if topics else groups,
+        _extracted(options),
+        topics,
+        flag(options, "inflate", inflate),
+        delays_ms,
+        only | {"body"} if only and topics else only,
+    )
+
+
+def words(text: str) -> list[str]:
+    """Return what commas separate."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _whole(options: Mapping[str, str], name: str, default: int) -> int:
+def whole(options: Mapping[str, str], name: str, default: int) -> int:
+    """Return the option as a whole number. Raises OptionInvalid."""
     text = options.get(name)
     if text is None:
         return default
@@ -200,8 +209,11 @@ def _whole(options: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def _flag(options: Mapping[str, str], name: str) -> bool:
-    text = options.get(name, "false")
+def flag(options: Mapping[str, str], name: str, default: bool = False) -> bool:
+    """Return the option as a truth. Raises OptionInvalid."""
+    text = options.get(name)
+    if text is None:
+        return default
     if text.lower() not in ("true", "false"):
         raise OptionInvalid(f"{name}={text!r}: it is 'true' or 'false'.")
     return text.lower() == "true"
@@ -209,7 +221,7 @@ def _flag(options: Mapping[str, str], name: str) -> bool:
 
 def _extracted(options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the properties that become columns of their own."""
-    names = tuple(dict.fromkeys(_words(options.get("extract", ""))))
+    names = tuple(dict.fromkeys(words(options.get("extract", ""))))
     columns = [column_of(name) for name in names]
     if len(set(columns)) < len(columns):
         double = next(name for name in columns if columns.count(name) > 1)
