@@ -30,12 +30,10 @@ from .asking import ClusterUnreachable
 from .cluster import Bounds, Cluster
 from .cluster_options import EARLIEST, LATEST, ClusterOptions, Edge, parse_cluster_options
 from .offsets import Offsets, Queue, Range, limited, ranges_of, read_offsets, tasks_of, written
-from .options import LEAST, MOST, OptionInvalid, Wanted
+from .options import LEAST, MOST, Wanted
 from .pulling import MessagesGone, Puller
 from .records import decode_pulled
-
-#: Rows a batch for Spark, whatever the window held.
-BATCH_ROWS = 32_768
+from .source import BATCH_ROWS, check_schema
 
 
 class ClusterDataSource(DataSource):
@@ -56,21 +54,13 @@ class ClusterDataSource(DataSource):
 
     def reader(self, schema: StructType) -> ClusterReader:
         """Return a reader of what is there now. Raises OptionInvalid."""
-        self._check(schema)
+        check_schema(schema, self._parsed.selection)
         return ClusterReader(self._parsed)
 
     def streamReader(self, schema: StructType) -> ClusterStreamReader:  # noqa: N802 (Spark's name)
         """Return a reader that follows the queues. Raises OptionInvalid."""
-        self._check(schema)
+        check_schema(schema, self._parsed.selection)
         return ClusterStreamReader(self._parsed)
-
-    def _check(self, schema: StructType) -> None:
-        """Refuse a schema that somebody gave beside the options."""
-        if schema.names != self._parsed.selection.schema.names:
-            raise OptionInvalid(
-                f"The schema {', '.join(schema.names)} is not what the options choose; leave it out, and choose "
-                f'columns by option("columns", "{",".join(schema.names)}").'
-            )
 
 
 @dataclass

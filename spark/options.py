@@ -12,6 +12,8 @@ that was loaded with ``pushdown=true``, which says that it is asked once; the op
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -116,6 +118,8 @@ DEFAULT_SPLIT_BYTES = 64 << 20
 DEFAULT_BATCH_BYTES = 256 << 20
 #: A table that recognises names in one look has room for so many (properties.py).
 MOST_EXTRACTED = 40
+#: ``broker-a=/path/to/store``
+_NAMED_STORE = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
 
 
 class OptionInvalid(DashboardError):
@@ -126,6 +130,7 @@ class OptionInvalid(DashboardError):
 class LogOptions:
     """The part of the log to read, and where it ends.
 
+    ``broker_name``: what the broker is called whose store that is, for the column `broker`; None: nobody said.
     ``end_position`` None and ``end`` "checkpoint": what the broker's checkpoint vouches for, and where there is none,
     up to the last sound record. ``end`` "log": up to the last sound record in any case. ``broker``: address of the
     broker that is asked first; empty: none is asked. ``pushdown``: see above.
@@ -141,13 +146,52 @@ class LogOptions:
     pushdown: bool
     split_bytes: int
     batch_bytes: int
+    broker_name: str | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> LogOptions:
-    """Return the options as values. Raises OptionInvalid."""
-    path = options.get("path")
-    if not path:
+    """Return the options of a scan of one store as values. Raises OptionInvalid."""
+    (only, *others) = parse_stores(options)
+    if others:
+        raise OptionInvalid(f"{len(others) + 1} stores are named, and one is read here: give one path.")
+    return only
+
+
+def parse_stores(options: Mapping[str, str]) -> list[LogOptions]:
+    """Return the options as values, for each store that is to be read. Raises OptionInvalid."""
+    places = _places(options)
+    if len(places) == 1:
+        name, path = places[0]
+        return [_of_store(options, name, path)]
+    names = [name for name, _ in places]
+    if None in names or len(set(names)) < len(names):
+        raise OptionInvalid('Several stores need a name each: load("broker-a=/path/to/one;broker-b=/path/to/other").')
+    for option in ("start_position", "end_position"):
+        if option in options:
+            raise OptionInvalid(f"{option} is a place in one log, and several are named: choose by since_ms, until_ms.")
+    asked = dict(found for found in map(_named, options.get("broker", "").split(";")) if found[0] is not None)
+    return [_of_store({**options, "broker": asked.get(name, "")}, name, path) for name, path in places]
+
+
+def _places(options: Mapping[str, str]) -> list[tuple[str | None, str]]:
+    """Return the stores that are named, each with the name of its broker, if it has one."""
+    path = options.get("path", "")
+    for separator in ";,":
+        parts = [_named(part.strip()) for part in path.split(separator) if part.strip()]
+        if len(parts) > 1 and all(name is not None for name, _ in parts):
+            return parts
+    given = [path] if path else json.loads(options.get("paths", "[]"))  # Spark's form of load([…, …])
+    if not given:
         raise OptionInvalid('Say which store to read: spark.read.format("rocketmq_log").load("/path/to/store").')
+    return [_named(one) for one in given]
+
+
+def _named(text: str) -> tuple[str | None, str]:
+    found = _NAMED_STORE.fullmatch(text)
+    return (found[1], found[2]) if found else (None, text)
+
+
+def _of_store(options: Mapping[str, str], broker_name: str | None, path: str) -> LogOptions:
     selection = parse_selection(options)
     end = options.get("end", "checkpoint")
     if end not in ("checkpoint", "log"):
@@ -166,6 +210,7 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
         flag(options, "pushdown"),
         max(1 << 20, whole(options, "split_bytes", DEFAULT_SPLIT_BYTES)),
         max(1 << 20, whole(options, "batch_bytes", DEFAULT_BATCH_BYTES)),
+        broker_name,
     )
 
 
