@@ -46,7 +46,7 @@ def measure(options: Namespace, at: str) -> Section:
                     found["stream"] = _followed(server, base, seconds)
     definition = DEFINITION.format(count=count, rounds=ROUNDS, rate=RATE, batch=BATCH, seconds=seconds, warm=WARM_S)
     rows = _rows(count, found["escapement"], found["apache"], found["stream"])
-    notes = [f"{kind}: seconds of each round {found[kind]}" for kind in ("escapement", "apache")]
+    notes = [f"{kind}: {_rounds(found[kind])}" for kind in ("escapement", "apache")]
     return Section("cluster", TITLE, definition, "python -m bench cluster", at, rows, notes, "Apache RocketMQ")
 
 
@@ -64,6 +64,10 @@ def _rows(count: int, ours: dict[str, Any], theirs: dict[str, Any], stream: dict
         Row("stream, delay max", f"{delays[-1]:.1f} s", "", "", "<= 10 s", delays[-1] <= DELAY_S),
         Row("... lost or twice", f"{stream['wrong']}", "", "", "0", stream["wrong"] == 0),
     ]
+
+
+def _rounds(found: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {' '.join(f'{each:.1f}' for each in values)} s" for name, values in found.items())
 
 
 def _median(values: list[float]) -> float:
