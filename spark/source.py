@@ -72,7 +72,9 @@ class LogDataSource(DataSource):
     def streamReader(self, schema: StructType) -> LogStreamReader | StoresStreamReader:  # noqa: N802 (Spark's name)
         """Return a reader that follows the log, or each of several. Raises OptionInvalid."""
         check_schema(schema, self._stores[0].selection)
-        return LogStreamReader(*self._stores) if len(self._stores) == 1 else StoresStreamReader(self._stores)
+        if len(self._stores) == 1 and self._stores[0].broker_name is None:
+            return LogStreamReader(self._stores[0])
+        return StoresStreamReader(self._stores)
 
 
 def check_schema(schema: StructType, selection: Selection) -> None:
@@ -186,7 +188,7 @@ class LogStreamReader(DataSourceStreamReader):
 
 
 class StoresStreamReader(DataSourceStreamReader):
-    """Follows several logs: an offset is ``{"broker-a": n, "broker-b": n}``, a position for each."""
+    """Follows logs that have names: an offset is ``{"broker-a": n, "broker-b": n}``, a position for each."""
 
     def __init__(self, stores: Sequence[LogOptions]) -> None:
         self._readers = {options.broker_name or options.path: LogStreamReader(options) for options in stores}
@@ -217,6 +219,11 @@ class StoresStreamReader(DataSourceStreamReader):
         return list(self._readers.values())[partition.store].read(partition)
 
     def _of(self, offset: dict[str, int], name: str) -> dict[str, int]:
+        if offset.keys() == {"position"} and name != "position":
+            raise StoreUnreadable(
+                "This query followed one store without a name, and now follows stores by name: give it another "
+                "checkpointLocation, or the store as before."
+            )
         return {"position": offset[name]} if name in offset else self._readers[name].initialOffset()
 
 
