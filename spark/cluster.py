@@ -114,7 +114,7 @@ class Cluster:
 
     def require(self, queues: Iterable[Queue]) -> None:
         """Refuse to go on without a broker that has some of these queues. Raises BrokerAway."""
-        for broker in sorted({queue.broker for queue in queues}):
+        for broker in sorted({queue.broker for queue in queues} | self._only):
             if broker in self.away or broker not in self.addresses:
                 raise BrokerAway(
                     f"The broker {broker} does not answer, and without it some messages would be missing: "

@@ -39,6 +39,8 @@ TRIES = 5
 PAUSE_S = 0.2
 #: PullSysFlag: the request carries its subscription.
 _HAS_SUBSCRIPTION = 4
+#: A slave of Apache RocketMQ says so what it found, and keeps it to itself.
+_FOUND = "FOUND"
 #: There is nothing in the answer, and the reader goes on.
 _NOTHING = (
     Answer.PULL_RETRY_IMMEDIATELY,
@@ -177,6 +179,8 @@ class Puller:
             following = _following(answer)
             self._learn(following - piece.at, piece.end - piece.at)
             piece.bodies.append(answer.body)
+        elif answer.code == Answer.PULL_RETRY_IMMEDIATELY and answer.remark == _FOUND:
+            raise ClusterUnreachable(link.address, "it is a slave that gives nothing out (slaveReadEnable of it)")
         elif answer.code in _NOTHING:
             following = self._without(piece, answer)
         else:

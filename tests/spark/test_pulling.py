@@ -130,6 +130,14 @@ def test_a_refusal_says_what_the_broker_says() -> None:
         pulled([broker.address], [Range(ONE, 0, 100)])
 
 
+def test_a_slave_that_keeps_what_it_found_to_itself_is_named() -> None:
+    def keep(_: int, request: Command) -> Command:
+        return request.answer({"nextBeginOffset": "32"}, code=Answer.PULL_RETRY_IMMEDIATELY, remark="FOUND")
+
+    with Pullable({}, look=keep) as slave, pytest.raises(ClusterUnreachable, match="slaveReadEnable"):
+        pulled([slave.address], [Range(ONE, 0, 100)])
+
+
 def test_a_record_that_is_damaged_is_a_row_among_the_others() -> None:
     records = queue_of("orders", 0, 50)
     records[7] = records[7][:90] + b"\xff" + records[7][91:]
