@@ -26,6 +26,7 @@ from console.features.topics.shapes import (
     QueueMessages,
     QueueRow,
     Tail,
+    TailRow,
     TopicKind,
     TopicPage,
     TopicPart,
@@ -322,7 +323,7 @@ def read_tail(scope: TopicScope, name: str) -> Tail:
         evidence = replace(evidence, stale_reason=StaleReason.NOT_THERE)
     rows = [(broker, queue_id, row) for broker, (part, _stored) in there for queue_id, row in part]
     rows.sort(key=lambda row: (row[2].store_ms, row[2].position), reverse=True)
-    shown = tuple((broker, queue_id, hide.row(row, name)) for broker, queue_id, row in rows[:SHOWN])
+    shown = tuple(TailRow(broker, queue_id, hide.row(row, name)) for broker, queue_id, row in rows[:SHOWN])
     stored = sum(newest[1] for _broker, newest in there) if there else None
     return Tail(evidence, here.now_ms, name, shown, stored, SHOWN, here.has_several)
 

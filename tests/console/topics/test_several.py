@@ -79,7 +79,7 @@ def test_the_page_of_a_topic_lists_its_parts_and_links_to_their_queues(both: Sev
 def test_the_tail_has_the_newest_of_both(both: Several, operator: Client) -> None:
     both.send(A, "orders", "a-last", queue_id=1)
     tail = topics_pages.read_tail("orders")
-    assert [(broker, row.preview) for broker, _queue, row in tail.rows] == [
+    assert [(row.broker, row.message.preview) for row in tail.rows] == [
         (A, "a-last"), (B, "b-0"), (A, "a-2"), (A, "a-1"), (A, "a-0"),
     ]  # fmt: skip
     assert tail.stored == 5
@@ -152,7 +152,7 @@ def test_a_dead_broker_takes_no_page_with_it(both: Several, operator: Client) ->
     row = next(row for row in topics_pages.read_topics().rows if row.name == "orders")
     assert row.messages == 4
     assert topics_pages.read_topics().evidence.stale_of == (B,)
-    assert [row.preview for _broker, _queue, row in topics_pages.read_tail("orders").rows] == ["a-2", "a-1", "a-0"]
+    assert [row.message.preview for row in topics_pages.read_tail("orders").rows] == ["a-2", "a-1", "a-0"]
 
 
 def test_what_a_dead_broker_did_not_do_can_be_gone_on_with(both: Several, operator: Client) -> None:
