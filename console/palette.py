@@ -37,7 +37,7 @@ from console.operations.kind import Command, Kind
 from console.operations.pages import drafted
 from console.operations.registry import KINDS
 from console.security.topic_scope import current_scope
-from console.site.chosen import choice_of, choosing, chosen
+from console.site.broker import at
 from console.site.mirrored import cluster
 from console.templatetags.tables import view_address, view_page
 from console.ui.addresses import form_of
@@ -198,7 +198,7 @@ def _of_transactions(text: str) -> str | None:
 
 def _at(broker: str, page: str, position: object) -> str:
     """Return the address of a page about what stands at a position of one broker."""
-    with choosing(choice_of(broker) if cluster().has_several else chosen()):
+    with at(broker if cluster().has_several else ""):
         return reverse(page, args=[position])
 
 

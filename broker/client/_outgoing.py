@@ -57,7 +57,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     """A message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
 
     `group`: the producer group it is sent for, if that is another than the producer's own. It goes to the queue
-    `queue_id`, or the one that its `sharding_key` leads to; with neither to any.
+    `queue_id`, or the one that its `sharding_key` leads to; with neither to any. `broker`: of that one and no other.
     """
 
     body: bytes
@@ -66,6 +66,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     group: str | None = None
     queue_id: int | None = None
     sharding_key: str | None = None
+    broker: str | None = None
 
     @classmethod
     def of_stored(

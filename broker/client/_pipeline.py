@@ -89,12 +89,21 @@ class Destinations:
         """Return where a message goes: to the queue that it names, else to the next one in turn. Raises NoSuchQueue."""
         if queue_id is None:
             queue_id = message.queue_id
+        if message.broker is not None:
+            return self._of_broker(message.broker, queue_id)
         if queue_id is not None:
             return self.of_queue(queue_id)
         if message.sharding_key is not None:
             # SelectMessageQueueByHash: Java's remainder has the sign of the hash, which is dropped
             return self.all[abs(string_hash(message.sharding_key)) % len(self.all)]
         return self.next(avoid=avoid)
+
+    def _of_broker(self, broker: str, queue_id: int | None) -> Destination:
+        """Return a broker's queue with this number, without one its first; raises NoSuchQueue."""
+        for each in self.all:
+            if each.queue.broker == broker and queue_id in (None, each.queue.queue_id):
+                return each
+        raise NoSuchQueue(self.all[0].queue.topic, queue_id or 0)
 
     def next(self, *, avoid: Destination | None = None) -> Destination:
         """Return the next queue in turn; a retry avoids the broker that failed, or at least the queue."""

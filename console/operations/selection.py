@@ -9,9 +9,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from django.utils.translation import gettext
+
+from broker.client import Admin
 from console.operations.actor import UNBOUNDED, Scope, named
-from console.operations.errors import InvalidParameter, TooMany
+from console.operations.errors import InvalidParameter, NotPossible, TooMany
 from console.operations.kind import LIMIT, Preview, renamed
+from console.site.broker import admin
+from console.site.chosen import chosen
+from console.site.mirrored import cluster
 
 #: rows and topics that a preview names
 EXAMPLES = 5
@@ -48,6 +54,16 @@ class Hit(Protocol):
 
 
 Row = TypeVar("Row", bound=Hit)
+
+
+def admin_of_one() -> Admin:
+    """Return the client of the broker whose rows are chosen: positions, and filters, are of one broker.
+
+    Raises NotPossible where none is chosen and there are several.
+    """
+    if not chosen().broker and cluster().has_several:
+        raise NotPossible(gettext("There are several brokers: choose the one on which this is to be done."))
+    return admin()
 
 
 def count_of(parameters: Mapping[str, Any], rows: Sequence[object]) -> int:

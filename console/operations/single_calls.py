@@ -28,7 +28,8 @@ ONE: Mapping[str, Any] = {"count": 1}
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """A thing that was done. `parameters` in the checked form of the kind; `at_ms` before it was asked for."""
+    """A thing that was done. `parameters` in the checked form of the kind; `at_ms` before it was asked for;
+    `broker`: of several the one that it was done at."""
 
     number: uuid.UUID
     kind: str
@@ -38,6 +39,7 @@ class Single:
     actor: Actor
     reason: str
     at_ms: int
+    broker: str = ""
 
 
 def record(singles: Sequence[Single]) -> None:
@@ -80,6 +82,7 @@ def _operation(single: Single, now: datetime) -> dict[str, Any]:
         **_defaults(Operation),
         "id": single.number,
         "kind": single.kind,
+        "broker": single.broker,
         "state": str(Operation.State.DONE),
         "parameters": single.parameters,
         "preview": shown,

@@ -218,15 +218,21 @@ class Recorder:
         self._writing: asyncio.Task[None] | None = None
 
     async def keep(
-        self, kind: str, parameters: Mapping[str, Any], item: Target, result: ItemResult, grant: Grant, reason: str
+        self,
+        kind: str,
+        parameters: Mapping[str, Any],
+        item: Target,
+        result: ItemResult,
+        grant: Grant,
+        reason: str,
+        broker: str = "",
     ) -> str | None:
-        """Return the address of the operation once it is written.
+        """Return the address of the operation once it is written; `broker`: of several the one that it was done at.
 
         None: the database does not answer. The broker's log has who and why all the same, and the program's log what.
         """
-        single = Single(
-            uuid.uuid4(), kind, parameters, item, result, token_actor(grant), reason, time.time_ns() // 1_000_000
-        )
+        at_ms = time.time_ns() // 1_000_000
+        single = Single(uuid.uuid4(), kind, parameters, item, result, token_actor(grant), reason, at_ms, broker)
         kept = asyncio.get_running_loop().create_future()
         self._waiting.append((single, kept))
         if self._writing is None:

@@ -194,7 +194,8 @@ async def take_back(call: Call, body: TakenBack) -> Response:
     row = await _own(call)
     items = {} if body.items is None else {"items": body.items}
     parameters = {"operation": str(row.pk), **items}
-    return await begun("timers.take_back", parameters, body.reason, _actor(call.grant), allow=call.preview_check())
+    actor, allow = _actor(call.grant), call.preview_check()
+    return await begun("timers.take_back", parameters, body.reason, actor, allow=allow, broker=row.broker)
 
 
 async def _own(call: Call) -> Operation:

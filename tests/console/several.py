@@ -18,14 +18,14 @@ MODELS: tuple[type[MirrorRow], ...] = (Broker, MirrorState, Topic, Queue, Schedu
 
 
 class Several:
-    """A topic `orders` at both brokers; each is sent to, and mirrored, by itself."""
+    """A topic at all brokers; each is sent to, and mirrored, by itself."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, topic: str = "orders") -> None:
         self.cluster = cluster
         self.admins = {name: Admin(cluster[name].namesrv) for name in cluster.names}
         self.producers = {name: Producer(group="tests", namesrv=cluster[name].namesrv) for name in cluster.names}
         for admin in self.admins.values():
-            admin.create_topic("orders", queues=2)
+            admin.create_topic(topic, queues=2)
         self.mirror()
 
     def __getitem__(self, name: str) -> BrokerThread:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from msgspec import Struct
 from starlette.responses import Response
 
+from broker.client import AsyncAdmin
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule import read
 from console.features.schedule.shapes import LANE, MAX_PAGE_COUNT
@@ -19,6 +20,7 @@ from console.past import asked_of, past_of, status_of
 from console.rest.access import Overview
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
+from console.rest.several import Missing, OnlyOf, asked, tell_each
 from console.security.tokens import READ
 from console.site.merged import LONGEST, Place
 from console.site.parsing import whole_number
@@ -91,20 +93,32 @@ class LevelRow(Struct, kw_only=True):
     offset: int
     max_offset: int
     backlog: int
+    broker: str
 
 
 class LevelList(Struct, kw_only=True):
-    """The delay levels of the broker."""
+    """The delay levels of each broker, level 1 first."""
 
     levels: list[LevelRow]
+    brokers_missing: Missing
+
+
+class LevelsQuery(Struct, kw_only=True):
+    """The brokers whose levels are listed."""
+
+    broker: OnlyOf | None = None
 
 
 @route(
     "GET", "/schedule/levels", "List delay levels", action=READ, on=Overview(), answers=((200, "Levels.", LevelList),)
 )
-async def levels(call: Call) -> Response:
+async def levels(call: Call, query: LevelsQuery) -> Response:
     """List the delay levels and what waits on each."""
-    admin = call.state.admin
+    found, missing = await tell_each(await asked(call.state, query.broker), _levels)
+    return json_answer(LevelList(levels=[row for rows in found.values() for row in rows], brokers_missing=missing))
+
+
+async def _levels(broker: str, admin: AsyncAdmin) -> list[LevelRow]:
     delays = await admin.delay_levels()
     released = await admin.delay_offsets()
     ends = {each.queue.queue_id: each.max_offset for each in (await admin.topic_stats(SCHEDULE_TOPIC)).queues}
@@ -112,6 +126,13 @@ async def levels(call: Call) -> Response:
     for level, delay_ms in enumerate(delays, start=1):
         end, offset = ends.get(level - 1, 0), released.get(level, 0)
         rows.append(
-            LevelRow(level=level, delay_ms=delay_ms, offset=offset, max_offset=end, backlog=max(0, end - offset))
+            LevelRow(
+                level=level,
+                delay_ms=delay_ms,
+                offset=offset,
+                max_offset=end,
+                backlog=max(0, end - offset),
+                broker=broker,
+            )
         )
-    return json_answer(LevelList(levels=rows))
+    return rows

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.conf import settings
-
 from broker.client import Admin, BrokerRefused, ClientError, Message, Producer
 from broker.client.timers import TimerCheckpoint, TimerMetric
 from broker.rocketmq.codes import Answer, Request
@@ -50,7 +48,8 @@ from console.features.timers.shapes import (
     within,
 )
 from console.operations.kind import ItemResult
-from console.site.broker import KeptClients, ask, pull_all
+from console.site.broker import KeptClients, ask, namesrv_of, pull_all
+from console.site.chosen import chosen
 from console.site.clock import now_ms
 from console.site.evidence import Evidence
 from console.site.mirrored import Mirrored
@@ -264,8 +263,9 @@ def hang_up() -> None:
 
 def recall(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
     """Send one recall for each target; raises ClientError only when nothing was sent at all."""
-    producer = _producers.at(settings.ESCAPEMENT_NAMESRV)
-    broker = next(iter(admin.brokers())).name
+    choice = chosen()
+    producer = _producers.at(namesrv_of(choice.entry))
+    broker = choice.broker or next(iter(admin.brokers())).name
     return [_recalled(admin, producer, broker, target) for target in targets]
 
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from django.http import QueryDict
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from broker.client import Admin, NotSupported
-from broker.client.timers import Action, Steered
+from broker.client import Admin, ClientError, NotSupported
+from broker.client.timers import Action, Steered, TimerStatus
 from console.features.timers import selection
 from console.features.timers.apache_records import recall
 from console.features.timers.read import target_of
@@ -61,6 +61,7 @@ from console.operations.selection import (
     EXAMPLES,
     PREVIEW_PATIENCE_S,
     TOPICS,
+    admin_of_one,
     chosen_body,
     chosen_scope,
     count_of,
@@ -69,6 +70,8 @@ from console.operations.selection import (
 )
 from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
+from console.site.broker import asked_of, at, tell_each
+from console.site.mirrored import cluster
 from console.site.parsing import whole_number
 
 #: names of a filter's fields here and in REST
@@ -98,6 +101,8 @@ class TimersPreview(LagPreview):
     busiest_count: int | None = None
     #: how late the last one would be
     last_late_ms: int | None = None
+    #: [broker, what waits there or is overdue (None: it did not tell), why], where it is done at several
+    brokers: list[list[Any]] = field(default_factory=list)
 
 
 OfTimers = TypeVar("OfTimers", bound=TimersPreview)
@@ -186,7 +191,7 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     def preview(self, parameters: Mapping[str, Any]) -> TimersPreview:
         """Count them, with examples, topics, and what the broker will have to release at once."""
-        admin = site_broker.admin()
+        admin = admin_of_one()
         found = self._find(admin, parameters, PREVIEW_PATIENCE_S)
         rows, count = found.rows, count_of(parameters, found.rows)
         capacity = capacity_of(admin)
@@ -212,7 +217,7 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     def targets(self, parameters: Mapping[str, Any], preview: TimersPreview) -> Sequence[Target]:
         """Return what matches now and was there when it was previewed; a named one stays, whatever became of it."""
-        found = self._find(site_broker.admin(), parameters, None)
+        found = self._find(admin_of_one(), parameters, None)
         if "filter" in parameters:
             rows = there_before(found.rows, preview)
             return [self._target({"position": row.position}, row, parameters) for row in rows]
@@ -223,7 +228,7 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send one request to the broker; to an Apache RocketMQ broker a recall for each."""
-        admin = site_broker.admin()
+        admin = admin_of_one()
         try:
             answer = admin.steer_timers(self.action, [target_of(target) for target in targets], reason=reason)
         except NotSupported:
@@ -349,41 +354,74 @@ class SwitchTimers(TimerKind[TimersPreview]):
 
     permission = PAUSE_TIMERS
     preview_template = "timers/switch_preview.html"
+    is_repeatable = True
     is_paused_after: ClassVar[bool]
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return nothing: the switch has no parameters."""
-        return {}
+        """Return the brokers whose switches are turned, where there are several and none is chosen; else nothing."""
+        names = asked_of(cluster())
+        return {} if names == [""] else {"brokers": names}
 
     def preview(self, parameters: Mapping[str, Any]) -> TimersPreview:
-        """Count what waits; for resuming, what is overdue and fires at once."""
-        status = site_broker.admin().timer_status()
-        capacity = status.capacity_per_s
-        topics = sorted(status.by_topic, key=lambda row: -row.pending)[:TOPICS]
-        load = None if self.is_paused_after else at_once(site_broker.admin(), (), capacity)
+        """Count what waits; for resuming, what is overdue and fires at once. Raises ClientError if no broker tells."""
+        names = _brokers_of(parameters)
+        told = tell_each(self._look, names)
+        looks = [each.answer for each in told if each.answer is not None]
+        several = [status for status, _load in looks]
+        loads = [load for _status, load in looks if load is not None]
+        by_topic: Counter[str] = Counter()
+        for status in several:
+            by_topic.update({row.topic: row.pending for row in status.by_topic})
+        capacities = [status.capacity_per_s for status in several if status.capacity_per_s is not None]
         return TimersPreview(
-            at_ms=status.now_ms,
-            count=1,
-            topics=[[row.topic, row.pending] for row in topics],
-            first_due_ms=status.next_due_ms,
-            capacity_per_s=capacity,
-            met_count=status.pending if self.is_paused_after else status.backlog,
-            also_due=load.also_due if load else None,
-            last_late_ms=load.late_ms if load else None,
+            at_ms=min(status.now_ms for status in several),
+            count=len(names),
+            topics=[[topic, count] for topic, count in by_topic.most_common(TOPICS)],
+            first_due_ms=min((each.next_due_ms for each in several if each.next_due_ms is not None), default=None),
+            capacity_per_s=sum(capacities) if capacities else None,
+            met_count=sum(self._met(status) for status in several),
+            also_due=_sum([load.also_due for load in loads]),
+            last_late_ms=max((load.late_ms for load in loads if load.late_ms is not None), default=None),
+            brokers=[
+                [each.broker, self._met(each.answer[0]) if each.answer else None, str(each.error or "")]
+                for each in told
+                if each.broker
+            ],
         )
 
+    def _look(self, admin: Admin) -> tuple[TimerStatus, Load | None]:
+        status = admin.timer_status()
+        return status, None if self.is_paused_after else at_once(admin, (), status.capacity_per_s)
+
+    def _met(self, status: TimerStatus) -> int:
+        """Return how many wait, or are overdue."""
+        return status.pending if self.is_paused_after else status.backlog
+
     def targets(self, parameters: Mapping[str, Any], preview: TimersPreview) -> Sequence[Target]:
-        """Return the broker itself as the one target."""
-        return [Target({}, {})]
+        """Return the broker itself as the one target, or each of them."""
+        return [
+            Target({"broker": name}, {"name": name}) if name else Target({}, {}) for name in _brokers_of(parameters)
+        ]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Turn the switch with one request."""
-        answer = site_broker.admin().pause_timers(self.is_paused_after)
+        """Turn the switch of each broker with one request; what becomes of one is no matter of the others."""
+        return [self._turned(target.get("broker", "")) for target in targets]
+
+    def _turned(self, broker: str) -> ItemResult:
+        try:
+            with at(broker):
+                answer = site_broker.admin().pause_timers(self.is_paused_after)
+        except ClientError as error:
+            if not broker:
+                raise
+            return ItemResult("refused" if isinstance(error, NotSupported) else "unknown", {"error": str(error)})
         outcome = "paused" if answer.paused else "resumed"
-        return [ItemResult(outcome, {"pending": answer.pending, "backlog": answer.backlog})]
+        return ItemResult(outcome, {"pending": answer.pending, "backlog": answer.backlog})
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return in words that all timers are meant."""
+        if "brokers" in parameters:
+            return gettext("all timers of %(brokers)s") % {"brokers": ", ".join(parameters["brokers"])}
         return gettext("all timers of the broker")
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
@@ -411,6 +449,16 @@ class ResumeTimers(SwitchTimers):
     effect = _("What is overdue fires at once, oldest first; then all goes on.")
     outcomes = {"resumed": Outcome(_("resumed"))}
     is_paused_after = False
+
+
+def _brokers_of(parameters: Mapping[str, Any]) -> list[str]:
+    """Return the brokers by name; "" is the one that is chosen, or the only one."""
+    return list(parameters.get("brokers") or [""])
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def label_of(row: TimerRow) -> dict[str, Any]:

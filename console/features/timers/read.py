@@ -329,7 +329,7 @@ def timers_mark(_: str) -> Hashable:
         counted = (told.released_total, told.cancelled_total, told.rescheduled_total, told.rolled_total)
         return told.pending, told.backlog, told.paused, told.next_due_ms, told.enqueue_offset, counted
 
-    return tuple(answer for _here, answer in ask_each(mark, cluster(), requests=())[0])
+    return tuple(answer for _here, answer in ask_each(mark, cluster(), requests=())[0]) or None
 
 
 def timers_between(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
+from broker.client import AsyncAdmin
 from broker.client.names import check_topic
-from broker.client.timers import Timer
+from broker.client.timers import Timer, TimerPage
 from broker.rocketmq.properties import SCHEDULE_KEY, UNIQUE_KEY
 from console.operations.actor import PAUSE_TIMERS
 from console.rest.access import Everywhere, InRows, Overview
@@ -21,8 +24,10 @@ from console.rest.query import Moment
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN, Reason
+from console.rest.several import Missing, OnlyOf, asked, named_of, places_of, tell_each
 from console.security.tokens import PUBLISH, READ
 from console.site.clock import now_ms
+from console.site.merged import Part, merged
 from console.site.reading_on import fill_waiting
 
 MOST_STEPS = 2000
@@ -43,6 +48,7 @@ class TimersQuery(Struct, kw_only=True):
     key: Annotated[str, Meta(min_length=1, description="Only with this schedule key, key or message_id.")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000, description="1 to 1,000, 100 by default.")] = 100
     cursor: Annotated[str | None, Meta(description="From the page before.")] = None
+    broker: OnlyOf | None = None
 
 
 class StepsQuery(Struct, kw_only=True):
@@ -54,6 +60,13 @@ class StepsQuery(Struct, kw_only=True):
         Annotated[int, Meta(ge=1_000, le=2**53, description="Length of a step, 1,000 or more; at most 2,000 steps.")]
         | None
     ) = None
+    broker: OnlyOf | None = None
+
+
+class TotalsQuery(Struct, kw_only=True):
+    """The brokers whose timers are counted."""
+
+    broker: OnlyOf | None = None
 
 
 class TimerRow(Struct, kw_only=True):
@@ -71,6 +84,7 @@ class TimerRow(Struct, kw_only=True):
     stored_ms: int
     roll_times: int
     recall_handle: str | None
+    broker: str
 
 
 class TimerRows(Struct, kw_only=True):
@@ -79,6 +93,7 @@ class TimerRows(Struct, kw_only=True):
     now_ms: int
     timers: list[TimerRow]
     cursor: str | None
+    brokers_missing: Missing
 
 
 class DueStep(Struct, kw_only=True):
@@ -107,6 +122,7 @@ class Wheel(Struct, kw_only=True):
     rolls: list[RollStep]
     pending: int
     later: Annotated[int, Meta(description="How many are due after the last step.")]
+    brokers_missing: Missing
 
 
 class HerdTopic(Struct, kw_only=True):
@@ -117,12 +133,13 @@ class HerdTopic(Struct, kw_only=True):
 
 
 class LateHerd(Struct, kw_only=True):
-    """A second with more due timers than are released in one: the last one is `last_late_ms` late."""
+    """A second with more due timers than its broker releases in one: the last one is `last_late_ms` late."""
 
     due_ms: int
     count: int
     topics: list[HerdTopic]
     last_late_ms: int
+    broker: str
 
 
 class Forecast(Struct, kw_only=True):
@@ -133,13 +150,15 @@ class Forecast(Struct, kw_only=True):
     capacity_per_s: float | None
     buckets: list[DueStep]
     herds: list[LateHerd]
+    brokers_missing: Missing
 
 
 class TimerTotals(Struct, kw_only=True):
-    """The timers of the broker as a whole."""
+    """All timers as a whole. `paused`: those of all brokers are."""
 
     now_ms: int
     paused: bool
+    brokers_paused: list[str]
     pending: int
     backlog: Annotated[int, Meta(description="Overdue and not released yet.")]
     next_due_ms: int | None
@@ -151,12 +170,14 @@ class TimerTotals(Struct, kw_only=True):
     released_per_s: float
     capacity_per_s: float | None
     max_delay_ms: int | None
+    brokers_missing: Missing
 
 
 class SwitchReason(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The reason why all timers are paused or resumed."""
+    """The reason why all timers are paused or resumed: those of one broker, or of all."""
 
     reason: Reason
+    broker: Annotated[str, Meta(min_length=1, max_length=255, description="Only of this broker.")] | None = None
 
 
 @route(
@@ -174,20 +195,63 @@ async def timers(call: Call, query: TimersQuery) -> Response:
         call.require(query.topic)
     if query.to_ms <= query.from_ms:
         raise InvalidParameter("to must be later than from.")
-    admin, is_visible = call.state.admin, call.row_check()
+    admins, is_visible = await asked(call.state, query.broker), call.row_check()
     page, found, cursor = await fill_waiting(
-        lambda place, step: admin.timers(
-            query.from_ms, query.to_ms, topic=query.topic, key=query.key, limit=step, cursor=place
-        ),
-        lambda page: (page.items, page.cursor),
-        lambda each: is_visible(each.topic),
+        lambda place, step: _page(admins, query, place, step),
+        lambda page: (page.rows, page.cursor),
+        lambda each: is_visible(each[1].topic),
         query.cursor,
         query.limit,
     )
-    broker = (await admin.brokers())[0].name
     hiding = await call.hiding()
-    rows = [_hide(_row(each, broker), hiding.of(each.topic)) for each in found]
-    return json_answer(TimerRows(now_ms=page.now_ms, timers=rows, cursor=cursor))
+    rows = [_hide(_row(each, broker), hiding.of(each.topic)) for broker, each in found]
+    return json_answer(TimerRows(now_ms=page.now_ms, timers=rows, cursor=cursor, brokers_missing=page.missing))
+
+
+#: a timer with its broker
+Placed = tuple[str, Timer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A page of the list of one broker, or of several."""
+
+    now_ms: int
+    rows: Sequence[Placed]
+    cursor: str | None
+    missing: list[str]
+
+
+async def _page(admins: Mapping[str, AsyncAdmin], query: TimersQuery, cursor: str | None, count: int) -> _Page:
+    is_one = len(admins) == 1
+    places = {} if is_one else places_of(cursor)
+
+    async def page(broker: str, admin: AsyncAdmin) -> TimerPage:
+        place = cursor if is_one else places.get(broker)
+        if not is_one and broker in places and place is None:
+            return TimerPage(now_ms(), [])
+        return await admin.timers(
+            query.from_ms,
+            query.to_ms,
+            topic=query.topic,
+            key=query.key,
+            limit=count,
+            cursor=None if place is None else str(place),
+        )
+
+    found, missing = await tell_each(admins, page)
+    at_ms = min(each.now_ms for each in found.values())
+    parts = [Part(broker, [(broker, each) for each in page.items], page.cursor) for broker, page in found.items()]
+    if is_one:
+        return _Page(at_ms, parts[0].rows, found[parts[0].broker].cursor, missing)
+    whole = merged(
+        parts,
+        before=places,
+        key=lambda row: row[1].due_ms,
+        place=lambda row: f"{row[1].due_ms}-{row[1].offset}",
+        count=count,
+    )
+    return _Page(at_ms, whole.rows, whole.cursor, missing)
 
 
 def _row(each: Timer, broker: str) -> TimerRow:
@@ -204,6 +268,7 @@ def _row(each: Timer, broker: str) -> TimerRow:
         stored_ms=each.store_ms,
         roll_times=each.roll_times,
         recall_handle=each.handle,
+        broker=broker,
     )
 
 
@@ -227,19 +292,41 @@ def _hide(row: TimerRow, masked: Masked) -> TimerRow:
 )
 async def wheel(call: Call, query: StepsQuery) -> Response:
     """Answer the wheel from one moment to another."""
-    found = await call.state.admin.timer_wheel(*_steps(query))
+    steps = _steps(query)
+    told, missing = await tell_each(
+        await asked(call.state, query.broker), lambda _broker, admin: admin.timer_wheel(*steps)
+    )
+    found = list(told.values())
     return json_answer(
         Wheel(
-            now_ms=found.now_ms,
-            read_ms=found.read_ms,
-            paused=found.paused,
-            step_ms=found.step_ms,
-            buckets=[DueStep(start_ms=b.start_ms, count=b.count, size_bytes=b.size_bytes) for b in found.buckets],
-            rolls=[RollStep(roll_ms=roll.roll_ms, count=roll.count) for roll in found.rolls],
-            pending=found.pending,
-            later=found.far,
+            now_ms=min(each.now_ms for each in found),
+            read_ms=min(each.read_ms for each in found),
+            paused=all(each.paused for each in found),
+            step_ms=found[0].step_ms,
+            buckets=_added((b.start_ms, b.count, b.size_bytes) for each in found for b in each.buckets),
+            rolls=[
+                RollStep(roll_ms=step.start_ms, count=step.count)
+                for step in _added((roll.roll_ms, roll.count, None) for each in found for roll in each.rolls)
+            ],
+            pending=sum(each.pending for each in found),
+            later=sum(each.far for each in found),
+            brokers_missing=missing,
         )
     )
+
+
+def _added(steps: Iterable[tuple[int, int, int | None]]) -> list[DueStep]:
+    """Return steps (beginning, count, bytes) of several brokers added up; bytes are known where all of them are."""
+    found: dict[int, DueStep] = {}
+    for start_ms, count, size_bytes in steps:
+        step = found.get(start_ms)
+        if step is None:
+            found[start_ms] = DueStep(start_ms=start_ms, count=count, size_bytes=size_bytes)
+            continue
+        is_known = step.size_bytes is not None and size_bytes is not None
+        step.size_bytes = (step.size_bytes or 0) + (size_bytes or 0) if is_known else None
+        step.count += count
+    return [found[start_ms] for start_ms in sorted(found)]
 
 
 @route(
@@ -252,21 +339,33 @@ async def wheel(call: Call, query: StepsQuery) -> Response:
 )
 async def forecast(call: Call, query: StepsQuery) -> Response:
     """Answer how many are due when; topics that the token may not read are not named."""
-    found, is_visible = await call.state.admin.timer_forecast(*_steps(query)), call.row_check()
+    steps, is_visible = _steps(query), call.row_check()
+    told, missing = await tell_each(
+        await asked(call.state, query.broker), lambda _broker, admin: admin.timer_forecast(*steps)
+    )
+    found = list(told.values())
+    capacities = [each.capacity_per_s for each in found if each.capacity_per_s is not None]
     herds = [
         LateHerd(
             due_ms=herd.due_ms,
             count=herd.count,
             topics=[HerdTopic(topic=t.topic, count=t.count) for t in herd.topics if is_visible(t.topic)],
             last_late_ms=herd.last_late_ms,
+            broker=broker,
         )
-        for herd in found.herds
+        for broker, each in told.items()
+        for herd in each.herds
     ]
-    buckets = [DueStep(start_ms=bucket.start_ms, count=bucket.count) for bucket in found.buckets]
-    told = Forecast(
-        now_ms=found.now_ms, step_ms=found.step_ms, capacity_per_s=found.capacity_per_s, buckets=buckets, herds=herds
+    return json_answer(
+        Forecast(
+            now_ms=min(each.now_ms for each in found),
+            step_ms=found[0].step_ms,
+            capacity_per_s=sum(capacities) if capacities else None,
+            buckets=_added((bucket.start_ms, bucket.count, None) for each in found for bucket in each.buckets),
+            herds=sorted(herds, key=lambda herd: herd.due_ms) if len(told) > 1 else herds,
+            brokers_missing=missing,
+        )
     )
-    return json_answer(told)
 
 
 @route(
@@ -277,24 +376,28 @@ async def forecast(call: Call, query: StepsQuery) -> Response:
     on=Overview(),
     answers=((200, "Figures.", TimerTotals),),
 )
-async def totals(call: Call) -> Response:
+async def totals(call: Call, query: TotalsQuery) -> Response:
     """Answer the figures of all timers."""
-    found = await call.state.admin.timer_status()
+    told, missing = await tell_each(await asked(call.state, query.broker), lambda _broker, admin: admin.timer_status())
+    found = list(told.values())
+    capacities = [each.capacity_per_s for each in found if each.capacity_per_s is not None]
     return json_answer(
         TimerTotals(
-            now_ms=found.now_ms,
-            paused=found.paused,
-            pending=found.pending,
-            backlog=found.backlog,
-            next_due_ms=found.next_due_ms,
-            released_total=found.released_total,
-            cancelled_total=found.cancelled_total,
-            rescheduled_total=found.rescheduled_total,
-            rolled_total=found.rolled_total,
-            early_total=found.early_total,
-            released_per_s=found.released_per_s,
-            capacity_per_s=found.capacity_per_s,
-            max_delay_ms=found.limits.max_delay_ms if found.limits is not None else None,
+            now_ms=min(each.now_ms for each in found),
+            paused=all(each.paused for each in found),
+            brokers_paused=[broker for broker, each in told.items() if each.paused],
+            pending=sum(each.pending for each in found),
+            backlog=sum(each.backlog for each in found),
+            next_due_ms=min((each.next_due_ms for each in found if each.next_due_ms is not None), default=None),
+            released_total=sum(each.released_total for each in found),
+            cancelled_total=sum(each.cancelled_total for each in found),
+            rescheduled_total=sum(each.rescheduled_total for each in found),
+            rolled_total=sum(each.rolled_total for each in found),
+            early_total=sum(each.early_total for each in found),
+            released_per_s=sum(each.released_per_s for each in found),
+            capacity_per_s=sum(capacities) if capacities else None,
+            max_delay_ms=min((each.limits.max_delay_ms for each in found if each.limits is not None), default=None),
+            brokers_missing=missing,
         )
     )
 
@@ -302,13 +405,19 @@ async def totals(call: Call) -> Response:
 @route("POST", "/timers:pause", "Release no timers any more", action=PUBLISH, on=Everywhere(), answers=(BEGUN,))
 async def pause(call: Call, body: SwitchReason) -> Response:
     """Release no timers any more; needs a token for every topic."""
-    return await begun("timers.pause", {}, body.reason, token_actor(call.grant, frozenset((PAUSE_TIMERS,))))
+    return await _switched(call, "timers.pause", body)
 
 
 @route("POST", "/timers:resume", "Release timers again", action=PUBLISH, on=Everywhere(), answers=(BEGUN,))
 async def resume(call: Call, body: SwitchReason) -> Response:
     """Release timers again; needs a token for every topic."""
-    return await begun("timers.resume", {}, body.reason, token_actor(call.grant, frozenset((PAUSE_TIMERS,))))
+    return await _switched(call, "timers.resume", body)
+
+
+async def _switched(call: Call, kind: str, body: SwitchReason) -> Response:
+    broker = await named_of(call.state, (), body.broker)
+    actor = token_actor(call.grant, frozenset((PAUSE_TIMERS,)))
+    return await begun(kind, {}, body.reason, actor, broker=broker)
 
 
 def _steps(query: StepsQuery) -> tuple[int, int, int]:

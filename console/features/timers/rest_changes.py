@@ -7,13 +7,13 @@ publish to, and where the request does not say the topic, the preview of the ope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
 from msgspec import Meta, Struct, to_builtins
 from starlette.responses import Response
 
-from broker.client import BrokerRefused
+from broker.client import BrokerRefused, ClientError
 from broker.client.names import check_schedule_key, check_topic
 from broker.client.timers import Action, BadHandle, Steered, TimerTarget, read_handle
 from broker.rocketmq.topics import TIMER_TOPIC
@@ -58,6 +58,7 @@ from console.rest.schemas import (
     Text,
     TopicOfUniqueId,
 )
+from console.rest.several import AtBroker, asked, named_of, tell_each
 from console.rest.state import ApiState
 from console.security.tokens import PUBLISH, Grant
 from console.site.clock import now_ms
@@ -138,6 +139,7 @@ class ManyTimers(Struct, forbid_unknown_fields=True, kw_only=True):
     reason: Reason
     all: bool = False
     preview: Look = False
+    broker: AtBroker | None = None
 
 
 class ManyMoved(ManyTimers, forbid_unknown_fields=True, kw_only=True):
@@ -337,20 +339,76 @@ async def _steer(
 ) -> Response:
     kind, state = f"timers.{action}", call.state
     moment = {"due_ms": due_ms} if due_ms is not None else {}
+    brokers = await state.admin.brokers()
     if needs_second_person(kind, ONE):
-        return await begun(kind, {"targets": [to_builtins(target)], **moment}, reason, _actor(call.grant))
-    answer = await state.admin.steer_timers(
-        action, [target], reason=reason, due_ms=due_ms, reference=f"token {call.grant.name}", address=address
-    )
-    steered = answer.results[0]
+        parameters = {"targets": [to_builtins(target)], **moment}
+        broker = await _broker_of(target, address, state) if len(brokers) > 1 else ""
+        return await begun(kind, parameters, reason, _actor(call.grant), broker=broker)
+
+    async def steer(at: str | None) -> Steered:
+        answer = await state.admin.steer_timers(
+            action, [target], reason=reason, due_ms=due_ms, reference=f"token {call.grant.name}", address=at
+        )
+        return answer.results[0]
+
+    if address is not None or len(brokers) < 2:
+        done = [(address, await steer(address))]
+    else:
+        done = await _of_each([each.address for each in brokers], steer)
+    operations = [await _kept(call, kind, each, at, reason, moment) for at, each in done]
+    at, steered = done[0]
     if steered.outcome != "already_cancelled" or action != "cancel":
         raise_for(steered)
-    operation = None
-    if steered.outcome != "already_cancelled":
-        item = Target({"position": steered.position}, _label(steered))
-        parameters = {"targets": [item.target], **moment}
-        operation = await state.recorder.keep(kind, parameters, item, result_of(steered), call.grant, reason)
-    return json_answer(await _told(steered, address, state, operation))
+    return json_answer(await _told(steered, at, state, operations[0]))
+
+
+#: what became of a message that several brokers were asked for, what says most first
+_SAYING_MOST = ("cancelled", "rescheduled", "delivered_now", "refused", "already_cancelled", "already_delivered")
+
+
+async def _of_each(
+    addresses: Sequence[str], steer: Callable[[str], Awaitable[Steered]]
+) -> list[tuple[str | None, Steered]]:
+    """Return what the brokers answered of a message of which it is not said where it lies, what says most first.
+
+    Each is asked: messages with the same schedule key may wait at several. Raises ClientError if none knows it and one
+    did not answer.
+    """
+    found: list[tuple[str | None, Steered]] = []
+    errors: list[ClientError] = []
+    for address in addresses:
+        try:
+            found.append((address, await steer(address)))
+        except ClientError as error:
+            errors.append(error)
+    known = [each for each in found if each[1].outcome in _SAYING_MOST]
+    if not known and errors:
+        raise errors[0]
+    return sorted(known, key=lambda each: _SAYING_MOST.index(each[1].outcome)) or found[:1]
+
+
+async def _kept(
+    call: Call, kind: str, steered: Steered, address: str | None, reason: str, moment: Mapping[str, Any]
+) -> str | None:
+    """Keep what was done as an operation, and return its address; None where nothing was changed."""
+    if steered.outcome not in ("cancelled", "rescheduled", "delivered_now"):
+        return None
+    state = call.state
+    item = Target({"position": steered.position}, _label(steered))
+    parameters = {"targets": [item.target], **moment}
+    broker = await _broker_at(address, state) if len(await state.admin.brokers()) > 1 else ""
+    return await state.recorder.keep(kind, parameters, item, result_of(steered), call.grant, reason, broker)
+
+
+async def _broker_of(target: TimerTarget, address: str | None, state: ApiState) -> str:
+    """Return the broker at which a message waits, by its address or by asking each; raises TimerUnknown."""
+    if address is not None:
+        return await _broker_at(address, state)
+    told, _missing = await tell_each(await asked(state, None), lambda _broker, admin: admin.timer(target))
+    for broker, life in told.items():
+        if life.state == "pending":
+            return broker
+    raise TimerUnknown("No waiting message with this name is known.")
 
 
 def _label(steered: Steered) -> dict[str, Any]:
@@ -400,6 +458,7 @@ async def _begin(call: Call, kind: str, wanted: ManyTimers, more: Mapping[str, A
     if (wanted.filter is None) == (wanted.timers is None):
         raise SchemaViolated("Give filter or timers, and not both.")
     allow: Allow | None = None
+    broker = await named_of(call.state, _brokers_in(wanted.timers or ()), wanted.broker)
     if wanted.timers is not None:
         targets, is_bound = _chosen(call, wanted.timers, may_move=kind_of(kind).needs_moment)
         parameters: dict[str, Any] = {"targets": targets}
@@ -407,7 +466,22 @@ async def _begin(call: Call, kind: str, wanted: ManyTimers, more: Mapping[str, A
     else:
         parameters = {"filter": _filter(call, wanted.filter), "is_all": wanted.all}
     parameters |= more or {}
-    return await begun(kind, parameters, wanted.reason, _actor(call.grant), allow=allow, is_look=wanted.preview)
+    actor = _actor(call.grant)
+    return await begun(kind, parameters, wanted.reason, actor, allow=allow, is_look=wanted.preview, broker=broker)
+
+
+def _brokers_in(chosen: Sequence[ChosenTimer]) -> list[str]:
+    """Return the brokers that ids and recall handles name; what is no id is refused where it is read."""
+    found = []
+    for each in chosen:
+        try:
+            if each.id is not None and each.id.startswith("m1"):
+                found.append(parse(each.id).broker)
+            elif each.id is not None and not is_offset_id(each.id):
+                found.append(read_handle(each.id).broker)
+        except (BadHandle, InvalidIdentifier):
+            continue
+    return found
 
 
 def _actor(grant: Grant) -> Actor:

@@ -80,8 +80,8 @@ from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import LIMIT, REASON, Call, ItemNow, ItemResult, Outcome, Target
 from console.operations.models import Operation, OperationItem
 from console.operations.registry import register, scope_of
-from console.operations.selection import EXAMPLES, PREVIEW_PATIENCE_S, topics_of
-from console.site import broker as site_broker
+from console.operations.selection import EXAMPLES, PREVIEW_PATIENCE_S, admin_of_one, topics_of
+from console.site.chosen import chosen
 from console.site.clock import now_ms
 
 _MOVED_BACK = {"rescheduled": "moved_back", "changed": "changed_since"}
@@ -173,7 +173,7 @@ class TakeBack(TimerKind[TakeBackPreview]):
 
     def preview(self, parameters: Mapping[str, Any]) -> TakeBackPreview:
         """Count how many still can be, and why the others cannot; the broker is asked as long as patience lasts."""
-        way, admin, end_s = _WAYS[parameters["of"]], site_broker.admin(), time.monotonic() + PREVIEW_PATIENCE_S
+        way, admin, end_s = _WAYS[parameters["of"]], admin_of_one(), time.monotonic() + PREVIEW_PATIENCE_S
         at_ms, kept_out, missing = now_ms(), Counter[str](), list[str]()
         left: list[OperationItem] = []
         for item in way.items(parameters):
@@ -215,7 +215,7 @@ class TakeBack(TimerKind[TakeBackPreview]):
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Take them back; nobody else takes back the same operation meanwhile, as its row is locked."""
-        way, admin = _WAYS[parameters["of"]], site_broker.admin()
+        way, admin = _WAYS[parameters["of"]], admin_of_one()
         with transaction.atomic():
             Operation.objects.select_for_update().filter(pk=parameters["operation"]).first()
             at_ms = now_ms()
@@ -334,9 +334,9 @@ class _Cancelled(_Way):
                 results[nth] = ItemResult("refused", {"error": str(error)})
             except (BrokerRefused, InvalidArgument):
                 results[nth] = ItemResult("gone")
-        for (topic, queue_id), chosen in ready.items():
-            answers = _sent(topic, queue_id, [message for _nth, message in chosen])
-            for (nth, _message), answer in zip(chosen, answers, strict=True):
+        for (topic, queue_id), mine in ready.items():
+            answers = _sent(topic, queue_id, [message for _nth, message in mine])
+            for (nth, _message), answer in zip(mine, answers, strict=True):
                 results[nth] = _result_of(answer, targets[nth], row_of_record(records[nth]))
         return [each if each is not None else ItemResult("unknown") for each in results]
 
@@ -392,7 +392,8 @@ def message_again(record: Message, due_ms: int) -> Outgoing:
         COPY_OF: record.offset_message_id,
     }
     stored = "".join(f"{name}\x01{text}\x02" for name, text in kept.items())
-    return Outgoing(plain_body(record), stored, unique_id)
+    # beside the record that it takes the place of
+    return Outgoing(plain_body(record), stored, unique_id, broker=chosen().broker or None)
 
 
 def _of_noted(admin: Admin, target: Mapping[str, Any]) -> str:

@@ -36,6 +36,7 @@ from console.operations.selection import (
     EXAMPLES,
     MOST_TARGETS,
     PREVIEW_PATIENCE_S,
+    admin_of_one,
     checked_filter,
     chosen_body,
     chosen_scope,
@@ -46,7 +47,6 @@ from console.operations.selection import (
 )
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site import broker as site_broker
 from console.site.broker import ask_each
 from console.site.clock import now_ms
 from console.site.mirrored import cluster
@@ -289,7 +289,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
     ) -> list[ItemResult]:
         """Send one request to the broker, which keeps who and why; to an Apache RocketMQ broker one for each."""
-        admin = site_broker.admin()
+        admin = admin_of_one()
         named = [TransactionTarget(target["offset"], target["position"]) for target in targets]
         try:
             answer = admin.steer_transactions(self.action, named, who=who, reason=reason)
@@ -304,7 +304,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         return ItemResult(self.done if steered.outcome == "done" else self.already, place)
 
     def _find(self, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
-        admin = site_broker.admin()
+        admin = admin_of_one()
         if "filter" in parameters:
             return find_matching(admin, filter_of(parameters["filter"]), most=LIMIT + 1, patience_s=patience_s)
         return find_named(admin, parameters["targets"])
@@ -326,7 +326,7 @@ class CommitTransactions(SteerTransactions):
 
     def behind(self, rows: Sequence[TransactionRow]) -> Behind | None:
         """Return how far every group of their topics would be behind."""
-        return behind_after(site_broker.admin(), Counter(row.topic for row in rows))
+        return behind_after(admin_of_one(), Counter(row.topic for row in rows))
 
 
 @register

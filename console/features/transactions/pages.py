@@ -399,7 +399,7 @@ def transactions_mark(_: str) -> Hashable:
         groups = tuple((row.group, row.open, row.due, row.producers) for row in told.groups)
         return told.open, told.parked, told.oldest_store_ms, told.next_check_ms, counted, groups
 
-    return tuple(answer for _here, answer in ask_each(mark, cluster(), requests=())[0])
+    return tuple(answer for _here, answer in ask_each(mark, cluster(), requests=())[0]) or None
 
 
 def page_of(

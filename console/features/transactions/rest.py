@@ -6,27 +6,38 @@ there the newest records of its topics are read, as for the pages.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from broker.client import NotSupported
+from broker.client import AsyncAdmin, BrokerRefused, ClientError, NotSupported
+from broker.client.errors import Answer
 from broker.client.names import check_topic
-from broker.client.transactions import Transaction, TransactionLife
+from broker.client.transactions import Transaction, TransactionLife, TransactionPage
 from broker.rocketmq.properties import UNIQUE_KEY
-from console.features.transactions.records import read_newest
+from console.features.transactions.records import Newest, read_newest
 from console.features.transactions.shapes import TransactionRow
+from console.features.transactions.total import behind, start_of
 from console.rest.access import InRecord, InRows
-from console.rest.errors import MessageNotFound
+from console.rest.errors import InvalidParameter, MessageNotFound
 from console.rest.identifiers import MessageIdentifier, parse, written
 from console.rest.masking import Masked
 from console.rest.operations import in_thread
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
+from console.rest.several import Missing, OnlyOf, asked, first_found, places_of, tell_each
 from console.rest.state import ApiState
 from console.security.tokens import READ
 from console.site import broker as site_broker
+from console.site.broker import at
+from console.site.clock import now_ms
+from console.site.merged import Part, Place, Places, merged
+from console.site.parsing import whole_number
 from console.site.reading_on import fill_waiting
 
 
@@ -40,7 +51,8 @@ class TransactionsQuery(Struct, kw_only=True):
     producer_group: Annotated[str, Meta(description="Only of this group.")] = ""
     older_than_ms: Annotated[int, Meta(le=2**53, description="Least age of the half; not with decided.")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000, description="1 to 1,000, 100 by default.")] = 100
-    cursor: Annotated[int, Meta(le=2**62, description="From the page before.")] | None = None
+    cursor: Annotated[str, Meta(description="From the page before.")] | None = None
+    broker: OnlyOf | None = None
 
 
 class TransactionShown(Struct, kw_only=True):
@@ -62,6 +74,7 @@ class TransactionShown(Struct, kw_only=True):
     decided_by: str | None
     reason: str | None
     producers: Annotated[list[str], Meta(description="Client ids that would be asked, at most ten.")]
+    broker: str | None
 
 
 class TransactionRows(Struct, kw_only=True):
@@ -71,6 +84,7 @@ class TransactionRows(Struct, kw_only=True):
     now_ms: int
     transactions: list[TransactionShown]
     cursor: str | None
+    brokers_missing: Missing
 
 
 class TransactionMoment(Struct, kw_only=True):
@@ -108,26 +122,77 @@ async def transactions(call: Call, query: TransactionsQuery) -> Response:
     if query.topic:
         check_topic(query.topic)
         call.require(query.topic)
-    admin, is_visible = call.state.admin, call.row_check()
-    page, found, following = await fill_waiting(
-        lambda place, step: admin.transactions(
-            query.state,
-            after=place,
-            count=step,
-            group=query.producer_group,
-            topic=query.topic,
-            older_than_ms=query.older_than_ms,
-        ),
-        lambda page: (page.items, page.following),
-        lambda each: is_visible(each.topic),
+    admins, is_visible = await asked(call.state, query.broker), call.row_check()
+    page, found, cursor = await fill_waiting(
+        lambda place, step: _page(admins, query, place, step),
+        lambda page: (page.rows, page.cursor),
+        lambda each: is_visible(each[1].topic),
         query.cursor,
         query.limit,
     )
-    broker = (await admin.brokers())[0].name
     hiding = await call.hiding()
-    rows = [_hide(_shown(each, broker), hiding.of(each.topic)) for each in found]
-    cursor = None if following is None else str(following)
-    return json_answer(TransactionRows(now_ms=page.now_ms, transactions=rows, cursor=cursor))
+    rows = [_hide(_shown(each, broker), hiding.of(each.topic)) for broker, each in found]
+    return json_answer(
+        TransactionRows(now_ms=page.now_ms, transactions=rows, cursor=cursor, brokers_missing=page.missing)
+    )
+
+
+#: a transaction with its broker
+Placed = tuple[str, Transaction]
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A page of the list of one broker, or of several."""
+
+    now_ms: int
+    rows: Sequence[Placed]
+    cursor: str | None
+    missing: list[str]
+
+
+async def _page(admins: Mapping[str, AsyncAdmin], query: TransactionsQuery, cursor: str | None, count: int) -> _Page:
+    is_one, is_decided = len(admins) == 1, query.state == "decided"
+    places: Places = dict.fromkeys(admins, _offset(cursor)) if is_one and cursor else {}
+    places = places if is_one else places_of(cursor)
+
+    async def page(broker: str, admin: AsyncAdmin) -> TransactionPage:
+        if broker in places and places[broker] is None:
+            return TransactionPage(now_ms(), [])
+        begin, half = start_of(places.get(broker))
+        found = await admin.transactions(
+            query.state,
+            after=begin,
+            count=count,
+            group=query.producer_group,
+            topic=query.topic,
+            older_than_ms=query.older_than_ms,
+        )
+        return msgspec.structs.replace(found, items=list(behind(found.items, half)))
+
+    found, missing = await tell_each(admins, page)
+    at_ms = min(each.now_ms for each in found.values())
+    parts = [Part(broker, [(broker, each) for each in page.items], page.following) for broker, page in found.items()]
+    if is_one:
+        following = parts[0].following
+        return _Page(at_ms, parts[0].rows, None if following is None else str(following), missing)
+
+    def key(row: Placed) -> int:
+        return -(row[1].decided_ms or 0) if is_decided else row[1].store_ms or 0
+
+    def place(row: Placed) -> Place:
+        begin = start_of(places.get(row[0]))[0]
+        return f"{'' if begin is None else begin}:{row[1].offset}" if is_decided else row[1].offset
+
+    whole = merged(parts, before=places, key=key, place=place, count=count)
+    return _Page(at_ms, whole.rows, whole.cursor, missing)
+
+
+def _offset(cursor: str) -> int:
+    offset = whole_number(cursor, 0, 2**62)
+    if offset is None:
+        raise InvalidParameter(f"The cursor {cursor[:40]!r} is none of this list's; begin without one.")
+    return offset
 
 
 @route(
@@ -147,7 +212,7 @@ async def transaction(call: Call) -> Response:
         call.require(named.topic)
     hiding = await call.hiding()
     try:
-        found = await _found(named, text, call.state)
+        broker, found = await _found(named, text, call.state)
     except NotSupported:
         newest = await _among_newest(named, text, call)
         _hide(newest.transaction, hiding.of(newest.transaction.topic))
@@ -155,7 +220,6 @@ async def transaction(call: Call) -> Response:
     is_named = named is None or (found.topic == named.topic and named.unique_key in ("", found.transaction_id))
     if not is_named or not call.allows(found.topic):
         raise MessageNotFound
-    broker = named.broker if named is not None else (await call.state.admin.brokers())[0].name
     told = _hide(_shown(found, broker), hiding.of(found.topic))
     return json_answer(TransactionLifeShown(now_ms=found.now_ms, transaction=told, life=_life(found)))
 
@@ -186,13 +250,24 @@ def _shown(each: Transaction, broker: str | None) -> TransactionShown:
         decided_by=each.by or None,
         reason=each.reason or None,
         producers=each.producers,
+        broker=broker,
     )
 
 
-async def _found(named: MessageIdentifier | None, text: str, state: ApiState) -> TransactionLife:
+async def _found(named: MessageIdentifier | None, text: str, state: ApiState) -> tuple[str, TransactionLife]:
+    """Return a transaction with its broker: the one that the id names, or that has one with this transaction id.
+
+    Raises NotSupported where it may be at a broker that cannot be asked for one.
+    """
     if named is None:
-        return await state.admin.transaction(text)
-    return await state.admin.transaction(position=named.position, address=await state.admin.address_of(named.broker))
+        return await first_found(await asked(state, None), lambda _broker, admin: admin.transaction(text), is_not_there)
+    address = await state.admin.address_of(named.broker)
+    return named.broker, await state.admin.transaction(position=named.position, address=address)
+
+
+def is_not_there(error: ClientError) -> bool:
+    """Tell whether a broker says that it has no such half."""
+    return isinstance(error, BrokerRefused) and error.code == Answer.QUERY_NOT_FOUND
 
 
 def _life(found: TransactionLife) -> list[TransactionMoment]:
@@ -211,17 +286,40 @@ def _life(found: TransactionLife) -> list[TransactionMoment]:
 
 
 async def _among_newest(named: MessageIdentifier | None, text: str, call: Call) -> TransactionLifeShown:
+    """Look among the newest records of the broker that the id names, or of each that cannot be asked."""
     key = named.unique_key if named is not None else text
-    found = await in_thread(lambda: read_newest(site_broker.admin()))
-    row = next((each for each in found.rows if each.transaction_id == key), None)
+    several = await asked(call.state, None)
+    names = [named.broker if named is not None else broker for broker in several][: 1 if named else None]
+    row, broker = None, ""
+    for broker in names:
+        found = await in_thread(partial(_newest, broker if len(several) > 1 else ""))
+        row = next((each for each in found.rows if each.transaction_id == key), None) if found else None
+        if row is not None:
+            break
     if row is None or not call.allows(row.topic) or (named is not None and row.topic != named.topic):
         raise MessageNotFound
     moments = [("half", row.store_ms), ("parked", row.parked_ms), ("decided", row.decided_ms)]
+    # without an id of ours it was found by its transaction id alone
+    named_at = named.broker if named is not None else broker if len(several) > 1 else None
     return TransactionLifeShown(
         now_ms=None,
-        transaction=_shown(_as_told(row), named.broker if named is not None else None),
+        transaction=_shown(_as_told(row), named_at),
         life=[TransactionMoment(event=event, at_ms=at_ms) for event, at_ms in moments if at_ms is not None],
     )
+
+
+def _newest(broker: str) -> Newest | None:
+    """Read the newest records of a broker; None of one that can be asked for a transaction, or does not answer."""
+    with at(broker):
+        if not broker:
+            return read_newest(site_broker.admin())
+        try:
+            site_broker.admin().transaction_status()
+        except NotSupported:
+            return read_newest(site_broker.admin())
+        except ClientError:
+            return None
+        return None
 
 
 def _as_told(row: TransactionRow) -> Transaction:

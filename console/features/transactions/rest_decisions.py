@@ -15,7 +15,17 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from broker.client import BrokerRefused, ClientError, Decision, HalfNotSafe, InvalidArgument, NotSupported, as_half
+from broker.client import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientError,
+    Decision,
+    HalfNotSafe,
+    InvalidArgument,
+    NotSupported,
+    Timeout,
+    as_half,
+)
 from broker.client.errors import Answer
 from broker.client.names import check_group
 from broker.client.transactions import Action, Transaction, TransactionTarget
@@ -23,6 +33,7 @@ from broker.rocketmq.properties import PRODUCER_GROUP, REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions import records
 from console.features.transactions.records import read_newest
+from console.features.transactions.rest import is_not_there
 from console.operations.actor import STEER_TRANSACTIONS, Actor
 from console.operations.kind import ItemResult, Target
 from console.operations.single_calls import ONE
@@ -38,9 +49,11 @@ from console.rest.request_body import MAX_SINGLE_BYTES, NewMessage, check_topic_
 from console.rest.responses import json_answer
 from console.rest.route import Call, Handler, route
 from console.rest.schemas import BEGUN, PREVIEWED, WAITS, Look, Moment, Name, Place, ProducerGroupName, Reason, Text
+from console.rest.several import AtBroker, asked, first_found, named_of
 from console.rest.state import ApiState
 from console.security.tokens import PUBLISH, Grant
 from console.site import broker as site_broker
+from console.site.broker import at
 from console.site.clock import now_ms
 
 Outcome = Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
@@ -106,6 +119,7 @@ class ManyTransactions(Struct, forbid_unknown_fields=True, kw_only=True):
     reason: Reason
     all: bool = False
     preview: Look = False
+    broker: AtBroker | None = None
 
 
 class DecisionReason(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -298,12 +312,13 @@ async def _decide(call: Call, action: Action, why: DecisionReason) -> Response:
             Answer.INVALID_PARAMETER, f"The half belongs to another producer group than {why.producer_group}."
         )
     kind, parameters = f"transactions.{action}", {"targets": [half.place]}
+    broker = half.broker if len(await call.state.admin.brokers()) > 1 else ""
     if needs_second_person(kind, ONE):
-        return await begun(kind, parameters, why.reason, _actor(call.grant))
+        return await begun(kind, parameters, why.reason, _actor(call.grant), broker=broker)
     repeated, operation = await _steer(call, action, half, why.reason), None
     if not repeated:
         item, result = Target(half.place, half.label), ItemResult(_OUTCOMES[action], half.place)
-        operation = await call.state.recorder.keep(kind, parameters, item, result, call.grant, why.reason)
+        operation = await call.state.recorder.keep(kind, parameters, item, result, call.grant, why.reason, broker)
     decided = Decided(
         id=written(half.broker, half.topic, half.position, half.transaction_id or ""),
         transaction_id=half.transaction_id,
@@ -319,13 +334,17 @@ async def _begin_many(call: Call, action: Action, wanted: ManyTransactions) -> R
     if (wanted.filter is None) == (wanted.transactions is None):
         raise SchemaViolated("Give filter or transactions, and not both.")
     allow: Allow | None = None
+    named: list[str] = []
     if wanted.transactions is not None:
-        parameters: dict[str, Any] = {"targets": await _targets(call, wanted.transactions)}
+        found = await _targets(call, wanted.transactions)
+        named = [broker for broker, _target in found if broker]
+        parameters: dict[str, Any] = {"targets": [target for _broker, target in found]}
         allow = None if all(each.id is not None for each in wanted.transactions) else call.preview_check()
     else:
         parameters = {"filter": _filter(call, wanted.filter), "is_all": wanted.all}
     kind, actor = f"transactions.{action}", _actor(call.grant)
-    return await begun(kind, parameters, wanted.reason, actor, allow=allow, is_look=wanted.preview)
+    broker = await named_of(call.state, named, wanted.broker)
+    return await begun(kind, parameters, wanted.reason, actor, allow=allow, is_look=wanted.preview, broker=broker)
 
 
 def _actor(grant: Grant) -> Actor:
@@ -340,7 +359,9 @@ async def _check_message(message: NewMessage, state: ApiState) -> None:
         raise InvalidArgument("The group of a half is producer_group.", field="group")
     if message.delay_level or message.deliver_at is not None or message.delay_ms is not None:
         # an Apache RocketMQ broker would lose it, and says here that it does not know the question
-        await state.admin.transaction_status()
+        for admin in (await asked(state, None)).values():
+            with suppress(BrokerUnreachable, Timeout):
+                await admin.transaction_status()
 
 
 async def _named(call: Call, text: str) -> Half:
@@ -348,7 +369,9 @@ async def _named(call: Call, text: str) -> Half:
     touch."""
     state = call.state
     if not text.startswith("m1"):
-        half = _half_of(await _found(state, transaction_id=text), (await state.admin.brokers())[0].name, None)
+        admins = await asked(state, None)
+        broker, found = await first_found(admins, lambda _broker, admin: admin.transaction(text), is_not_there)
+        half = _half_of(found, broker, None if len(admins) == 1 else await state.admin.address_of(broker))
         if not call.allows(half.topic):
             raise MessageNotFound
         return half
@@ -356,18 +379,13 @@ async def _named(call: Call, text: str) -> Half:
     call.require(wanted.topic)
     address = await state.admin.address_of(wanted.broker)
     try:
-        half = _half_of(await _found(state, position=wanted.position, address=address), wanted.broker, address)
+        found = await state.admin.transaction(position=wanted.position, address=address)
+        half = _half_of(found, wanted.broker, address)
     except NotSupported:
         half = await _pulled(wanted.position, wanted.broker, address, state)
     if half.topic != wanted.topic or wanted.unique_key not in ("", half.transaction_id):
         raise MessageNotFound
     return half
-
-
-async def _found(
-    state: ApiState, *, transaction_id: str = "", position: int | None = None, address: str | None = None
-) -> Transaction:
-    return await state.admin.transaction(transaction_id, position=position, address=address)
 
 
 def _half_of(found: Transaction, broker: str, address: str | None) -> Half:
@@ -416,7 +434,7 @@ async def _steer(call: Call, action: Action, half: Half, reason: str) -> bool:
         )
     except NotSupported:
         if action == "resume":
-            return await _resume(half)
+            return await _resume(half, half.broker if len(await admin.brokers()) > 1 else "")
         if action not in _DECISIONS:
             raise
         await admin.end_transaction(
@@ -438,14 +456,15 @@ async def _steer(call: Call, action: Action, half: Half, reason: str) -> bool:
     return result.outcome == "already"
 
 
-async def _resume(half: Half) -> bool:
+async def _resume(half: Half, broker: str) -> bool:
     """Resume on Apache RocketMQ by its request 323 for the parked copy; the half may be one of several copies."""
 
     def work() -> ItemResult:
-        admin = site_broker.admin()
-        rows = read_newest(admin).rows
-        newest = next((row.position for row in rows if row.transaction_id == half.transaction_id), half.position)
-        return records.steer(admin, "resume", "done", [{"offset": half.offset, "position": newest}])[0]
+        with at(broker):
+            admin = site_broker.admin()
+            rows = read_newest(admin).rows
+            newest = next((row.position for row in rows if row.transaction_id == half.transaction_id), half.position)
+            return records.steer(admin, "resume", "done", [{"offset": half.offset, "position": newest}])[0]
 
     result = await in_thread(work)
     if result.outcome != "done":
@@ -454,17 +473,19 @@ async def _resume(half: Half) -> bool:
     return False
 
 
-async def _targets(call: Call, chosen: Sequence[ChosenTransaction]) -> list[dict[str, int]]:
-    """Return where the halves are: the broker is asked for those that are named by an id, a few at a time."""
+async def _targets(call: Call, chosen: Sequence[ChosenTransaction]) -> list[tuple[str, dict[str, int]]]:
+    """Return where the halves are, with their broker if the id says it: brokers are asked for those that are named by
+    one, a few at a time."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def target(each: ChosenTransaction) -> dict[str, int]:
+    async def target(each: ChosenTransaction) -> tuple[str, dict[str, int]]:
         if each.id is not None and each.offset is None and each.position is None:
             async with gate:
-                return (await _named(call, each.id)).place
+                half = await _named(call, each.id)
+                return half.broker, half.place
         if each.id is not None or each.offset is None or each.position is None:
             raise SchemaViolated("A transaction is named by id, or by offset and position.")
-        return {"offset": each.offset, "position": each.position}
+        return "", {"offset": each.offset, "position": each.position}
 
     return await asyncio.gather(*map(target, chosen))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from console.features.transactions.shapes import (
     Board,
@@ -149,7 +149,18 @@ def start_of(place: Place | None) -> tuple[int | None, int | None]:
     return (int(begin) if is_begin else None), (int(half) if is_half else None)
 
 
-def behind(rows: Sequence[TransactionRow], half: int | None) -> tuple[TransactionRow, ...]:
+class OfHalf(Protocol):
+    """A row about a half."""
+
+    @property
+    def offset(self) -> int:
+        """Its index in queue 0 of the half topic."""
+
+
+Halves = TypeVar("Halves", bound=OfHalf)
+
+
+def behind(rows: Sequence[Halves], half: int | None) -> tuple[Halves, ...]:
     """Return the rows behind that of a half; all of them if it is not there, as newer ones have moved it on."""
     at = next((number for number, row in enumerate(rows, 1) if row.offset == half), 0)
     return tuple(rows[at:])

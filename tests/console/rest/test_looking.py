@@ -134,7 +134,8 @@ async def test_topics_groups_and_levels_are_listed(api: httpx.AsyncClient) -> No
     assert {"name": "orders", "broker": "broker-a", "read_queues": 4, "write_queues": 4, "permission": 6} in topics
     assert (await api.get("/api/v1/groups")).json() == {"groups": [], "away": []}
     levels = (await api.get("/api/v1/schedule/levels")).json()["levels"]
-    assert levels[1] == {"level": 2, "delay_ms": 3_600_000, "offset": 0, "max_offset": 1, "backlog": 1}
+    waiting = {"level": 2, "delay_ms": 3_600_000, "offset": 0, "max_offset": 1, "backlog": 1}
+    assert levels[1] == {**waiting, "broker": "broker-a"}
 
 
 @pytest.mark.parametrize("key", ["0123456789ABCDEF" * 2, "", "short", "x" * 15, "红"])

@@ -84,7 +84,7 @@ def test_its_page_says_whose_a_message_is_and_lists_the_parts(
     text = page.content.decode()
     assert 'href="/at/broker-a/schedule/2/"' in text
     assert "By broker" in words(page)
-    lines = b"".join(operator.get("/schedule/2/?as=csv").streaming_content).decode().splitlines()  # type: ignore[attr-defined]
+    lines = b"".join(operator.get("/schedule/2/?as=csv").streaming_content).decode().splitlines()  # type: ignore[attr-defined]  # of a streamed answer
     assert lines[0].endswith(",broker")
     assert sorted(line.rsplit(",", 1)[1] for line in lines[1:]) == [A] * 8 + [B] * 4
     own = operator.get("/at/broker-b/schedule/2/").content.decode()

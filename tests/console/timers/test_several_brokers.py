@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -10,6 +10,10 @@ from django.test import Client
 
 from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter, TimerRow
+from console.operations import workflow
+from console.operations.actor import Actor
+from console.operations.errors import NotPossible
+from console.operations.models import Operation
 from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
 from console.site.evidence import StaleReason
@@ -100,7 +104,7 @@ def test_a_row_leads_to_the_page_of_its_broker(
 
 
 def test_files_say_whose_a_row_is(brokers: Several, operator: Client, filled: list[tuple[int, str, str]]) -> None:
-    lines = b"".join(operator.get("/timers/list/?as=csv").streaming_content).decode().splitlines()  # type: ignore[attr-defined]
+    lines = b"".join(operator.get("/timers/list/?as=csv").streaming_content).decode().splitlines()  # type: ignore[attr-defined]  # of a streamed answer
     assert lines[0].endswith(",broker")
     assert [line.rsplit(",", 1)[1] for line in lines[1:]] == [broker for _due, broker, _key in filled]
 
@@ -124,3 +128,51 @@ def test_a_key_is_looked_for_at_all(brokers: Several, operator: Client, filled: 
     assert (row.broker, row.name) == (B, "order-2")
     answer = operator.get("/find/key/?q=order-2")
     assert answer["Location"] == f"/at/{B}/timers/{row.position}/"
+
+
+def done(actor: Actor, kind: str, parameters: Mapping[str, Any], broker: str = "") -> Operation:
+    """An operation of one broker, or of all, confirmed and run."""
+    with choosing(choice_of(broker)):
+        row = workflow.draft(kind, parameters, actor)
+    row = workflow.confirm(row.pk, actor, reason="tried", is_typing_needed=False)
+    assert row.state == Operation.State.DONE, row.error
+    return row
+
+
+def test_what_is_of_one_broker_is_refused_where_none_is_chosen(
+    brokers: Several, actor: Actor, filled: list[tuple[int, str, str]]
+) -> None:
+    for parameters in ({"targets": [{"position": 0}]}, {"filter": {"topic": "orders"}}):
+        with pytest.raises(NotPossible, match="several brokers"):
+            workflow.draft("timers.cancel", parameters, actor)
+    assert len(listed(100)) == 20
+
+
+def test_a_cancel_is_of_its_broker_and_taken_back_there(
+    brokers: Several, actor: Actor, filled: list[tuple[int, str, str]]
+) -> None:
+    row = next(each for each in listed(100) if each.broker == B)
+    cancelled = done(actor, "timers.cancel", {"targets": [{"position": row.position}]}, B)
+    assert (cancelled.broker, cancelled.results) == (B, {"cancelled": 1})
+    left = [(each.due_ms, each.broker, each.name) for each in listed(100)]
+    assert left == [each for each in filled if each[2] != row.name]
+    back = done(actor, "timers.take_back", {"operation": str(cancelled.pk)}, B)
+    assert back.results == {"taken_back": 1}
+    assert sorted((each.due_ms, each.broker, each.name) for each in listed(100)) == sorted(filled)
+
+
+def test_all_timers_of_all_brokers_are_paused_and_resumed(
+    brokers: Several, actor: Actor, operator: Client, filled: list[tuple[int, str, str]]
+) -> None:
+    paused = done(actor, "timers.pause", {})
+    assert paused.preview["brokers"] == [[A, 14, ""], [B, 6, ""]]
+    assert (paused.broker, paused.results) == ("", {"paused": 2})
+    assert [item.target for item in paused.items.order_by("number")] == [{"broker": A}, {"broker": B}]
+    assert timers_read.timers().figures.paused
+    assert done(actor, "timers.resume", {}, A).results == {"resumed": 1}
+    data = timers_read.timers()
+    assert (data.figures.paused, data.paused_of) == (False, (B,))
+    assert "The timers of broker-b are paused" in words(operator.get("/timers/"))
+    brokers[A].stop()
+    resumed = done(actor, "timers.resume", {})
+    assert resumed.results == {"unknown": 1, "resumed": 1}

@@ -1,0 +1,98 @@
+"""Questions of REST to several brokers: to one that a request names, or to all beside each other.
+
+With one broker nothing differs from a question to it. Of several, who does not answer, or cannot tell, takes no answer
+with it: what is told is that of the others, with its name in `brokers_missing`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, TypeVar
+
+from msgspec import Meta
+
+from broker.client import AsyncAdmin, ClientError
+from console.rest.errors import InvalidParameter
+from console.rest.state import ApiState
+from console.site.merged import Places, read_cursor
+
+Answer = TypeVar("Answer")
+
+OnlyOf = Annotated[str, Meta(min_length=1, max_length=255, description="Only of this broker; without it, of all.")]
+Missing = Annotated[
+    list[str], Meta(description="Brokers that did not answer, or cannot tell: what they have is not in this answer.")
+]
+#: of what is done at one broker
+AtBroker = Annotated[
+    str, Meta(min_length=1, max_length=255, description="The broker to do it at; needed where there are several.")
+]
+
+
+async def asked(state: ApiState, wanted: str | None) -> Mapping[str, AsyncAdmin]:
+    """Return whom a request asks, by the broker's name; raises InvalidParameter for one that is not there."""
+    names = [each.name for each in await state.admin.brokers()]
+    if wanted is not None and wanted not in names:
+        raise InvalidParameter(f"There is no broker {wanted[:100]!r}.")
+    if len(names) < 2:
+        return {"".join(names): state.admin}
+    return {name: state.admin_of(name) for name in names if wanted in (None, name)}
+
+
+async def tell_each(
+    admins: Mapping[str, AsyncAdmin], question: Callable[[str, AsyncAdmin], Awaitable[Answer]]
+) -> tuple[dict[str, Answer], list[str]]:
+    """Return the answers by broker, and who gave none; raises ClientError where nobody gave one."""
+
+    async def told(name: str, admin: AsyncAdmin) -> Answer | ClientError:
+        try:
+            return await question(name, admin)
+        except ClientError as error:
+            return error
+
+    if len(admins) == 1:
+        return {name: await question(name, admin) for name, admin in admins.items()}, []
+    found = dict(zip(admins, await asyncio.gather(*(told(*each) for each in admins.items())), strict=True))
+    errors = {name: error for name, error in found.items() if isinstance(error, ClientError)}
+    if len(errors) == len(found):
+        raise next(iter(errors.values()))
+    return {name: answer for name, answer in found.items() if not isinstance(answer, ClientError)}, list(errors)
+
+
+async def first_found(
+    admins: Mapping[str, AsyncAdmin],
+    question: Callable[[str, AsyncAdmin], Awaitable[Answer]],
+    is_unknown: Callable[[ClientError], bool],
+) -> tuple[str, Answer]:
+    """Return the broker that has something, and its answer.
+
+    Raises what a broker raised who does not know whether it is there, else that it is nowhere.
+    """
+    errors: list[ClientError] = []
+    for name, admin in admins.items():
+        try:
+            return name, await question(name, admin)
+        except ClientError as error:
+            errors.append(error)
+    raise next((error for error in errors if not is_unknown(error)), errors[0])
+
+
+def places_of(cursor: str | None) -> Places:
+    """Return where each broker's list goes on; raises InvalidParameter for a text that is no cursor."""
+    places = read_cursor(cursor)
+    if places is None:
+        raise InvalidParameter(f"The cursor {(cursor or '')[:40]!r} is none of this list's; begin without one.")
+    return places
+
+
+async def named_of(state: ApiState, named: Sequence[str], wanted: str | None) -> str:
+    """Return the broker that an operation is of: the one that is wanted, or that all ids name; "": there is one only.
+
+    Raises InvalidParameter where they are of several, or of one that is not there.
+    """
+    several = {*named, *([] if wanted is None else [wanted])}
+    if len(several) > 1:
+        raise InvalidParameter(f"An operation is of one broker, and these are of {', '.join(sorted(several))[:200]}.")
+    name = next(iter(several), None)
+    await asked(state, name)
+    return name or "" if len(await state.admin.brokers()) > 1 else ""
