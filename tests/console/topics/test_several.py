@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import NotPossible
 from console.operations.models import Operation
+from console.site.broker import tell_each
 from console.site.chosen import choice_of, choosing
 from tests.console.brokers import A, B, Several, several
 from tests.console.ui.test_pages import words
@@ -168,3 +170,9 @@ def test_what_a_dead_broker_did_not_do_can_be_gone_on_with(both: Several, operat
     assert (row.state, row.results, row.done, queues(both, B)) == ("done", {"changed": 2}, 2, 6)
     with pytest.raises(NotPossible):
         workflow.go_on(row.pk, ACTOR)
+
+
+def test_brokers_are_asked_beside_each_other(both: Several) -> None:
+    meeting = Barrier(2)
+    told = tell_each(lambda _admin: meeting.wait(10) >= 0, [A, B])
+    assert [(each.broker, each.answer) for each in told] == [(A, True), (B, True)]
