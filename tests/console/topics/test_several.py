@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from io import StringIO
 from threading import Barrier
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from console.features.topics import pages as topics_pages
@@ -109,9 +111,20 @@ def test_with_a_choice_it_is_made_at_that_one(both: Several, operator: Client) -
     answer = operator.post("/at/broker-b/operations/draft/", {"kind": "topics.change", "name": "orders",
                            "write_queues": "7", "was_write_queues": "2"})  # fmt: skip
     assert answer.status_code == 303, words(answer)
-    assert "?broker=broker-b" in words(operator.get(answer.headers["Location"]))
+    page = words(operator.get(answer.headers["Location"]))
+    assert "?broker=broker-b" in page
+    assert "--broker broker-b --reason ... --run" in page
+    assert "with choosing(choice_of('broker-b')):" in page
     operator.post(answer.headers["Location"] + "confirm/", {"reason": "because"})
     assert (queues(both, A), queues(both, B)) == (2, 7)
+
+
+def test_a_shell_names_the_broker(both: Several) -> None:
+    given = '{"name": "orders", "settings": {"write_queues": 8}}'
+    call_command("operate", "topics.change", given, "--broker", B, "--reason", "because", "--run", stdout=StringIO())
+    assert (queues(both, A), queues(both, B)) == (2, 8)
+    with pytest.raises(CommandError, match="broker-z"):
+        call_command("operate", "topics.change", given, "--broker", "broker-z")
 
 
 def test_a_new_topic_is_made_where_it_is_not(both: Several) -> None:
