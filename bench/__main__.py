@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 
 from bench import (
+    cluster,
     commits,
     consoles,
     consume,
@@ -44,6 +45,7 @@ MEASUREMENTS = {
     "redisson": redisson,
     "spark": spark,
     "following": following,
+    "cluster": cluster,
 }
 
 

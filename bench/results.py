@@ -82,6 +82,7 @@ ORDER = [
     "redisson",
     "spark",
     "following",
+    "cluster",
 ]
 INTRODUCTION = """# Benchmarks
 

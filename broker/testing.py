@@ -1,6 +1,6 @@
-"""A broker for the tests of programs that use the client.
+"""A broker, and a name service by itself, for the tests of programs that use the client.
 
-It is the real one, in a thread of the tests' process: it listens on free ports of this machine, and its store is a
+They are the real ones, in threads of the tests' process: they listen on free ports of this machine, and a store is a
 small directory. Other programs that import this need prometheus-client beside the client (``escapement[testing]``).
 """
 
@@ -17,8 +17,10 @@ from typing import Any, Self, TypeVar
 from .client import Admin, Message
 from .engine.config import EngineConfig
 from .server.broker import BrokerService
+from .server.namesrv import NamesrvConfig, NamesrvService
+from .server.registrar import NameServers
 
-__all__ = ["BrokerThread", "small_store"]
+__all__ = ["BrokerThread", "NamesrvThread", "small_store"]
 
 MEBIBYTE = 1 << 20
 #: How long a start or a stop may take.
@@ -43,6 +45,69 @@ def small_store(directory: Path, delay_levels: str = "1s 1h") -> EngineConfig:
     )
 
 
+class _LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine there and return its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
+    def end(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class NamesrvThread:
+    """A name service by itself in a thread; starts on entry, stops on exit.
+
+    >>> with NamesrvThread() as names, BrokerThread(register_at=names.namesrv), Producer("shop", names.namesrv) as one:
+    ...     one.send("orders", b"4711")
+
+    It may be stopped and started again in between, on the same port.
+    """
+
+    def __init__(self) -> None:
+        self._directory = TemporaryDirectory(prefix="escapement-names-")
+        self._port = 0
+        self._running: tuple[_LoopThread, NamesrvService] | None = None
+
+    @property
+    def namesrv(self) -> str:
+        """The address that brokers and clients are given, host:port."""
+        return f"127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.stop()
+        self._directory.cleanup()
+
+    def start(self) -> None:
+        """Serve; returns when clients can connect."""
+        service = NamesrvService(NamesrvConfig(self._directory.name, port=self._port))
+        thread = _LoopThread("name-service")
+        thread.run(service.start())
+        self._running = thread, service
+        self._port = int(service.address.rpartition(":")[2])
+
+    def stop(self) -> None:
+        """Stop at once. Nothing if it has stopped."""
+        if self._running is None:
+            return
+        (thread, service), self._running = self._running, None
+        thread.run(service.stop())
+        thread.end()
+
+
 class BrokerThread:
     """A broker with its name server in a thread; starts on entry, stops on exit.
 
@@ -54,15 +119,19 @@ class BrokerThread:
     removed at the end. It may be stopped and started again in between, on the same ports and with what it had stored:
     so tests see what a client does while its broker is away.
 
+    `register_at`: name servers where it registers beside having its own, as `ESCAPEMENT_REGISTER_AT`; `registered` says
+    whether each of them has it.
+
     `namesrv` is what clients are given, `address` the broker itself, both host:port.
     """
 
-    def __init__(self, config: EngineConfig | None = None) -> None:
+    def __init__(self, config: EngineConfig | None = None, *, register_at: str = "") -> None:
         self._directory: TemporaryDirectory[str] | None = None
         if config is None:
             self._directory = TemporaryDirectory(prefix="escapement-")
             config = small_store(Path(self._directory.name))
         self._config = config
+        self._register_at = NameServers(NameServers.parsed(register_at))
         self._ports = (0, 0)
         self._service: BrokerService | None = None
         self.address = self.namesrv = ""
@@ -78,10 +147,8 @@ class BrokerThread:
 
     def start(self) -> None:
         """Serve; returns when clients can connect."""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="broker", daemon=True)
-        self._thread.start()
-        self._service = self._run(self._serve())
+        self._thread = _LoopThread("broker")
+        self._service = self._thread.run(self._serve())
         self.address, self.namesrv = self._service.address, self._service.namesrv_address
         self._ports = int(self.address.rpartition(":")[2]), int(self.namesrv.rpartition(":")[2])
 
@@ -90,10 +157,13 @@ class BrokerThread:
         if self._service is None:
             return
         service, self._service = self._service, None
-        self._run(service.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.run(service.stop())
+        self._thread.end()
+
+    @property
+    def registered(self) -> dict[str, bool]:
+        """Whether each name server of `register_at` has its registration."""
+        return {} if self._service is None else self._service.registered
 
     def messages(self, topic: str) -> list[Message]:
         """Return all messages of a topic, those of one queue in order, first queue first.
@@ -116,9 +186,6 @@ class BrokerThread:
         # the port is also what the broker tells its clients; 0 takes a free one the first time
         config = replace(self._config, port=self._ports[0] or self._config.port)
         port = None if self._ports[0] else 0
-        service = BrokerService(config, broker_port=port, namesrv_port=self._ports[1])
+        service = BrokerService(config, broker_port=port, namesrv_port=self._ports[1], register_at=self._register_at)
         await service.start()
         return service
-
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)

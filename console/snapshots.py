@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from django.conf import settings
 from django.db import connection
 
+from broker.mirror.models import MirrorState
 from console.features.groups.pages import GroupsKept, kept_groups
 from console.features.schedule.read import kept_lanes
 from console.features.schedule.shapes import Lanes
@@ -18,6 +19,7 @@ from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionFigures
 from console.past import Moment, Snapshot, columns_at, moment_of, opened, pack, reason_of
 from console.security.topic_scope import EVERYTHING
+from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, alone, mirrored
@@ -56,13 +58,16 @@ class Taken:
     why: dict[str, str]
 
 
-def take() -> Snapshot | None:
-    """Take and keep the snapshot of this interval unless it was taken, and delete old ones."""
+def take() -> list[Snapshot]:
+    """Take and keep the snapshots of this interval, one a broker, unless they were taken, and delete old ones."""
     slot_ms = _slot(now_ms())
-    kept = None
-    if not Snapshot.objects.filter(slot_ms=slot_ms).exists():
-        taken = look()
-        kept = keep(taken, slot_ms) if taken is not None else None
+    kept = []
+    there = set(Snapshot.objects.filter(slot_ms=slot_ms).values_list("broker", flat=True))
+    for name in MirrorState.objects.exclude(broker__in=there).order_by("broker").values_list("broker", flat=True):
+        with choosing(choice_of(name)):
+            taken = look()
+        if taken is not None:
+            kept.append(keep(taken, slot_ms))
     thin(now_ms())
     return kept
 

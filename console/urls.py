@@ -41,7 +41,7 @@ UNMASKING = Access(to_send=(UNMASK,))
 
 #: what each page lets one do, its handler asks for
 urlpatterns: list[URLPattern] = [
-    page("", overview_pages.overview, "overview"),
+    page("", overview_pages.overview, "overview", is_total=True),
     page("schedule/", schedule_pages.schedule, "schedule", is_total=True),
     page("schedule/<int:level>/", schedule_pages.lane, "lane", is_total=True),
     page("timers/", timers_pages.timers, "timers", is_total=True),
@@ -66,8 +66,8 @@ urlpatterns: list[URLPattern] = [
     page("topics/<name:name>/", topics_pages.topic, "topic", is_total=True),
     page("topics/<name:name>/tail/", topics_pages.tail, "tail", is_total=True),
     page("topics/<name:name>/<int:queue_id>/", topics_pages.queue, "queue"),
-    page("messages/", messages_pages.search, "messages"),
-    page("messages/<name:message_id>/", messages_pages.message, "message"),
+    page("messages/", messages_pages.search, "messages", is_total=True),
+    page("messages/<name:message_id>/", messages_pages.message, "message", is_total=True),
     page("messages/<name:message_id>/unmask/", messages_pages.unmask, "message_unmask", UNMASKING),
     page("messages/<name:message_id>/body", messages_pages.body, "message_body"),
     page("dashboards/", dashboards_pages.dashboards, "dashboards", DASHBOARDS),

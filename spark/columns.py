@@ -210,8 +210,10 @@ def _numbers(batch: pa.RecordBatch, name: str) -> Longs:
     return found
 
 
-#: Columns that every row has, `corrupt` among them: what is wrong with the bytes, null for a sound record.
+#: Columns that every row has, `corrupt` among them: what is wrong with the bytes, null for a sound record. `broker` is
+#: the name of the broker whose log has it, null where nobody said one.
 HEAD: dict[str, pa.DataType] = {
+    "broker": pa.string(),
     "position": pa.int64(),
     "size": pa.int64(),
     "topic": pa.string(),

@@ -123,6 +123,14 @@ def batch_of(rows: Sequence[dict[str, Any]], selection: Selection) -> pa.RecordB
     return pa.RecordBatch.from_pylist(rows, schema=selection.schema)
 
 
+def of_broker(batch: pa.RecordBatch, broker: str | None) -> pa.RecordBatch:
+    """Return rows with the name of the broker to which they belong, if that is a column of theirs."""
+    at = batch.schema.get_field_index("broker")
+    if at < 0 or broker is None:
+        return batch
+    return batch.set_column(at, batch.schema.field(at), pa.repeat(broker, batch.num_rows))
+
+
 def host_text(address: str, port: int) -> str:
     """Return a host as text, IPv6 in brackets."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
@@ -158,7 +166,7 @@ def _number(text: str | None) -> int | None:
 
 _TEXTS = {"tag": TAGS, "keys": KEYS, "unique_key": UNIQUE_KEY, "real_topic": REAL_TOPIC}
 _NUMBERS = {"delay_level": DELAY, "real_queue_id": REAL_QUEUE_ID, "source_position": SOURCE}
-_NUMERIC = set(HEAD) - {"topic", "corrupt"}
+_NUMERIC = set(HEAD) - {"topic", "broker", "corrupt"}
 #: Properties that group ``names`` looks for.
 NAMED = (*_TEXTS.values(), *_NUMBERS.values(), *DUE)
 
@@ -196,9 +204,11 @@ def _without_properties(fields: Fields, where: Mask) -> Fields:
 
 def _sound_until(window: Window, starts: Longs, sizes: Longs, odd: Mask) -> int:
     """Return how many records are sound before the first that is not; the codec looks at the odd ones."""
-    for number in np.flatnonzero(odd).tolist():
+    numbers = np.flatnonzero(odd)
+    positions = window.positions(starts[numbers])
+    for number, position in zip(numbers.tolist(), positions.tolist(), strict=True):
         at = int(starts[number])
-        if is_sound(window.data[at : at + int(sizes[number])], window.position + at):
+        if is_sound(window.data[at : at + int(sizes[number])], position):
             return number
     return len(starts)
 
@@ -215,8 +225,9 @@ def _mixed(window: Window, fields: Fields, odd: Mask, selection: Selection) -> I
                 yield batch
                 continue
         if begin < end:
-            bounds = zip(run.starts.tolist(), run.ends.tolist(), strict=True)
-            yield batch_of([row_of(window.data[a:b], window.position + a, selection) for a, b in bounds], selection)
+            places = window.positions(run.starts).tolist()
+            bounds = zip(run.starts.tolist(), run.ends.tolist(), places, strict=True)
+            yield batch_of([row_of(window.data[a:b], place, selection) for a, b, place in bounds], selection)
 
 
 def _columns(window: Window, fields: Fields, properties: Properties, selection: Selection) -> pa.RecordBatch | None:
@@ -227,7 +238,8 @@ def _columns(window: Window, fields: Fields, properties: Properties, selection: 
     except pa.ArrowInvalid:
         return None
     schema = selection.schema
-    found: dict[str, pa.Array | Longs] = {"topic": topic, "corrupt": pa.nulls(len(topic), pa.string())}
+    nothing = pa.nulls(len(topic), pa.string())
+    found: dict[str, pa.Array | Longs] = {"topic": topic, "broker": nothing, "corrupt": nothing}
     found |= {name: _of_head(window, fields, name) for name in schema.names if name in _NUMERIC}
     if "hosts" in selection.groups:
         born_at = fields.starts + BORN_HOST_AT
@@ -251,7 +263,7 @@ def _of_head(window: Window, fields: Fields, column: str) -> Longs:
     starts, tail_at = fields.starts, fields.body_at - 16
     match column:
         case "position":
-            return starts + window.position
+            return window.positions(starts)
         case "size":
             return fields.ends - starts
         case "queue_id":

@@ -24,6 +24,7 @@ from broker.rocketmq.layout import (
     IPV6_MORE,
     MAGIC_V2,
     MASK31,
+    POSITION_AT,
     SYS_FLAG_AT,
 )
 
@@ -59,6 +60,10 @@ class Window:
         self._word = np.ndarray((length - 3,), ">i4", self.data, strides=(1,))
         self._half = np.ndarray((length - 1,), ">u2", self.data, strides=(1,))
 
+    def positions(self, starts: Longs) -> Longs:
+        """Return where the records that begin there stand in the log."""
+        return starts + self.position
+
     def longs(self, at: Longs) -> Longs:
         """Return the signed 8-byte numbers there."""
         return self._wide[at].astype(np.int64)
@@ -85,6 +90,17 @@ class Window:
             pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(self.data)]
         )
         return every.take(pa.array(np.arange(0, len(edges), 2), mask=None if keep is None else ~keep))
+
+
+class PulledWindow(Window):
+    """Records that a broker gave out, one after another: each says itself where it stands in the log."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data, 0, len(data))
+
+    def positions(self, starts: Longs) -> Longs:
+        """Return where the records say that they stand."""
+        return self.longs(starts + POSITION_AT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +174,7 @@ def surely_sound(window: Window, fields: Fields) -> Mask:
     looked at.
     """
     starts, ends = fields.starts, fields.ends
-    sound: Mask = fields.fits & (window.longs(starts + 28) == starts + window.position)
+    sound: Mask = fields.fits & (window.longs(starts + POSITION_AT) == window.positions(starts))
     view = window.view
     # one call a record: the checksum runs over hundreds of bytes, the call costs less than they do
     from_ = np.where(fields.has_checksum, starts, fields.body_at)

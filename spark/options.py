@@ -12,6 +12,8 @@ that was loaded with ``pushdown=true``, which says that it is asked once; the op
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -116,6 +118,8 @@ DEFAULT_SPLIT_BYTES = 64 << 20
 DEFAULT_BATCH_BYTES = 256 << 20
 #: A table that recognises names in one look has room for so many (properties.py).
 MOST_EXTRACTED = 40
+#: ``broker-a=/path/to/store``
+_NAMED_STORE = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
 
 
 class OptionInvalid(DashboardError):
@@ -126,6 +130,7 @@ class OptionInvalid(DashboardError):
 class LogOptions:
     """The part of the log to read, and where it ends.
 
+    ``broker_name``: what the broker is called whose store that is, for the column `broker`; None: nobody said.
     ``end_position`` None and ``end`` "checkpoint": what the broker's checkpoint vouches for, and where there is none,
     up to the last sound record. ``end`` "log": up to the last sound record in any case. ``broker``: address of the
     broker that is asked first; empty: none is asked. ``pushdown``: see above.
@@ -141,57 +146,106 @@ class LogOptions:
     pushdown: bool
     split_bytes: int
     batch_bytes: int
+    broker_name: str | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> LogOptions:
-    """Return the options as values. Raises OptionInvalid."""
-    path = options.get("path")
-    if not path:
+    """Return the options of a scan of one store as values. Raises OptionInvalid."""
+    (only, *others) = parse_stores(options)
+    if others:
+        raise OptionInvalid(f"{len(others) + 1} stores are named, and one is read here: give one path.")
+    return only
+
+
+def parse_stores(options: Mapping[str, str]) -> list[LogOptions]:
+    """Return the options as values, for each store that is to be read. Raises OptionInvalid."""
+    places = _places(options)
+    if len(places) == 1:
+        name, path = places[0]
+        return [_of_store(options, name, path)]
+    names = [name for name, _ in places]
+    if None in names or len(set(names)) < len(names):
+        raise OptionInvalid('Several stores need a name each: load("broker-a=/path/to/one;broker-b=/path/to/other").')
+    for option in ("start_position", "end_position"):
+        if option in options:
+            raise OptionInvalid(f"{option} is a place in one log, and several are named: choose by since_ms, until_ms.")
+    asked = dict(found for found in map(_named, options.get("broker", "").split(";")) if found[0] is not None)
+    return [_of_store({**options, "broker": asked.get(name, "")}, name, path) for name, path in places]
+
+
+def _places(options: Mapping[str, str]) -> list[tuple[str | None, str]]:
+    """Return the stores that are named, each with the name of its broker, if it has one."""
+    path = options.get("path", "")
+    for separator in ";,":
+        parts = [_named(part.strip()) for part in path.split(separator) if part.strip()]
+        if len(parts) > 1 and all(name is not None for name, _ in parts):
+            return parts
+    given = [path] if path else json.loads(options.get("paths", "[]"))  # Spark's form of load([…, …])
+    if not given:
         raise OptionInvalid('Say which store to read: spark.read.format("rocketmq_log").load("/path/to/store").')
-    try:
-        groups, only = chosen(_words(options.get("columns", "names")))
-    except KeyError as error:
-        raise OptionInvalid(f"columns={error}: that is no column, and the groups are {', '.join(GROUPS)}.") from None
-    topics = frozenset(_words(options.get("body_topics", "")))
-    levels = options.get("levels", DELAY_LEVELS)
-    try:
-        delays_ms = delays_of(levels)
-    except (ValueError, KeyError):
-        raise OptionInvalid(f"levels={levels!r} is no list of delays such as '1s 5s 1m 2h'.") from None
-    inflate = _flag(options, "inflate")
-    selection = Selection(
-        groups | {"body"} if topics else groups,
-        _extracted(options),
-        topics,
-        inflate,
-        delays_ms,
-        only | {"body"} if only and topics else only,
-    )
+    return [_named(one) for one in given]
+
+
+def _named(text: str) -> tuple[str | None, str]:
+    found = _NAMED_STORE.fullmatch(text)
+    return (found[1], found[2]) if found else (None, text)
+
+
+def _of_store(options: Mapping[str, str], broker_name: str | None, path: str) -> LogOptions:
+    selection = parse_selection(options)
     end = options.get("end", "checkpoint")
     if end not in ("checkpoint", "log"):
         raise OptionInvalid(f"end={end!r}: it is 'checkpoint' or 'log'; a position is given as end_position.")
     return LogOptions(
         path,
         selection,
-        _whole(options, "start_position", 0),
-        _whole(options, "end_position", -1) if "end_position" in options else None,
+        whole(options, "start_position", 0),
+        whole(options, "end_position", -1) if "end_position" in options else None,
         end,
         options.get("broker", ""),
         Wanted(
-            frozenset(_words(options["topics"])) if "topics" in options else None,
-            times_ms=(_whole(options, "since_ms", LEAST), _whole(options, "until_ms", MOST)),
+            frozenset(words(options["topics"])) if "topics" in options else None,
+            times_ms=(whole(options, "since_ms", LEAST), whole(options, "until_ms", MOST)),
         ),
-        _flag(options, "pushdown"),
-        max(1 << 20, _whole(options, "split_bytes", DEFAULT_SPLIT_BYTES)),
-        max(1 << 20, _whole(options, "batch_bytes", DEFAULT_BATCH_BYTES)),
+        flag(options, "pushdown"),
+        max(1 << 20, whole(options, "split_bytes", DEFAULT_SPLIT_BYTES)),
+        max(1 << 20, whole(options, "batch_bytes", DEFAULT_BATCH_BYTES)),
+        broker_name,
     )
 
 
-def _words(text: str) -> list[str]:
+def parse_selection(options: Mapping[str, str], columns: str = "names", *, inflate: bool = False) -> Selection:
+    """Return the columns that options choose; ``columns`` and ``inflate``: what counts where they say nothing.
+
+    Raises OptionInvalid.
+    """
+    try:
+        groups, only = chosen(words(options.get("columns", columns)))
+    except KeyError as error:
+        raise OptionInvalid(f"columns={error}: that is no column, and the groups are {', '.join(GROUPS)}.") from None
+    topics = frozenset(words(options.get("body_topics", "")))
+    levels = options.get("levels", DELAY_LEVELS)
+    try:
+        delays_ms = delays_of(levels)
+    except (ValueError, KeyError):
+        raise OptionInvalid(f"levels={levels!r} is no list of delays such as '1s 5s 1m 2h'.") from None
+    return Selection(
+        groups | {"body"} if topics else groups,
+        _extracted(options),
+        topics,
+        flag(options, "inflate", inflate),
+        delays_ms,
+        only | {"body"} if only and topics else only,
+    )
+
+
+def words(text: str) -> list[str]:
+    """Return what commas separate."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _whole(options: Mapping[str, str], name: str, default: int) -> int:
+def whole(options: Mapping[str, str], name: str, default: int) -> int:
+    """Return the option as a whole number. Raises OptionInvalid."""
     text = options.get(name)
     if text is None:
         return default
@@ -200,8 +254,11 @@ def _whole(options: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def _flag(options: Mapping[str, str], name: str) -> bool:
-    text = options.get(name, "false")
+def flag(options: Mapping[str, str], name: str, default: bool = False) -> bool:
+    """Return the option as a truth. Raises OptionInvalid."""
+    text = options.get(name)
+    if text is None:
+        return default
     if text.lower() not in ("true", "false"):
         raise OptionInvalid(f"{name}={text!r}: it is 'true' or 'false'.")
     return text.lower() == "true"
@@ -209,7 +266,7 @@ def _flag(options: Mapping[str, str], name: str) -> bool:
 
 def _extracted(options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the properties that become columns of their own."""
-    names = tuple(dict.fromkeys(_words(options.get("extract", ""))))
+    names = tuple(dict.fromkeys(words(options.get("extract", ""))))
     columns = [column_of(name) for name in names]
     if len(set(columns)) < len(columns):
         double = next(name for name in columns if columns.count(name) > 1)

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from .cluster_source import ClusterDataSource
 from .source import LogDataSource
 from .store import DashboardError
 
@@ -107,6 +108,7 @@ def open_session(
     if not master.startswith("local"):
         session.sparkContext.addPyFile(_package())
     session.dataSource.register(LogDataSource)
+    session.dataSource.register(ClusterDataSource)
     return session
 
 

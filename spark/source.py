@@ -38,8 +38,8 @@ from pyspark.sql.types import StructType
 
 from broker.rocketmq.codes import Answer, Request
 from spark.columns import Selection
-from spark.decode import batch_of, damage
-from spark.options import LEAST, MOST, LogOptions, OptionInvalid, Wanted, parse_options, split
+from spark.decode import batch_of, damage, of_broker
+from spark.options import LEAST, MOST, LogOptions, OptionInvalid, Wanted, parse_options, parse_stores, split
 from spark.segment import Stretch, read_stretch
 from spark.store import LogStore, Segment, StoreUnreadable, stretches
 
@@ -57,78 +57,87 @@ class LogDataSource(DataSource):
         return "rocketmq_log"
 
     @cached_property
-    def _parsed(self) -> LogOptions:
-        return parse_options(self.options)
+    def _stores(self) -> list[LogOptions]:
+        return parse_stores(self.options)
 
     def schema(self) -> StructType:
         """Return the columns that were chosen."""
-        return from_arrow_schema(self._parsed.selection.schema)
+        return from_arrow_schema(self._stores[0].selection.schema)
 
     def reader(self, schema: StructType) -> LogReader:
         """Return a reader of what is there now. Raises OptionInvalid."""
-        self._check(schema)
-        return LogReader(self._parsed)
+        check_schema(schema, self._stores[0].selection)
+        return LogReader(*self._stores)
 
-    def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 (Spark's name)
-        """Return a reader that follows the log. Raises OptionInvalid."""
-        self._check(schema)
-        return LogStreamReader(self._parsed)
+    def streamReader(self, schema: StructType) -> LogStreamReader | StoresStreamReader:  # noqa: N802 (Spark's name)
+        """Return a reader that follows the log, or each of several. Raises OptionInvalid."""
+        check_schema(schema, self._stores[0].selection)
+        if len(self._stores) == 1 and self._stores[0].broker_name is None:
+            return LogStreamReader(self._stores[0])
+        return StoresStreamReader(self._stores)
 
-    def _check(self, schema: StructType) -> None:
-        """Refuse a schema that somebody gave beside the options."""
-        if schema.names != self._parsed.selection.schema.names:
-            raise OptionInvalid(
-                f"The schema {', '.join(schema.names)} is not what the options choose; leave it out, and choose "
-                f'columns by option("columns", "{",".join(schema.names)}").'
-            )
+
+def check_schema(schema: StructType, selection: Selection) -> None:
+    """Refuse a schema that somebody gave beside the options. Raises OptionInvalid."""
+    if schema.names != selection.schema.names:
+        raise OptionInvalid(
+            f"The schema {', '.join(schema.names)} is not what the options choose; leave it out, and choose "
+            f'columns by option("columns", "{",".join(schema.names)}").'
+        )
 
 
 @dataclass
 class LogPartition(InputPartition):
-    """A stretch of one segment; ``segment_start`` None: of bytes that no segment holds."""
+    """A stretch of one segment; ``segment_start`` None: of bytes that no segment holds. ``store``: which of several."""
 
     segment_start: int | None
     stretch: Stretch
+    store: int
 
-    def __init__(self, segment_start: int | None, stretch: Stretch) -> None:
-        super().__init__((segment_start, stretch))
+    def __init__(self, segment_start: int | None, stretch: Stretch, store: int = 0) -> None:
+        super().__init__((segment_start, stretch, store))
         self.segment_start = segment_start
         self.stretch = stretch
+        self.store = store
 
 
 class LogReader(DataSourceReader):
-    """Reads what is durable when the query is planned."""
+    """Reads what is durable when the query is planned, of one store after another."""
 
-    def __init__(self, options: LogOptions) -> None:
-        self._options = options
-        self._wanted = options.wanted
+    def __init__(self, *stores: LogOptions) -> None:
+        self._stores = stores
+        self._wanted = stores[0].wanted
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Take topic, time and position if that is safe; leave the rest to Spark."""
-        if not self._options.pushdown:
+        if not self._stores[0].pushdown:
             return filters
         self._wanted, left = split(self._wanted, filters)
         return left
 
     def partitions(self) -> list[LogPartition]:
         """Return the stretches that can hold a wanted row."""
-        store = LogStore(self._options.path)
-        segments = store.segments()
-        low, high = self._wanted.positions
-        start = max(self._options.start_position, first_position(segments))
-        end = known_end(store, self._options)
-        found = [
-            LogPartition(segment_of(segments, stretch.begin), stretch)
-            for stretch in stretches(store, segments, start, end, self._options.split_bytes)
-            if stretch.begin <= high and stretch.end > low
-        ]
-        return self._by_time(store, found)
+        return [partition for number in range(len(self._stores)) for partition in self._of_store(number)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows of a stretch."""
         if not isinstance(partition, LogPartition):
             return iter(())  # Spark makes one of its own where nothing has to be read
-        return read_partition(self._options, partition, self._wanted)
+        return read_partition(self._stores[partition.store], partition, self._wanted)
+
+    def _of_store(self, number: int) -> list[LogPartition]:
+        options = self._stores[number]
+        store = LogStore(options.path)
+        segments = store.segments()
+        low, high = self._wanted.positions
+        start = max(options.start_position, first_position(segments))
+        end = known_end(store, options)
+        found = [
+            LogPartition(segment_of(segments, stretch.begin), stretch, number)
+            for stretch in stretches(store, segments, start, end, options.split_bytes)
+            if stretch.begin <= high and stretch.end > low
+        ]
+        return self._by_time(store, found)
 
     def _by_time(self, store: LogStore, found: list[LogPartition]) -> list[LogPartition]:
         if self._wanted.times_ms == (LEAST, MOST):
@@ -165,7 +174,7 @@ class LogStreamReader(DataSourceStreamReader):
             end = min(end, next((stretch.end for stretch in planned), end))
         return {"position": max(end, position)}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[LogPartition]:
         """Return the stretches of a batch."""
         store = LogStore(self._options.path)
         segments = store.segments()
@@ -176,6 +185,46 @@ class LogStreamReader(DataSourceStreamReader):
         """Yield the rows of a stretch."""
         assert isinstance(partition, LogPartition)
         return read_partition(self._options, partition, self._options.wanted)
+
+
+class StoresStreamReader(DataSourceStreamReader):
+    """Follows logs that have names: an offset is ``{"broker-a": n, "broker-b": n}``, a position for each."""
+
+    def __init__(self, stores: Sequence[LogOptions]) -> None:
+        self._readers = {options.broker_name or options.path: LogStreamReader(options) for options in stores}
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's name)
+        """Return the first position of each that there is, or the one asked for."""
+        return {name: reader.initialOffset()["position"] for name, reader in self._readers.items()}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 (Spark's name)
+        """Return the durable ends, or records on the way there; a store that was added is read from its beginning."""
+        return {
+            name: reader.latestOffset(self._of(start, name), limit)["position"]
+            for name, reader in self._readers.items()
+        }
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Return the stretches of a batch."""
+        found: list[InputPartition] = []
+        for number, (name, reader) in enumerate(self._readers.items()):
+            if name in end:
+                parts = reader.partitions(self._of(start, name), {"position": end[name]})
+                found += [LogPartition(part.segment_start, part.stretch, number) for part in parts]
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a stretch."""
+        assert isinstance(partition, LogPartition)
+        return list(self._readers.values())[partition.store].read(partition)
+
+    def _of(self, offset: dict[str, int], name: str) -> dict[str, int]:
+        if offset.keys() == {"position"} and name != "position":
+            raise StoreUnreadable(
+                "This query followed one store without a name, and now follows stores by name: give it another "
+                "checkpointLocation, or the store as before."
+            )
+        return {"position": offset[name]} if name in offset else self._readers[name].initialOffset()
 
 
 def _check_same(store: LogStore, segments: list[Segment], position: int, end: int | None) -> None:
@@ -238,11 +287,12 @@ def read_partition(options: LogOptions, partition: LogPartition, wanted: Wanted)
         why = "the segment was deleted before it was read"
     if segment is None:
         gone = damage(stretch.begin, stretch.end - stretch.begin, why)
-        yield wanted.choose(selection.complete(batch_of([gone], selection.decoded))).select(names)
+        row = selection.complete(batch_of([gone], selection.decoded))
+        yield of_broker(wanted.choose(row).select(names), options.broker_name)
         return
     with segment:
         for batch in read_stretch(segment.read, stretch, selection):
-            chosen = wanted.choose(batch).select(names)
+            chosen = of_broker(wanted.choose(batch).select(names), options.broker_name)
             for at in range(0, chosen.num_rows, BATCH_ROWS):
                 yield chosen.slice(at, BATCH_ROWS)
 

@@ -20,6 +20,7 @@ from ._admin_settings import AccessQuestions, ProgressQuestions, SettingQuestion
 from ._admin_waiting import TimerQuestions, TransactionQuestions
 from ._answers import Fields, Json, Table, fields, number, read_object, rows
 from ._reader import PULL_BYTES, read_record, split_records
+from ._session import DEFAULT_TIMEOUT_MS
 from ._types import MessageQueue, Route
 from .admin import (
     ConnectedClient,
@@ -150,9 +151,10 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
         pairs = (line.partition("=") for line in body.splitlines() if "=" in line and not line.startswith("#"))
         return {name.strip(): text.strip() for name, _, text in pairs}
 
-    async def runtime(self) -> dict[str, str]:
+    async def runtime(self, *, address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> dict[str, str]:
         """Return the broker's figures (request 28), the values as text by name."""
-        table = answers.fields(read_object((await self._ask(Request.GET_BROKER_RUNTIME_INFO)).body).get("table"))
+        answer = await self._ask(Request.GET_BROKER_RUNTIME_INFO, address=address, timeout_ms=timeout_ms)
+        table = answers.fields(read_object(answer.body).get("table"))
         return {name: str(value) for name, value in table.items()}
 
     async def queue_entries(

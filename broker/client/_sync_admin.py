@@ -12,6 +12,7 @@ from ..rocketmq.topics import TRACE_TOPIC
 from ..rocketmq.traces import Trace
 from ._admin import WHOLE_TIME_MS, AsyncAdmin
 from ._event_loop import Face, event_loop_thread
+from ._session import DEFAULT_TIMEOUT_MS
 from ._transaction import Decision
 from ._types import Broker, Route
 from .admin import (
@@ -116,9 +117,9 @@ class Admin(Face[AsyncAdmin]):
         """Return the broker's configuration (request 26), the values as text by name."""
         return _run(self._core.broker_config(address=address))
 
-    def runtime(self) -> dict[str, str]:
+    def runtime(self, *, address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> dict[str, str]:
         """Return the broker's figures (request 28), the values as text by name."""
-        return _run(self._core.runtime())
+        return _run(self._core.runtime(address=address, timeout_ms=timeout_ms), timeout_ms=timeout_ms)
 
     def queue_entries(
         self,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypedDict
 
-from ..rocketmq.acl import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, sign
+from ..rocketmq.acl import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, sign, signed_fields
 from ..rocketmq.codes import PROTOCOL_VERSION
 from ..rocketmq.frame import encode_fields
 from .errors import InvalidArgument
@@ -62,9 +62,10 @@ class Signer:
 
     def sign(self, ext: Mapping[str, str], body: bytes) -> dict[str, str]:
         """Return the header fields with user and signature added."""
-        signed = {**ext, **self._own_fields()}
-        signature = sign(self._secret(), content(signed, body, PROTOCOL_VERSION))
-        return {**signed, SIGNATURE: signature.decode()}
+        return signed_fields(
+            ext, body, version=PROTOCOL_VERSION, access_key=self.access_key, secret_key=self.secret_key,
+            security_token=self.security_token,
+        )  # fmt: skip
 
     def sign_encoded(self, fields: bytes, body: bytes) -> bytes:
         """Sign header fields in their binary form, as `sign` does; return them with user and signature added."""

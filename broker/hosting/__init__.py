@@ -1,17 +1,19 @@
-"""Celery workers that host the broker, the mirror and the transfer of Redisson queues (worker.py).
+"""Celery workers that host the broker, name services, the mirror and the transfer of Redisson queues (worker.py).
 
 Here is what Django's settings say of the broker: where it listens and what protects it there, access control and TLS,
-and how its clock is simulated.
+where it registers, and how its clock is simulated.
 """
 
 from __future__ import annotations
 
 from django.conf import settings
 
+from ..client.credentials import security_of
 from ..rocketmq.acl import AccessConfig, InvalidAccess, User, check_name
 from ..server.clock import Simulation
 from ..server.listener import Listening, ListeningRefused, Remedies, refuse_exposed
 from ..server.listener import is_loopback as is_loopback
+from ..server.registrar import NameServers
 from ..server.tls import TlsConfig
 
 
@@ -69,6 +71,20 @@ def access_config() -> AccessConfig | None:
         raise HostingRefused(f"ESCAPEMENT_ACCESS_KEY: {error}") from None
     inner = User(settings.ACCESS_KEY, settings.ACCESS_SECRET, is_super=True)
     return AccessConfig(inner, settings.BROKER_OPEN_ROUTES)
+
+
+def name_servers() -> NameServers:
+    """Return where the broker registers, signed and over TLS as this project's own clients speak; raises
+    HostingRefused."""
+    security = security_of("", settings.ESCAPEMENT_CLIENT)
+    try:
+        return NameServers(
+            NameServers.parsed(settings.BROKER_REGISTER_AT),
+            None if security.signer is None else security.signer.sign,
+            security.of_host,
+        )
+    except ValueError as error:
+        raise HostingRefused(f"ESCAPEMENT_REGISTER_AT: {error}.") from None
 
 
 def tls_config() -> TlsConfig | None:

@@ -1,4 +1,5 @@
-"""Celery workers that host something: the engine with its remoting server (`--engine NAME`), the mirror, the transfer.
+"""Celery workers that host something: the engine with its remoting server (`--engine NAME`), a name service by itself
+(`--namesrv PORT`), the mirror, the transfer.
 
 Each is a guest in a boot step of the *worker*: such a step lives as long as the process, while steps of the consumer
 stop and start again with every lost connection to the task broker. The worker's pool requires the step, so the guest
@@ -29,12 +30,14 @@ from django.conf import settings
 
 from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
-from ..mirror.follower import follow
+from ..mirror.cluster import follow
+from ..mirror.entries import clusters
 from ..redisson.transfer import transfer_service
 from ..server.broker import BrokerService, Protection
 from ..server.clock import Clocks
 from ..server.listener import raise_descriptor_limit
-from . import HostingRefused, access_config, refuse_open_listening, simulation, tls_config
+from ..server.namesrv import NamesrvConfig, NamesrvService
+from . import HostingRefused, access_config, name_servers, refuse_open_listening, simulation, tls_config
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +65,10 @@ class Guest(ABC):
         """Finish what is under way and stop within STOP_TIMEOUT_S."""
 
 
-class EngineGuest(Guest):
-    """The engine and its remoting server, in one thread with one event loop."""
+class LoopGuest(Guest):
+    """A server in a thread with an event loop of its own; `what` it is, in messages."""
+
+    what: ClassVar[str]
 
     def __init__(self, name: str, failed: Callable[[str], None]) -> None:
         super().__init__(failed)
@@ -71,18 +76,17 @@ class EngineGuest(Guest):
         self._started: Future[str] = Future()
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name=f"engine-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{self.what}-{name}", daemon=True)
 
     def start(self) -> str:
-        """Open the store and listen."""
+        """Listen, if that is allowed."""
         refuse_open_listening()
         raise_descriptor_limit()
-        os.makedirs(settings.BROKER_STORE, exist_ok=True)
         self._thread.start()
         return self._started.result(START_TIMEOUT_S)
 
     def stop(self) -> None:
-        """Drain connections, flush, close the store."""
+        """Answer what was asked and end."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended by itself
                 self._loop.call_soon_threadsafe(self._stopping.set)
@@ -94,11 +98,26 @@ class EngineGuest(Guest):
                 self._loop = runner.get_loop()
                 runner.run(self._serve())
         except Exception as error:
-            logger.exception("the broker ended by itself")
+            logger.exception("the %s ended by itself", self.what)
             if self._started.done():
-                self._failed(f"the broker ended by itself: {error}")
+                self._failed(f"the {self.what} ended by itself: {error}")
             else:
-                self._started.set_exception(HostingRefused(f"the broker could not start: {error}"))
+                self._started.set_exception(HostingRefused(f"the {self.what} could not start: {error}"))
+
+    @abstractmethod
+    async def _serve(self) -> None:
+        """Serve until `_stopping` is set; say in `_started` where, or why not."""
+
+
+class EngineGuest(LoopGuest):
+    """The engine and its remoting server, in one thread with one event loop."""
+
+    what = "broker"
+
+    def start(self) -> str:
+        """Open the store and listen."""
+        os.makedirs(settings.BROKER_STORE, exist_ok=True)
+        return super().start()
 
     async def _serve(self) -> None:
         try:
@@ -111,6 +130,7 @@ class EngineGuest(Guest):
                 vip_channel=settings.BROKER_VIP,
                 protection=Protection(access=access_config(), tls=tls_config(), metrics_token=settings.METRICS_TOKEN),
                 clocks=Clocks(simulation=simulation()),
+                register_at=name_servers(),
             )
             await service.start()
         except (BrokerError, OSError) as error:
@@ -125,8 +145,39 @@ class EngineGuest(Guest):
         await service.stop(STOP_TIMEOUT_S)
 
 
+class NamesrvGuest(LoopGuest):
+    """A name service by itself, which is named by its port."""
+
+    what = "name service"
+
+    async def _serve(self) -> None:
+        try:
+            service = NamesrvService(
+                NamesrvConfig(
+                    root=str(settings.VAR / f"namesrv-{self._name}"),
+                    host=settings.BROKER_HOST,
+                    port=int(self._name),
+                    cluster=settings.BROKER_CLUSTER,
+                    access=access_config(),
+                    tls=tls_config(),
+                )
+            )
+            await service.start()
+        except (BrokerError, OSError) as error:
+            is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            why = f"Port {self._name} is taken by another program: take another one." if is_taken else str(error)
+            self._started.set_exception(HostingRefused(why))
+            return
+        except HostingRefused as refusal:
+            self._started.set_exception(refusal)
+            return
+        self._started.set_result(f"name service {service.address}")
+        await self._stopping.wait()
+        await service.stop()
+
+
 class MirrorGuest(Guest):
-    """The mirror, in a thread of its own."""
+    """The mirror of all brokers, in threads of its own."""
 
     def __init__(self, failed: Callable[[str], None]) -> None:
         super().__init__(failed)
@@ -134,18 +185,18 @@ class MirrorGuest(Guest):
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
 
     def start(self) -> str:
-        """Start following the broker."""
+        """Start following the brokers."""
         self._thread.start()
-        return f"mirror of {settings.ESCAPEMENT_NAMESRV}"
+        return f"mirror of {' and '.join(clusters().values())}"
 
     def stop(self) -> None:
-        """Finish the round under way."""
+        """Finish the rounds under way."""
         self._stopping.set()
         self._thread.join(STOP_TIMEOUT_S)
 
     def _run(self) -> None:
         try:
-            follow(settings.ESCAPEMENT_NAMESRV, self._stopping)
+            follow(clusters(), self._stopping)
         except Exception as error:
             logger.exception("the mirror ended by itself")
             self._failed(f"the mirror ended by itself: {error}")
@@ -238,6 +289,17 @@ class EngineStep(HostStep):
         return EngineGuest(str(self._wanted), failed)
 
 
+class NamesrvStep(HostStep):
+    """The step of `--namesrv PORT`: this worker is a name service by itself."""
+
+    label = "Namesrv"
+    option = "namesrv"
+
+    def invite(self, failed: Callable[[str], None]) -> Guest:
+        """Make the guest that listens at that port."""
+        return NamesrvGuest(str(self._wanted), failed)
+
+
 class MirrorStep(HostStep):
     """The step of `--mirror`: this worker writes the mirror rows."""
 
@@ -261,7 +323,7 @@ class TransferStep(HostStep):
 
 
 # Celery declares `requires` as one tuple or none; the pool's is a tuple.
-Pool.requires = (*(Pool.requires or ()), EngineStep, MirrorStep, TransferStep)
+Pool.requires = (*(Pool.requires or ()), EngineStep, NamesrvStep, MirrorStep, TransferStep)
 
 
 def engine_config(name: str) -> EngineConfig:

@@ -1,6 +1,10 @@
 """Tells open pages that the mirror has moved: one small event to the Channels layer, at most ten in a second.
 
 Its own thread and event loop: a slow or lost Valkey holds up nobody, what it missed is told with the next event.
+
+Each event has a number, and pages that show a larger one take a smaller one for old news. The mirrors of several
+brokers tell the same pages, out of one process or several, so the number is no broker's sequence: it is the time of the
+announcement, or one more than the last.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Iterable
 
 from channels.layers import get_channel_layer
@@ -22,6 +27,11 @@ EVENT = "mirror.changed"
 SPACING_S = 0.1
 #: a layer that takes longer is treated as lost
 SEND_TIMEOUT_S = 2.0
+
+
+def now_us() -> int:
+    """Return the real time in epoch us."""
+    return time.time_ns() // 1_000
 
 
 class Announcer:
@@ -42,10 +52,13 @@ class Announcer:
         self._ready.wait()
 
     def announce(self, sequence: int, kinds: Iterable[str]) -> None:
-        """Tell that these kinds of rows changed with this transaction."""
+        """Tell that these kinds of rows have changed; call when their transaction is over.
+
+        `sequence`: the event's number, `now_us()` of a mirror; one that is not larger than the last is made so.
+        """
         with self._guard:
             self._kinds.update(kinds)
-            self._sequence = max(self._sequence, sequence)
+            self._sequence = max(self._sequence + 1, sequence)
         self._loop.call_soon_threadsafe(self._wake.set)
 
     def close(self) -> None:

@@ -139,6 +139,7 @@ def shown(text: str) -> str:
 def _broker(facts: Mapping[str, Any], known: Broker, as_of_ms: int) -> Broker:
     return Broker(
         name=known.name,
+        entry=known.entry,
         cluster=known.cluster,
         address=known.address,
         version=str(facts.get("version") or known.version),
@@ -275,6 +276,8 @@ class Poller:
 
     def __init__(self, source: Admin) -> None:
         self._source = source
+        #: the broker's name in its cluster
+        self._own_name = ""
         self._listed_ms: int | None = None
         self._delays_ms: tuple[int, ...] = ()
         self._runtime: Mapping[str, str] = {}
@@ -283,6 +286,7 @@ class Poller:
 
     def read(self, known: Broker, now_ms: int) -> Changes:
         """Return one reading of the broker, `now_ms` its moment."""
+        self._own_name = known.own_name
         topics: tuple[Topic, ...] = ()
         groups: tuple[ConsumerGroup, ...] = ()
         complete = frozenset({"levels"})
@@ -318,7 +322,7 @@ class Poller:
                 is_system=is_system_topic(topic.name),
             )
             for topic in self._source.topics()
-            if topic.broker == broker
+            if topic.broker == self._own_name
         )
         groups = tuple(
             ConsumerGroup(
@@ -332,7 +336,7 @@ class Poller:
                 is_system=is_system_group(group.name),
             )
             for group in self._source.groups()
-            if group.broker == broker
+            if group.broker == self._own_name
         )
         self._topics = _turns(self._topics, [topic.name for topic in topics if is_storable(topic.name)])
         self._groups = _turns(self._groups, [row.name for row in groups if not row.is_system and is_storable(row.name)])
@@ -342,6 +346,7 @@ class Poller:
         facts = self._runtime
         return Broker(
             name=known.name,
+            entry=known.entry,
             cluster=known.cluster,
             address=known.address,
             version=facts.get("brokerVersionDesc", ""),
@@ -354,7 +359,7 @@ class Poller:
 
     def _queues(self, broker: str) -> Iterator[Queue]:
         for topic in _next(self._topics, TOPICS_A_READING):
-            for part in self._stats(broker, topic):
+            for part in self._stats(topic):
                 yield Queue(
                     broker_id=broker,
                     topic=topic,
@@ -364,13 +369,13 @@ class Poller:
                     last_ms=part.last_update_ms or None,
                 )
 
-    def _stats(self, broker: str, topic: str) -> list[QueueStats]:
+    def _stats(self, topic: str) -> list[QueueStats]:
         """Return the queues of the topic on this broker; a cluster has queues of the same number on each."""
         try:
             stats = self._source.topic_stats(topic)
         except (BadAnswer, BrokerRefused, RouteNotFound):
             return []
-        return [part for part in stats.queues if part.queue.broker == broker]
+        return [part for part in stats.queues if part.queue.broker == self._own_name]
 
     def _offsets(self, broker: str) -> Iterator[ConsumerOffset]:
         for group in _next(self._groups, GROUPS_A_READING):
@@ -379,7 +384,7 @@ class Poller:
             except (BadAnswer, BrokerRefused, RouteNotFound):
                 continue
             for part in stats.queues:
-                if part.queue.broker == broker and part.consumer_offset >= 0:
+                if part.queue.broker == self._own_name and part.consumer_offset >= 0:
                     yield ConsumerOffset(
                         broker_id=broker,
                         group=group,
@@ -389,7 +394,7 @@ class Poller:
                     )
 
     def _levels(self, broker: str) -> Iterator[ScheduleLevel]:
-        ends = {part.queue.queue_id: part for part in self._stats(broker, SCHEDULE_TOPIC)}
+        ends = {part.queue.queue_id: part for part in self._stats(SCHEDULE_TOPIC)}
         released = self._source.delay_offsets()
         for level, delay_ms in enumerate(self._delays_ms, start=1):
             row = ScheduleLevel(broker_id=broker, level=level, delay_ms=delay_ms)

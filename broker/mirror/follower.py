@@ -1,10 +1,11 @@
-"""The mirror: the one writer of the mirror rows. It follows one broker through remoting, like any client.
+"""The mirror of one broker: the one writer of its rows. It follows the broker through remoting, like any client.
 
-That is the first master by name, where a name service knows several. A round = ask for what changed since the token,
-write rows and token in one transaction, tell the pages. Whatever happens in between, the next round begins at the token
-that is in the database: a crash repeats, it never loses.
+A round = ask for what changed since the token, write rows and token in one transaction, tell the pages. Whatever
+happens in between, the next round begins at the token that is in the database: a crash repeats, it never loses. A
+round in which nothing moved writes nothing, but once a second how far it is.
 
-An advisory lock makes one mirror the only one. It belongs to the database session: whoever dies lets it go.
+While the broker's master is away and the name service lists a slave, that one is read, by standard requests.
+A lock (lock.py) makes one mirror the only one of its broker; cluster.py has one for each broker of a cluster.
 
 When a reading has brought many rows, PostgreSQL is made to look at them (`Statistics`), so that it plans joins by what
 is there. Its own daemon looks once a minute, or not at all where it is switched off: until then it plans for few rows,
@@ -18,19 +19,32 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections, transaction
 
 from ..client import Admin
 from ..client.errors import ClientError, NotSupported
 from ..rocketmq.topics import SCHEDULE_TOPIC
-from .announcer import Announcer
+from .announcer import Announcer, now_us
 from .changes import Changes, Poller, UnreadableChangesError, read_changes
 from .clock_file import broker_now_ms, clock_file
 from .halves import HalfFollower
-from .models import Broker, ConsumerGroup, ConsumerOffset, MirrorRow, MirrorState, Queue, RateHistory, Topic
+from .lock import Lock
+from .lock import MirrorBusyError as MirrorBusyError
+from .models import (
+    ENTRY_MARK,
+    Broker,
+    ConsumerGroup,
+    ConsumerOffset,
+    MirrorRow,
+    MirrorState,
+    Queue,
+    RateHistory,
+    Topic,
+)
 from .watch import Mark, Range, Watch
-from .writer import KEYS, Flaws, clear, fit, storable, write, write_state
+from .writer import KEYS, Flaws, clear, fit, note_error, storable, write, write_broker, write_state
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +53,8 @@ FOLLOW_INTERVAL_S = 0.2
 #: a round that writes much is followed by a pause of so many times its length
 PAUSE_RATIO = 3
 POLL_INTERVAL_S = 1.0
+#: how often it is written how far a broker is that is quiet
+STATE_INTERVAL_MS = 1_000
 #: pause after a failed round, and while another mirror has the lock
 RETRY_INTERVAL_S = 1.0
 #: entries of a lane read at once where its marks are missing, and probes where there are more
@@ -58,34 +74,30 @@ class Round:
     full: bool
 
 
-def follow(namesrv: str, stop: threading.Event) -> None:
-    """Mirror the broker of this name service, and tell the pages, until `stop`."""
-    announcer = Announcer()
-    try:
-        with Admin(namesrv) as admin:
-            Mirror(admin, announcer=announcer).run(stop)
-    finally:
-        announcer.close()
-        connections.close_all()
-
-
 class Mirror:
     """The mirror of the broker that `source` speaks with. One thread uses it; `close` gives up the lock."""
 
     def __init__(
         self,
         source: Admin,
+        broker: str | None = None,
         *,
+        entry: str = "",
+        sets_clock: bool = True,
         announcer: Announcer | None = None,
         database: str = "default",
         clock: Callable[[], int] = broker_now_ms,
     ) -> None:
+        """`broker`: the one that `source` is for; without it the first that it knows, by name. `entry`: that of the
+        broker's cluster. `sets_clock`: the console's idea of the time follows this broker's clock."""
         self._source = source
+        self._entry = entry
+        self._sets_clock = sets_clock
         self._announcer = announcer
         self._database = database
         self._clock = clock
-        #: the database session that holds the lock
-        self._locked_by: int | None = None
+        self._lock: Lock | None = None if broker is None else Lock(row_name(entry, broker), database)
+        self._told = Told()
         self._state: MirrorState | None = None
         self._watch: Watch | None = None
         self._flaws = Flaws()
@@ -109,34 +121,33 @@ class Mirror:
             return self._round()
         except BaseException:
             # memory may be ahead of the rows: read them again next time
-            self._state = self._watch = self._poller = None
-            self._halves.forget()
+            self._forget()
             raise
 
     def rebuild(self) -> Round:
-        """Drop every mirror row and read everything again."""
-        self._hold()
+        """Drop every mirror row of the broker and read everything again."""
+        lock = self._hold()
         with transaction.atomic(using=self._database):
-            clear()
-        self._state = self._watch = self._poller = None
-        self._halves.forget()
+            clear(lock.name)
+        self._forget()
         self._statistics.forget()
         return self.run_once()
 
     def close(self) -> None:
-        """Give up the lock and the connection; twice is fine."""
-        if self._locked_by is not None:
-            self._locked_by = None
-            try:
-                unlock(self._database)
-            except (DatabaseError, InterfaceError):
-                logger.info("The lock went with its connection")
+        """Give up the lock; twice is fine."""
+        if self._lock is not None:
+            self._lock.release()
 
-    def _hold(self) -> None:
-        if self._locked_by is None or self._locked_by != session(self._database):
-            if not try_lock(self._database):
-                raise MirrorBusyError
-            self._locked_by = session(self._database)
+    def _hold(self) -> Lock:
+        if self._lock is None:
+            self._lock = Lock(row_name(self._entry, self._source.asked().name), self._database)
+        self._lock.hold()
+        return self._lock
+
+    def _forget(self) -> None:
+        self._state = self._watch = self._poller = None
+        self._told = Told()
+        self._halves.forget()
 
     def _attempt(self) -> float:
         """Do one round with its errors handled; return the pause after it in seconds."""
@@ -151,7 +162,8 @@ class Mirror:
         except (DatabaseError, InterfaceError) as error:
             logger.warning("The mirror cannot write: %s", error)
             # the lock dies with the session
-            self._locked_by = None
+            if self._lock is not None:
+                self._lock.forget()
             connections[self._database].close()
             return RETRY_INTERVAL_S
         except Exception as error:
@@ -166,7 +178,11 @@ class Mirror:
     def _round(self) -> Round:
         begin_ms, begin_s = self._clock(), time.monotonic()
         known, state, watch = self._resume(begin_ms)
-        changes = self._read(known, state, watch)
+        body = self._ask(known, state)
+        if body is not None and self._told.is_quiet(body, begin_ms):
+            state.token = str(body["token"])
+            return self._end(known, state, begin_ms, set())
+        changes = self._read(body, known, watch)
         self._hear_clock(changes)
         samples = {level: self._sample(level, missing) for level, missing in watch.unmarked(changes).items()}
         with transaction.atomic(using=self._database):
@@ -176,46 +192,74 @@ class Mirror:
             histories = watch.observe(changes, samples)
             self._advance(state, watch, changes, begin_s)
             moved = watch.without_still_levels(changes)
+            write_broker(changes.broker)
             kinds, left_out = write(moved, histories, watch.meet(moved))
             if self._flaws.take(moved, left_out):
                 state.flaws = self._flaws.listed()
                 kinds.add("mirror")
             write_state(state)
+        self._told.note(body, begin_ms)
         self._statistics.look(watch.rows())
-        if not changes.polling and self._halves.look(known.name, begin_ms):
+        return self._end(known, state, changes.as_of_ms, kinds, is_full="queues" in changes.complete)
+
+    def _end(
+        self, known: Broker, state: MirrorState, as_of_ms: int, kinds: set[str], *, is_full: bool = False
+    ) -> Round:
+        if not state.polling and self._halves.look(known.name, self._clock()):
             kinds.add("transactions")
-        if kinds and self._announcer is not None:
-            self._announcer.announce(state.sequence, kinds)
-        return Round(state.sequence, changes.as_of_ms, frozenset(kinds), changes.polling, "queues" in changes.complete)
+        if kinds:
+            self._announce(kinds)
+        return Round(state.sequence, as_of_ms, frozenset(kinds), state.polling, is_full)
 
     def _resume(self, now_ms: int) -> tuple[Broker, MirrorState, Watch]:
         """Return the broker that answers, the position kept for it, and what is remembered."""
-        if self._state is not None and self._watch is not None:
+        if self._state is not None and self._watch is not None and not self._is_served_otherwise():
             return self._state.broker, self._state, self._watch
-        brokers = [broker for broker in self._source.brokers() if broker.broker_id == 0]
-        if not brokers:
-            raise UnreadableChangesError("the name service knows no broker")
-        first = min(brokers, key=lambda broker: broker.name)
-        known = Broker(name=first.name, cluster=first.cluster, address=first.address)
+        self._forget()
+        process = self._source.asked()
+        name = row_name(self._entry, process.name)
+        known = Broker(name=name, entry=self._entry, cluster=process.cluster, address=process.address)
         kept = MirrorState.objects.filter(broker=known.name).first()
         self._state = kept or MirrorState(broker_id=known.name)
         self._state.broker = known
+        self._state.slave_number = process.broker_id or None
+        if process.broker_id:
+            logger.warning("The master of %s is away: slave %d at %s is read", name, process.broker_id, process.address)
+            self._poller = Poller(self._source)
         self._flaws = Flaws(self._state.flaws)
         self._watch = Watch.load(known.name, now_ms)
         return known, self._state, self._watch
 
-    def _read(self, known: Broker, state: MirrorState, watch: Watch) -> Changes:
+    def _is_served_otherwise(self) -> bool:
+        """Tell whether another process of the broker answers now than the slave that was read, its master most
+        likely."""
+        state = self._state
+        return (
+            state is not None
+            and state.slave_number is not None
+            and (self._source.asked().broker_id != state.slave_number)
+        )
+
+    def _ask(self, known: Broker, state: MirrorState) -> dict[str, Any] | None:
+        """Return what changed, as the broker tells it; None of one that has to be polled."""
         if self._poller is None:
             try:
-                body = self._source.changes(state.token)
-                return watch.with_empty_queues(fit(read_changes(body, known, self._clock()), KEYS))
+                return self._source.changes(state.token)
             except NotSupported:
                 logger.info("%s has no request 14000: it is polled by standard requests", known.name)
                 self._poller = Poller(self._source)
+        return None
+
+    def _read(self, body: dict[str, Any] | None, known: Broker, watch: Watch) -> Changes:
+        if body is not None:
+            return watch.with_empty_queues(fit(read_changes(body, known, self._clock()), KEYS))
+        assert self._poller is not None, "made by _ask"
         return fit(self._poller.read(known, self._clock()), KEYS)
 
     def _hear_clock(self, changes: Changes) -> None:
         """Have every process here know how the broker's clock runs."""
+        if not self._sets_clock:
+            return
         try:
             clock_file().write(changes.clock)
         except OSError as error:
@@ -246,53 +290,55 @@ class Mirror:
         state.error = ""
 
     def _record(self, error: Exception) -> None:
-        """Say in the rows that the broker could not be read, once for each new reason."""
+        """Say in the broker's rows that it could not be read, once for each new reason."""
         reason = storable(str(error))
-        logger.warning("The mirror cannot read the broker: %r", reason)
+        if self._lock is None:
+            logger.warning("The mirror finds no broker: %r", reason)
+            return
+        name = self._lock.name
         try:
-            stale = list(MirrorState.objects.exclude(error=reason))
-            for state in stale:
-                state.error, state.sequence = reason, state.sequence + 1
             with transaction.atomic(using=self._database):
-                MirrorState.upsert(stale, ("broker",))
+                is_news = note_error(name, reason)
         except (DatabaseError, InterfaceError) as failure:
             logger.warning("The mirror cannot write: %s", failure)
             return
-        if stale and self._announcer is not None:
-            self._announcer.announce(stale[0].sequence, {"mirror"})
+        if is_news:
+            logger.warning("The mirror cannot read %s: %r", name, reason)
+            self._announce({"mirror"})
+
+    def _announce(self, kinds: set[str]) -> None:
+        if self._announcer is not None:
+            self._announcer.announce(now_us(), kinds)
 
 
-# The lock that makes one mirror the only one.
+def row_name(entry: str, broker: str) -> str:
+    """Return the primary key of a broker's rows."""
+    return f"{entry}{ENTRY_MARK}{broker}" if entry else broker
 
-#: first key "Escapement", second "mirror"; any two numbers that nobody else uses in this database
-LOCK_KEYS = (0x45534341, 0x4D495252)
 
+class Told:
+    """What a broker told last, to know whether anything moved since but the time."""
 
-class MirrorBusyError(RuntimeError):
-    """Another mirror follows the broker already."""
+    #: lists of an answer 14000 that are empty where nothing changed
+    _CHANGES = ("topics", "queues", "groups", "offsets", "deletedTopics", "deletedGroups")
 
     def __init__(self) -> None:
-        super().__init__("Another mirror holds the lock of this database; stop its worker first, or leave it the work.")
+        self._levels: object = None
+        self._members: object = None
+        self._written_ms: int | None = None
 
+    def note(self, body: Mapping[str, Any] | None, now_ms: int) -> None:
+        """Remember an answer whose rows are written."""
+        if body is not None:
+            self._levels, self._members, self._written_ms = body.get("levels"), body.get("members"), now_ms
 
-def try_lock(database: str) -> bool:
-    """Take the lock for this session without waiting; return whether it is ours. Taking it twice counts twice."""
-    with connections[database].cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", LOCK_KEYS)
-        row = cursor.fetchone()
-    return bool(row and row[0])
-
-
-def session(database: str) -> int | None:
-    """Return the process id of this thread's database session; None while there is none."""
-    here = connections[database].connection
-    return None if here is None else int(here.info.backend_pid)
-
-
-def unlock(database: str) -> None:
-    """Let the lock go; nothing happens when it is not ours."""
-    with connections[database].cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", LOCK_KEYS)
+    def is_quiet(self, body: Mapping[str, Any], now_ms: int) -> bool:
+        """Tell whether this answer has nothing new, so shortly after the last that was written that it need not be."""
+        if self._written_ms is None or not 0 <= now_ms - self._written_ms < STATE_INTERVAL_MS or body.get("full"):
+            return False
+        if any(body.get(name) for name in self._CHANGES):
+            return False
+        return bool("token" in body and body.get("levels") == self._levels and body.get("members") == self._members)
 
 
 # What PostgreSQL knows of the mirror's rows.

@@ -284,6 +284,8 @@ class MirrorState(MirrorRow):
     #: from asking to the last row written
     took_ms = models.FloatField(null=True)
     error = models.TextField(blank=True)
+    #: the replica that is read while the master is away; NULL: the master is
+    slave_number = models.BigIntegerField(null=True)
     #: rows that are not as the broker has them, or left out: [{"kind", "name", "why"}, ...] (broker/mirror/writer.py)
     flaws = models.JSONField(default=list)
 

@@ -56,8 +56,6 @@ def write(
 ) -> tuple[set[str], list[Flaw]]:
     """Write the rows of one reading; return the kinds that changed, and the rows left out. Call inside a
     transaction."""
-    Broker.mirror_writer.exclude(name=changes.broker.name).delete()
-    Broker.upsert([changes.broker], ("name",))
     changed = _remove_deleted(changes)
     flaws: list[Flaw] = []
     for kind in ("topics", "queues", "groups", "offsets", "levels"):
@@ -72,6 +70,23 @@ def write(
     if _put("histories", tuple(histories), flaws):
         changed.add("histories")
     return changed, flaws
+
+
+def write_broker(broker: Broker) -> None:
+    """Write what a broker says of itself. Call inside a transaction."""
+    Broker.upsert([broker], ("name",))
+
+
+def note_error(broker: str, reason: str) -> bool:
+    """Say of a broker that has rows why it cannot be read; return whether that is news. Call inside a transaction."""
+    if not Broker.objects.filter(name=broker).exists():
+        return False
+    state = MirrorState.objects.filter(broker=broker).first() or MirrorState(broker_id=broker)
+    if state.error == reason:
+        return False
+    state.error, state.sequence = reason, state.sequence + 1
+    MirrorState.upsert([state], ("broker",))
+    return True
 
 
 def write_state(state: MirrorState) -> None:
@@ -101,9 +116,9 @@ def _reason(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def clear() -> None:
-    """Drop every mirror row. Call inside a transaction."""
-    Broker.mirror_writer.all().delete()
+def clear(broker: str) -> None:
+    """Drop every row of this broker. Call inside a transaction."""
+    Broker.mirror_writer.filter(name=broker).delete()
 
 
 def _remove_deleted(changes: Changes) -> set[str]:

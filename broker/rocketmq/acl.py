@@ -402,6 +402,16 @@ def sign(secret: bytes, signed: bytes) -> bytes:
     return b64encode(hmac.digest(secret, signed, "sha1"))
 
 
+def signed_fields(
+    ext: Mapping[str, str], body: bytes, *, version: int, access_key: str, secret_key: str, security_token: str | None
+) -> dict[str, str]:
+    """Return the header fields of a request with its user and signature added."""
+    token = {} if security_token is None else {SECURITY_TOKEN: security_token}
+    fields = {**ext, ACCESS_KEY: access_key, **token}
+    secret = secret_key.encode("utf-8", "surrogateescape")
+    return {**fields, SIGNATURE: sign(secret, content(fields, body, version)).decode()}
+
+
 def is_signed(secret: bytes, signed: bytes, signature: str) -> bool:
     """Tell in constant time whether the signature is that of the content."""
     return hmac.compare_digest(sign(secret, signed), signature.encode("utf-8", "surrogateescape"))

@@ -64,6 +64,7 @@ BODY_CRC = slice(8, 12)
 QUEUE_OFFSET_AT = 20
 QUEUE_OFFSET = slice(20, 28)
 POSITION = slice(28, 36)
+POSITION_AT = 28
 SYS_FLAG_AT = 36
 BORN_HOST_AT = 48
 #: A host is an address, then a port of four bytes; the second form is so many bytes longer.

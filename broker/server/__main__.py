@@ -11,11 +11,13 @@ import sys
 import uvloop
 
 from .. import log_lines
+from ..client.credentials import Signer
 from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
 from ..rocketmq.acl import AccessConfig, User
 from .broker import BrokerService, Protection
 from .listener import Listening, ListeningRefused, Remedies, raise_descriptor_limit, refuse_exposed
+from .registrar import NameServers
 from .tls import TlsConfig
 
 #: what a store keeps as it was made
@@ -46,10 +48,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--access-key", help="only signed requests; this user, its secret in ESCAPEMENT_SECRET_KEY, may all"
     )
+    parser.add_argument("--register-at", default="", help="name servers to register at: host:port;host:port")
     parser.add_argument("--no-vip", action="store_true", help="no second port, two below the broker's")
     parser.add_argument("--open-routes", action="store_true", help="questions where a topic is need no signature")
     parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
     parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
+    parser.add_argument("--name", default="broker-a", help="name of the broker")
+    parser.add_argument("--cluster", default="DefaultCluster", help="name of its cluster")
     for name in (*SIZES, *TRANSACTIONS):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None, help=f"{name} of EngineConfig")
     options = parser.parse_args(arguments)
@@ -60,11 +65,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _refuse_exposed(options)
         config = EngineConfig(
-            root=options.root, host=options.advertise or options.host, port=options.port, flush=options.flush,
+            root=options.root, cluster_name=options.cluster, broker_name=options.name,
+            host=options.advertise or options.host, port=options.port, flush=options.flush,
             auto_create_topics=not options.no_auto_create, **chosen,
         )  # fmt: skip
         return uvloop.run(_serve(config, options))
-    except (BrokerError, OSError, ListeningRefused) as error:
+    except (BrokerError, OSError, ListeningRefused, ValueError) as error:
         sys.stderr.write(f"{log_lines.escaped(str(error))}\n")
         return 1
 
@@ -100,6 +106,9 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
         namesrv_port=options.namesrv_port,
         on_failed=failed,
         vip_channel=not options.no_vip,
+        register_at=NameServers(
+            NameServers.parsed(options.register_at), Signer(inner.name, inner.secret).sign if inner else None
+        ),
         protection=Protection(
             access=AccessConfig(inner, options.open_routes) if inner else None,
             tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,

@@ -15,6 +15,8 @@ from ..engine.config import EngineConfig
 from ..engine.disk import Files, OsFiles
 from ..engine.engine import Engine
 from ..engine.log.ticket import Ticket
+from ..namesrv.registration import DataVersion
+from ..namesrv.requests import NameService
 from ..rocketmq.acl import AccessConfig
 from ..rocketmq.codes import Request
 from .access.accounts import AccessProcessor
@@ -27,7 +29,7 @@ from .metrics import BrokerMetrics
 from .processors.broker import BrokerProcessor, CleanupProcessor, ConfigurationProcessor, KeptSettings
 from .processors.clients import ClientQueryProcessor, HeartbeatProcessor
 from .processors.groups import AssignmentProcessor, GroupProcessor, LockProcessor
-from .processors.namesrv import NameService
+from .processors.namesrv import ResidentBroker, name_service
 from .processors.offsets import OffsetProcessor, ProgressProcessor, ResetProcessor
 from .processors.pop import AckProcessor, PopProcessor
 from .processors.pull import PullProcessor, QueryProcessor
@@ -36,6 +38,7 @@ from .processors.timers import ScheduleProcessor, TimerProcessor
 from .processors.topics import DeletionProcessor, TopicProcessor, sweep_all
 from .processors.transactions import CheckRounds, TransactionProcessor
 from .pump import Pump
+from .registrar import NameServers, Registrar, Told
 from .send_reply import SendReplies
 from .sniffing import Pages, front
 from .state import BrokerState
@@ -71,6 +74,7 @@ class Protection:
 
 
 UNPROTECTED = Protection()
+NOWHERE = NameServers()
 
 
 class BrokerService:
@@ -79,6 +83,7 @@ class BrokerService:
     A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
     when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. The
     `vip_channel` is the port two below the broker's, as at Apache RocketMQ: if it is taken the broker serves without.
+    It registers at the name servers of `register_at`, beside having a name service of its own.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class BrokerService:
         clocks: Clocks = WALL_CLOCK,
         protection: Protection = UNPROTECTED,
         vip_channel: bool = True,
+        register_at: NameServers = NOWHERE,
     ) -> None:
         self.config = config
         self._listen_host = listen_host
@@ -118,6 +124,9 @@ class BrokerService:
         self._check_rounds: CheckRounds | None = None
         self._waiting_pops: WaitingPops | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._register_at = register_at
+        self._registrar: Registrar | None = None
+        self._names: NameService | None = None
 
     @property
     def engine(self) -> Engine:
@@ -139,6 +148,11 @@ class BrokerService:
         """The address (host:port) of the name service."""
         host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
         return f"{host}:{self._namesrv_port}"
+
+    @property
+    def registered(self) -> dict[str, bool]:
+        """The name servers that it registers at, and whether each has its registration."""
+        return {} if self._registrar is None else self._registrar.registered
 
     @property
     def vip_port(self) -> int | None:
@@ -188,6 +202,8 @@ class BrokerService:
         await namesrv.start(namesrv_socket)
         await broker.start(broker_socket)
         await self._start_vip(broker, vip_socket)
+        if self._registrar is not None:
+            self._registrar.start()
         self._sweep()
         sweep_all(self._running)
         if self._simulator is not None:
@@ -244,20 +260,33 @@ class BrokerService:
         state = self._state = BrokerState(
             engine=engine, config=config, clock=self._clock, live_clock=live, started_ms=self._clock(), speed=speed,
             waiting=WaitingPulls(asyncio.get_running_loop(), live),
+            registered=lambda: self.registered,
             hurry=pump.hurry, kick=pump.kick, at_rest=pump.at_rest,
             may_send=self._gate.may_send if self._gate is not None else lambda _connection, _topic: True,
         )  # fmt: skip
         shared = Shared.within(self._limits)
         broker = self._broker_server(state, kept, shared, certificates)
+        resident = ResidentBroker(state)
+        names = self._names = name_service(state, resident, self._namesrv_port)
         namesrv = Server(
-            "name service", NameService(state, self._namesrv_port).handlers(), live, self._limits,
-            Hooks(gate=self._gate, connection=front(certificates)), shared,
+            "name service", names.handlers(), live, self._limits,
+            Hooks(gate=self._gate, connection=front(certificates), closed=(names.connection_ended,)), shared,
         )  # fmt: skip
+        self._registrar = self._registrations(engine, resident)
         self._servers = [broker, namesrv]
         pump.start()
         self._check_rounds = CheckRounds(state, pump.kick, pump.is_writing)
         self._check_rounds.start()
         return broker, namesrv
+
+    def _registrations(self, engine: Engine, resident: ResidentBroker) -> Registrar:
+        topics = engine.topics
+        told = Told(resident.cluster, resident.broker_name, resident.broker_id, resident.address)
+        return Registrar(
+            self._register_at, told,
+            lambda: DataVersion(topics.data_version, topics.changed_ms),
+            resident.registered,
+        )  # fmt: skip
 
     def _broker_server(
         self, state: BrokerState, kept: KeptSettings, shared: Shared, certificates: Certificates | None
@@ -324,6 +353,8 @@ class BrokerService:
         self._sweep_timer = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
         for server in self._servers:
             server.sweep(self._live_clock())
+        if self._names is not None:
+            self._names.expire(self._live_clock())
         broker = self._servers[0]
         broker.places.recount(self._live_clock())
         if broker.budget.freed_bytes - self._freed_bytes >= WORTH_TRIMMING_BYTES:
@@ -342,6 +373,10 @@ class BrokerService:
             self._sweep_timer.cancel()
         if self._check_rounds is not None:
             self._check_rounds.stop()
+        began_s = asyncio.get_running_loop().time()
+        if self._registrar is not None:
+            await self._registrar.stop()
+        timeout_s -= asyncio.get_running_loop().time() - began_s
         for server in self._servers:
             server.stop_accepting()
             server.stop_reading()

@@ -110,6 +110,8 @@ class BrokerMetrics:
         yield self._gauge("escapement_start_time_seconds", "When it was started", [({}, state.started_ms / 1000)])
         doors = [({"door": server.name}, float(len(server.connections))) for server in self._servers()]
         yield self._gauge("escapement_connections", "Open connections", doors)
+        names = [({"name_server": address}, float(is_there)) for address, is_there in state.registered().items()]
+        yield self._gauge("escapement_registered", "1 for name servers that have the broker's registration", names)
         yield self._gauge("escapement_waiting_pulls", "Pulls that wait for a message", [({}, len(state.waiting))])
         yield self._gauge("escapement_waiting_pops", "Pops that wait for a message", [({}, self._pops())])
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from asyncio import TimerHandle, get_running_loop
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -365,6 +365,8 @@ class BrokerState:
     """Calls when the upkeep that is under way has ended."""
     may_send: Callable[[Connection, str], bool]
     """Whether who is at the other end of a connection may send to a topic."""
+    registered: Callable[[], Mapping[str, bool]] = dict
+    """The name servers where the broker registers, and whether each has its registration."""
     speed: float | None = None
     """How fast the broker's clock runs, if it is simulated."""
     clients: Clients = field(init=False)

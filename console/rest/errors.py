@@ -104,6 +104,10 @@ class TopicUnknown(RequestError):
     """The broker has no such topic."""
 
 
+class BrokerUnknown(RequestError):
+    """The cluster has no such broker."""
+
+
 class GroupUnknown(RequestError):
     """The broker has no such consumer group."""
 
@@ -257,6 +261,7 @@ RULES: dict[type[Exception], Rule] = {
     MethodNotAllowed: Rule(405, "method_not_allowed", "Method not allowed", "The header Allow lists what is."),
     MessageNotFound: Rule(404, "message_not_found", "Message not found", "It may have passed its retention time."),
     TopicUnknown: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
+    BrokerUnknown: Rule(404, "broker_not_found", "Broker not found", "Check its name, or leave it out for all."),
     GroupUnknown: Rule(404, "group_not_found", "Group not found", "Check the group's name."),
     InvalidMoment: Rule(422, "invalid_moment", "Not a moment", "Give RFC 3339 with a zone, or epoch milliseconds."),
     ZoneMissing: Rule(422, "zone_missing", "Zone missing", "End the time with Z or an offset such as +01:00."),

@@ -23,6 +23,7 @@ from console.operations.models import Operation
 from console.operations.reading import masked_examples, masks_of
 from console.operations.registry import kind_of
 from console.rest.access import OWNER, Allow, InBody, OwnOperation
+from console.rest.brokers import of_broker
 from console.rest.database import token_actor
 from console.rest.errors import (
     NoOperation,
@@ -35,7 +36,6 @@ from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN, OperationPreview, OperationShown, Reason
 from console.security.tokens import CONSUME, PUBLISH, SETTINGS, Grant
-from console.site.broker import at
 
 Result = TypeVar("Result")
 _threads = ThreadPoolExecutor(2, thread_name_prefix="api-operations")
@@ -53,20 +53,20 @@ async def begun(
 ) -> Response:
     """Begin an operation and say where to look (a small one has run by then), or say what it would touch.
 
-    `broker`: of several the one that it is of.
+    `broker`: at this one alone; raises BrokerUnknown.
     """
 
-    def look() -> OperationPreview:
-        with at(broker):
+    def looked() -> OperationPreview:
+        with of_broker(broker):
             return _looked(kind, parameters, allow)
 
-    def begin() -> OperationShown:
-        with at(broker):
+    def started() -> OperationShown:
+        with of_broker(broker):
             return shown_of(_begun(kind, parameters, reason, actor, allow))
 
     if is_look:
-        return json_answer(await in_thread(look))
-    shown = await in_thread(begin)
+        return json_answer(await in_thread(looked))
+    shown = await in_thread(started)
     answer = json_answer(shown, 202)
     answer.headers["location"] = f"/api/v1/operations/{shown.id}"
     return answer

@@ -28,6 +28,16 @@ Reason = Annotated[str, Meta(min_length=1, max_length=500, description="Kept in 
 Look = Annotated[bool, Meta(description="Answer what it would touch (200), and do nothing.")]
 
 
+#: which of several brokers is meant
+BrokerName = Annotated[str, Meta(max_length=255, description="Of this broker alone; without it, of all brokers.")]
+
+
+class OfBroker(Struct, kw_only=True):
+    """The broker that is meant, where there are several."""
+
+    broker: BrokerName = ""
+
+
 class TopicOfUniqueId(Struct, kw_only=True):
     """The topic that a unique id of RocketMQ needs; our ids and offset ids have it."""
 
@@ -37,6 +47,7 @@ class TopicOfUniqueId(Struct, kw_only=True):
 class Deletion(Struct, kw_only=True):
     """The reason for a deletion, and whether only to look at what would be lost."""
 
+    broker: BrokerName = ""
     reason: Annotated[str, Meta(description="Kept in the audit.")] = ""
     preview: Annotated[str, Meta(description="true: say what would be lost, and delete nothing.")] = "false"
 

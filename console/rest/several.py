@@ -36,7 +36,7 @@ async def asked(state: ApiState, wanted: str | None) -> Mapping[str, AsyncAdmin]
         raise InvalidParameter(f"There is no broker {wanted[:100]!r}.")
     if len(names) < 2:
         return {"".join(names): state.admin}
-    return {name: state.admin_at(name) for name in names if wanted in (None, name)}
+    return {name: state.admin_of(name) for name in names if wanted in (None, name)}
 
 
 async def tell_each(

@@ -33,14 +33,21 @@ class ApiState:
     def __init__(self, namesrv: str) -> None:
         self.producer = AsyncProducer(PRODUCER_GROUP, namesrv)
         self.admin = AsyncAdmin(namesrv)
+        self._namesrv = namesrv
+        #: by the name of their broker
+        self._admins: dict[str, AsyncAdmin] = {}
         self.receivers = Receivers(SimpleConsumers(namesrv))
         self.grants = Grants(self.admin)
         self.recorder = Recorder()
-        self._namesrv = namesrv
-        self._admins: dict[str, AsyncAdmin] = {}
         self._messages = 0
         self._bytes = 0
         self._flushing: dict[str, tuple[float, bool]] = {}
+
+    def admin_of(self, broker: str) -> AsyncAdmin:
+        """Return the admin of one broker; kept, so only for names that are known."""
+        if broker not in self._admins:
+            self._admins[broker] = AsyncAdmin(self._namesrv, broker)
+        return self._admins[broker]
 
     @contextmanager
     def under_way(self, messages: int, size_bytes: int) -> Iterator[None]:
@@ -56,12 +63,6 @@ class ApiState:
         finally:
             self._messages -= messages
             self._bytes -= size_bytes
-
-    def admin_at(self, broker: str) -> AsyncAdmin:
-        """Return the client that asks this broker of several, which the name server lists."""
-        if broker not in self._admins:
-            self._admins[broker] = AsyncAdmin(self._namesrv, broker=broker)
-        return self._admins[broker]
 
     async def flushes_first(self, broker: str) -> bool:
         """Return whether the broker answers only when a message is on disk (flushDiskType=SYNC_FLUSH)."""
@@ -80,8 +81,7 @@ class ApiState:
     async def close(self) -> None:
         """End all connections and threads."""
         await self.producer.close()
-        await self.admin.close()
-        for admin in self._admins.values():
+        for admin in (self.admin, *self._admins.values()):
             await admin.close()
         await self.receivers.close()
         self.grants.close()

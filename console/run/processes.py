@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -25,7 +26,7 @@ BROKER_STOP_S = 15.0
 
 def processes() -> list[ChildSpec]:
     """Return all children of `make run`, without those that DATABASE_URL, REDIS_URL or ESCAPEMENT_NAMESRV replaces."""
-    return [*_servers(), _prepare(), *_broker(), *_workers(), _web(), *_demo()]
+    return [*_servers(), _prepare(), *_name_services(), *_broker(), *_workers(), _web(), *_demo()]
 
 
 def taken_ports(specs: list[ChildSpec]) -> list[str]:
@@ -36,6 +37,9 @@ def taken_ports(specs: list[ChildSpec]) -> list[str]:
             ("broker", settings.BROKER_HOST, settings.BROKER_PORT, "ESCAPEMENT_BROKER_PORT"),
             ("name service", settings.BROKER_HOST, settings.NAMESRV_PORT, "ESCAPEMENT_NAMESRV_PORT"),
         ]
+    wanted += [
+        ("name service", settings.BROKER_HOST, port, "ESCAPEMENT_NAMESRV_PORTS") for port in settings.NAMESRV_PORTS
+    ]
     return [
         f"Port {port} on {host}, wanted for the {what}, is taken by another program: stop it, or set {variable}."
         for what, host, port, variable in wanted
@@ -50,7 +54,7 @@ def exposed(specs: list[ChildSpec]) -> list[str]:
         refuse_open_serving(settings)
     except ServingRefused as refusal:
         refusals.append(str(refusal))
-    if any(spec.name == "broker" for spec in specs):
+    if settings.NAMESRV_PORTS or any(spec.name == "broker" for spec in specs):
         try:
             refuse_open_listening()
         except HostingRefused as refusal:
@@ -78,6 +82,18 @@ def _servers() -> list[ChildSpec]:
 
 def _prepare() -> ChildSpec:
     return ChildSpec("prepare", (sys.executable, MANAGE, "prepare"), runs_once=True, ready_timeout_s=120.0)
+
+
+def _name_services() -> list[ChildSpec]:
+    return [
+        ChildSpec(
+            name := f"namesrv-{port}",
+            _worker(name, *HOSTING_WORKER, "-Q", name, "--namesrv", str(port)),
+            partial(answers, settings.BROKER_HOST, port),
+            ready_timeout_s=60.0,
+        )
+        for port in settings.NAMESRV_PORTS
+    ]
 
 
 def _broker() -> list[ChildSpec]:

@@ -120,6 +120,7 @@ def ask_each(
     question: Callable[[Admin], Answer], of: Cluster, *, requests: tuple[int, ...], exact: bool = True
 ) -> tuple[list[tuple[Mirrored, Answer]], Evidence]:
     """Return the answers of the brokers that gave one, by name, and the evidence of all; asked beside each other."""
+    # before the mirror's first round nobody knows which brokers there are: the name service does
     brokers = of.brokers or (Mirrored(of.now_ms, None, None),)
     if len(brokers) == 1:
         one = brokers[0]

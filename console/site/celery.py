@@ -1,4 +1,5 @@
-"""The Celery app. Workers that host something say so: `--engine NAME`, `--mirror` or `--transfer`."""
+"""The Celery app. Workers that host something say so: `--engine NAME`, `--namesrv PORT`, `--mirror` or
+`--transfer`."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import setup_logging
-from click import Option
+from click import IntRange, Option
 
 from broker import log_lines as loglines
 from console.run.private_files import keep_private
@@ -21,12 +22,16 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
 app.user_options["worker"].add(Option(("--engine",), metavar="NAME", help="Host the broker NAME in this worker."))
+app.user_options["worker"].add(
+    Option(("--namesrv",), metavar="PORT", type=IntRange(1, 65_535), help="Host a name service by itself at PORT.")
+)
 app.user_options["worker"].add(Option(("--mirror",), is_flag=True, help="Host the mirror in this worker."))
 app.user_options["worker"].add(
     Option(("--transfer",), is_flag=True, help="Move what is due in Redisson's delayed queues, in this worker.")
 )
 # Named, not imported: only a worker loads the engine, the web process never does.
 app.steps["worker"].add("broker.hosting.worker:EngineStep")
+app.steps["worker"].add("broker.hosting.worker:NamesrvStep")
 app.steps["worker"].add("broker.hosting.worker:MirrorStep")
 app.steps["worker"].add("broker.hosting.worker:TransferStep")
 

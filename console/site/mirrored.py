@@ -223,7 +223,7 @@ def _states(choice: Choice) -> list[MirrorState]:
     """Return the brokers of a choice, by name; raises Http404 where it names one that is not there."""
     rows = MirrorState.objects.select_related("broker").order_by("broker")
     found = list(rows.filter(broker__entry=choice.entry, **({"broker": choice.name} if choice.broker else {})))
-    if not found and choice.prefix:
+    if not found and choice.broker:
         raise Http404(_("There is no such broker."))
     return found
 

@@ -1,9 +1,10 @@
 """Settings of the Django project. Everything that differs between places comes from the environment.
 
-Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT, ESCAPEMENT_HOSTS,
-    ESCAPEMENT_TRUSTED_PROXIES, ESCAPEMENT_WEB_CONNECTIONS.
+Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_CLUSTERS, ESCAPEMENT_CLUSTER_*,
+    ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT, ESCAPEMENT_HOSTS, ESCAPEMENT_TRUSTED_PROXIES, ESCAPEMENT_WEB_CONNECTIONS.
 Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST, ESCAPEMENT_BROKER_PORT,
-    ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_STORE, ESCAPEMENT_FLUSH, ESCAPEMENT_BROKER_ADVERTISE, ESCAPEMENT_TIMER_*.
+    ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_NAMESRV_PORTS, ESCAPEMENT_REGISTER_AT,
+    ESCAPEMENT_STORE, ESCAPEMENT_FLUSH, ESCAPEMENT_BROKER_ADVERTISE, ESCAPEMENT_TIMER_*.
 Access: ESCAPEMENT_ACCESS, ESCAPEMENT_ACCESS_KEY, ESCAPEMENT_SECRET_KEY, ESCAPEMENT_TLS and what begins with it.
 Alerts: ESCAPEMENT_ALERTS_S, ESCAPEMENT_ALERT_ORIGINS, ESCAPEMENT_MAIL and what begins with it.
 Second person: ESCAPEMENT_SECOND_PERSON_ABOVE and what begins so. Sign-on: ESCAPEMENT_OIDC_ISSUER and what begins so.
@@ -23,6 +24,7 @@ from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
 from broker import log_lines
+from broker.mirror.entries import further_clusters
 from console.run.addresses import (
     client_access,
     database_settings,
@@ -49,6 +51,11 @@ BROKER_PORT = int(os.environ.get("ESCAPEMENT_BROKER_PORT", "10911"))
 # Whether the port two below is served, too: RocketMQ's VIP channel, which old clients and slaves use.
 BROKER_VIP = os.environ.get("ESCAPEMENT_VIP", "1") == "1"
 NAMESRV_PORT = int(os.environ.get("ESCAPEMENT_NAMESRV_PORT", "9876"))
+# Name services by themselves that `make run` starts, and the name servers where the broker registers beside its own.
+NAMESRV_PORTS = [int(each) for each in os.environ.get("ESCAPEMENT_NAMESRV_PORTS", "").split(",") if each]
+BROKER_REGISTER_AT = os.environ.get(
+    "ESCAPEMENT_REGISTER_AT", ";".join(f"{reachable_host(BROKER_HOST)}:{port}" for port in NAMESRV_PORTS)
+)
 BROKER_NAME = os.environ.get("ESCAPEMENT_BROKER", "broker-a")
 BROKER_CLUSTER = os.environ.get("ESCAPEMENT_CLUSTER", "DefaultCluster")
 BROKER_STORE = Path(os.environ.get("ESCAPEMENT_STORE") or VAR / "store")
@@ -66,8 +73,8 @@ BROKER_PULL_KB = int(os.environ.get("ESCAPEMENT_PULL_KB", "256"))
 BROKER_ADVERTISE = os.environ.get("ESCAPEMENT_BROKER_ADVERTISE") or BROKER_HOST
 # The address that console, REST and jobs ask: our own broker, or the name service of an Apache RocketMQ cluster.
 ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV", f"{reachable_host(BROKER_HOST)}:{NAMESRV_PORT}")
-#: Further clusters that the console shows, by the name that it gives them: their name servers.
-ESCAPEMENT_CLUSTERS: dict[str, str] = {}
+# Further clusters: entry -> name servers; "" is the entry of ESCAPEMENT_NAMESRV.
+ESCAPEMENT_CLUSTERS = further_clusters(os.environ.get("ESCAPEMENT_CLUSTERS", ""))
 
 # --- who may what at the broker ---------------------------------------------------------------------------------------
 # Off on loopback; the broker does not start elsewhere without it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.hosting.worker import EngineGuest, Guest, MirrorGuest, TransferGuest
+from broker.hosting.worker import EngineGuest, Guest, MirrorGuest, NamesrvGuest, TransferGuest
 
 
 def ignore(reason: str) -> None:
@@ -19,6 +19,14 @@ def test_a_guest_that_cannot_be_started_or_stopped_is_not_made(missing: str) -> 
         unfinished(ignore)
 
 
-@pytest.mark.parametrize("kind", [lambda failed: EngineGuest("a", failed), MirrorGuest, TransferGuest])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda failed: EngineGuest("a", failed),
+        lambda failed: NamesrvGuest("9877", failed),
+        MirrorGuest,
+        TransferGuest,
+    ],
+)
 def test_each_kind_of_guest_can_be_made(kind: type[Guest]) -> None:
     assert isinstance(kind(ignore), Guest)

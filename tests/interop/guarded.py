@@ -14,6 +14,20 @@ ROOT = ("root", "root-secret")
 _AUTH = "org.apache.rocketmq.auth"
 
 
+def guarded_settings() -> dict[str, object]:
+    """What a broker of Apache RocketMQ is told to have access control."""
+    return {
+        "authenticationEnabled": "true",
+        "authenticationProvider": f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",
+        "authenticationMetadataProvider": f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
+        "initAuthenticationUser": json.dumps({"username": ROOT[0], "password": ROOT[1]}),
+        "innerClientAuthenticationCredentials": json.dumps({"accessKey": "inner", "secretKey": "inner-secret"}),
+        "authorizationEnabled": "true",
+        "authorizationProvider": f"{_AUTH}.authorization.provider.DefaultAuthorizationProvider",
+        "authorizationMetadataProvider": f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
+    }
+
+
 class GuardedApache(ApacheServer):
     """Apache RocketMQ with authenticationEnabled and authorizationEnabled."""
 
@@ -25,17 +39,7 @@ class GuardedApache(ApacheServer):
         await_runtime(self.address, START_TIMEOUT_S, Signer(*ROOT).sign({}, b""))
 
     def _settings(self) -> dict[str, object]:
-        return {
-            **super()._settings(),
-            "authenticationEnabled": "true",
-            "authenticationProvider": f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",
-            "authenticationMetadataProvider": f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
-            "initAuthenticationUser": json.dumps({"username": ROOT[0], "password": ROOT[1]}),
-            "innerClientAuthenticationCredentials": json.dumps({"accessKey": "inner", "secretKey": "inner-secret"}),
-            "authorizationEnabled": "true",
-            "authorizationProvider": f"{_AUTH}.authorization.provider.DefaultAuthorizationProvider",
-            "authorizationMetadataProvider": f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
-        }
+        return super()._settings() | guarded_settings()
 
 
 class GuardedEscapement(EscapementServer):

@@ -18,9 +18,8 @@ from broker.engine.tables import json_file
 from broker.mirror.follower import Mirror
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue, Topic
 from console.features.overview.finding_kinds import FindingCode
-from console.features.overview.findings import ServerFacts, findings_of
-from console.features.overview.pages import mirror_row
-from console.site.mirrored import mirrored
+from console.features.overview.findings import ServerFacts, Watched, findings_of
+from console.site.mirrored import cluster
 from tests.mirror.running import RunningBroker, running_broker
 
 
@@ -157,8 +156,8 @@ def test_it_is_reported_once_shown_on_the_first_page_and_over_when_the_row_chang
 
 
 def findings() -> list[Any]:
-    here = mirrored()
-    return list(findings_of(here, (), mirror_row(here), (), (), ServerFacts()))
+    of = cluster()
+    return list(findings_of(of, [Watched(here, None, (), ServerFacts()) for here in of.brokers], ()))
 
 
 def test_what_the_database_refuses_for_reasons_of_its_own_is_left_out_alone(following: Mirror, odd: Odd) -> None:

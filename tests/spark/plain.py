@@ -69,6 +69,7 @@ def row(message: Message) -> dict[str, Any]:
     """Return what the reader has to say about a record with all groups of columns."""
     found = message.properties
     return {
+        "broker": None,
         "position": message.position,
         "size": message.size,
         "topic": message.topic,

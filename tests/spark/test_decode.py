@@ -236,5 +236,5 @@ def test_a_body_that_would_inflate_to_more_than_there_is_memory_for_says_so(
 
 
 def test_the_schema_is_the_same_for_every_batch() -> None:
-    assert ALL.schema.names[:3] == ["position", "size", "topic"]
+    assert ALL.schema.names[:3] == ["broker", "position", "size"]
     assert ALL.schema.names[-2:] == ["properties", "body"]

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from broker.client import Producer
 from broker.rocketmq.message import Message
+from broker.testing import BrokerThread
 from tests.house.sources import ROOT
 from tests.spark.count import count_all
 from tests.spark.plain import due_ms, messages
 from tests.spark.randomlog import SIZE, START_MS, RandomLog
 
 RECIPES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "SPARK.md").read_text(), re.DOTALL)
+#: How many of them are about a log; the others are about a cluster.
+OF_LOG = 12
 HOUR_MS = 3_600_000
 PARKED = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
 
@@ -70,8 +75,9 @@ def asked(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
     return names, log
 
 
-def test_there_are_ten_questions_and_the_stream() -> None:
-    assert len(RECIPES) == 12
+def test_there_are_ten_questions_and_the_stream_and_three_about_a_cluster() -> None:
+    assert len(RECIPES) == OF_LOG + 3
+    assert ["rocketmq_log" in recipe or "cluster" not in recipe for recipe in RECIPES].index(False) == OF_LOG
 
 
 @pytest.mark.parametrize("number", range(1, 11))
@@ -90,17 +96,49 @@ def test_a_recipe_answers_its_question(asked: tuple[dict[str, Any], RandomLog], 
     assert found(row[1:] if number == 2 else row for row in rows) == wanted
 
 
-def test_the_stream_of_the_document_is_one(asked: tuple[dict[str, Any], RandomLog], tmp_path: Path) -> None:
-    names, log = asked
-    exec(RECIPES[11], names)  # noqa: S102 - the recipes of our own documentation
+def counted(followed: DataFrame, checkpoint: Path) -> dict[str, int]:
+    """The last counts of a stream that is read to its present end."""
     seen: dict[str, int] = {}
     query = (
-        names["followed"]
-        .writeStream.outputMode("complete")
+        followed.writeStream.outputMode("complete")
         .foreachBatch(lambda frame, _: seen.update({row[0]: row[1] for row in frame.collect()}))
-        .option("checkpointLocation", str(tmp_path))
+        .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    assert seen == dict(Counter(message.topic for message in messages(log.segments)))
+    return seen
+
+
+def test_the_stream_of_the_document_is_one(asked: tuple[dict[str, Any], RandomLog], tmp_path: Path) -> None:
+    names, log = asked
+    exec(RECIPES[11], names)  # noqa: S102 - the recipes of our own documentation
+    assert counted(names["followed"], tmp_path) == dict(Counter(message.topic for message in messages(log.segments)))
+
+
+@pytest.fixture(scope="module")
+def cluster(session: SparkSession) -> Iterator[dict[str, Any]]:
+    """The names that the recipes about a cluster take for known."""
+    with BrokerThread() as broker:
+        with Producer("shop", broker.namesrv) as producer:
+            for number in range(40):
+                tag, amount = ("paid", "sent")[number % 2], {"amount": str(number * 10)}
+                producer.send("orders", f"{number}", tag=tag, properties=amount, queue_id=number % 4)
+        yield {"spark": session, "F": F, "namesrv": broker.namesrv}
+
+
+def test_a_cluster_is_counted(cluster: dict[str, Any]) -> None:
+    exec(RECIPES[OF_LOG], cluster)  # noqa: S102 - the recipes of our own documentation
+    rows = {tuple(row) for row in cluster["answer"].collect()}
+    assert rows == {("broker-a", queue_id, 10, 9) for queue_id in range(4)}
+
+
+def test_a_cluster_filters(cluster: dict[str, Any]) -> None:
+    exec(RECIPES[OF_LOG + 1], cluster)  # noqa: S102 - the recipes of our own documentation
+    rows = {tuple(row) for row in cluster["answer"].collect()}
+    assert rows == {(str(number * 10), str(number)) for number in range(12, 40, 2)}
+
+
+def test_a_cluster_is_followed(cluster: dict[str, Any], tmp_path: Path) -> None:
+    exec(RECIPES[OF_LOG + 2], cluster)  # noqa: S102 - the recipes of our own documentation
+    assert counted(cluster["followed"], tmp_path) == {"paid": 20, "sent": 20}

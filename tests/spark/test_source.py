@@ -21,13 +21,14 @@ from pyspark.sql.datasource import (
     Not,
     StringContains,
 )
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from broker.engine.disk import OsFiles
 from broker.engine.testing import open_engine
-from spark.options import CLOCK_SLACK_MS, LEAST, MOST, Wanted, parse_options, split
+from spark.options import CLOCK_SLACK_MS, LEAST, MOST, OptionInvalid, Wanted, parse_options, parse_stores, split
 from spark.segment import WINDOW_BYTES
-from spark.source import LogReader
-from spark.store import LogStore, stretches
+from spark.source import LogReader, StoresStreamReader
+from spark.store import LogStore, StoreUnreadable, stretches
 from tests.crash.golden import folders
 from tests.spark import plain
 from tests.spark.logs import log_of, record
@@ -296,3 +297,77 @@ def test_sums_over_the_log_equal_those_of_a_plain_loop(session: SparkSession, st
         count, size = expected.get(message.topic, (0, 0))
         expected[message.topic] = (count + 1, size + len(message.body))
     assert {row[0]: (row[1], row[2]) for row in frame.collect()} == expected
+
+
+def test_several_stores_are_one_scan_and_each_row_says_whose_it_is(
+    session: SparkSession, store: Write, tmp_path: Path
+) -> None:
+    one = store({0: several(5)}).rename(tmp_path / "one")
+    other = store({0: several(3)}).rename(tmp_path / "other")
+    expected = {("broker-a", row["position"]) for row in rows_of(load(session, one))}
+    expected |= {("broker-b", row["position"]) for row in rows_of(load(session, other))}
+    several_stores = session.read.format("rocketmq_log")
+    for frame in (
+        several_stores.load(f"broker-a={one};broker-b={other}"),
+        several_stores.load(f"broker-a={one}, broker-b={other.as_uri()}"),
+        several_stores.load([f"broker-a={one}", f"broker-b={other}"]),
+    ):
+        assert {(row.broker, row.position) for row in frame.collect()} == expected
+    assert {row.broker for row in several_stores.load(f"shop={one}").collect()} == {"shop"}
+    assert {row.broker for row in several_stores.load(str(one)).collect()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"paths": '["/one", "/other"]'}, "a name each"),
+        ({"path": "a=/one;a=/other"}, "a name each"),
+        ({"path": "a=/one;b=/other", "start_position": "7"}, "a place in one log"),
+        ({}, "Say which store"),
+    ],
+)
+def test_stores_that_cannot_be_read_together_are_refused(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionInvalid, match=said):
+        parse_stores(options)
+
+
+def test_a_path_with_commas_is_one_store_and_brokers_are_asked_by_name() -> None:
+    assert [one.path for one in parse_stores({"path": "/a,b;c"})] == ["/a,b;c"]
+    found = parse_stores({"path": "a=/one;b=/other", "broker": "b=127.0.0.1:10911"})
+    assert [(one.broker_name, one.path, one.broker) for one in found] == [
+        ("a", "/one", ""),
+        ("b", "/other", "127.0.0.1:10911"),
+    ]
+
+
+def test_a_stream_of_several_stores_goes_on_in_each(session: SparkSession, store: Write, tmp_path: Path) -> None:
+    seen: list[tuple[str, int]] = []
+    one, other = tmp_path / "one", tmp_path / "other"
+
+    def run(path: str) -> None:
+        frame = session.readStream.format("rocketmq_log").option("columns", "").load(path)
+        writer = frame.writeStream.foreachBatch(
+            lambda batch, _: seen.extend((row.broker, row.queue_offset) for row in batch.collect())
+        )
+        writer = writer.option("checkpointLocation", str(tmp_path / "followed"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    both = f"a={one};b={other}"
+    store({0: several(5)}).rename(one)
+    store({0: several(2)}).rename(other)
+    run(f"a={one}")
+    assert sorted(seen) == [("a", offset) for offset in range(5)]
+    run(both)
+    (one / "commitlog" / f"{0:020d}").write_bytes(several(7))
+    run(both)
+    store({0: several(3)}).rename(tmp_path / "third")
+    run(f"{both};c={tmp_path / 'third'}")
+    wanted = [("a", offset) for offset in range(7)] + [("b", 0), ("b", 1)] + [("c", offset) for offset in range(3)]
+    assert sorted(seen) == wanted
+
+
+def test_a_checkpoint_of_one_store_without_a_name_is_not_that_of_several(store: Write) -> None:
+    path = store({0: several(3)})
+    reader = StoresStreamReader(parse_stores({"path": f"a={path}"}))
+    with pytest.raises(StoreUnreadable, match="another checkpointLocation"):
+        reader.latestOffset({"position": 0}, ReadAllAvailable())

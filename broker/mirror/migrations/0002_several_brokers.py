@@ -17,6 +17,11 @@ class Migration(migrations.Migration):
             name="entry",
             field=models.CharField(blank=True, default="", max_length=64),
         ),
+        migrations.AddField(
+            model_name="mirrorstate",
+            name="slave_number",
+            field=models.BigIntegerField(null=True),
+        ),
         migrations.CreateModel(
             name="Replica",
             fields=[

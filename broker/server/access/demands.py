@@ -6,7 +6,8 @@ DefaultAuthorizationContextBuilder). More is needed where that asks for nothing 
 - a record that is named by its position (33, 36, 37, 309) is asked for by the topic it is really of;
 - a message that is given back through a retry topic needs the group of that topic, whatever group the sender claims;
 - what RocketMQ leaves open to every user (25, 26, 28, 43, 45, 200 ...) needs the cluster or the group;
-- what is in no table needs Update on the cluster.
+- what is in no table needs Update on the cluster, as do those who register brokers (103, 104, 217, 904): a name
+  service sends all clients where they say.
 
 Bodies are read as far as they name topics and groups; the rest of them is their processor's business.
 """

@@ -222,11 +222,18 @@ class Unauthenticated:
 # The gate of one broker.
 
 
-def guard(engine: Engine, files: Files, config: AccessConfig, connections: Callable[[], Iterable[Connection]]) -> Gate:
-    """Return the gate of a broker, its users and policies read; raises AccessUnreadable.
+Connections = Callable[[], Iterable[Connection]]
+"""Returns the connections of all servers that a gate guards: a user's are closed when he may do less than before."""
 
-    `connections` returns those of all its servers: a user's are closed when he may do less than before.
-    """
+
+def guard(engine: Engine, files: Files, config: AccessConfig, connections: Connections) -> Gate:
+    """Return the gate of a broker, its users and policies read; raises AccessUnreadable."""
+    demands = Demands(engine.config.cluster_name, topics_of(engine))
+    return gate_of(join(engine.config.root, "config", FILE_NAME), demands, files, config, connections)
+
+
+def gate_of(path: str, demands: Demands, files: Files, config: AccessConfig, connections: Connections) -> Gate:
+    """Return a gate with the users and policies of a file; raises AccessUnreadable."""
 
     def changed(name: str, is_less: bool) -> None:
         gate.forget_decisions()
@@ -236,9 +243,8 @@ def guard(engine: Engine, files: Files, config: AccessConfig, connections: Calla
             for connection in [each for each in connections() if each.user == name]:
                 loop.call_soon(connection.close)  # after the answer to the request that changed it
 
-    table = AccountTable(files, join(engine.config.root, "config", FILE_NAME), config.inner, changed)
+    table = AccountTable(files, path, config.inner, changed)
     table.load()
-    demands = Demands(engine.config.cluster_name, topics_of(engine))
     gate = Gate(table, demands, open_to_all=OPEN_TO_USERS if config.are_routes_open else frozenset())
     return gate
 

@@ -95,6 +95,7 @@ class BrokerProcessor:
             **self._totals(now_ms),
             **({} if state.speed is None else {"simulatedClockSpeed": state.speed, "simulatedClockMs": now_ms}),
             **self._timers(now_ms),
+            **self._registrations(),
         }
         for level in self._engine.schedule.status(now_ms):
             if level.max_offset:
@@ -125,6 +126,12 @@ class BrokerProcessor:
             totals[f"msg{word}TotalTodayMorning"] = daily.today_morning
             totals[f"msg{word}TotalYesterdayMorning"] = daily.yesterday_morning
         return totals
+
+    def _registrations(self) -> dict[str, object]:
+        """Return the name servers where the broker registers, if there are any, and which of them have it."""
+        states = (f"{address}={str(is_there).lower()}" for address, is_there in self._state.registered().items())
+        told = ";".join(states)
+        return {"nameServers": told} if told else {}
 
     def _timers(self, now_ms: int) -> dict[str, object]:
         """Return RocketMQ's five figures of its timer wheel: how far behind, how many overdue, how fast."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
@@ -22,7 +23,9 @@ from console.features.overview.findings import UNDECIDED, ServerFacts, server_fa
 from console.features.redisson.read import QueueRow
 from console.features.schedule.read import lane_of, levels
 from console.features.timers.read import timer_figures
-from console.site.mirrored import Mirrored, mirrored
+from console.site.chosen import Choice, choosing
+from console.site.clock import now_ms
+from console.site.mirrored import Mirrored, cluster, mirrored
 
 #: alerts that are over are kept so long
 KEPT = timedelta(days=90)
@@ -35,6 +38,8 @@ _JUDGED = ("value", "highest", "state", "raised_at", "was_silenced")
 
 What = AlertRule.What
 
+#: counts of messages: those at several brokers are added
+_ADDED = frozenset({What.BACKLOG, What.DEAD_LETTERS})
 _OF_MIRROR = frozenset({What.BACKLOG, What.STILL, What.DEAD_LETTERS, What.LANE_LATE, What.HALF_AGE})
 
 
@@ -137,27 +142,49 @@ def is_silenced(rule: AlertRule, subject: str, at: datetime) -> bool:
 
 
 def read(wanted: Collection[str] = tuple(What)) -> Round:
-    """Take readings of everything, or of what is wanted."""
-    here = mirrored()
-    found, told = list(_of_broker(here)), {What.BROKER_DOWN}
+    """Take readings of everything, or of what is wanted, at the brokers of all clusters.
+
+    What stands at several brokers, a group or a lane, is one subject: its messages are added, and of what is a time the
+    worst one counts. Of a further cluster its name stands before the subject's.
+    """
+    at_ms, found, told = now_ms(), dict[tuple[str, str], float](), {str(What.BROKER_DOWN)}
+    for entry in ("", *settings.ESCAPEMENT_CLUSTERS):
+        with choosing(Choice(entry)):
+            for here in cluster().brokers or (mirrored(),):
+                with choosing(here.choice if here.name else Choice(entry)):
+                    readings, known = _of_one(here, wanted)
+                told |= known
+                for each in readings:
+                    key = each.what, each.subject if not entry or "/" in each.subject else f"{entry}/{each.subject}"
+                    before = found.get(key, 0.0)
+                    found[key] = before + each.value if each.what in _ADDED else max(before, each.value)
+    return Round(at_ms, tuple(Reading(*key, value) for key, value in found.items()), frozenset(told))
+
+
+def _of_one(here: Mirrored, wanted: Collection[str]) -> tuple[list[Reading], set[str]]:
+    """Return the readings of one broker, and of which kinds they are all that there is."""
+    found, told = list(_of_broker(here)), set[str]()
     known = server_facts(here) if What.STUCK_QUEUE in wanted or What.LATENESS in wanted else ServerFacts()
     if known.queues is not None:
         found += _of_queues(known.queues)
         told.add(What.STUCK_QUEUE)
-    if not here.evidence(polled_by=()).stale:
-        if {What.BACKLOG, What.STILL, What.DEAD_LETTERS} & set(wanted):
-            found += _of_groups(here)
-        if What.LANE_LATE in wanted:
-            found += _of_lanes(here)
-        if What.HALF_AGE in wanted:
-            found += _of_halves(here)
-        told |= _OF_MIRROR & set(wanted)
-        if known.timers is not None:
-            told.add(What.LATENESS)
-            late_ms = timer_figures(known.timers).lateness_p99_ms
-            if late_ms is not None:
-                found.append(Reading(What.LATENESS, here.name, late_ms))
-    return Round(here.now_ms, tuple(found), frozenset(told))
+    is_stale = here.evidence(polled_by=()).stale
+    if {What.BACKLOG, What.STILL, What.DEAD_LETTERS} & set(wanted):
+        # what waits at a broker that is away waits there still
+        found += (each for each in _of_groups(here) if not is_stale or each.what == What.BACKLOG)
+    if is_stale:
+        return found, told
+    if What.LANE_LATE in wanted:
+        found += _of_lanes(here)
+    if What.HALF_AGE in wanted:
+        found += _of_halves(here)
+    told |= _OF_MIRROR & set(wanted)
+    if known.timers is not None:
+        told.add(What.LATENESS)
+        late_ms = timer_figures(known.timers).lateness_p99_ms
+        if late_ms is not None:
+            found.append(Reading(What.LATENESS, here.name, late_ms))
+    return found, told
 
 
 def _of_broker(here: Mirrored) -> Iterator[Reading]:

@@ -209,7 +209,8 @@ class SendAgain(Kind[SentAgainPreview]):
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call on the group's dead letters."""
         act = self.name.partition(".")[2].replace("_", "-")
-        path = f"groups/{quote(parameters['group'], safe='')}/dead-letters:{act}"
+        of = f"?broker={quote(chosen().name, safe='')}" if chosen().broker else ""
+        path = f"groups/{quote(parameters['group'], safe='')}/dead-letters:{act}{of}"
         return "POST", path, {**chosen_body("letters", parameters, _FILTER), **REASON}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:

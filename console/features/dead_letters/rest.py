@@ -17,6 +17,7 @@ from console.features.dead_letters.pages import After, DeadLetter, DeadLetterFil
 from console.features.dead_letters.pages import read_dead_letters as letters_of
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.rest.access import Group, InBody, InRows
+from console.rest.brokers import of_broker
 from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter, SchemaViolated, TooManyMatch
 from console.rest.operations import begun, in_thread
@@ -24,7 +25,7 @@ from console.rest.query import Moment as QueryMoment
 from console.rest.query import moment_ms
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
-from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Moment, Place, Reason, Text
+from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, BrokerName, Look, Moment, OfBroker, Place, Reason, Text
 from console.security.tokens import CONSUME, PUBLISH, READ
 from console.site.evidence import StaleReason
 
@@ -44,6 +45,7 @@ class DeadLettersQuery(Struct, kw_only=True):
         Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; died before this moment.")]
         | None
     ) = field(name="to", default=None)
+    broker: BrokerName = ""
     cursor: Annotated[str | None, Meta(description="From the page before.")] = None
 
 
@@ -98,10 +100,12 @@ class DeadLetterShown(Struct, kw_only=True):
 
 
 class DeadLetterRows(Struct, kw_only=True):
-    """Dead letters, the newest first. While there is a `cursor`, there may be more, also behind a short page."""
+    """Dead letters, the newest first. While there is a `cursor`, there may be more, also behind a short page; brokers
+    in `away` did not answer."""
 
     letters: list[DeadLetterShown]
     cursor: str | None
+    away: list[str]
 
 
 @route(
@@ -117,12 +121,18 @@ async def dead_letters(call: Call, query: DeadLettersQuery) -> Response:
     group = _group(call)
     wanted = DeadLetterFilter(query.topic[:255], query.key[:255], query.from_ms, query.to_ms)
     after, is_visible = _after(query.cursor), call.row_check()
-    found: DeadLetterPage = await in_thread(lambda: letters_of(group, wanted, after, is_visible))
-    if found.evidence.stale_reason not in (None, StaleReason.NOT_THERE):
+
+    def read() -> DeadLetterPage:
+        with of_broker(query.broker):
+            return letters_of(group, wanted, after, is_visible)
+
+    found = await in_thread(read)
+    away = list(found.evidence.stale_of)
+    if found.evidence.stale_reason not in (None, StaleReason.NOT_THERE) and found.total is None:
         raise BrokerUnreachable(found.evidence.source, found.evidence.detail)
     hiding = await call.hiding()
     rows = [_letter(hiding.row(row, row.topic)) for row in found.rows]
-    return json_answer(DeadLetterRows(letters=rows, cursor=found.cursor))
+    return json_answer(DeadLetterRows(letters=rows, cursor=found.cursor, away=away))
 
 
 @route(
@@ -135,9 +145,9 @@ async def dead_letters(call: Call, query: DeadLettersQuery) -> Response:
     errors=(TooManyMatch,),
     example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
 )
-async def send_back(call: Call, body: ManyLetters) -> Response:
+async def send_back(call: Call, query: OfBroker, body: ManyLetters) -> Response:
     """Give dead letters to their group for one more attempt."""
-    return await _begin(call, "dead_letters.send_back", body, CONSUME)
+    return await _begin(call, "dead_letters.send_back", query.broker, body, CONSUME)
 
 
 @route(
@@ -150,22 +160,25 @@ async def send_back(call: Call, body: ManyLetters) -> Response:
     errors=(TooManyMatch,),
     example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
 )
-async def send_as_new(call: Call, body: ManyLetters) -> Response:
+async def send_as_new(call: Call, query: OfBroker, body: ManyLetters) -> Response:
     """Send dead letters as new messages of their topics, which every group gets."""
-    return await _begin(call, "dead_letters.send_as_new", body, CONSUME, PUBLISH)
+    return await _begin(call, "dead_letters.send_as_new", query.broker, body, CONSUME, PUBLISH)
 
 
-async def _begin(call: Call, kind: str, wanted: ManyLetters, *actions: str) -> Response:
+async def _begin(call: Call, kind: str, broker: str, wanted: ManyLetters, *actions: str) -> Response:
     """Begin the operation, if the token allows these actions on the topics of the letters."""
     if (wanted.filter is None) == (wanted.letters is None):
         raise SchemaViolated("Give filter or letters, and not both.")
     parameters: dict[str, Any] = {"group": _group(call)}
     if wanted.letters is not None:
-        parameters["targets"] = [{"queueId": each.queue, "offset": each.offset} for each in wanted.letters]
+        parameters["targets"] = [
+            {"queueId": each.queue, "offset": each.offset, **({"broker": each.broker} if each.broker else {})}
+            for each in wanted.letters
+        ]
     else:
         parameters |= {"filter": _filter(wanted.filter), "is_all": wanted.all}
     actor, allow = token_actor(call.grant, frozenset((RESEND_DEAD_LETTERS,))), call.preview_check(*actions)
-    return await begun(kind, parameters, wanted.reason, actor, allow=allow, is_look=wanted.preview)
+    return await begun(kind, parameters, wanted.reason, actor, allow=allow, is_look=wanted.preview, broker=broker)
 
 
 def _group(call: Call) -> str:

@@ -24,6 +24,7 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_topic
 from broker.mirror.models import ConsumerOffset
+from broker.rocketmq.codes import Answer
 from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.groups import read
 from console.operations.actor import RESET_OFFSETS, Scope, named
@@ -269,7 +270,12 @@ def _moves(parameters: Mapping[str, Any]) -> tuple[list[QueueMove], list[str]]:
     given = _by_queue(parameters, here)
     told = tell_each(lambda admin: _moves_at(admin, parameters, given), asked_of(here))
     moves = [replace(move, broker=each.broker) for each in told for move in each.answer or ()]
-    return moves, [each.broker for each in told if each.error is not None]
+    return moves, [each.broker for each in told if each.error is not None and not _is_absent(each.error)]
+
+
+def _is_absent(error: ClientError) -> bool:
+    """Tell whether the broker answered that it has no such topic."""
+    return isinstance(error, BrokerRefused) and error.code == Answer.TOPIC_NOT_EXIST
 
 
 def _by_queue(parameters: Mapping[str, Any], here: Cluster) -> dict[tuple[str, int], int]:

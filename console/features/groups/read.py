@@ -448,7 +448,7 @@ def _row(
         is_system=row.is_system,
         quiet_ms=history.quiet_ms if lag and lag.lag else None,
         newly_dead=given_up.total if given_up else 0,
-        brokers=row.brokers if isinstance(row.brokers, tuple) else (row.brokers,),
+        brokers=tuple(sorted(row.brokers)) if isinstance(row.brokers, tuple) else (row.brokers,),
     )
 
 

@@ -14,6 +14,7 @@ from broker.client import InvalidArgument, NotHeld, Receipt, Received, Sql, read
 from broker.client.names import check_group, check_topic
 from console.operations.actor import RESET_OFFSETS
 from console.rest.access import Group, InRows, Topic, visible_groups
+from console.rest.brokers import rows_of
 from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter, InvalidReceipt, SchemaViolated, TooManyRequests
 from console.rest.identifiers import written
@@ -21,7 +22,7 @@ from console.rest.operations import begun, in_thread
 from console.rest.query import moment_ms
 from console.rest.responses import body_texts, json_answer
 from console.rest.route import Call, route
-from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Moment, Place, Reason
+from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Moment, OfBroker, Place, Reason
 from console.security.tokens import CONSUME, READ, SETTINGS
 
 LONGEST_INVISIBLE_MS = 12 * 3_600_000
@@ -142,9 +143,19 @@ class GroupRow(Struct, kw_only=True):
 
 
 class GroupList(Struct, kw_only=True):
-    """The consumer groups that the token may read."""
+    """The consumer groups that the token may read, a row for each broker that has it; of brokers in `away` nothing is
+    known."""
 
     groups: list[GroupRow]
+    away: list[str]
+
+
+class QueueOffset(Struct, array_like=True, forbid_unknown_fields=True):
+    """A queue, the offset at which to go on, and of several brokers whose queue it is."""
+
+    queue: Place
+    offset: Place
+    broker: Annotated[str, Meta(max_length=255)] = ""
 
 
 class NewOffsets(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -153,7 +164,7 @@ class NewOffsets(Struct, forbid_unknown_fields=True, kw_only=True):
 
     to: Literal["time", "first", "last", "offsets"]
     at: Moment | None = None
-    offsets: Annotated[list[tuple[Place, Place]], Meta(min_length=1, max_length=1_000)] | None = None
+    offsets: Annotated[list[QueueOffset], Meta(min_length=1, max_length=1_000)] | None = None
     reason: Reason
     preview: Look = False
 
@@ -260,12 +271,12 @@ async def extend(call: Call, body: Extend) -> Response:
 
 
 @route("GET", "/groups", "List consumer groups", action=READ, on=InRows(), answers=((200, "Groups.", GroupList),))
-async def groups(call: Call) -> Response:
+async def groups(call: Call, query: OfBroker) -> Response:
     """List the groups that the token may read: by their own names, or because they read such topics and no others.
 
     Of a token with policies those of them that the policies let it read, too.
     """
-    found = await call.state.admin.groups()
+    found, away = await rows_of(call.state, query.broker, lambda admin: admin.groups())
     seen = await in_thread(lambda: visible_groups(call.grant, [each.name for each in found]))
     call.was_checked(READ)
     rows = [
@@ -278,7 +289,7 @@ async def groups(call: Call) -> Response:
         for each in found
         if each.name in seen
     ]
-    return json_answer(GroupList(groups=rows))
+    return json_answer(GroupList(groups=rows, away=away))
 
 
 @route(
@@ -289,7 +300,7 @@ async def groups(call: Call) -> Response:
     on=(Topic(), Group(), Group(SETTINGS)),
     answers=(BEGUN_OR_WAITS, PREVIEWED),
 )
-async def reset_offsets(call: Call, body: NewOffsets) -> Response:
+async def reset_offsets(call: Call, query: OfBroker, body: NewOffsets) -> Response:
     """Have the group go on elsewhere in the topic: messages are given out again, or skipped."""
     topic, group = call.named["topic"], call.named["group"]
     check_group(group)
@@ -300,9 +311,13 @@ async def reset_offsets(call: Call, body: NewOffsets) -> Response:
     if body.at is not None:
         parameters["at_ms"] = moment_ms(body.at, "at")
     if body.offsets is not None:
-        parameters["offsets"] = [list(pair) for pair in body.offsets]
+        parameters["offsets"] = [
+            [each.queue, each.offset, *([each.broker] if each.broker else [])] for each in body.offsets
+        ]
     actor = token_actor(call.grant, frozenset((RESET_OFFSETS,)))
-    return await begun("groups.reset_offsets", parameters, body.reason, actor, is_look=body.preview)
+    return await begun(
+        "groups.reset_offsets", parameters, body.reason, actor, is_look=body.preview, broker=query.broker
+    )
 
 
 def _topic_and_group(call: Call) -> tuple[str, str]:

@@ -10,6 +10,7 @@ decided on otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from django.http import QueryDict
@@ -20,6 +21,7 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.errors import Answer
 from broker.client.names import check_group, check_writable_topic
+from console.features.messages.across import broker_of
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope, named
 from console.operations.catch_up import behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
@@ -28,7 +30,9 @@ from console.operations.kind import REASON, Act, Call, ItemResult, Kind, Outcome
 from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.site import broker as site_broker
+from console.site.chosen import choosing, chosen
 from console.site.clock import now_ms
+from console.site.mirrored import cluster
 
 SENT_AGAIN = ("sent_back", "sent_as_new")
 #: codes with which brokers say that nothing begins at a position (ours; Apache RocketMQ answers SYSTEM_ERROR)
@@ -104,7 +108,11 @@ class ResendMessage(Kind[SentAgainPreview]):
 
     def preview(self, parameters: Mapping[str, Any]) -> SentAgainPreview:
         """Look at the message: how often it was sent again before, and how far those who get it would be behind."""
-        admin, begun_ms, topic = site_broker.admin(), now_ms(), parameters["topic"]
+        with _at_its_broker(parameters):
+            return self._preview(site_broker.admin(), parameters)
+
+    def _preview(self, admin: Admin, parameters: Mapping[str, Any]) -> SentAgainPreview:
+        begun_ms, topic = now_ms(), parameters["topic"]
         message = _record(admin, parameters)
         if message is None:
             raise NotPossible("The message is not there any more.")
@@ -126,10 +134,12 @@ class ResendMessage(Kind[SentAgainPreview]):
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send it once, also when no answer comes."""
-        return [self._act(parameters) for _target in targets]
+        with _at_its_broker(parameters):
+            admin = site_broker.admin()
+            return [self._act(admin, parameters) for _target in targets]
 
-    def _act(self, parameters: Mapping[str, Any]) -> ItemResult:
-        admin, topic, group = site_broker.admin(), parameters["topic"], parameters["group"]
+    def _act(self, admin: Admin, parameters: Mapping[str, Any]) -> ItemResult:
+        topic, group = parameters["topic"], parameters["group"]
         try:
             message = _record(admin, parameters)
             if message is None:
@@ -144,6 +154,13 @@ class ResendMessage(Kind[SentAgainPreview]):
             return ItemResult("unknown", {"error": str(error)})
         result = {"topic": topic, "message_id": sent.offset_message_id, "unique_key": sent.message_id}
         return ItemResult("sent_as_new", {**result, "broker": sent.broker})
+
+
+def _at_its_broker(parameters: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Ask the broker that has the record: a group gets it back there."""
+    here = cluster()
+    home = broker_of(here, parameters["message_id"]) if here.has_several else None
+    return choosing(home.choice if home is not None else chosen())
 
 
 def _record(admin: Admin, parameters: Mapping[str, Any]) -> Message | None:

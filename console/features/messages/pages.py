@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from django.core.exceptions import PermissionDenied
@@ -31,8 +31,8 @@ from console.operations.typed_moments import bound_ms
 from console.operations.workflow import REASON_LENGTH
 from console.security.masking import UNMASK, lifted, masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask, pull_all
-from console.site.mirrored import mirrored
+from console.site.broker import ask_each, pull_all
+from console.site.mirrored import cluster
 from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
 
@@ -63,10 +63,13 @@ def messages_through(scope: TopicScope, topic: str, wanted: MessageFilter) -> Me
     masked = hide.of(topic)
     if wanted.name in masked or (wanted.tag and TAGS in masked):
         raise PermissionDenied(masked.get(wanted.name) or masked[TAGS])
-    here = mirrored()
-    found, evidence = ask(lambda admin: _through(admin, topic, wanted), source=here.name, requests=LOOKING_REQUESTS)
-    hits, read, left = found or ([], 0, 0)
-    return MessageSearch(evidence, here.now_ms, topic, "", hide.rows(hits), SHOWN, 1, read, left)
+    here = cluster()
+    found, evidence = ask_each(lambda admin: _through(admin, topic, wanted), here, requests=LOOKING_REQUESTS)
+    hits = [replace(hit, broker=broker.name) for broker, part in found for hit in part[0]]
+    hits.sort(key=lambda hit: hit.store_ms, reverse=True)
+    looked, left = sum(part[1] for _broker, part in found), sum(part[2] for _broker, part in found)
+    shown = hide.rows(hits[:SHOWN])
+    return MessageSearch(evidence, here.now_ms, topic, "", shown, SHOWN, 1, looked, left, here.has_several)
 
 
 def _through(admin: Admin, topic: str, wanted: MessageFilter) -> tuple[list[Found], int, int]:

@@ -1,4 +1,4 @@
-"""A message with all its physical records, and searches by key; all of it read from the broker.
+"""A message with all its physical records, and searches by key; all of it read from the brokers.
 
 Records and what clients told are joined to one line of time, each told step with its record.
 """
@@ -18,6 +18,7 @@ from broker.mirror.models import ConsumerOffset, Queue, Topic
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.properties import REAL_TOPIC, SOURCE
 from broker.rocketmq.topics import GROUP_PREFIXES, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
+from console.features.messages.across import home_of, hops_elsewhere, in_time
 from console.features.messages.bodies import body_of
 from console.features.messages.hops import (
     TOLD_LIMIT,
@@ -42,9 +43,10 @@ from console.features.messages.shapes import (
 )
 from console.security.masking import BODY, Masks, masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask
+from console.site.broker import ask, ask_each
+from console.site.chosen import choosing, chosen
 from console.site.evidence import Evidence, StaleReason
-from console.site.mirrored import Mirrored, mirrored
+from console.site.mirrored import Cluster, Mirrored, cluster, mirrored
 
 MESSAGE_REQUESTS = (
     Request.VIEW_MESSAGE_BY_ID,
@@ -72,13 +74,16 @@ def message(scope: TopicScope, message_id: str, topic: str | None = None) -> Mes
     With a topic, `message_id` is the unique id; without, the offset id (both have 32 hex digits). Raises Http404 for
     one of a topic that is not seen.
     """
-    found = _message(scope, message_id, topic)
-    if not found.found:
-        return found
-    if not scope.topic(found.topic):
-        raise Http404(_("There is no such message."))
-    found = _masked(found, masks())
-    found = replace(found, readers=readers_of(mirrored(), found, scope))
+    here = cluster()
+    home = home_of(here, message_id.strip(), topic) if here.has_several else None
+    with choosing(home.choice if home is not None else chosen()):
+        found = _message(scope, message_id, topic, Cluster(here.now_ms, _others(here, home)))
+        if not found.found:
+            return found
+        if not scope.topic(found.topic):
+            raise Http404(_("There is no such message."))
+        found = _masked(found, masks())
+        found = replace(found, readers=readers_of(mirrored(), found, scope))
     if scope.see_all:
         return found
     hops = tuple(hop for hop in found.hops if scope.topic(hop.real_topic))
@@ -105,7 +110,14 @@ def _masked(found: MessagePage, hide: Masks) -> MessagePage:
     return replace(shown, body=body, properties=properties, is_masked=is_masked)
 
 
-def _message(scope: TopicScope, message_id: str, topic: str | None) -> MessagePage:
+def _others(here: Cluster, home: Mirrored | None) -> tuple[Mirrored, ...]:
+    """Return the brokers that may have records of the message beside its own; those that are away are not asked."""
+    if home is None:
+        return ()
+    return tuple(each for each in here.brokers if each.name != home.name and not each.evidence(polled_by=()).stale)
+
+
+def _message(scope: TopicScope, message_id: str, topic: str | None, others: Cluster) -> MessagePage:
     """Return the message with nothing masked.
 
     A unique id is what its producer says: records and lines of a trace that have the same one belong here as far as it
@@ -119,6 +131,9 @@ def _message(scope: TopicScope, message_id: str, topic: str | None) -> MessagePa
         return _absent(evidence, here.now_ms, message_id, here.name, topic)
     opened = trail.opened
     hops = hops_of(trail)
+    elsewhere = hops_elsewhere(others, opened, trail.topics)
+    if elsewhere:
+        hops = in_time((*(replace(hop, broker=here.name) for hop in hops), *elsewhere))
     host, port = opened.born_host
     return MessagePage(
         evidence=evidence,
@@ -155,9 +170,12 @@ def raw_body(scope: TopicScope, message_id: str, topic: str | None = None) -> tu
 
     Raises PermissionDenied for a body that is masked.
     """
-    opened, _evidence = ask(
-        lambda admin: _open(admin, message_id.strip(), topic), source=mirrored().name, requests=MESSAGE_REQUESTS
-    )
+    here = cluster()
+    home = home_of(here, message_id.strip(), topic) if here.has_several else None
+    with choosing(home.choice if home is not None else chosen()):
+        opened, _evidence = ask(
+            lambda admin: _open(admin, message_id.strip(), topic), source=here.source, requests=MESSAGE_REQUESTS
+        )
     real_topic = None if opened is None else Trail(opened).real_topic
     if opened is None or real_topic is None or not scope.topic(real_topic):
         return None
@@ -171,15 +189,24 @@ def raw_body(scope: TopicScope, message_id: str, topic: str | None = None) -> tu
 def messages(scope: TopicScope, topic: str, key: str, limit: int = 64) -> MessageSearch:
     """Return messages of `topic` with this key or unique id, newest first; parked ones of that topic too."""
     scope.require_topic(topic)
-    here = mirrored()
-    found, evidence = ask(lambda admin: _search(admin, topic, key, limit), source=here.name, requests=SEARCH_REQUESTS)
-    return MessageSearch(evidence, here.now_ms, topic, key, masks().rows(found or ()), limit)
+    here = cluster()
+    found, evidence = ask_each(lambda admin: _search(admin, topic, key, limit), here, requests=SEARCH_REQUESTS)
+    return _searched(here, evidence, found, MessageSearch(evidence, here.now_ms, topic, key, (), limit))
+
+
+def _searched(
+    here: Cluster, evidence: Evidence, found: Sequence[tuple[Mirrored, list[Found]]], shown: MessageSearch
+) -> MessageSearch:
+    """Return the page with the hits of all brokers, newest first."""
+    hits = [replace(hit, broker=broker.name) for broker, several in found for hit in several]
+    hits.sort(key=lambda hit: hit.store_ms, reverse=True)
+    return replace(shown, hits=masks().rows(hits[: shown.limit]), has_several=here.has_several)
 
 
 @authorised
 def messages_everywhere(scope: TopicScope, key: str, limit: int = 64) -> MessageSearch:
     """Return messages with this key or unique id in the EVERYWHERE topics that were written to last and are seen."""
-    here = mirrored()
+    here = cluster()
     names = _written_last(here, scope, EVERYWHERE)
 
     def search(admin: Admin) -> list[Found]:
@@ -189,31 +216,31 @@ def messages_everywhere(scope: TopicScope, key: str, limit: int = 64) -> Message
             try:
                 hits += [_hit(record, name, pending=False) for record in admin.messages_by_key(name, key, limit)]
             except RouteNotFound:
-                # deleted since the mirror looked
+                # deleted since the mirror looked, or another broker's
                 continue
         return sorted(hits, key=lambda hit: hit.store_ms, reverse=True)[:limit]
 
-    found, evidence = ask(search, source=here.name, requests=SEARCH_REQUESTS)
-    return MessageSearch(evidence, here.now_ms, "", key, masks().rows(found or ()), limit, len(names))
+    found, evidence = ask_each(search, here, requests=SEARCH_REQUESTS)
+    return _searched(here, evidence, found, MessageSearch(evidence, here.now_ms, "", key, (), limit, len(names)))
 
 
 @authorised
 def topics_offered(scope: TopicScope, count: int) -> list[str]:
     """Return names of at most so many topics, to choose one from; those of tries and dead letters come last."""
-    names = _topics(mirrored(), scope)
+    names = _topics(cluster(), scope)
     return sorted(names, key=lambda name: (name.startswith(GROUP_PREFIXES), name.lower(), name))[:count]
 
 
-def _written_last(here: Mirrored, scope: TopicScope, count: int) -> list[str]:
-    queues = Queue.objects.filter(broker=here.name).order_by()
+def _written_last(here: Cluster, scope: TopicScope, count: int) -> list[str]:
+    queues = Queue.objects.filter(broker__in=here.names).order_by()
     last = dict(queues.values_list("topic").annotate(last=Max("last_ms")))
     return sorted(_topics(here, scope), key=lambda name: (last.get(name) or 0, name), reverse=True)[:count]
 
 
-def _topics(here: Mirrored, scope: TopicScope) -> list[str]:
+def _topics(here: Cluster, scope: TopicScope) -> list[str]:
     """Return the topics that are seen, without RocketMQ's own."""
-    found = Topic.objects.filter(broker=here.name).values_list("name", "is_system").order_by()
-    names = (name for name, is_system in found if not is_system or name.startswith(GROUP_PREFIXES))
+    found = Topic.objects.filter(broker__in=here.names).values_list("name", "is_system").order_by()
+    names = dict.fromkeys(name for name, is_system in found if not is_system or name.startswith(GROUP_PREFIXES))
     return [name for name in names if scope.topic(name)]
 
 

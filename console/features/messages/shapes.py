@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from console.site.evidence import Evidence
 from console.templatetags.escapement import span
 from console.ui.charts import FOLD_MS, Stop, life_svg
-from console.ui.table import CHIP, MOMENT, SIZE, Cell, Column, Table, file_columns
+from console.ui.table import BROKER, CHIP, MOMENT, SIZE, Cell, Column, Table, file_columns
 
 #: in all topics
 MESSAGES = Table(
@@ -33,6 +33,7 @@ MESSAGES = Table(
         Column("keys", _("Key"), Cell("messages/cells/keys.html")),
         Column("tag", _("Tag"), CHIP, length=30),
         Column("size_bytes", _("Size"), SIZE),
+        BROKER,
     ),
     file_order="topic unique_key offset_message_id keys tag store_ms size_bytes pending due_ms",
 )
@@ -85,6 +86,8 @@ class Hop:
     group: str | None = None
     #: parked, and not released yet
     waits: bool = False
+    #: whose log has it, where the message has records at several brokers
+    broker: str = ""
 
 
 class BodyForm(TextChoices):
@@ -212,6 +215,7 @@ class Found:
     size_bytes: int
     pending: bool
     due_ms: int | None
+    broker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +245,8 @@ class MessageSearch:
     #: records that were looked at, and those of the range that were not; None: found by an index
     read: int | None = None
     left: int = 0
+    #: several brokers were asked
+    has_several: bool = False
 
     @property
     def table(self) -> Table:

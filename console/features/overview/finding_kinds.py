@@ -6,6 +6,7 @@ A new kind is a line here, the place in `findings.py` where it is noticed, and i
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -15,6 +16,8 @@ from django.utils.functional import Promise
 from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
+
+from console.site.chosen import choice_of, choosing
 
 #: "ruby": broken; "brass": worth a look
 Severity = Literal["ruby", "brass"]
@@ -41,6 +44,8 @@ class Finding:
     at_ms: int | None = None
     #: the operation that it is about; `subject` is its kind then
     operation: str = ""
+    #: which of several brokers it is about; empty: the only one, or all of them
+    broker: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -56,7 +61,10 @@ class Finding:
     def link(self) -> Link | None:
         """The one page where it is understood and acted on; None where the first page already says all."""
         follow = self.code.value.link
-        return follow(self) if follow is not None else None
+        if follow is None:
+            return None
+        with choosing(choice_of(self.broker)) if self.broker else nullcontext():
+            return follow(self)
 
 
 @dataclass(frozen=True, slots=True)

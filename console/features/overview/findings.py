@@ -16,6 +16,7 @@ from threading import Lock
 
 from django.conf import settings
 from django.db.models import Count, Min, Q
+from django.urls import reverse
 
 from broker.client import Admin
 from broker.client.timers import Herd, TimerStatus
@@ -30,8 +31,9 @@ from console.operations.registry import scope_of
 from console.run.supervisor import Process
 from console.security.topic_scope import TopicScope, current_scope, current_topics
 from console.site.broker import ask
+from console.site.chosen import choice_of, choosing
 from console.site.evidence import Evidence, StaleReason
-from console.site.mirrored import History, Mirrored
+from console.site.mirrored import Cluster, History, Mirrored
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,30 @@ class BrokerRow:
     disk_used_ratio: float | None
     rss_bytes: int | None
     as_of_ms: int | None
+    #: how it is mirrored
+    mirror: MirrorRow
+    #: its slaves, by number
+    slaves: tuple[SlaveRow, ...] = ()
+
+    @property
+    def address_of_page(self) -> str:
+        """The address of the first page of this broker alone."""
+        with choosing(choice_of(self.name)):
+            return reverse("overview")
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveRow:
+    """A slave of a broker, as it last answered."""
+
+    number: int
+    address: str
+    log_end_position: int | None
+    #: bytes of the master's log that it does not have yet; None: one of the two is not known
+    behind_bytes: int | None
+    as_of_ms: int | None
+    #: why it does not answer; empty while it does
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +114,7 @@ class Overview:
     now_ms: int
     findings: tuple[Finding, ...]
     brokers: tuple[BrokerRow, ...]
+    #: of several brokers' the one that is furthest behind
     mirror: MirrorRow
     flows: tuple[Flow, ...]
     pending: int | None
@@ -104,6 +131,12 @@ class Overview:
     lateness_p99_ms: float | None = None
     #: those that `make run` keeps on this machine
     processes: tuple[Process, ...] = ()
+    has_several: bool = False
+
+    @property
+    def has_slaves(self) -> bool:
+        """Tell whether any broker has a slave."""
+        return any(row.slaves for row in self.brokers)
 
 
 #: a disk fuller than this deserves a look; the broker refuses sends at 0.90
@@ -143,34 +176,51 @@ class ServerFacts:
     queues: tuple[QueueRow, ...] | None = None
 
 
-_kept: dict[tuple[str, str], tuple[float, ServerFacts]] = {}
-_asking = Lock()
+_kept: dict[tuple[str, str, str], tuple[float, ServerFacts]] = {}
+_kept_queues: dict[str, tuple[float, tuple[QueueRow, ...] | None]] = {}
+#: one asks of a broker at a time
+_asking: dict[tuple[str, str, str], Lock] = {}
 
 
-def findings_of(
-    here: Mirrored,
-    brokers: Sequence[BrokerRow],
-    mirror: MirrorRow,
-    lanes: Sequence[Lane],
-    groups: Sequence[GroupRow],
-    known: ServerFacts,
-) -> tuple[Finding, ...]:
-    """Return all findings, ordered as FindingCode is; of one kind, the greatest first."""
-    found = [
-        *_of_mirror(here, mirror), *_of_brokers(here, brokers), *_of_lanes(here, lanes), *_of_transactions(here),
-        *_of_groups(groups), *_of_timers(here, known), *_of_delayed_queues(known),
-        *_of_operations(here),
-    ]  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the findings of one broker are made of."""
+
+    here: Mirrored
+    row: BrokerRow | None
+    lanes: Sequence[Lane]
+    known: ServerFacts
+
+
+def findings_of(of: Cluster, watched: Sequence[Watched], groups: Sequence[GroupRow]) -> tuple[Finding, ...]:
+    """Return all findings, ordered as FindingCode is; of one kind, the greatest first.
+
+    Those of one of several brokers say which; groups are one finding over all brokers.
+    """
+    found: list[Finding] = []
+    for each in watched:
+        mine = [
+            *_of_mirror(each.here), *_of_broker(each), *_of_lanes(each.here, each.lanes),
+            *_of_transactions(each.here), *_of_timers(each.here, each.known),
+        ]  # fmt: skip
+        found += (replace(one, broker=each.here.name) for one in mine) if of.has_several else mine
+    queues = next((each.known for each in watched if each.known.queues is not None), ServerFacts())
+    found += [*_of_groups(groups), *_of_delayed_queues(queues), *_of_operations(of)]
     order = {code: place for place, code in enumerate(FindingCode)}
     return tuple(sorted(found, key=lambda each: (order[each.code], -(each.value or each.span_ms or 0))))
 
 
-def _of_mirror(here: Mirrored, mirror: MirrorRow) -> Iterator[Finding]:
+def lag_ms_of(here: Mirrored) -> int | None:
+    """Return how old the rows of a broker are; None: there are none."""
+    return None if here.as_of_ms is None else max(0, here.now_ms - here.as_of_ms)
+
+
+def _of_mirror(here: Mirrored) -> Iterator[Finding]:
     evidence = here.evidence(polled_by=())
     if evidence.stale_reason is StaleReason.BROKER_UNREACHABLE:
-        yield Finding(FindingCode.BROKER_UNREACHABLE, here.name, detail=evidence.detail, span_ms=mirror.lag_ms)
+        yield Finding(FindingCode.BROKER_UNREACHABLE, here.name, detail=evidence.detail, span_ms=lag_ms_of(here))
     elif evidence.stale:
-        yield Finding(FindingCode.MIRROR_STALE, here.name, detail=evidence.detail, span_ms=mirror.lag_ms)
+        yield Finding(FindingCode.MIRROR_STALE, here.name, detail=evidence.detail, span_ms=lag_ms_of(here))
     if here.state is not None and here.state.flaws:
         flaws = [flaw for flaw in here.state.flaws if "name" in flaw]
         count = len(flaws) + sum(flaw.get("more", 0) for flaw in here.state.flaws)
@@ -179,8 +229,9 @@ def _of_mirror(here: Mirrored, mirror: MirrorRow) -> Iterator[Finding]:
         yield Finding(FindingCode.MIRROR_FLAWED, here.name, count, "; ".join(first))
 
 
-def _of_brokers(here: Mirrored, brokers: Sequence[BrokerRow]) -> Iterator[Finding]:
-    for broker in brokers:
+def _of_broker(watched: Watched) -> Iterator[Finding]:
+    here, broker = watched.here, watched.row
+    if broker is not None:
         if broker.state in _STATES:
             yield Finding(_STATES[broker.state], broker.name, detail="; ".join(broker.reasons))
         if broker.disk_used_ratio is not None and broker.disk_used_ratio > DISK_LIMIT:
@@ -215,7 +266,7 @@ def _of_transactions(here: Mirrored) -> Iterator[Finding]:
         yield Finding(FindingCode.TRANSACTIONS_AGEING, here.name, known["aged"], span_ms=span_ms)
 
 
-def _of_operations(here: Mirrored) -> Iterator[Finding]:
+def _of_operations(here: Cluster) -> Iterator[Finding]:
     """Yield a finding for each operation that a second person has to approve, the next to expire first."""
     rows = Operation.objects.filter(
         state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
@@ -269,18 +320,19 @@ def _of_delayed_queues(known: ServerFacts) -> Iterator[Finding]:
 
 
 def server_facts(here: Mirrored) -> ServerFacts:
-    """Return what was known at most FRESH_S ago or, while another page asks, what was known before."""
-    key = (settings.ESCAPEMENT_NAMESRV, settings.REDISSON_URL)
+    """Return what was known of a broker at most FRESH_S ago or, while another page asks, what was known before."""
+    key = (settings.ESCAPEMENT_NAMESRV, here.name, settings.REDISSON_URL)
     made_s, found = _kept.get(key, (0.0, ServerFacts()))
     if made_s and time.monotonic() - made_s < FRESH_S:
         return found
-    if not _asking.acquire(blocking=False):
+    asking = _asking.setdefault(key, Lock())
+    if not asking.acquire(blocking=False):
         return found
     try:
         found = _read(here)
         _kept[key] = (time.monotonic(), found)
     finally:
-        _asking.release()
+        asking.release()
     return found
 
 
@@ -299,6 +351,7 @@ def seen_by(scope: TopicScope, known: ServerFacts) -> ServerFacts:
 def forget() -> None:
     """Forget what was known, so that the next call asks anew."""
     _kept.clear()
+    _kept_queues.clear()
 
 
 def _read(here: Mirrored) -> ServerFacts:
@@ -316,6 +369,15 @@ def _herds(admin: Admin, now_ms: int) -> tuple[Herd, ...]:
 
 
 def _queues() -> tuple[QueueRow, ...] | None:
+    """Return what was known of the queues at most FRESH_S ago: they are no broker's, and asked for once for all."""
+    made_s, found = _kept_queues.get(settings.REDISSON_URL, (0.0, None))
+    if not made_s or time.monotonic() - made_s >= FRESH_S:
+        found = _look_at_queues()
+        _kept_queues[settings.REDISSON_URL] = (time.monotonic(), found)
+    return found
+
+
+def _look_at_queues() -> tuple[QueueRow, ...] | None:
     """Return, of up to MOST_QUEUES queues, those that need a look; None if their server does not answer."""
     found: list[QueueRow] = []
     for offset in range(0, MOST_QUEUES, QUEUES_SHOWN):

@@ -11,7 +11,7 @@ from django.db.models import Sum
 from django.http import HttpRequest
 from django.views.decorators.http import require_safe
 
-from broker.mirror.models import Broker, Queue, RateHistory, Topic
+from broker.mirror.models import Broker, Queue, RateHistory, Replica, Topic
 from broker.rocketmq.codes import Request
 from console.features.groups.read import group_rows, left_behind
 from console.features.overview.findings import (
@@ -20,17 +20,21 @@ from console.features.overview.findings import (
     Flow,
     MirrorRow,
     Overview,
-    ServerFacts,
+    SlaveRow,
+    Watched,
     findings_of,
+    lag_ms_of,
     seen_by,
     server_facts,
 )
-from console.features.schedule.read import LANE_REQUESTS, figures, lane_of, levels, next_minute
+from console.features.schedule.read import LANE_REQUESTS, lanes_of
+from console.features.schedule.shapes import Lane
 from console.features.timers.read import timer_figures
 from console.run.supervisor import ROSTER_FILE, Process, read_roster
 from console.security.topic_scope import TopicScope, authorised
+from console.site.broker import read_each
 from console.site.clock import shown_ms
-from console.site.mirrored import History, Mirrored, mirrored
+from console.site.mirrored import Cluster, Mirrored, added, alone, cluster
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.table import Table, file_columns
@@ -47,38 +51,55 @@ OVERVIEW_REQUESTS = (
 
 @authorised
 def read_overview(scope: TopicScope) -> Overview:
-    """Return what is wrong, what happens next, and how much; names and groups are those that are seen."""
-    here = mirrored()
-    rows = levels(here)
-    histories = here.histories("level", [str(row.level) for row in rows])
-    lanes = [lane_of(row, here, histories[str(row.level)]) for row in rows]
-    groups = group_rows.within(scope, here, watched=left_behind(LIMIT))
-    strip = figures(here, lanes)
-    brokers = (_broker(here.broker),) if here.broker else ()
-    mirror = mirror_row(here)
-    known = seen_by(scope, server_facts(here))
-    names = list(Topic.objects.filter(broker=here.name).values_list("name", "is_system"))
+    """Return what is wrong, what happens next, and how much; names and groups are those that are seen.
+
+    Of several brokers all is in total; what is wrong with one of them says which.
+    """
+    of = cluster()
+    found = lanes_of(of)
+    groups = group_rows.within(scope, of, watched=left_behind(LIMIT))
+    watched = _watched(scope, of, found.lanes)
+    brokers = tuple(each.row for each in watched if each.row is not None)
+    names = list(Topic.objects.filter(broker__in=of.names).values_list("name", "is_system"))
     lags = [row.lag for row in groups if row.lag is not None]
     lag = sum(lags) if lags else None
+    strip = found.figures
     return Overview(
-        evidence=here.evidence(polled_by=OVERVIEW_REQUESTS),
-        now_ms=here.now_ms,
-        findings=findings_of(here, brokers, mirror, lanes, groups, known),
+        evidence=of.evidence(polled_by=OVERVIEW_REQUESTS),
+        now_ms=of.now_ms,
+        findings=findings_of(of, watched, groups),
         brokers=brokers,
-        mirror=mirror,
-        flows=_flows(here, strip.pending, lag),
+        mirror=max(
+            (row.mirror for row in brokers), key=lambda row: row.lag_ms or 0, default=mirror_row(watched[0].here)
+        ),
+        flows=_flows(of, strip.pending, lag),
         pending=strip.pending,
         next_due_ms=strip.next_due_ms,
         next_due_level=strip.next_due_level,
-        next_minute=next_minute(here, rows),
-        topics=sum(1 for name, is_system in names if not is_system and scope.topic(name)),
+        next_minute=found.next_minute,
+        topics=len({name for name, is_system in names if not is_system and scope.topic(name)}),
         groups=len(groups),
         lag=lag,
-        stored_total=_stored(here, [name for name, is_system in names if is_system or not scope.topic(name)]),
-        timers_pending=_timers_pending(known, scope),
-        lateness_p99_ms=timer_figures(known.timers).lateness_p99_ms,
+        stored_total=_stored(of, [name for name, is_system in names if is_system or not scope.topic(name)]),
+        timers_pending=_timers_pending(watched, scope),
+        lateness_p99_ms=_lateness_p99_ms(watched),
         processes=_processes(),
+        has_several=of.has_several,
     )
+
+
+def _watched(scope: TopicScope, of: Cluster, lanes: Sequence[Lane]) -> list[Watched]:
+    """Return what is known of each broker by itself; the servers are asked beside each other. `lanes`: of all."""
+    facts = read_each(server_facts, of)
+    slaves: dict[str, list[Replica]] = {}
+    for slave in Replica.objects.filter(broker__in=of.names, number__gt=0).order_by("number"):
+        slaves.setdefault(slave.broker_id, []).append(slave)
+    watched = []
+    for here, known in zip(of.brokers or (Mirrored(of.now_ms, None, None),), facts, strict=True):
+        row = _broker(here, here.broker, slaves.get(here.name, ())) if here.broker else None
+        own = lanes_of(alone(here)).lanes if of.has_several else lanes
+        watched.append(Watched(here, row, own, seen_by(scope, known)))
+    return watched
 
 
 def _processes() -> tuple[Process, ...]:
@@ -94,22 +115,22 @@ def mirror_row(here: Mirrored) -> MirrorRow:
         return MirrorRow("never", 0, None, None, None, None, state.error if state else "")
     stale = here.evidence(polled_by=()).stale
     word = "stale" if stale else "polling" if state.polling else "following"
-    lag_ms = max(0, here.now_ms - state.as_of_ms)
+    lag_ms = lag_ms_of(here)
     return MirrorRow(word, state.sequence, state.as_of_ms, lag_ms, state.took_ms, state.following_since_ms, state.error)
 
 
-def _flows(here: Mirrored, pending: int | None, lag: int | None) -> tuple[Flow, ...]:
-    found = {row.name: row for row in RateHistory.objects.filter(broker=here.name, kind="flow")}
+def _flows(of: Cluster, pending: int | None, lag: int | None) -> tuple[Flow, ...]:
+    found = {(row.broker_id, row.name): row for row in RateHistory.objects.filter(broker__in=of.names, kind="flow")}
     waiting = {"accepted": None, "released": pending, "consumed": lag}
     flows = []
     for name, waits in waiting.items():
-        told = not here.polling or name == "released"
-        history = here.history(found.get(name)) if told else History()
+        telling = [here for here in of.brokers if not here.polling or name == "released"]
+        history = added([here.history(found.get((here.name, name))) for here in telling])
         flows.append(Flow(name, history.latest, history, waits))
     return tuple(flows)
 
 
-def _broker(row: Broker) -> BrokerRow:
+def _broker(here: Mirrored, row: Broker, slaves: Sequence[Replica]) -> BrokerRow:
     return BrokerRow(
         name=row.name,
         cluster=row.cluster,
@@ -123,20 +144,35 @@ def _broker(row: Broker) -> BrokerRow:
         disk_used_ratio=row.disk_used_ratio,
         rss_bytes=row.rss_bytes,
         as_of_ms=row.as_of_ms,
+        mirror=mirror_row(here),
+        slaves=tuple(_slave(each, row.log_end_position) for each in slaves),
     )
 
 
-def _timers_pending(known: ServerFacts, scope: TopicScope) -> int | None:
-    """Return the number of pending timers of the topics that are seen."""
-    if known.timers is None or scope.see_all:
-        return None if known.timers is None else known.timers.pending
-    return sum(row.pending for row in known.timers.by_topic if scope.topic(row.topic))
+def _slave(row: Replica, master_end: int | None) -> SlaveRow:
+    end = row.log_end_position
+    behind = None if end is None or master_end is None else max(0, master_end - end)
+    return SlaveRow(row.number, row.address, end, behind, row.as_of_ms, row.error)
 
 
-def _stored(here: Mirrored, others: Sequence[str]) -> int | None:
+def _timers_pending(watched: Sequence[Watched], scope: TopicScope) -> int | None:
+    """Return the number of pending timers of the topics that are seen, at the brokers that tell."""
+    told = [each.known.timers for each in watched if each.known.timers is not None]
+    if not told or scope.see_all:
+        return sum(each.pending for each in told) if told else None
+    return sum(row.pending for each in told for row in each.by_topic if scope.topic(row.topic))
+
+
+def _lateness_p99_ms(watched: Sequence[Watched]) -> float | None:
+    """Return the p99 of the broker whose timers are the latest."""
+    late = (timer_figures(each.known.timers).lateness_p99_ms for each in watched)
+    return max((each for each in late if each is not None), default=None)
+
+
+def _stored(here: Cluster, others: Sequence[str]) -> int | None:
     """Return the messages ever stored on topics that are neither RocketMQ's own nor `others`."""
     # those that do not count by name: a join would wait for the planner's statistics after a rebuild
-    queues = Queue.objects.filter(broker=here.name).exclude(topic__in=others)
+    queues = Queue.objects.filter(broker__in=here.names).exclude(topic__in=others)
     total = queues.aggregate(total=Sum("max_offset"))["total"]
     return None if total is None else int(total)
 

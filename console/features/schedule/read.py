@@ -52,10 +52,11 @@ UNSAVED_LIMIT_MS = 30_000
 
 def lanes() -> Lanes:
     """Return all lanes, of several brokers in total: counts and moments, no names."""
-    return _lanes(cluster())
+    return lanes_of(cluster())
 
 
-def _lanes(of: Cluster) -> Lanes:
+def lanes_of(of: Cluster) -> Lanes:
+    """Return the lanes of these brokers, in total."""
     rows = _rows(of)
     drawn, started = _drawn(of, rows), [here.broker.started_ms for here in of.brokers if here.broker]
     at_ms = _as_of_ms(of)
@@ -452,7 +453,7 @@ def _parked(entry: QueueEntry, record: Message | None, released: int, broker: st
 
 def kept_lanes() -> Lanes:
     """Return one broker's lanes as a snapshot keeps them, without their rates: earlier snapshots show those better."""
-    found = _lanes(alone(mirrored()))
+    found = lanes_of(alone(mirrored()))
     return replace(found, lanes=tuple(replace(lane, released=History()) for lane in found.lanes))
 
 

@@ -7,13 +7,14 @@ the token's `settings` prefixes, a deletion `delete`; both are of topics and of 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from starlette.responses import Response
 
+from broker.client import AsyncAdmin
 from broker.client.names import check_group, check_topic
 from console.features.topics.operations import PENDING
 from console.operations import setting_fields
@@ -21,14 +22,15 @@ from console.operations.actor import CHANGE_SETTINGS
 from console.operations.models import OperationItem
 from console.operations.registry import kind_of
 from console.rest.access import Group, InBody, InRows, Topic
+from console.rest.brokers import of_broker, rows_of
 from console.rest.database import token_actor
 from console.rest.errors import GroupUnknown, OperationRefused, TopicHasWaiting, TopicUnknown
 from console.rest.operations import begun, in_thread
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
-from console.rest.schemas import BEGUN_OR_WAITS, Deletion, Reason, Text
+from console.rest.schemas import BEGUN_OR_WAITS, Deletion, OfBroker, Reason, Text
 from console.rest.state import ApiState
-from console.security.tokens import DELETE, READ, SETTINGS, Grant
+from console.security.tokens import DELETE, READ, SETTINGS
 
 Queues = Annotated[int, Meta(ge=1, le=1_024)]
 Delay = Annotated[str, Meta(max_length=20, pattern="^[1-9][0-9]*(ms|s|m|h|d)$")]
@@ -79,10 +81,25 @@ class NewTopic(Struct, forbid_unknown_fields=True, kw_only=True):
     preview: OnlyLook = False
 
 
-class TopicChange(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The changes to the settings of a topic."""
+class TopicChangeAt(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The changes at one broker."""
 
     settings: TopicSettings
+    expected: Annotated[TopicSettings, Expected] | UnsetType = UNSET
+
+
+class GroupChangeAt(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The changes at one broker."""
+
+    settings: GroupSettings
+    expected: Annotated[GroupSettings, Expected] | UnsetType = UNSET
+
+
+class TopicChange(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The changes to the settings of a topic; `at`: at these brokers alone, at each its own."""
+
+    settings: TopicSettings
+    at: dict[str, TopicChangeAt] | UnsetType = UNSET
     expected: Annotated[TopicSettings, Expected] | UnsetType = UNSET
     reason: Reason
     preview: OnlyLook = False
@@ -98,26 +115,48 @@ class NewGroup(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class GroupChange(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The changes to the settings of a consumer group."""
+    """The changes to the settings of a consumer group; `at`: at these brokers alone, at each its own."""
 
     settings: GroupSettings
+    at: dict[str, GroupChangeAt] | UnsetType = UNSET
     expected: Annotated[GroupSettings, Expected] | UnsetType = UNSET
     reason: Reason
     preview: OnlyLook = False
 
 
 class SettingsOfTopic(Struct, kw_only=True):
-    """A topic's settings as the (first) broker keeps them."""
+    """A topic's settings as the (first) broker keeps them; `by_broker`: as each of several does."""
 
     name: str
     settings: TopicSettings
+    broker: str
+    by_broker: list[SettingsOfTopic] = []
 
 
 class SettingsOfGroup(Struct, kw_only=True):
-    """A consumer group's settings as the (first) broker keeps them."""
+    """A consumer group's settings as the (first) broker keeps them; `by_broker`: as each of several does."""
 
     name: str
     settings: GroupSettings
+    broker: str
+    by_broker: list[SettingsOfGroup] = []
+
+
+class ChangeAt(Struct, kw_only=True):
+    """A change that is made at these brokers."""
+
+    brokers: list[str]
+    setting: str
+    before: Any
+    after: Any
+
+
+class Apart(Struct, kw_only=True):
+    """A broker at which nothing is done: it is there already, missing, the same, or the broker is away."""
+
+    broker: str
+    code: Literal["there", "missing", "same", "away"]
+    error: str | None
 
 
 class WaitingForTopic(Struct, kw_only=True):
@@ -137,6 +176,7 @@ class SettingsPreview(Struct, kw_only=True):
 
     `changes`: name, value before (null: it is new), value after. `unread`: messages in queues that nobody would read
     any more. `lost_messages`, `lost_readers`, `members`: what a deletion would take with it, and who is connected.
+    Of several brokers: `by_broker` says at which ones each change is made, `apart` where nothing is done.
     """
 
     name: str
@@ -149,6 +189,8 @@ class SettingsPreview(Struct, kw_only=True):
         WaitingForTopic | None,
         Meta(description="Of a topic that would be deleted; of a group which of `lost_messages` wait."),
     ] = None
+    by_broker: list[ChangeAt] = []
+    apart: list[Apart] = []
 
 
 class TopicRow(Struct, kw_only=True):
@@ -162,9 +204,10 @@ class TopicRow(Struct, kw_only=True):
 
 
 class TopicList(Struct, kw_only=True):
-    """The topics that the token may read."""
+    """The topics that the token may read, a row for each broker that has it; of brokers in `away` nothing is known."""
 
     topics: list[TopicRow]
+    away: list[str]
 
 
 class TopicDeletion(Deletion, kw_only=True):
@@ -183,9 +226,10 @@ _PREVIEW = (200, "Asked for a preview: what would come of it.", SettingsPreview)
 
 
 @route("GET", "/topics", "List topics", action=READ, on=InRows(), answers=((200, "Topics.", TopicList),))
-async def topics(call: Call) -> Response:
+async def topics(call: Call, query: OfBroker) -> Response:
     """List the topics that the token may read."""
     is_visible = call.row_check()
+    found, away = await rows_of(call.state, query.broker, lambda admin: admin.topics())
     rows = [
         TopicRow(
             name=each.name,
@@ -194,10 +238,10 @@ async def topics(call: Call) -> Response:
             write_queues=each.write_queues,
             permission=each.permission,
         )
-        for each in await call.state.admin.topics()
+        for each in found
         if is_visible(each.name)
     ]
-    return json_answer(TopicList(topics=rows))
+    return json_answer(TopicList(topics=rows, away=away))
 
 
 @route(
@@ -209,12 +253,12 @@ async def topics(call: Call) -> Response:
     answers=(BEGUN_OR_WAITS, _PREVIEW),
     errors=(OperationRefused,),
 )
-async def make_topic(call: Call, body: NewTopic) -> Response:
+async def make_topic(call: Call, query: OfBroker, body: NewTopic) -> Response:
     """Make a topic that is not there yet."""
     check_topic(body.name)
     call.require(body.name, "topic")
     parameters = {"name": body.name, "settings": msgspec.to_builtins(body.settings)}
-    return await _done("topics.create", parameters, call.grant, body.reason, is_look=body.preview)
+    return await _done("topics.create", parameters, call, body.reason, query.broker, is_look=body.preview)
 
 
 @route(
@@ -226,9 +270,9 @@ async def make_topic(call: Call, body: NewTopic) -> Response:
     answers=((200, "As they are now.", SettingsOfTopic),),
     errors=(TopicUnknown,),
 )
-async def topic_settings(call: Call) -> Response:
-    """Answer the settings as they are now."""
-    return json_answer(await _topic(call.named["topic"], call.state))
+async def topic_settings(call: Call, query: OfBroker) -> Response:
+    """Answer the settings as they are now; of several brokers as the first that has it keeps them, and by broker."""
+    return json_answer(await _topic(call.named["topic"], call.state, query.broker))
 
 
 @route(
@@ -240,10 +284,10 @@ async def topic_settings(call: Call) -> Response:
     answers=(BEGUN_OR_WAITS, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfTopic)),
     errors=(TopicUnknown, OperationRefused),
 )
-async def change_topic(call: Call, body: TopicChange) -> Response:
+async def change_topic(call: Call, query: OfBroker, body: TopicChange) -> Response:
     """Change the settings that are named; 200 if all of it is so already."""
-    now = await _topic(call.named["topic"], call.state)
-    return await _change(call, "topics.change", now, body)
+    now = await _topic(call.named["topic"], call.state, query.broker)
+    return await _change(call, "topics.change", now, body, query.broker)
 
 
 @route(
@@ -260,8 +304,8 @@ async def delete_topic(call: Call, query: TopicDeletion) -> Response:
     if query.pending not in (None, *PENDING):
         raise OperationRefused(f"pending is one of {', '.join(PENDING)}.", "pending")
     pending = {} if query.pending is None else {"pending": query.pending}
-    is_look, name = query.is_look(), (await _topic(call.named["topic"], call.state)).name
-    return await _done("topics.delete", {"name": name, **pending}, call.grant, query.reason, is_look=is_look)
+    is_look, name = query.is_look(), (await _topic(call.named["topic"], call.state, query.broker)).name
+    return await _done("topics.delete", {"name": name, **pending}, call, query.reason, query.broker, is_look=is_look)
 
 
 @route(
@@ -273,12 +317,12 @@ async def delete_topic(call: Call, query: TopicDeletion) -> Response:
     answers=(BEGUN_OR_WAITS, _PREVIEW),
     errors=(OperationRefused,),
 )
-async def make_group(call: Call, body: NewGroup) -> Response:
+async def make_group(call: Call, query: OfBroker, body: NewGroup) -> Response:
     """Make a consumer group that is not there yet."""
     check_group(body.name)
     call.require(body.name, "group")
     parameters = {"name": body.name, "settings": msgspec.to_builtins(body.settings)}
-    return await _done("groups.create", parameters, call.grant, body.reason, is_look=body.preview)
+    return await _done("groups.create", parameters, call, body.reason, query.broker, is_look=body.preview)
 
 
 @route(
@@ -290,9 +334,9 @@ async def make_group(call: Call, body: NewGroup) -> Response:
     answers=((200, "As they are now.", SettingsOfGroup),),
     errors=(GroupUnknown,),
 )
-async def group_settings(call: Call) -> Response:
-    """Answer the settings as they are now."""
-    return json_answer(await _group(call.named["group"], call.state))
+async def group_settings(call: Call, query: OfBroker) -> Response:
+    """Answer the settings as they are now; of several brokers as the first that has it keeps them, and by broker."""
+    return json_answer(await _group(call.named["group"], call.state, query.broker))
 
 
 @route(
@@ -304,10 +348,10 @@ async def group_settings(call: Call) -> Response:
     answers=(BEGUN_OR_WAITS, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfGroup)),
     errors=(GroupUnknown, OperationRefused),
 )
-async def change_group(call: Call, body: GroupChange) -> Response:
+async def change_group(call: Call, query: OfBroker, body: GroupChange) -> Response:
     """Change the settings that are named; 200 if all of it is so already."""
-    now = await _group(call.named["group"], call.state)
-    return await _change(call, "groups.change", now, body)
+    now = await _group(call.named["group"], call.state, query.broker)
+    return await _change(call, "groups.change", now, body, query.broker)
 
 
 @route(
@@ -321,62 +365,99 @@ async def change_group(call: Call, body: GroupChange) -> Response:
 )
 async def delete_group(call: Call, query: Deletion) -> Response:
     """Delete the group with how far it has read."""
-    is_look, name = query.is_look(), (await _group(call.named["group"], call.state)).name
-    return await _done("groups.delete", {"name": name}, call.grant, query.reason, is_look=is_look)
+    is_look, name = query.is_look(), (await _group(call.named["group"], call.state, query.broker)).name
+    return await _done("groups.delete", {"name": name}, call, query.reason, query.broker, is_look=is_look)
 
 
-async def _topic(name: str, state: ApiState) -> SettingsOfTopic:
-    """A topic's settings as the broker keeps them; raises InvalidArgument, TopicUnknown."""
+async def _topic(name: str, state: ApiState, broker: str) -> SettingsOfTopic:
+    """A topic's settings as the brokers keep them; raises InvalidArgument, TopicUnknown, BrokerUnknown."""
     check_topic(name)
-    found = await state.admin.topic_settings(name)
-    if found is None:
+    found = await _by_broker(state, broker, lambda admin: admin.topic_settings(name))
+    if not found:
         raise TopicUnknown(f"The broker has no topic {name}.")
-    settings = msgspec.convert(setting_fields.shown(setting_fields.TOPIC, found), TopicSettings)
-    return SettingsOfTopic(name=name, settings=settings)
+    own = [
+        SettingsOfTopic(
+            name=name,
+            settings=msgspec.convert(setting_fields.shown(setting_fields.TOPIC, fields), TopicSettings),
+            broker=each,
+        )
+        for each, fields in found
+    ]
+    return msgspec.structs.replace(own[0], by_broker=own if len(own) > 1 else [])
 
 
-async def _group(name: str, state: ApiState) -> SettingsOfGroup:
-    """A consumer group's settings as the broker keeps them; raises InvalidArgument, GroupUnknown."""
+async def _group(name: str, state: ApiState, broker: str) -> SettingsOfGroup:
+    """A consumer group's settings as the brokers keep them; raises InvalidArgument, GroupUnknown, BrokerUnknown."""
     check_group(name)
-    found = await state.admin.group_settings(name)
-    if found is None:
+    found = await _by_broker(state, broker, lambda admin: admin.group_settings(name))
+    if not found:
         raise GroupUnknown(f"The broker has no consumer group {name}.")
-    settings = msgspec.convert(setting_fields.shown(setting_fields.GROUP, found), GroupSettings)
-    return SettingsOfGroup(name=name, settings=settings)
+    own = [
+        SettingsOfGroup(
+            name=name,
+            settings=msgspec.convert(setting_fields.shown(setting_fields.GROUP, fields), GroupSettings),
+            broker=each,
+        )
+        for each, fields in found
+    ]
+    return msgspec.structs.replace(own[0], by_broker=own if len(own) > 1 else [])
+
+
+async def _by_broker(
+    state: ApiState, broker: str, question: Callable[[AsyncAdmin], Awaitable[Mapping[str, Any] | None]]
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return what each broker that answers keeps, with its name."""
+
+    async def asked(admin: AsyncAdmin) -> list[tuple[str, Mapping[str, Any]]]:
+        fields = await question(admin)
+        return [] if fields is None else [((await admin.asked()).name, fields)]
+
+    return (await rows_of(state, broker, asked))[0]
 
 
 async def _change(
-    call: Call, kind: str, now: SettingsOfTopic | SettingsOfGroup, body: TopicChange | GroupChange
+    call: Call, kind: str, now: SettingsOfTopic | SettingsOfGroup, body: TopicChange | GroupChange, broker: str
 ) -> Response:
     parameters = msgspec.to_builtins(body)
     is_look, reason = parameters.pop("preview"), parameters.pop("reason")
-    settings = msgspec.to_builtins(now.settings)
-    if not is_look and all(settings[each] == value for each, value in parameters["settings"].items()):
+    kept = [msgspec.to_builtins(each.settings) for each in now.by_broker or [now]]
+    is_so = all(settings[name] == value for settings in kept for name, value in parameters["settings"].items())
+    if not is_look and is_so and "at" not in parameters:
         return json_answer(now)
-    return await _done(kind, {"name": now.name, **parameters}, call.grant, reason, is_look=is_look)
+    return await _done(kind, {"name": now.name, **parameters}, call, reason, broker, is_look=is_look)
 
 
-async def _done(kind: str, parameters: Mapping[str, Any], grant: Grant, reason: str, *, is_look: bool) -> Response:
-    """Begin the operation, or say what would come of it; raises OperationRefused where the broker refused it."""
+async def _done(
+    kind: str, parameters: Mapping[str, Any], call: Call, reason: str, broker: str, *, is_look: bool
+) -> Response:
+    """Begin the operation, or say what would come of it; raises OperationRefused where all brokers refused it."""
     if is_look:
-        return json_answer(await in_thread(lambda: _preview(kind, parameters)))
-    answer = await begun(kind, parameters, reason, token_actor(grant, frozenset((CHANGE_SETTINGS,))))
+        return json_answer(await in_thread(lambda: _preview(kind, parameters, broker)))
+    actor = token_actor(call.grant, frozenset((CHANGE_SETTINGS,)))
+    answer = await begun(kind, parameters, reason, actor, broker=broker)
     operation_id = uuid.UUID(answer.headers["location"].rpartition("/")[2])
-    items = OperationItem.objects.filter(operation_id=operation_id, outcome="refused")
-    refused = await in_thread(items.first)
-    if refused is not None:
-        raise OperationRefused(str(refused.result.get("error", "The broker refused it.")))
+    items = OperationItem.objects.filter(operation_id=operation_id).exclude(outcome="")
+    outcomes = await in_thread(lambda: list(items.values_list("outcome", "result")))
+    if outcomes and all(outcome == "refused" for outcome, _result in outcomes):
+        raise OperationRefused(str(outcomes[0][1].get("error", "The broker refused it.")))
     return answer
 
 
-def _preview(kind_name: str, parameters: Mapping[str, Any]) -> SettingsPreview:
+def _preview(kind_name: str, parameters: Mapping[str, Any], broker: str) -> SettingsPreview:
     """Return the preview that the console's operation counts."""
     kind = kind_of(kind_name)
     checked = kind.checked(parameters)
-    found = kind.preview(checked).as_row()
+    with of_broker(broker):
+        found = kind.preview(checked).as_row()
     return SettingsPreview(
         name=checked["name"],
-        changes=[(name, before, after) for name, before, after in found.get("changes", ())],
+        changes=[(name, before, after) for name, before, after, *_brokers in found.get("changes", ())],
+        by_broker=[
+            ChangeAt(brokers=brokers, setting=name, before=before, after=after)
+            for name, before, after, *of in found.get("changes", ())
+            for brokers in of
+        ],
+        apart=[Apart(broker=name, code=code, error=error or None) for name, code, error in found.get("apart", ())],
         unread=found.get("unread"),
         lost_messages=found.get("lost_messages"),
         lost_readers=found.get("lost_readers"),

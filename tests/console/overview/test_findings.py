@@ -18,23 +18,22 @@ from broker.redisson import DelayedQueue
 from console.features.groups.read import GroupRow, GroupState
 from console.features.overview import findings
 from console.features.overview.finding_kinds import Finding, FindingCode
-from console.features.overview.findings import AGED_MS, QUIET_MS, MirrorRow, ServerFacts, findings_of
+from console.features.overview.findings import AGED_MS, QUIET_MS, ServerFacts, Watched, findings_of
 from console.features.overview.pages import read_overview
 from console.site.evidence import Evidence
-from console.site.mirrored import SLOT_MS, SLOTS, History, Mirrored
+from console.site.mirrored import SLOT_MS, SLOTS, History, Mirrored, alone
 from console.templatetags.words import sentence
 from console.ui.live import page_of, parts_of
 from tests.console.stage import HOSTILE, Stage
 from tests.watching import Calls
 
 NOW_MS = 1_795_000_000_000
-MIRROR = MirrorRow("following", 1, NOW_MS, 0, 1.0, NOW_MS, "")
 GROUP = GroupRow("mail", GroupState.BEHIND, 2, 1, 40, None, None, 0.0, True, 16, False)
 
 
 def found_in(groups: list[GroupRow] | None = None, known: ServerFacts | None = None) -> list[Finding]:
     here = Mirrored(NOW_MS, Broker.objects.filter(name="broker-a").first(), None)
-    found = findings_of(here, (), MIRROR, (), groups or [], known or ServerFacts())
+    found = findings_of(alone(here), [Watched(here, None, (), known or ServerFacts())], groups or [])
     return [each for each in found if each.code is not FindingCode.MIRROR_STALE]
 
 

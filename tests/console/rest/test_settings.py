@@ -61,7 +61,9 @@ def test_the_settings_are_those_of_the_console_s_forms() -> None:
 
 
 async def test_a_topic_is_looked_at_and_changed_as_an_operation(api: httpx.AsyncClient) -> None:
-    assert (await api.get(SETTINGS)).json() == {"name": "orders", "settings": NOW}
+    assert (await api.get(SETTINGS)).json() == {
+        "name": "orders", "settings": NOW, "broker": "broker-a", "by_broker": [],
+    }  # fmt: skip
     wanted = {"settings": {"write_queues": 6, "message_type": "FIFO"}, "reason": "more"}
     answer = await api.request("PATCH", SETTINGS, json=wanted)
     assert answer.status_code == 202, answer.text

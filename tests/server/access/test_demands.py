@@ -14,6 +14,7 @@ from broker.server.broker import BrokerService
 EVERYTHING = "Cluster:Home"
 CHANGES_THE_BROKER = {
     "ADD", "AUTH", "CLEAN", "DELETE", "PAUSE", "PUT", "RESUME", "SET", "STEER", "SWITCH", "TRIGGER", "UPDATE", "WIPE",
+    "REGISTER", "UNREGISTER", "BROKER",  # who is a broker: 103, 104, 217, and its heartbeat (904)
 }  # fmt: skip
 
 
@@ -61,6 +62,8 @@ def test_each_kind_of_request_needs_its_own() -> None:
     assert of(215, topic="T") == ["Topic:T Delete"]
     assert of(3001) == [f"{EVERYTHING} Update"]
     assert of(3004) == [f"{EVERYTHING} Get"]
+    assert of(103) == of(104) == of(217) == of(904) == [f"{EVERYTHING} Update"]
+    assert of(322) == of(901) == [f"{EVERYTHING} Get"]
     assert of(106) == [f"{EVERYTHING} Get|List"]
     assert of(200050, topic="T", consumerGroup="g") == ["Group:g Sub", "Topic:T Sub"]
 
