@@ -65,6 +65,7 @@ def test_slots_are_added_one_by_one_and_bytes_are_known_where_all_are() -> None:
 def test_a_page_in_total_names_who_is_polled_paused_and_away() -> None:
     herd = Herd(NOW + 9_000, 100, 2_000, (("orders", 100),))
     bills = TopicTimers("bills", 5)
+    other = replace(herd, count=40, last_late_ms=900, topics=(("orders", 40),))
     pages = [
         page(
             "broker-a", TimerFigures(paused=True, pending=1), topics=(TopicTimers("orders", 1), bills),
@@ -72,7 +73,7 @@ def test_a_page_in_total_names_who_is_polled_paused_and_away() -> None:
         ),
         page(
             "broker-b", TimerFigures(paused=False, pending=2), topics=(TopicTimers("orders", 7),),
-            forecast=Forecast(SAID, stretch(3, 4), 30.0, (replace(herd, count=40, last_late_ms=900, topics=(("orders", 40),)),)),
+            forecast=Forecast(SAID, stretch(3, 4), 30.0, (other,)),
         ),
         page("broker-c", TimerFigures(pending=3), polled=True),
         page("broker-d", TimerFigures(), evidence=Evidence("broker-d", None, True, StaleReason.BROKER_SLOW)),
