@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import msgspec
 
+from broker.client._answers import read_object
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command, FrameBuffer, decode, encode
 from broker.testing import BrokerThread, small_store
@@ -176,7 +177,7 @@ class NameService:
             answer = ask(process.namesrv, Command(code, {"topic": topic}))
         except (OSError, ValueError):
             return _copy(self._known.get(key))
-        self._known[key] = msgspec.json.decode(answer.body) if answer.code == Answer.SUCCESS else None
+        self._known[key] = read_object(answer.body) if answer.code == Answer.SUCCESS else None
         return _copy(self._known[key])
 
 

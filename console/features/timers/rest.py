@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
@@ -230,7 +231,7 @@ async def _page(admins: Mapping[str, AsyncAdmin], query: TimersQuery, cursor: st
         place = cursor if is_one else places.get(broker)
         if not is_one and broker in places and place is None:
             return TimerPage(now_ms(), [])
-        return await admin.timers(
+        found = await admin.timers(
             query.from_ms,
             query.to_ms,
             topic=query.topic,
@@ -238,6 +239,11 @@ async def _page(admins: Mapping[str, AsyncAdmin], query: TimersQuery, cursor: st
             limit=count,
             cursor=None if place is None else str(place),
         )
+        if query.key is None or found.cursor is not None or len(found.items) < count:
+            return found
+        # of those with a key a broker says no cursor, yet it goes on from one
+        last = found.items[-1]
+        return msgspec.structs.replace(found, cursor=f"{last.due_ms}-{last.offset}")
 
     found, missing = await tell_each(admins, page)
     at_ms = min(each.now_ms for each in found.values())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from broker.rocketmq.codes import Request
+from broker.rocketmq.frame import FrameBuffer, decode
 from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter, TimerRow
 from console.operations import workflow
@@ -176,3 +181,53 @@ def test_all_timers_of_all_brokers_are_paused_and_resumed(
     brokers[A].stop()
     resumed = done(actor, "timers.resume", {})
     assert resumed.results == {"unknown": 1, "resumed": 1}
+
+
+class Silent:
+    """Takes connections and requests in the place of a broker, and never answers."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_server((host, int(port)))
+        self._open: list[socket.socket] = []
+        #: codes of the requests that came
+        self.asked: list[int] = []
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def _take(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                self._open.append(connection)
+                threading.Thread(target=self._read, args=(connection,), daemon=True).start()
+
+    def _read(self, connection: socket.socket) -> None:
+        frames = FrameBuffer()
+        with suppress(OSError):
+            while chunk := connection.recv(65_536):
+                self.asked += [decode(frame).code for frame in frames.feed(chunk)]
+
+    def close(self) -> None:
+        """End it, with all connections."""
+        for each in (self._socket, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+def test_a_page_waits_for_one_that_is_silent_for_one_time_out(
+    brokers: Several, filled: list[tuple[int, str, str]], base_ms: int
+) -> None:
+    assert timers_read.timers("1m", base_ms).figures.pending == 20
+    address = brokers[B].address
+    brokers[B].stop()
+    silent = Silent(address)
+    try:
+        data = timers_read.timers("1m", base_ms)
+        assert (data.figures.pending, data.evidence.stale_reason) == (14, StaleReason.BROKER_SLOW)
+        assert silent.asked == [Request.GET_TIMER_STATUS]
+        page = timers_read.timer_list(TimerFilter(), count=100)
+        assert len(page.rows) == 14
+        assert silent.asked == [Request.GET_TIMER_STATUS, Request.LIST_TIMERS]
+    finally:
+        silent.close()
