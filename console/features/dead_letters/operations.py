@@ -28,14 +28,13 @@ from broker.rocketmq.topics import DLQ_PREFIX
 from console.features.dead_letters.pages import (
     PAGE,
     STEP,
-    DeadLetter,
-    DeadLetterFilter,
     bounds_of,
     letter_of,
     marked,
     matches,
     newest_first,
 )
+from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope
 from console.operations.catch_up import Behind, behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy

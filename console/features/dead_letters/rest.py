@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from broker.client import BrokerUnreachable
 from broker.client.names import check_group
-from console.features.dead_letters.pages import After, DeadLetter, DeadLetterFilter, DeadLetterPage, read_after
 from console.features.dead_letters.pages import read_dead_letters as letters_of
+from console.features.dead_letters.shapes import After, DeadLetter, DeadLetterFilter, DeadLetterPage, read_after
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.rest.access import Group, InBody, InRows
 from console.rest.brokers import of_broker

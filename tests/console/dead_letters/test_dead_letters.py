@@ -16,7 +16,7 @@ from django.test import Client
 from broker.client import Consumer, Message
 from broker.mirror.models import ConsumerGroup
 from console.features.dead_letters import pages as dead_letters_pages
-from console.features.dead_letters.pages import DeadLetterFilter
+from console.features.dead_letters.shapes import DeadLetterFilter
 from console.operations import copies, workflow
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
 from console.operations.copies import NotReadable

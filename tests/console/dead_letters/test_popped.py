@@ -9,7 +9,7 @@ from django.test import Client
 
 from broker.client import Received, SimpleConsumer
 from console.features.dead_letters import pages as dead_letters_pages
-from console.features.dead_letters.pages import DeadLetterFilter
+from console.features.dead_letters.shapes import DeadLetterFilter
 from console.features.groups import read as groups_read
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor

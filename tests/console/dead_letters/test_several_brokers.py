@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from console.features.dead_letters import pages as dead_letters_pages
-from console.features.dead_letters.pages import DeadLetterFilter, read_after
+from console.features.dead_letters.shapes import DeadLetterFilter, DeadLetterPage, read_after
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import InvalidParameter
@@ -35,7 +35,7 @@ def graves(transactional_db: None, settings: Any) -> Iterator[Several]:
         yield made
 
 
-def letters(after: str = "") -> dead_letters_pages.DeadLetterPage:
+def letters(after: str = "") -> DeadLetterPage:
     return dead_letters_pages.dead_letters("billing", DeadLetterFilter(), read_after(after))
 
 

@@ -12,6 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from broker.mirror.models import MirrorState
 from console.features.topics import pages as topics_pages
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
@@ -189,3 +190,13 @@ def test_brokers_are_asked_beside_each_other(both: Several) -> None:
     meeting = Barrier(2)
     told = tell_each(lambda _admin: meeting.wait(10) >= 0, [A, B])
     assert [(each.broker, each.answer) for each in told] == [(A, True), (B, True)]
+
+
+def test_a_polled_broker_stands_beside_a_followed_one(both: Several, operator: Client) -> None:
+    MirrorState.mirror_writer.filter(broker=B).update(polling=True)
+    data = topics_pages.read_topic("orders")
+    assert data.parts[1].sends_per_s is None
+    assert data.topic is not None
+    assert data.topic.messages == 4
+    for address in ("/topics/?order=-rate", "/topics/orders/", "/groups/", "/dead-letters/", "/clients/"):
+        assert operator.get(address).status_code == 200, address

@@ -17,8 +17,8 @@ from broker.client import Consumer, Decision, TransactionProducer, prepare
 from broker.redisson import DelayedQueue
 from console.features.alerts.models import Alert, AlertRule
 from console.features.clients import CLIENTS
-from console.features.dead_letters.pages import DEAD_LETTERS
-from console.features.dead_letters.pages import GROUPS as DEAD_LETTER_GROUPS
+from console.features.dead_letters.shapes import DEAD_LETTERS
+from console.features.dead_letters.shapes import GROUPS as DEAD_LETTER_GROUPS
 from console.features.groups.read import GROUPS
 from console.features.messages.shapes import MESSAGES
 from console.features.overview.pages import BROKERS

@@ -1,0 +1,200 @@
+"""Dead letters: groups that have some, the letters of one, the columns of both lists, and places in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from django.utils.translation import gettext_lazy as _
+
+from console.site.evidence import Evidence
+from console.site.merged import Places, read_cursor, write_cursor
+from console.site.parsing import whole_number
+from console.ui.table import AGE, BROKER, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
+
+GROUPS = Table(
+    "dead-letter-groups",
+    (
+        Column("name", _("Group"), NAME, page="dead_letters_of", length=80),
+        Column("count", _("Dead letters"), LOUD),
+        Column("stored_total", _("Ever"), FIGURE),
+        Column("last_ms", _("Last one"), AGE),
+        Column("members", _("Members"), FIGURE),
+        BROKER,
+    ),
+)
+
+_MESSAGE = Cell("dead_letters/cells/message.html")
+_TOPIC = Cell("dead_letters/cells/topic.html")
+_PREVIEW = Cell("dead_letters/cells/preview.html")
+_SENT_AGAIN = Cell("dead_letters/cells/sent_again.html", by=(VALUE,))
+
+DEAD_LETTERS = Table(
+    "dead-letters",
+    (
+        *file_columns("queue_id offset"),
+        Column(
+            "name",
+            _("Message"),
+            _MESSAGE,
+            in_file=False,
+            page="message",
+            page_field="offset_message_id",
+            page_broker="broker",
+        ),
+        Column("topic", _("Topic"), _TOPIC, page="topic"),
+        *file_columns("keys"),
+        Column("tag", _("Tag"), CHIP, length=30),
+        *file_columns("unique_key offset_message_id"),
+        Column("preview", _("Body"), _PREVIEW),
+        Column("attempts", _("Tries"), FIGURE),
+        Column("born_ms", _("Sent first"), AGE),
+        Column("died_ms", _("Died"), AGE),
+        *file_columns("size_bytes"),
+        Column("sent_again", _("Sent again"), _SENT_AGAIN),
+        BROKER,
+    ),
+    choice=Choice("letter", "choice"),
+    file_order=(
+        "queue_id offset topic keys tag unique_key offset_message_id born_ms died_ms attempts size_bytes preview"
+        " sent_again"
+    ),
+)
+
+
+#: where the list of one broker goes on: queue and the offset behind its first
+Place = tuple[int, int]
+#: where a list goes on; of several brokers the place of each, as a text. None: at its beginning
+After = Place | Places | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """The choice among the dead letters of a group; empty texts and None match all."""
+
+    #: the topic in which the group got it
+    topic: str = ""
+    #: one of its keys, its unique id or its tag, exactly
+    key: str = ""
+    #: died at or after, and before; epoch ms
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether every dead letter matches."""
+        return not (self.topic or self.key or self.from_ms is not None or self.to_ms is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that its group gave up."""
+
+    queue_id: int
+    offset: int
+    position: int
+    offset_message_id: str
+    #: the topic in which the group got it
+    topic: str
+    unique_key: str
+    keys: tuple[str, ...]
+    tag: str
+    #: when it was sent first, and when it died
+    born_ms: int
+    died_ms: int
+    attempts: int
+    size_bytes: int
+    #: the beginning of a text body; None: not text, or compressed
+    preview: str | None
+    #: what was done with it in this console: an outcome code; "": nothing
+    sent_again: str = ""
+    #: where it lies, and whether the list has those of several brokers
+    broker: str = ""
+    of_several: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name that people know it by: its first key, else its unique key, else its offset id."""
+        return self.keys[0] if self.keys else self.unique_key or self.offset_message_id
+
+    @property
+    def choice(self) -> str:
+        """The value that names it in a form: queue and offset, and of several brokers which."""
+        return f"{place_text((self.queue_id, self.offset))}{f'-{self.broker}' if self.of_several else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroup:
+    """A group with dead letters."""
+
+    name: str
+    #: held now, and ever stored
+    count: int
+    stored_total: int
+    #: epoch ms of the newest; None: not known
+    last_ms: int | None
+    members: int | None
+    #: the brokers at which they lie
+    brokers: tuple[str, ...] = ()
+
+    @property
+    def broker(self) -> str:
+        """The brokers at which they lie, in one text."""
+        return " ".join(self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroups:
+    """The groups that have dead letters, those with most first."""
+
+    table: ClassVar[Table] = GROUPS
+
+    evidence: Evidence
+    now_ms: int
+    rows: tuple[DeadLetterGroup, ...]
+    has_several: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPage:
+    """Dead letters of one group, the newest first."""
+
+    table: ClassVar[Table] = DEAD_LETTERS
+
+    evidence: Evidence
+    now_ms: int
+    group: str
+    wanted: DeadLetterFilter
+    rows: tuple[DeadLetter, ...]
+    #: held now; None: not known
+    total: int | None
+    #: where the next page begins; None: this was the last
+    following: After
+    #: who consumes for the group now; None: not known
+    members: int | None
+    #: so many were looked through where the look ended before the page was full; 0: it did not
+    looked: int = 0
+    has_several: bool = False
+
+    @property
+    def cursor(self) -> str | None:
+        """The place where the next page begins, as a text that `read_after` reads."""
+        if self.following is None:
+            return None
+        return place_text(self.following) if isinstance(self.following, tuple) else write_cursor(self.following)
+
+
+def place_text(place: Place) -> str:
+    """Return a place as `queue-offset`."""
+    return f"{place[0]}-{place[1]}"
+
+
+def read_after(text: str) -> After:
+    """Read what `DeadLetterPage.cursor` gave; return None for anything else."""
+    return read_place(text) or read_cursor(text) or None
+
+
+def read_place(text: str) -> Place | None:
+    """Read `queue-offset`; return None for anything else."""
+    queue_id, offset = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    return None if queue_id is None or offset is None else (queue_id, offset)
