@@ -7,13 +7,17 @@ export PYTHONDONTWRITEBYTECODE :=
 # twice the cores: quick tests wait for each other's threads and sockets more than they compute
 TWICE = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
-.PHONY: help run dashboards test test-slow check bench interop interop-core soak screens format pins database-url redis-url needs interop-needs bench-needs
+.PHONY: help run cluster dashboards test test-slow check bench interop interop-core soak screens format pins database-url redis-url needs interop-needs bench-needs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 run: .venv/.runtime  ## install, start everything and the demonstration; Ctrl-C stops it, again resumes
 	@$(BIN)/python manage.py run
+
+cluster: .venv/.runtime  ## the same with two brokers and two name services, in a directory of its own
+	@ESCAPEMENT_VAR=$${ESCAPEMENT_VAR:-var/cluster} ESCAPEMENT_BROKERS=broker-a,broker-b ESCAPEMENT_NAMESRV_PORTS=9876,9877 \
+	  ESCAPEMENT_NAMESRV_PORT=9976 $(BIN)/python manage.py run
 
 dashboards: .venv/.spark  ## install what the dashboards need: PySpark, and Java where there is none
 	@java -version >/dev/null 2>&1 || console/run/debian-packages openjdk-17-jre-headless

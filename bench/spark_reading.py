@@ -14,8 +14,8 @@ from spark.jobs import JOBS
 from spark.points import Question
 from spark.priority import available, chosen, give_way
 from spark.run import scratch_for
+from spark.scan import shared_scan
 from spark.session import open_session
-from spark.source import shared_scan
 from spark.store import LogStore
 from spark.view import OPTIONS, view_of
 

@@ -6,6 +6,7 @@ now is left out of the answers, and ``away`` says why.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -112,14 +113,28 @@ class Cluster:
         """Return the offset of the first message stored at a moment or later; without brokers that are away."""
         return self._offsets(queues, Request.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": str(at_ms)})
 
-    def require(self, queues: Iterable[Queue]) -> None:
-        """Refuse to go on without a broker that has some of these queues. Raises BrokerAway."""
-        for broker in sorted({queue.broker for queue in queues} | self._only):
+    def require(self, queues: Iterable[Queue], *, named: bool = False) -> None:
+        """Refuse to go on without a broker that has some of these queues; ``named``: or was asked for by name.
+
+        Raises BrokerAway.
+        """
+        for broker in sorted({queue.broker for queue in queues} | (self._only if named else frozenset())):
             if broker in self.away or broker not in self.addresses:
                 raise BrokerAway(
                     f"The broker {broker} does not answer, and without it some messages would be missing: "
                     f"{self.away.get(broker, UNKNOWN)} To read the others only, name them: brokers=NAME,NAME."
                 )
+
+    def log_end(self, broker: str) -> int | None:
+        """Return the position behind what a broker has in its log now, None if it does not tell."""
+        if broker not in self.addresses:
+            answer = checked(self._namesrv[0], self._ask_namesrv(Request.GET_BROKER_CLUSTER_INFO))
+            self._note(self._read(all_brokers, answer).values())
+        answers = self._ask_broker(broker, [(Request.GET_BROKER_RUNTIME_INFO, {})])
+        try:
+            return int(json.loads(answers[0].body)["table"]["commitLogMaxOffset"])
+        except (IndexError, KeyError, TypeError, ValueError):
+            return None
 
     # the name servers
 

@@ -38,6 +38,7 @@ NAMES = {
     "group": ("consumergroup", "groupid"),
     "start": ("startingoffsets", "startingtimestamp"),
     "end": ("endingoffsets", "endingtimestamp"),
+    "end_position": (),
     "tag": ("tags",),
     "sql": ("sql92",),
     "columns": (),
@@ -64,7 +65,8 @@ _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s\[\]]+):([0-9]{1,5})")
 class ClusterOptions:
     """Which messages of which cluster are read, from where to where, and how they are divided.
 
-    ``most_per_trigger`` 0: a batch of a stream is everything there is.
+    ``most_per_trigger`` 0: a batch of a stream is everything there is. ``end_position``: a batch from one broker has
+    what stands before that place in its log; None: all.
     """
 
     namesrv: tuple[str, ...]
@@ -78,6 +80,7 @@ class ClusterOptions:
     selection: Selection
     most_per_trigger: int
     split_messages: int
+    end_position: int | None
 
 
 def parse_cluster_options(options: Mapping[str, str]) -> ClusterOptions:
@@ -95,7 +98,16 @@ def parse_cluster_options(options: Mapping[str, str]) -> ClusterOptions:
         parse_selection(given, COLUMNS, inflate=True),
         whole(given, "max_offsets_per_trigger", 0),
         max(1, whole(given, "split", DEFAULT_SPLIT_MESSAGES)),
+        _end_position(given),
     )
+
+
+def _end_position(given: Mapping[str, str]) -> int | None:
+    if "end_position" not in given:
+        return None
+    if len(words(given.get("brokers", ""))) != 1:
+        raise OptionInvalid("end_position is a place in the log of one broker: name it as well, brokers=NAME.")
+    return whole(given, "end_position", 0)
 
 
 def _by_name(options: Mapping[str, str]) -> dict[str, str]:

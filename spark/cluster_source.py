@@ -82,15 +82,20 @@ class ClusterReader(DataSourceReader):
     def __init__(self, options: ClusterOptions) -> None:
         self._options = options
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its rows."""
+        return self._options.selection.schema
+
     def partitions(self) -> list[ClusterPartition]:
         """Return the ranges to read. Raises DashboardError."""
-        cluster = _cluster(self._options)
+        cluster = cluster_of(self._options)
         try:
             queues = cluster.queues(self._options.topics)
             bounds = cluster.bounds(queues)
             start = edge_offsets(cluster, bounds, self._options.start, default=EARLIEST)
             end = edge_offsets(cluster, bounds, self._options.end, default=LATEST)
-            cluster.require(queues)
+            cluster.require(queues, named=True)
         finally:
             cluster.close()
         if isinstance(self._options.end, int):
@@ -105,7 +110,9 @@ class ClusterReader(DataSourceReader):
         edges = (self._options.start, self._options.end)
         low, high = (edge if isinstance(edge, int) else None for edge in edges)
         times_ms = (LEAST if low is None else low, MOST if high is None else high - 1)
-        return read_ranges(self._options, partition, Wanted(times_ms=times_ms))
+        end_position = self._options.end_position
+        positions = (LEAST, MOST) if end_position is None else (0, end_position - 1)
+        return read_ranges(self._options, partition, Wanted(times_ms=times_ms, positions=positions))
 
 
 class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -120,7 +127,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _cluster(self) -> Cluster:
         if self._kept is None:
-            self._kept = _cluster(self._options)
+            self._kept = cluster_of(self._options)
         return self._kept
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
@@ -134,7 +141,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         queues = cluster.queues(self._options.topics)
         bounds = cluster.bounds(queues)
         start = edge_offsets(cluster, bounds, self._options.start, default=EARLIEST)
-        cluster.require(queues)
+        cluster.require(queues, named=True)
         return written(_inside(start, bounds, self._options))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
@@ -218,7 +225,8 @@ def read_ranges(options: ClusterOptions, partition: ClusterPartition, wanted: Wa
             yield chosen.slice(at, BATCH_ROWS)
 
 
-def _cluster(options: ClusterOptions) -> Cluster:
+def cluster_of(options: ClusterOptions) -> Cluster:
+    """Return the cluster that options name; nothing is asked yet."""
     return Cluster(options.namesrv, options.access, brokers=options.brokers, system_topics=options.system_topics)
 
 

@@ -3,7 +3,10 @@
     {"store": path, "database_url": …, "broker": name, "runs": {dashboard: id of its row}, "window": "all" | "24h" | …,
      "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n (0: priority.py), "memory_mb": n,
      "retention_hours": n, "scratch": directory or "", "disk": directory if memory does not do,
-     "broker_address": "host:port" of the broker that is asked where its log ends, or ""}
+     "broker_address": "host:port" of the broker that is asked where its log ends, or "",
+     "access": options of the source rocketmq that say who asks}
+
+The store may be ``rocketmq://`` and name servers: then the broker of that name is asked for all that it gives out.
 
 One scan of the log serves all dashboards. A second thread says every second how far it is, and ends the work when
 somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say why.
@@ -23,7 +26,7 @@ import stat
 import sys
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +35,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from broker import log_lines
+from broker.rocketmq.fields import LONG_MAX
 from broker.rocketmq.layout import RETENTION_HOURS
 from broker.rocketmq.topics import DELAY_LEVELS
+from spark.cluster_options import parse_cluster_options
+from spark.cluster_source import cluster_of
 from spark.jobs import JOBS
 from spark.options import parse_options
 from spark.points import HOUR_MS, Question
 from spark.priority import GROUP_NICENESS, available, chosen, give_way
+from spark.scan import CLUSTER, clear_scans, is_cluster, shared_scan
 from spark.session import open_session, scratch_of
 from spark.sink import Coverage, Sink
-from spark.source import LogReader, clear_scans, first_position, shared_scan
+from spark.source import LogReader, first_position
 from spark.store import DashboardError, LogStore, StoreUnreadable
 from spark.view import OPTIONS, view_of
 
@@ -70,6 +77,7 @@ class Order:
     scratch: str = ""
     disk: str = ""
     broker_address: str = ""
+    access: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def since_ms(self) -> int | None:
@@ -159,10 +167,9 @@ def run(order: Order, session: SparkSession | None = None) -> dict[str, int]:
 
 def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress) -> dict[str, int]:
     started_s = time.monotonic()
-    store = LogStore(order.store)
-    segments = store.segments()
+    segments = [] if is_cluster(order.store) else LogStore(order.store).segments()
     counts: dict[str, int] = {}
-    with shared_scan(session, order.store, _options(order), scratch_of(order.scratch)) as records:
+    with shared_scan(session, order.store, options_of(order), scratch_of(order.scratch)) as records:
         coverage = _coverage(records, order, first_position(segments))
         progress.done = _SCAN_SHARE
         question = Question(
@@ -187,18 +194,52 @@ def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress
 
 
 def log_bytes(order: Order) -> int:
-    """Return how much of the log will be read, at most."""
-    reader = LogReader(parse_options({**_options(order), "path": order.store}))
+    """Return how much of the log will be read, at most; of a cluster nobody knows, and it counts as much."""
+    if is_cluster(order.store):
+        return sys.maxsize
+    reader = LogReader(parse_options({**options_of(order), "path": order.store}))
     return sum(partition.stretch.end - partition.stretch.begin for partition in reader.partitions())
 
 
-def _options(order: Order) -> dict[str, str]:
+def options_of(order: Order) -> dict[str, str]:
+    """Return the options with which the log, or what a broker gives out of it, is read."""
+    if is_cluster(order.store):
+        return _cluster_options(order)
     options = {**OPTIONS, "levels": order.levels, "broker": order.broker_address}
     if order.end_position is not None:
         options["end_position"] = str(order.end_position)
     if order.since_ms is not None:
         options["since_ms"] = str(order.since_ms)
     return options
+
+
+def _cluster_options(order: Order) -> dict[str, str]:
+    """Return the options by which everything is pulled that one broker gives out, up to one place in its log.
+
+    What is stored while its queues are read belongs to the next run: a release whose message was not seen waiting
+    would be an alarm.
+    """
+    options = {
+        **OPTIONS,
+        **order.access,
+        "levels": order.levels,
+        "topics": "*",
+        "system_topics": "true",
+        "brokers": order.broker,
+        "inflate": "false",
+        "fail_on_data_loss": "false",
+    }
+    if order.since_ms is not None:
+        options["start"] = str(order.since_ms)
+    parsed = parse_cluster_options({**options, "namesrv": order.store.removeprefix(CLUSTER)})
+    end = order.end_position
+    if end is None:
+        cluster = cluster_of(parsed)
+        try:
+            end = cluster.log_end(order.broker)
+        finally:
+            cluster.close()
+    return options | {"end_position": str(LONG_MAX if end is None else end)}
 
 
 def _coverage(records: DataFrame, order: Order, start: int) -> Coverage:
@@ -255,6 +296,8 @@ def scratch_for(store: str, wanted: str, disk: str, memory: Path = MEMORY) -> Pa
         return Path(wanted)
     beside = scratch_of(disk)
     clear_scans(beside)
+    if is_cluster(store):
+        return beside  # how much it will be is not known
     own = memory / f"escapement-{os.getuid()}"
     if not _is_ours(own):
         return beside

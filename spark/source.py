@@ -7,30 +7,20 @@ Where the log ends is asked of the broker if one is named, for the checkpoint of
 of RocketMQ's remoting protocol (GET_BROKER_RUNTIME_INFO).
 
     4 bytes after these   4 size of the header (its first byte 0: JSON)   header   body
-
-A scan that is asked often (``shared_scan``) is kept in columns. On this machine the processes that decode the log write
-what they find as Parquet, and Java reads the columns that a job asks for: no row goes through a socket, and what is
-kept is page cache, not memory of Java. On a cluster there is no directory that all machines reach, so Spark keeps the
-rows.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
@@ -39,7 +29,7 @@ from pyspark.sql.types import StructType
 from broker.rocketmq.codes import Answer, Request
 from spark.columns import Selection
 from spark.decode import batch_of, damage, of_broker
-from spark.options import LEAST, MOST, LogOptions, OptionInvalid, Wanted, parse_options, parse_stores, split
+from spark.options import LEAST, MOST, LogOptions, OptionInvalid, Wanted, parse_stores, split
 from spark.segment import Stretch, read_stretch
 from spark.store import LogStore, Segment, StoreUnreadable, stretches
 
@@ -107,6 +97,11 @@ class LogReader(DataSourceReader):
     def __init__(self, *stores: LogOptions) -> None:
         self._stores = stores
         self._wanted = stores[0].wanted
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its rows."""
+        return self._stores[0].selection.schema
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Take topic, time and position if that is safe; leave the rest to Spark."""
@@ -352,90 +347,3 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
             raise ConnectionError("the broker closed the connection")
         found += part
     return found
-
-
-#: Rows written together; also what a process holds of them.
-GROUP_ROWS = 131_072
-#: Columns with few different values, or few values at all.
-_FEW = (
-    "topic",
-    "born_host",
-    "corrupt",
-    "kind",
-    "mode",
-    "shown",
-    "deletes_key",
-    "producer_group",
-    "decisions",
-    "origin_id",
-    "origin_group",
-)
-_PREFIX = "scan-"
-
-
-@contextmanager
-def shared_scan(session: SparkSession, store: str, options: dict[str, str], scratch: Path) -> Iterator[DataFrame]:
-    """Read a log once; the frame that is given can be asked often.
-
-    ``scratch``: where the copy lies meanwhile. Raises StoreUnreadable, OptionInvalid, OSError, PySparkException.
-    """
-    log = session.read.format("rocketmq_log").options(**options).load(store)
-    if not (session.sparkContext.master or "").startswith("local"):
-        log.persist()
-        try:
-            yield log
-        finally:
-            log.unpersist()
-        return
-    clear_scans(scratch)
-    directory = scratch / f"{_PREFIX}{os.getpid()}"
-    directory.mkdir(parents=True)
-    try:
-        _copy(session, parse_options({**options, "path": store}), directory)
-        yield session.read.schema(log.schema).parquet(str(directory))
-    finally:
-        shutil.rmtree(directory)
-
-
-def clear_scans(scratch: Path) -> None:
-    """Remove the copies of processes that are gone."""
-    for left in scratch.glob(f"{_PREFIX}*"):
-        number = left.name.removeprefix(_PREFIX)
-        if number == str(os.getpid()) or not number.isdigit() or not Path("/proc", number).exists():
-            shutil.rmtree(left, ignore_errors=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Copier:
-    """Writes one stretch of the log; sent to the processes that do it."""
-
-    options: LogOptions
-    directory: str
-
-    def __call__(self, partition: InputPartition) -> int:
-        assert isinstance(partition, LogPartition)
-        schema = self.options.selection.schema
-        name = f"{partition.stretch.begin:020d}.parquet"
-        few = [column for column in _FEW if column in schema.names]
-        rows = held = 0
-        batches: list[pa.RecordBatch] = []
-        with pq.ParquetWriter(
-            Path(self.directory, name), schema, compression="snappy", use_dictionary=few, write_statistics=few
-        ) as writer:
-            for batch in read_partition(self.options, partition, self.options.wanted):
-                batches.append(batch)
-                held, rows = held + batch.num_rows, rows + batch.num_rows
-                if held >= GROUP_ROWS:
-                    writer.write_table(pa.Table.from_batches(batches, schema))
-                    batches, held = [], 0
-            writer.write_table(pa.Table.from_batches(batches, schema))
-        # this process waits from now on while Java computes, and both count
-        pa.default_memory_pool().release_unused()
-        return rows
-
-
-def _copy(session: SparkSession, options: LogOptions, directory: Path) -> None:
-    partitions = LogReader(options).partitions()
-    if partitions:
-        tasks = session.sparkContext.parallelize(partitions, len(partitions))
-        tasks.map(_Copier(options, str(directory))).sum()

@@ -129,7 +129,7 @@ class Membership:
                     self._incomplete = True
 
     async def _beat(self, routes: dict[str, Route]) -> None:
-        self._heartbeat.reach(address for route in routes.values() for address in route.addresses.values())
+        self._heartbeat.reach(address for route in routes.values() for address in route.everywhere())
         await self._heartbeat.send_once()
 
     async def _find_routes(self) -> dict[str, Route]:
@@ -149,7 +149,7 @@ class Membership:
         """Return the members of the group, as one of the topic's brokers knows them."""
         failure: ClientError | None = None
         ext = {"consumerGroup": self._group}
-        for address in sorted(route.addresses.values()):
+        for address in route.everywhere():
             try:
                 answer = await self._session.ask(address, Request.GET_CONSUMER_LIST_BY_GROUP, ext)
                 return words(read_object(answer.body).get("consumerIdList"))

@@ -53,12 +53,21 @@ class QueueOffsets:
         }
 
     async def address(self) -> str:
-        """Return the address of the queue's broker; raises BrokerRefused if it does not hold the topic any more."""
-        route = await self._session.route(self.queue.topic)
-        address = route.addresses.get(self.queue.broker)
-        if address is None:
+        """Return the address of the queue's master, of a slave where the route lists no master; raises BrokerRefused if
+        the broker does not hold the topic any more."""
+        processes = (await self._session.route(self.queue.topic)).processes(self.queue.broker)
+        if not processes:
             raise BrokerRefused(Answer.TOPIC_NOT_EXIST, f"Broker {self.queue.broker} does not hold the topic now.")
-        return address
+        return processes[0][1]
+
+    async def readable_at(self, broker_id: int) -> tuple[int, str]:
+        """Return broker id and address of the process to read the queue from: the one with this id if there is such a
+        one and it can be reached, else another. Raises BrokerRefused as `address`."""
+        route = await self._session.route(self.queue.topic)
+        best = self._session.readable_at(route.processes(self.queue.broker), broker_id)
+        if best is None:
+            raise BrokerRefused(Answer.TOPIC_NOT_EXIST, f"Broker {self.queue.broker} does not hold the topic now.")
+        return best
 
     async def begin(self) -> int:
         """Return the offset of the first message that is still there."""
@@ -81,8 +90,9 @@ class QueueOffsets:
     async def committed(self) -> int | None:
         """Return the offset that the group has committed, None if there is none."""
         ext = self.about() | {"setZeroIfNotFound": "false"}
+        _, address = await self.readable_at(0)
         answer = await self._session.ask(
-            await self.address(), Request.QUERY_CONSUMER_OFFSET, ext, accept=(Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
+            address, Request.QUERY_CONSUMER_OFFSET, ext, accept=(Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
         )
         return offset_in(answer) if answer.code == Answer.SUCCESS else None
 

@@ -26,7 +26,7 @@ from ..rocketmq.topics import RETRY_PREFIX
 from ._offsets import QueueOffsets, StartOffsets
 from ._running_info import Pulling, QueueWork
 from ._session import Session
-from ._types import MessageQueue, Subscription
+from ._types import ALL, TAG, MessageQueue, Subscription
 from .errors import BadAnswer, ClientClosed, ClientError
 from .remoting import Response
 
@@ -73,6 +73,8 @@ class QueueReader:
         self._deliver = deliver
         self._start_offsets = start_offsets
         self._ahead = ahead
+        #: the process to pull from, as the last answer suggested
+        self._suggested = 0
         self._next_offset = -1
         self._committed = -1
         self._pulling = Pulling()
@@ -184,6 +186,10 @@ class QueueReader:
                 await asyncio.sleep(min(PAUSE_AFTER_ERROR_S * failures, LONGEST_PAUSE_S))
 
     async def _pull_once(self) -> None:
+        broker_id, address = await self.offsets.readable_at(self._suggested)
+        # a slave that is not to be read answers PULL_RETRY_IMMEDIATELY to what it found, as others to a pull of which
+        # no tag matches: so tags are looked at here, and for neither the offset moves
+        is_by_tag = self.wanted.kind == TAG
         ext = self.offsets.about() | {
             "queueOffset": str(self._next_offset),
             "maxMsgNums": str(max(1, min(PULL_COUNT, self._ahead.messages - len(self._in_flight)))),
@@ -191,19 +197,24 @@ class QueueReader:
             "sysFlag": str(_SUSPEND_WITH_SUBSCRIPTION),
             "commitOffset": "0",
             "suspendTimeoutMillis": str(SUSPEND_MS),
-            "subscription": self.wanted.expression,
+            "subscription": ALL if broker_id and is_by_tag else self.wanted.expression,
             "subVersion": str(self.wanted.version),
             "expressionType": self.wanted.kind,
         }
         began_s = time.monotonic()
         answer = await self._session.ask(
-            await self.offsets.address(), Request.PULL_MESSAGE, ext, timeout_ms=PULL_TIMEOUT_MS, accept=_PULL_ANSWERS
+            address, Request.PULL_MESSAGE, ext, timeout_ms=PULL_TIMEOUT_MS, accept=_PULL_ANSWERS
         )
         if self.dropped:
             return
         taken = self._take(answer) if answer.code == Answer.SUCCESS else 0
         self._pulling.pulled((time.monotonic() - began_s) * 1000, taken)
-        self._next_offset = int(answer.ext["nextBeginOffset"])
+        suggested = answer.ext.get("suggestWhichBrokerId", "")
+        self._suggested = int(suggested) if suggested.isdecimal() else 0
+        if not broker_id or answer.code == Answer.SUCCESS:
+            self._next_offset = int(answer.ext["nextBeginOffset"])
+        elif answer.code != Answer.PULL_NOT_FOUND:
+            await asyncio.sleep(PAUSE_AFTER_ERROR_S)
 
     def _take(self, answer: Response) -> int:
         """Deliver what was pulled; how many messages are wanted of it."""

@@ -244,8 +244,8 @@ def _receipt(received: Received | Receipt) -> Receipt:
 
 
 def _readable_brokers(route: Route) -> list[str]:
-    """Return the names of the brokers on which the topic can be read."""
-    return sorted({queue.broker for queue in route.readable()})
+    """Return the names of the brokers on which the topic can be popped: a slave pops nothing."""
+    return sorted({queue.broker for queue in route.readable() if queue.broker in route.addresses})
 
 
 def _by_place(receipts: Iterable[Receipt]) -> dict[tuple[str, str], list[Receipt]]:

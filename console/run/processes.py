@@ -22,20 +22,22 @@ MANAGE = str(settings.ROOT / "manage.py")
 HOSTING_WORKER = ("-P", "threads", "-c", "1", "--without-gossip", "--without-mingle")
 #: The broker drains and closes within 10 s of SIGTERM; a little more before it is killed.
 BROKER_STOP_S = 15.0
+#: ports from one broker to the next: each has its VIP channel two below its own
+BROKERS_APART = 10
 
 
 def processes() -> list[ChildSpec]:
     """Return all children of `make run`, without those that DATABASE_URL, REDIS_URL or ESCAPEMENT_NAMESRV replaces."""
-    return [*_servers(), _prepare(), *_name_services(), *_broker(), *_workers(), _web(), *_demo()]
+    return [*_servers(), _prepare(), *_name_services(), *_brokers(), *_workers(), _web(), *_demo()]
 
 
 def taken_ports(specs: list[ChildSpec]) -> list[str]:
     """Return a sentence for each port that a child needs and another program occupies."""
     wanted = [("console", settings.WEB_HOST, settings.WEB_PORT, "ESCAPEMENT_WEB_PORT")]
-    if any(spec.name == "broker" for spec in specs):
+    for number in range(len(_broker_names())):
         wanted += [
-            ("broker", settings.BROKER_HOST, settings.BROKER_PORT, "ESCAPEMENT_BROKER_PORT"),
-            ("name service", settings.BROKER_HOST, settings.NAMESRV_PORT, "ESCAPEMENT_NAMESRV_PORT"),
+            ("broker", settings.BROKER_HOST, _broker_port(number), "ESCAPEMENT_BROKER_PORT"),
+            ("name service", settings.BROKER_HOST, _namesrv_port(number), "ESCAPEMENT_NAMESRV_PORT"),
         ]
     wanted += [
         ("name service", settings.BROKER_HOST, port, "ESCAPEMENT_NAMESRV_PORTS") for port in settings.NAMESRV_PORTS
@@ -54,7 +56,7 @@ def exposed(specs: list[ChildSpec]) -> list[str]:
         refuse_open_serving(settings)
     except ServingRefused as refusal:
         refusals.append(str(refusal))
-    if settings.NAMESRV_PORTS or any(spec.name == "broker" for spec in specs):
+    if settings.NAMESRV_PORTS or _broker_names():
         try:
             refuse_open_listening()
         except HostingRefused as refusal:
@@ -96,12 +98,42 @@ def _name_services() -> list[ChildSpec]:
     ]
 
 
-def _broker() -> list[ChildSpec]:
-    if "ESCAPEMENT_NAMESRV" in os.environ:
-        return []
-    name = settings.BROKER_NAME
-    command = _worker(name, *HOSTING_WORKER, "-Q", name, "--engine", name)
-    return [ChildSpec("broker", command, _broker_answers, ready_timeout_s=60.0, stop_timeout_s=BROKER_STOP_S)]
+def _broker_names() -> list[str]:
+    """Return the brokers that run here; none where ESCAPEMENT_NAMESRV says where others are."""
+    return [] if "ESCAPEMENT_NAMESRV" in os.environ else settings.BROKER_NAMES
+
+
+def _broker_port(number: int) -> int:
+    return settings.BROKER_PORT + BROKERS_APART * number
+
+
+def _namesrv_port(number: int) -> int:
+    return settings.NAMESRV_PORT + number
+
+
+def _brokers() -> list[ChildSpec]:
+    names = _broker_names()
+    return [
+        ChildSpec(
+            "broker" if len(names) == 1 else name,
+            _worker(name, *HOSTING_WORKER, "-Q", name, "--engine", name),
+            partial(_broker_answers, number),
+            ready_timeout_s=60.0,
+            stop_timeout_s=BROKER_STOP_S,
+            environment={} if number == 0 else _environment_of(name, number),
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def _environment_of(name: str, number: int) -> dict[str, str]:
+    """Return what makes another broker beside the first one of it."""
+    return {
+        "ESCAPEMENT_BROKER": name,
+        "ESCAPEMENT_BROKER_PORT": str(_broker_port(number)),
+        "ESCAPEMENT_NAMESRV_PORT": str(_namesrv_port(number)),
+        "ESCAPEMENT_STORE": str(settings.BROKER_STORE.with_name(f"{settings.BROKER_STORE.name}-{name}")),
+    }
 
 
 def _workers() -> list[ChildSpec]:
@@ -172,5 +204,6 @@ def _valkey_answers() -> bool:
     return port.exists() and answers("127.0.0.1", int(port.read_text()))
 
 
-def _broker_answers() -> bool:
-    return answers(settings.BROKER_HOST, settings.BROKER_PORT) and answers(settings.BROKER_HOST, settings.NAMESRV_PORT)
+def _broker_answers(number: int) -> bool:
+    ports = (_broker_port(number), _namesrv_port(number))
+    return all(answers(settings.BROKER_HOST, port) for port in ports)

@@ -9,12 +9,13 @@ message of a queue is one line of a list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from threading import Lock
+from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
 from django.conf import settings
@@ -42,6 +43,10 @@ Answer = TypeVar("Answer")
 MAX_PULLS = 8
 #: brokers that are asked at the same time, by all pages together
 _askers = ThreadPoolExecutor(16, thread_name_prefix="ask")
+#: rows of a broker that did not answer the mirror are older than this before pages stop to ask it, too
+AWAY_MS = 3_000
+#: why brokers are not asked just now, by name
+_away: ContextVar[Mapping[str, str]] = ContextVar("away", default=MappingProxyType({}))
 
 
 class _Closes(Protocol):
@@ -109,6 +114,8 @@ def ask(
     question: Callable[[Admin], Answer], *, source: str, requests: tuple[int, ...], exact: bool = True
 ) -> tuple[Answer | None, Evidence]:
     """Return the answer with its evidence; None with the reason if the broker is away, slow or refuses."""
+    if (why := _away.get().get(source)) is not None:
+        return None, Evidence(source, None, exact, StaleReason.BROKER_UNREACHABLE, requests, why)
     try:
         answer = question(admin())
     except ClientError as error:
@@ -120,21 +127,12 @@ def ask_each(
     question: Callable[[Admin], Answer], of: Cluster, *, requests: tuple[int, ...], exact: bool = True
 ) -> tuple[list[tuple[Mirrored, Answer]], Evidence]:
     """Return the answers of the brokers that gave one, by name, and the evidence of all; asked beside each other."""
-    # before the mirror's first round nobody knows which brokers there are: the name service does
-    brokers = of.brokers or (Mirrored(of.now_ms, None, None),)
-    if len(brokers) == 1:
-        one = brokers[0]
-        answer, evidence = ask(question, source=one.name, requests=requests, exact=exact)
-        return ([] if answer is None else [(one, answer)]), evidence
 
     def asked(one: Mirrored) -> tuple[Answer | None, Evidence]:
-        with choosing(one.choice):
-            return ask(question, source=one.name, requests=requests, exact=exact)
+        return ask(question, source=one.name, requests=requests, exact=exact)
 
-    # with whoever looks, and their language
-    asking = [_askers.submit(copy_context().run, asked, one) for one in brokers]
-    found = [each.result() for each in asking]
-    answers = [(one, part[0]) for one, part in zip(brokers, found, strict=True) if part[0] is not None]
+    found = read_each(asked, of)
+    answers = [(one, part[0]) for one, part in zip(brokers_of(of), found, strict=True) if part[0] is not None]
     return answers, joined(of.source, [part[1] for part in found])
 
 
@@ -196,12 +194,18 @@ def pull_all(admin: Admin, topic: str, queue_id: int, offset: int, count: int) -
     return [message for message in found if message.queue_offset < offset + count]
 
 
+def brokers_of(of: Cluster) -> tuple[Mirrored, ...]:
+    """Return who is asked: before the mirror's first round whichever broker the name service knows."""
+    return of.brokers or (Mirrored(of.now_ms, None, None),)
+
+
 def read_each(read: Callable[[Mirrored], Answer], of: Cluster) -> list[Answer]:
     """Return what is read of each broker, by name; beside each other where there are several.
 
-    `read` asks the broker that it is given, and leaves the database alone.
+    `read` asks the broker that it is given, and leaves the database alone. One that the mirror cannot reach, while it
+    reaches others, is not asked: the page would wait for it in vain.
     """
-    brokers = of.brokers or (Mirrored(of.now_ms, None, None),)
+    brokers = brokers_of(of)
     if len(brokers) == 1:
         return [read(brokers[0])]
 
@@ -209,8 +213,21 @@ def read_each(read: Callable[[Mirrored], Answer], of: Cluster) -> list[Answer]:
         with choosing(one.choice):
             return read(one)
 
-    reading = [_askers.submit(copy_context().run, chosen_read, one) for one in brokers]
+    away = {one.name: one.state.error for one in brokers if one.state is not None and _is_away(one)}
+    token = _away.set(away if len(away) < len(brokers) else {})
+    try:
+        # with whoever looks, and their language
+        reading = [_askers.submit(copy_context().run, chosen_read, one) for one in brokers]
+    finally:
+        _away.reset(token)
     return [each.result() for each in reading]
+
+
+def _is_away(one: Mirrored) -> bool:
+    """Tell whether the mirror has tried and not reached the broker for a while."""
+    if one.state is None or not one.state.error:
+        return False
+    return one.as_of_ms is None or one.now_ms - one.as_of_ms > AWAY_MS
 
 
 def _reason(error: ClientError) -> StaleReason:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import takewhile
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import connection
+from django.db.models import BigIntegerField, Func
 from django.http import Http404
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -69,6 +71,14 @@ FOLLOWING_STALE_MS = 5_000
 POLLING_STALE_MS = 15_000
 #: the request that the mirror follows by
 CHANGES_REQUEST = 14_000
+
+
+#: the last two counts of a history
+_NEWEST = Func(
+    "counts",
+    template="(%(expressions)s)[array_upper(%(expressions)s, 1) - 1:]",
+    output_field=ArrayField(BigIntegerField(null=True)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +151,14 @@ class Mirrored:
         silent = self._history(None)
         return {name: self._history(rows[name]) if name in rows else silent for name in wanted}
 
+    def rates(self, kind: str) -> Mapping[str, float | None]:
+        """Return the latest rate of each thing of a kind that has a history: as `History.latest`, without the rest."""
+        if self.polling and kind in ("topic", "group"):
+            return {}
+        rows = RateHistory.objects.filter(broker=self.name, kind=kind).annotate(newest=_NEWEST)
+        found = rows.values_list("name", "slot", "newest").order_by()
+        return {name: self._history((slot, newest)).latest for name, slot, newest in found}
+
     def _reason(self) -> StaleReason | None:
         if self.state is None or self.state.as_of_ms is None:
             return StaleReason.MIRROR_EMPTY
@@ -195,6 +213,14 @@ class Cluster:
             return self.brokers[0].histories(kind, wanted)
         each = [broker.histories(kind, wanted) for broker in self.brokers]
         return {name: added([found[name] for found in each]) for name in wanted}
+
+    def rates(self, kind: str) -> Mapping[str, float]:
+        """Return the latest rate of each thing of a kind that has one, in total."""
+        sums: dict[str, float] = {}
+        for broker in self.brokers:
+            for name, rate in broker.rates(kind).items():
+                sums[name] = sums.get(name, 0.0) + (rate or 0.0)
+        return sums
 
 
 #: whose rows are read
@@ -274,45 +300,56 @@ _SUMS = """
        AND NOT EXISTS (SELECT 1 FROM broker_consumeroffset o
                         WHERE o.broker_id = g.broker_id AND o."group" = g.name
                           AND o.topic = q.topic AND o.queue_id = q.queue_id)
-    )
-    SELECT o."group",
-           count(DISTINCT o.topic)
-                 FILTER (WHERE NOT starts_with(o.topic, %(retry)s) AND NOT starts_with(o.topic, %(dead)s)),
-           count(*),
-           CASE WHEN bool_and(q.max_offset IS NOT NULL OR starts_with(o.topic, %(dead)s))
-                THEN coalesce(sum(greatest(q.max_offset - o."offset", 0))
-                              FILTER (WHERE NOT starts_with(o.topic, %(dead)s)), 0) END,
-           sum(greatest(q.max_offset - o."offset", 0)) FILTER (WHERE starts_with(o.topic, %(retry)s)),
-           min(o.broker_id)
+    ), by_topic AS (
+    SELECT o.broker_id, o."group", o.topic COLLATE "C" AS topic, count(*) AS queues,
+           starts_with(o.topic, %(retry)s) AS is_retry, starts_with(o.topic, %(dead)s) AS is_dead,
+           bool_and(q.max_offset IS NOT NULL) AS is_known, sum(greatest(q.max_offset - o."offset", 0)) AS lag
       FROM progress o
       LEFT JOIN broker_queue q ON q.broker_id = o.broker_id AND q.topic = o.topic AND q.queue_id = o.queue_id
      WHERE (%(topic)s::text IS NULL OR o.topic = %(topic)s)
        AND (%(group)s::text IS NULL OR o."group" = %(group)s)
-     GROUP BY o."group"
-     ORDER BY o."group"
+     GROUP BY o.broker_id, o."group", o.topic
+    )
+    SELECT "group",
+           count(DISTINCT topic) FILTER (WHERE NOT is_retry AND NOT is_dead),
+           sum(queues),
+           CASE WHEN bool_and(is_known OR is_dead) THEN coalesce(sum(lag) FILTER (WHERE NOT is_dead), 0) END,
+           sum(lag) FILTER (WHERE is_retry),
+           {broker}
+      FROM by_topic
+     GROUP BY {sets}
+     ORDER BY "group"
 """
-_OF_EACH = _SUMS.replace('GROUP BY o."group"', 'GROUP BY o.broker_id, o."group"')
+_IN_TOTAL = _SUMS.format(broker="NULL", sets='"group"')
+_OF_EACH = _SUMS.format(
+    broker="CASE WHEN grouping(broker_id) = 0 THEN broker_id END",
+    sets='GROUPING SETS (("group"), ("group", broker_id))',
+)
 
 
 def lags_by_group(brokers: Sequence[str], *, topic: str | None = None, group: str | None = None) -> list[GroupLag]:
     """Return a line for each group, over all topics or one, in total over the brokers of these names."""
-    return [lag for _broker, lag in _lags(_SUMS, brokers, topic, group)]
+    return [lag for _broker, lag in _lags(_IN_TOTAL, brokers, topic, group)]
 
 
 def lags_of_each(
-    brokers: Sequence[str], *, topic: str | None = None, group: str | None = None
-) -> list[tuple[str, GroupLag]]:
-    """Return a line for each group at each broker, with the broker's name."""
-    return _lags(_OF_EACH, brokers, topic, group)
+    brokers: Sequence[str], *, group: str | None = None
+) -> tuple[list[GroupLag], list[tuple[str, GroupLag]]]:
+    """Return a line for each group in total, and one for each group at each broker with the broker's name."""
+    found = _lags(_OF_EACH, brokers, None, group)
+    total = [lag for broker, lag in found if broker is None]
+    return total, [(broker, lag) for broker, lag in found if broker is not None]
 
 
-def _lags(query: str, brokers: Sequence[str], topic: str | None, group: str | None) -> list[tuple[str, GroupLag]]:
+def _lags(
+    query: str, brokers: Sequence[str], topic: str | None, group: str | None
+) -> list[tuple[str | None, GroupLag]]:
     wanted = {"brokers": list(brokers), "topic": topic, "group": group, "retry": RETRY_PREFIX, "dead": DLQ_PREFIX}
     with connection.cursor() as cursor:
         cursor.execute(query, wanted)
         found = cursor.fetchall()
     return [
-        (broker, GroupLag(name, topics, queues, _whole(lag), _whole(retry)))
+        (broker, GroupLag(name, topics, int(queues), _whole(lag), _whole(retry)))
         for name, topics, queues, lag, retry, broker in found
     ]
 

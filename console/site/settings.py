@@ -2,7 +2,8 @@
 
 Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_CLUSTERS, ESCAPEMENT_CLUSTER_*,
     ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT, ESCAPEMENT_HOSTS, ESCAPEMENT_TRUSTED_PROXIES, ESCAPEMENT_WEB_CONNECTIONS.
-Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST, ESCAPEMENT_BROKER_PORT,
+Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_BROKERS, ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST,
+    ESCAPEMENT_BROKER_PORT,
     ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_NAMESRV_PORTS, ESCAPEMENT_REGISTER_AT,
     ESCAPEMENT_STORE, ESCAPEMENT_FLUSH, ESCAPEMENT_BROKER_ADVERTISE, ESCAPEMENT_TIMER_*.
 Access: ESCAPEMENT_ACCESS, ESCAPEMENT_ACCESS_KEY, ESCAPEMENT_SECRET_KEY, ESCAPEMENT_TLS and what begins with it.
@@ -57,6 +58,9 @@ BROKER_REGISTER_AT = os.environ.get(
     "ESCAPEMENT_REGISTER_AT", ";".join(f"{reachable_host(BROKER_HOST)}:{port}" for port in NAMESRV_PORTS)
 )
 BROKER_NAME = os.environ.get("ESCAPEMENT_BROKER", "broker-a")
+# The brokers that `make run` starts: the first at the ports and the store below, each other one 10 ports further (its
+# own name service 1), with a store named after it.
+BROKER_NAMES = [each for each in os.environ.get("ESCAPEMENT_BROKERS", BROKER_NAME).split(",") if each]
 BROKER_CLUSTER = os.environ.get("ESCAPEMENT_CLUSTER", "DefaultCluster")
 BROKER_STORE = Path(os.environ.get("ESCAPEMENT_STORE") or VAR / "store")
 BROKER_FLUSH = os.environ.get("ESCAPEMENT_FLUSH", "sync")
@@ -72,7 +76,9 @@ BROKER_PULL_KB = int(os.environ.get("ESCAPEMENT_PULL_KB", "256"))
 # The address that clients are told; where the broker listens on all addresses, one of them has to be named.
 BROKER_ADVERTISE = os.environ.get("ESCAPEMENT_BROKER_ADVERTISE") or BROKER_HOST
 # The address that console, REST and jobs ask: our own broker, or the name service of an Apache RocketMQ cluster.
-ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV", f"{reachable_host(BROKER_HOST)}:{NAMESRV_PORT}")
+ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV") or (
+    BROKER_REGISTER_AT if len(BROKER_NAMES) > 1 else f"{reachable_host(BROKER_HOST)}:{NAMESRV_PORT}"
+)
 # Further clusters: entry -> name servers; "" is the entry of ESCAPEMENT_NAMESRV.
 ESCAPEMENT_CLUSTERS = further_clusters(os.environ.get("ESCAPEMENT_CLUSTERS", ""))
 

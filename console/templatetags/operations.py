@@ -114,14 +114,17 @@ def _curl(context: template.Context, method: str, path: str, body: dict[str, Any
 def shell_call(row: Operation) -> str:
     """The same in a shell of the machine that runs the console."""
     given = json.dumps(masked_parameters(row.kind, row.parameters), ensure_ascii=False)
-    return f"manage.py operate {row.kind} {shlex.quote(given)} \\\n  --reason ... --run"
+    of = f"--broker {shlex.quote(row.broker)} " if row.broker else ""
+    return f"manage.py operate {row.kind} {shlex.quote(given)} \\\n  {of}--reason ... --run"
 
 
 @register.filter
 def python_call(row: Operation) -> str:
     """The same in Python, where Django is set up; `user` is who does it."""
     given = masked_parameters(row.kind, row.parameters)
-    return (
-        "from console.operations import workflow\nfrom console.operations.actor import Actor\n\n"
-        f"workflow.start({row.kind!r}, {given!r},\n               Actor.of(user), reason=...)"
-    )
+    start = f"workflow.start({row.kind!r}, {given!r},\n               Actor.of(user), reason=...)"
+    imports = "from console.operations import workflow\nfrom console.operations.actor import Actor\n"
+    if not row.broker:
+        return f"{imports}\n{start}"
+    imports += "from console.site.chosen import choice_of, choosing\n"
+    return f"{imports}\nwith choosing(choice_of({row.broker!r})):\n    {start}"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from queue import Queue
 
 import pytest
 
-from broker.client import Admin, BrokerRefused, BrokerUnreachable, InvalidArgument, Producer
+from broker.client import Admin, BrokerRefused, BrokerUnreachable, Consumer, InvalidArgument, Producer
 from broker.client.admin import Broker
+from broker.testing import BrokerThread
 from tests.cluster import Cluster
 
 
@@ -142,3 +145,25 @@ def test_while_no_name_server_answers_what_is_known_is_used(
             admin.route("orders")
     with Admin(cluster.namesrv) as stranger, pytest.raises(BrokerUnreachable):
         stranger.brokers()
+
+
+def test_a_consumer_goes_on_at_the_slave(cluster: Cluster) -> None:
+    """The slave is filled as a master would be, before it is one: it has one message more."""
+    got: Queue[bytes] = Queue()
+    as_master = BrokerThread(replace(cluster._made("broker-b", 1)._config, broker_id=0))
+    for place, count in ((cluster["broker-b"], 1), (as_master, 2)):
+        if place is as_master:
+            place.start()
+        with Admin(place.namesrv) as admin, Producer("shop", place.namesrv) as producer:
+            admin.create_topic("orders", queues=1)
+            admin.create_group("billing")
+            for number in range(count):
+                producer.send("orders", f"{number}", tag="a")
+    as_master.stop()
+    cluster.slave("broker-b")
+    consumer = Consumer("billing", cluster.namesrv, from_where="first")
+    consumer.subscribe("orders", "a", lambda message: got.put(message.body))
+    with consumer:
+        assert got.get(timeout=20) == b"0"
+        cluster["broker-b"].stop()
+        assert got.get(timeout=20) == b"1"

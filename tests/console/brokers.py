@@ -9,25 +9,12 @@ from typing import Any
 
 from broker.client import Admin, Consumer, Producer
 from broker.mirror.follower import Mirror
-from broker.mirror.models import (
-    Broker,
-    ConsumerGroup,
-    ConsumerOffset,
-    MirrorRow,
-    MirrorState,
-    Queue,
-    RateHistory,
-    ScheduleLevel,
-    Topic,
-)
+from broker.mirror.models import MirrorState
 from tests.cluster import Cluster
 from tests.console.kept import hang_up
 from tests.waiting import until
 
 A, B = "broker-a", "broker-b"
-MODELS: tuple[type[MirrorRow], ...] = (
-    Broker, MirrorState, Topic, Queue, ConsumerGroup, ConsumerOffset, RateHistory, ScheduleLevel,
-)  # fmt: skip
 
 
 class Several:
@@ -42,13 +29,9 @@ class Several:
         for name in self.cluster.names:
             if self.is_down(name):
                 continue
-            kept = [list(model.mirror_writer.all()) for model in MODELS]
             mirror = Mirror(self._sources[name])
             mirror.run_once()
             mirror.close()
-            # what a mirror of one broker forgets of the others is put back
-            for model, rows in zip(MODELS, kept, strict=True):
-                model.mirror_writer.bulk_create(rows, ignore_conflicts=True)
 
     def is_down(self, name: str) -> bool:
         """Tell whether `kill` ended the broker, and nothing started it again."""

@@ -39,6 +39,15 @@ async def test_events_close_together_are_one(valkey: str) -> None:
     assert (event["sequence"], event["kinds"]) == (4, ["levels", "queues", "topics"])
 
 
+async def test_a_number_that_is_not_larger_is_made_so(valkey: str) -> None:
+    layer, channel = await joined()
+    announcer = Announcer(spacing_s=0.01)
+    for told, heard in ((900, 900), (7, 901), (901, 902)):
+        announcer.announce(told, {"levels"})
+        assert (await asyncio.wait_for(layer.receive(channel), 5))["sequence"] == heard
+    await asyncio.to_thread(announcer.close)
+
+
 def test_a_lost_layer_holds_up_nobody(settings: Any) -> None:
     lost = {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": {"hosts": ["redis://127.0.0.1:1/0"]}}
     settings.CHANNEL_LAYERS = {"default": lost}

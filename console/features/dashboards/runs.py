@@ -26,6 +26,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from broker.client import Tls
 from broker.mirror.clock_file import broker_now_ms
 from broker.mirror.models import Broker, ScheduleLevel
 from console.features.dashboards import DASHBOARDS
@@ -34,6 +35,8 @@ from console.site.broker import ask
 
 WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
 #: The window of the run that follows the log.
+#: What a source begins with that is no store, but name servers (spark/scan.py).
+CLUSTER = "rocketmq://"
 LIVE = "live"
 #: A run whose process said nothing for so long is dead.
 SILENT_S = 60
@@ -185,6 +188,7 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         "scratch": settings.DASHBOARDS_SCRATCH,
         "disk": str(settings.VAR / "spark"),
         "broker_address": broker_address(first),
+        "access": access() if first.source.startswith(CLUSTER) else {},
         **broker_settings(first.broker),
     }
     try:
@@ -223,6 +227,19 @@ def broker_address(run: DashboardRun) -> str:
         return ""
     row = Broker.objects.filter(name=run.broker).first()
     return row.address if row is not None else ""
+
+
+def access() -> dict[str, str]:
+    """Return who asks brokers by name servers, as options of the source ``rocketmq``."""
+    client: dict[str, Any] = dict(settings.ESCAPEMENT_CLIENT)
+    names = ("access_key", "secret_key", "security_token")
+    found = {name: str(client[name]) for name in names if client.get(name)}
+    tls = client.get("tls")
+    if not tls:
+        return found
+    ca_file = {"tls_ca_file": str(tls.ca_file)} if isinstance(tls, Tls) and tls.ca_file else {}
+    verify = "false" if isinstance(tls, Tls) and not tls.verify else "true"
+    return found | ca_file | {"tls": "true", "tls_verify": verify}
 
 
 def database_url() -> str:

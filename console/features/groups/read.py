@@ -249,11 +249,15 @@ def unwatched(_: Listed) -> Listed:
 
 def _listed(here: Here, search: str, scope: TopicScope) -> Listed:
     groups = ConsumerGroup.objects.filter(broker__in=here.names, is_system=False, name__icontains=search)
-    lags = {lag.group: lag for lag in lags_by_group(here.names)}
+    if here.has_several:
+        total, of_each = lags_of_each(here.names)
+    else:
+        total, of_each = lags_by_group(here.names), []
+    lags = {lag.group: lag for lag in total}
     lines = starmap(_Line, groups.order_by("name").values_list(*_COLUMNS))
     seen = [row for row in lines if scope.group(row.name)]
     if here.has_several:
-        seen = _merged(seen, {(broker, lag.group): lag for broker, lag in lags_of_each(here.names)})
+        seen = _merged(seen, {(broker, lag.group): lag for broker, lag in of_each})
     return [(row, lags.get(row.name)) for row in seen]
 
 
@@ -342,7 +346,7 @@ def group(scope: TopicScope, name: str) -> GroupPage:
 
 def _parts(here: Cluster, lines: Sequence[_Line], name: str) -> tuple[GroupPart, ...]:
     """Return the group at each broker that has it."""
-    lags = dict(lags_of_each(here.names, group=name))
+    lags = dict(lags_of_each(here.names, group=name)[1])
     brokers, parts = {each.name: each for each in here.brokers}, []
     for line in lines:
         own, lag = brokers[line.brokers], lags.get(line.brokers)

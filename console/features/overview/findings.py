@@ -134,9 +134,9 @@ class Overview:
     has_several: bool = False
 
     @property
-    def has_slaves(self) -> bool:
-        """Tell whether any broker has a slave."""
-        return any(row.slaves for row in self.brokers)
+    def is_table(self) -> bool:
+        """Tell whether the brokers are a table: there are several, or slaves beside the one."""
+        return self.has_several or any(row.slaves for row in self.brokers)
 
 
 #: a disk fuller than this deserves a look; the broker refuses sends at 0.90

@@ -26,6 +26,7 @@ from console.features.topics.shapes import (
     QueueMessages,
     QueueRow,
     Tail,
+    TailRow,
     TopicKind,
     TopicPage,
     TopicPart,
@@ -84,7 +85,7 @@ def read_topics(
     counts = Counter(str(each) for _, each in found)
     chosen = [row for row, each in found if _wanted(each, kind)]
     ends = _ends(here) if by in _BY_QUEUES else {}
-    rates = here.histories("topic", [row.name for row in chosen]) if by == "rate" else {}
+    rates = here.rates("topic") if by == "rate" else {}
     chosen.sort(key=_sort_key(by, ends, rates), reverse=order.startswith("-"))
     page = chosen[offset : offset + count]
     rows = _rows(here, page, ends or _ends(here, [row.name for row in page]))
@@ -244,7 +245,7 @@ def _row(row: _Line, end: Mapping[str, Any] | None, history: History, readers: i
 
 
 def _sort_key(
-    order: str, ends: Mapping[str, dict[str, Any]], rates: Mapping[str, History]
+    order: str, ends: Mapping[str, dict[str, Any]], rates: Mapping[str, float | None]
 ) -> Callable[[_Line], tuple[Any, str]]:
     """Return the key of an order; the unknown sorts as nothing, and names decide between equals."""
     if order == "messages":
@@ -252,7 +253,7 @@ def _sort_key(
     if order == "last":
         return lambda row: ((ends.get(row.name) or {}).get("last") or 0, row.name)
     if order == "rate":
-        return lambda row: (rates[row.name].latest or 0, row.name)
+        return lambda row: (rates.get(row.name) or 0, row.name)
     # retry and dead-letter topics begin with "%": behind the others
     return lambda row: ((kind_of(row) != TopicKind.NORMAL, row.name.lower()), row.name)
 
@@ -322,7 +323,7 @@ def read_tail(scope: TopicScope, name: str) -> Tail:
         evidence = replace(evidence, stale_reason=StaleReason.NOT_THERE)
     rows = [(broker, queue_id, row) for broker, (part, _stored) in there for queue_id, row in part]
     rows.sort(key=lambda row: (row[2].store_ms, row[2].position), reverse=True)
-    shown = tuple((broker, queue_id, hide.row(row, name)) for broker, queue_id, row in rows[:SHOWN])
+    shown = tuple(TailRow(broker, queue_id, hide.row(row, name)) for broker, queue_id, row in rows[:SHOWN])
     stored = sum(newest[1] for _broker, newest in there) if there else None
     return Tail(evidence, here.now_ms, name, shown, stored, SHOWN, here.has_several)
 

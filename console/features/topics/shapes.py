@@ -247,14 +247,22 @@ class QueueMessages:
 
 
 @dataclass(frozen=True, slots=True)
+class TailRow:
+    """A message of a tail, and where it stands."""
+
+    broker: str
+    queue_id: int
+    message: MessageRow
+
+
+@dataclass(frozen=True, slots=True)
 class Tail:
-    """`rows` are (broker, queue, message), the newest first; `stored` is how many the topic ever held, None when
-    unknown."""
+    """The newest messages first; `stored` is how many the topic ever held, None when unknown."""
 
     evidence: Evidence
     now_ms: int
     name: str
-    rows: tuple[tuple[str, int, MessageRow], ...]
+    rows: tuple[TailRow, ...]
     stored: int | None
     #: rows at most
     shown: int

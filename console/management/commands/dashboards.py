@@ -20,6 +20,9 @@ from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
 
+#: The dashboard that no broker can be asked for.
+OF_FILES = "storage"
+
 
 class Command(BaseCommand):
     """Compute dashboards, list and end runs."""
@@ -36,6 +39,9 @@ class Command(BaseCommand):
             "--store", default="", help="the store to read (this broker's by default); also hdfs://, s3://"
         )
         run.add_argument("--broker", default="", help="whose store that is")
+        run.add_argument(
+            "--namesrv", default="", metavar="HOST:PORT", help="ask that broker by its name servers, where no store is"
+        )
         run.add_argument(
             "--follow", action="store_true", help="go on until Ctrl-C; flow alone is followed record by record"
         )
@@ -58,6 +64,8 @@ class Command(BaseCommand):
 
     def _run(self, options: dict[str, Any]) -> None:
         names = options["names"] or tuple(DASHBOARDS)
+        if options["namesrv"]:
+            names = _without_files(options)
         if not 0 <= options["interval"] < math.inf:
             raise CommandError(f"--interval {options['interval']}: give a number of seconds from 0 on.")
         if options["store"] and "://" not in options["store"]:
@@ -70,7 +78,7 @@ class Command(BaseCommand):
 
     def _go_on(self, names: Sequence[str], options: dict[str, Any]) -> None:
         """Compute once, or again and again until KeyboardInterrupt."""
-        if options["follow"] and list(names) == ["flow"]:
+        if options["follow"] and list(names) == ["flow"] and not options["namesrv"]:
             if options["since"] != "all":
                 raise CommandError("flow alone is followed from the beginning of the log: leave out --since.")
             self._guarded(lambda: dashboards_runs.follow(store=options["store"], broker=options["broker"]))
@@ -113,6 +121,16 @@ class Command(BaseCommand):
             raise CommandError(
                 f"No batch {options['batch']} waits or runs; `dashboards list` shows batches and their states."
             )
+
+
+def _without_files(options: dict[str, Any]) -> Sequence[str]:
+    """Choose the name servers as what is read; return the dashboards that need no files of the log."""
+    if options["store"]:
+        raise CommandError("--store and --namesrv are two ways to the same messages: leave one out.")
+    if OF_FILES in options["names"]:
+        raise CommandError(f"{OF_FILES} is about the files of the log: give --store, or name other dashboards.")
+    options["store"] = f"{dashboards_runs.CLUSTER}{options['namesrv']}"
+    return options["names"] or tuple(name for name in DASHBOARDS if name != OF_FILES)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.http import Http404
 
 from broker.client import ClientError
 from broker.log_lines import escaped
@@ -15,6 +16,8 @@ from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import OperationError
 from console.operations.registry import KINDS
+from console.site.chosen import choice_of, choosing
+from console.site.mirrored import cluster
 
 
 class Command(BaseCommand):
@@ -26,6 +29,7 @@ class Command(BaseCommand):
         """Arguments: the kind of operation, its parameters, and the reason."""
         parser.add_argument("kind", choices=sorted(KINDS), metavar="KIND", help=", ".join(sorted(KINDS)))
         parser.add_argument("parameters", nargs="?", default="{}", metavar="PARAMETERS", help="JSON")
+        parser.add_argument("--broker", default="", help="at this broker alone; without it at all, or the first")
         parser.add_argument("--reason", default="", help="why; kept in the audit")
         parser.add_argument("--run", action="store_true", help="do it; without this only the preview is printed")
 
@@ -36,9 +40,13 @@ class Command(BaseCommand):
             parameters = json.loads(options["parameters"])
             if not isinstance(parameters, dict):
                 raise CommandError("PARAMETERS is a JSON object.")
-            row = workflow.draft(options["kind"], parameters, actor)
+            with choosing(choice_of(options["broker"])):
+                cluster()
+                row = workflow.draft(options["kind"], parameters, actor)
             if options["run"]:
                 row = workflow.confirm(row.pk, actor, reason=options["reason"], is_typing_needed=False)
+        except Http404 as error:
+            raise CommandError(f"{escaped(options['broker'])}: {error}") from None
         except json.JSONDecodeError as error:
             raise CommandError(f"PARAMETERS is no JSON: {error}") from None
         except (OperationError, ClientError, RedissonError) as error:

@@ -54,10 +54,10 @@ def full_lane(broker: Broker, level: int, delay_ms: int, now: int) -> ScheduleLe
     )
 
 
-@pytest.fixture
-def big_mirror(db: None) -> None:
+def fill(name: str) -> None:
+    """Write the rows of a broker with many topics and groups."""
     now = now_ms()
-    broker = Broker(name="broker-a", state="OK", started_ms=now)
+    broker = Broker(name=name, state="OK", started_ms=now)
     Broker.upsert([broker], ("name",))
     state = MirrorState(broker=broker, token="x", sequence=9, as_of_ms=now, following_since_ms=now - SLOT_MS * SLOTS)
     MirrorState.upsert([state], ("broker",))
@@ -94,6 +94,11 @@ def big_mirror(db: None) -> None:
         ("broker", "kind", "name"),
     )
     ScheduleLevel.upsert([full_lane(broker, n, delay_s * 1_000, now) for n, delay_s in enumerate(DELAYS_S, 1)], LEVEL)
+
+
+@pytest.fixture
+def big_mirror(db: None) -> None:
+    fill("broker-a")
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
 

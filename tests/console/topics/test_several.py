@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from io import StringIO
+from threading import Barrier
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from console.features.topics import pages as topics_pages
@@ -14,6 +17,7 @@ from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import NotPossible
 from console.operations.models import Operation
+from console.site.broker import tell_each
 from console.site.chosen import choice_of, choosing
 from tests.console.brokers import A, B, Several, several
 from tests.console.ui.test_pages import words
@@ -79,7 +83,7 @@ def test_the_page_of_a_topic_lists_its_parts_and_links_to_their_queues(both: Sev
 def test_the_tail_has_the_newest_of_both(both: Several, operator: Client) -> None:
     both.send(A, "orders", "a-last", queue_id=1)
     tail = topics_pages.read_tail("orders")
-    assert [(broker, row.preview) for broker, _queue, row in tail.rows] == [
+    assert [(row.broker, row.message.preview) for row in tail.rows] == [
         (A, "a-last"), (B, "b-0"), (A, "a-2"), (A, "a-1"), (A, "a-0"),
     ]  # fmt: skip
     assert tail.stored == 5
@@ -107,9 +111,20 @@ def test_with_a_choice_it_is_made_at_that_one(both: Several, operator: Client) -
     answer = operator.post("/at/broker-b/operations/draft/", {"kind": "topics.change", "name": "orders",
                            "write_queues": "7", "was_write_queues": "2"})  # fmt: skip
     assert answer.status_code == 303, words(answer)
-    assert "?broker=broker-b" in words(operator.get(answer.headers["Location"]))
+    page = words(operator.get(answer.headers["Location"]))
+    assert "?broker=broker-b" in page
+    assert "--broker broker-b --reason ... --run" in page
+    assert "with choosing(choice_of('broker-b')):" in page
     operator.post(answer.headers["Location"] + "confirm/", {"reason": "because"})
     assert (queues(both, A), queues(both, B)) == (2, 7)
+
+
+def test_a_shell_names_the_broker(both: Several) -> None:
+    given = '{"name": "orders", "settings": {"write_queues": 8}}'
+    call_command("operate", "topics.change", given, "--broker", B, "--reason", "because", "--run", stdout=StringIO())
+    assert (queues(both, A), queues(both, B)) == (2, 8)
+    with pytest.raises(CommandError, match="broker-z"):
+        call_command("operate", "topics.change", given, "--broker", "broker-z")
 
 
 def test_a_new_topic_is_made_where_it_is_not(both: Several) -> None:
@@ -152,7 +167,7 @@ def test_a_dead_broker_takes_no_page_with_it(both: Several, operator: Client) ->
     row = next(row for row in topics_pages.read_topics().rows if row.name == "orders")
     assert row.messages == 4
     assert topics_pages.read_topics().evidence.stale_of == (B,)
-    assert [row.preview for _broker, _queue, row in topics_pages.read_tail("orders").rows] == ["a-2", "a-1", "a-0"]
+    assert [row.message.preview for row in topics_pages.read_tail("orders").rows] == ["a-2", "a-1", "a-0"]
 
 
 def test_what_a_dead_broker_did_not_do_can_be_gone_on_with(both: Several, operator: Client) -> None:
@@ -168,3 +183,9 @@ def test_what_a_dead_broker_did_not_do_can_be_gone_on_with(both: Several, operat
     assert (row.state, row.results, row.done, queues(both, B)) == ("done", {"changed": 2}, 2, 6)
     with pytest.raises(NotPossible):
         workflow.go_on(row.pk, ACTOR)
+
+
+def test_brokers_are_asked_beside_each_other(both: Several) -> None:
+    meeting = Barrier(2)
+    told = tell_each(lambda _admin: meeting.wait(10) >= 0, [A, B])
+    assert [(each.broker, each.answer) for each in told] == [(A, True), (B, True)]
