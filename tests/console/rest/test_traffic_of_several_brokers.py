@@ -64,15 +64,17 @@ async def test_lists_are_of_all_or_of_one(api: httpx.AsyncClient) -> None:
 
 async def test_settings_are_told_by_broker_and_changed_at_all_or_one(api: httpx.AsyncClient, both: Several) -> None:
     body = {"settings": {"write_queues": 5}, "reason": "because"}
-    answer = await api.patch(f"{API}/topics/orders/settings?broker=broker-b", json=body)
+    answer = await api.request("PATCH", f"{API}/topics/orders/settings?broker=broker-b", json=body)
     assert (answer.status_code, answer.json()["results"]) == (202, {"changed": 1})
     told = (await api.get(f"{API}/topics/orders/settings")).json()
     assert {each["broker"]: each["settings"]["write_queues"] for each in told["by_broker"]} == {A: 2, B: 5}
-    look = (await api.patch(f"{API}/topics/orders/settings", json={**body, "preview": True})).json()
+    look = (await api.request("PATCH", f"{API}/topics/orders/settings", json={**body, "preview": True})).json()
     assert [(each["brokers"], each["before"]) for each in look["by_broker"]] == [([A], 2)]
     assert look["apart"] == [{"broker": B, "code": "same", "error": None}]
     at = {B: {"settings": {"write_queues": 3}, "expected": {"write_queues": 5}}}
-    answer = await api.patch(f"{API}/topics/orders/settings", json={"settings": {}, "at": at, "reason": "because"})
+    answer = await api.request(
+        "PATCH", f"{API}/topics/orders/settings", json={"settings": {}, "at": at, "reason": "because"}
+    )
     assert answer.json()["results"] == {"changed": 1}
     found = await asyncio.to_thread(both.admins[B].topic_settings, "orders")
     assert found is not None
