@@ -48,6 +48,7 @@ SOURCES = {"mirrored", "cluster", "ask", "_ask", "ask_each", "read_each", "ask_r
 OPEN_READS = {
     "alerts.evaluate.read": "watches all, for the rules",
     "dead_letters.pages.read_dead_letters": "REST says itself what a token sees",
+    "messages.across.hops_elsewhere": "the page that asks leaves out what is not seen",
     "redisson.read.read_queue": "REST says itself what a token sees",
     "redisson.read.read_queues": "REST says itself what a token sees",
     "schedule.read.highest_level": "a number",

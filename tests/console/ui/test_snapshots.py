@@ -109,7 +109,8 @@ def test_of_a_broker_that_is_away_nothing_is_said(stage: Stage) -> None:
     MirrorState.mirror_writer.update(error="no route")
     stage.broker.stop()
     hang_up()
-    (row,) = take()
+    [row] = take()
+    assert row is not None
     assert row.why == dict.fromkeys(KINDS, "broker-unreachable")
     assert {getattr(row, part) for part in (*KINDS, "lanes_pending", "timers_pending", "lag")} == {None}
     moment, lanes = lanes_at(row.at_ms)

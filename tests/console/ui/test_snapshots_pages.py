@@ -37,7 +37,7 @@ def text_of(browser: Client, path: str, status: int = 200) -> str:
 
 
 def taken() -> Snapshot:
-    row = take()
+    [row] = take()
     assert row is not None
     return row
 
