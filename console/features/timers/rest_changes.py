@@ -7,6 +7,7 @@ publish to, and where the request does not say the topic, the preview of the ope
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
@@ -374,13 +375,18 @@ async def _of_each(
     Each is asked: messages with the same schedule key may wait at several. Raises ClientError if none knows it and one
     did not answer.
     """
-    found: list[tuple[str | None, Steered]] = []
-    errors: list[ClientError] = []
-    for address in addresses:
+
+    async def told(address: str) -> Steered | ClientError:
         try:
-            found.append((address, await steer(address)))
+            return await steer(address)
         except ClientError as error:
-            errors.append(error)
+            return error
+
+    answers = await asyncio.gather(*map(told, addresses))
+    errors = [each for each in answers if isinstance(each, ClientError)]
+    found: list[tuple[str | None, Steered]] = [
+        (address, each) for address, each in zip(addresses, answers, strict=True) if not isinstance(each, ClientError)
+    ]
     known = [each for each in found if each[1].outcome in _SAYING_MOST]
     if not known and errors:
         raise errors[0]

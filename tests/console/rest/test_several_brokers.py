@@ -166,3 +166,18 @@ async def test_transactions_are_merged_and_decided_at_their_broker(api: httpx.As
     decided = await listed(api, "transactions", state="decided", limit=1)
     assert sorted((row["broker"], row["state"]) for row in decided) == [(A, "rolled back"), (B, "committed")]
     assert [row["keys"] for row in await listed(api, "transactions")] == [["a1"]]
+
+
+async def test_messages_with_one_schedule_key_at_two_brokers_are_both_cancelled(
+    api: httpx.AsyncClient, brokers: Several
+) -> None:
+    def send() -> None:
+        for name in (A, B):
+            brokers.producers[name].send("orders", "x", delay_ms=HOUR_MS, schedule_key="twice")
+
+    await asyncio.to_thread(send)
+    answer = (await api.delete("/api/v1/topics/orders/schedule/twice")).json()
+    assert answer["outcome"] == "cancelled"
+    assert await listed(api, "timers") == []
+    rows = Operation.objects.filter(kind="timers.cancel").values_list("broker", flat=True)
+    assert sorted([broker async for broker in rows]) == [A, B]
