@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.templatetags.static import static
 from django.urls import reverse
-from django.utils.functional import Promise
+from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
@@ -187,7 +187,7 @@ def page(request: HttpRequest) -> dict[str, object]:
     return {
         "environment": settings.ESCAPEMENT_ENV,
         "theme": theme if theme in THEMES else "",
-        "picker": lambda: picker(request),
+        "picker": SimpleLazyObject(lambda: picker(request)),
         **_simulated(),
     }
 
