@@ -329,7 +329,7 @@ def _lag_of(group: str) -> int:
 
 def opens_a_source(function: ast.FunctionDef) -> bool:
     """It asks the mirror, the broker or Redis itself, and is no part of a read that has asked for them."""
-    if function.args.args and function.args.args[0].arg in ("here", "admin", "others"):
+    if function.args.args and function.args.args[0].arg in ("here", "admin"):
         return False
     calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
     return bool({call.id for call in calls if isinstance(call, ast.Name)} & SOURCES)
