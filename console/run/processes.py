@@ -132,7 +132,8 @@ def _environment_of(name: str, number: int) -> dict[str, str]:
         "ESCAPEMENT_BROKER": name,
         "ESCAPEMENT_BROKER_PORT": str(_broker_port(number)),
         "ESCAPEMENT_NAMESRV_PORT": str(_namesrv_port(number)),
-        "ESCAPEMENT_STORE": str(settings.BROKER_STORE.with_name(f"{settings.BROKER_STORE.name}-{name}")),
+        "ESCAPEMENT_BROKERS": name,
+        "ESCAPEMENT_STORE": str(settings.BROKER_STORES[name]),
     }
 
 

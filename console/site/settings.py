@@ -63,6 +63,10 @@ BROKER_NAME = os.environ.get("ESCAPEMENT_BROKER", "broker-a")
 BROKER_NAMES = [each for each in os.environ.get("ESCAPEMENT_BROKERS", BROKER_NAME).split(",") if each]
 BROKER_CLUSTER = os.environ.get("ESCAPEMENT_CLUSTER", "DefaultCluster")
 BROKER_STORE = Path(os.environ.get("ESCAPEMENT_STORE") or VAR / "store")
+BROKER_STORES = {
+    name: BROKER_STORE if name == BROKER_NAMES[0] else BROKER_STORE.with_name(f"{BROKER_STORE.name}-{name}")
+    for name in BROKER_NAMES
+}
 BROKER_FLUSH = os.environ.get("ESCAPEMENT_FLUSH", "sync")
 SIMULATED_CLOCK = os.environ.get("ESCAPEMENT_SIMULATED_CLOCK", "")
 # What senders of timers may ask for: how far ahead, how many in all, how many in one second (0: any number).

@@ -8,13 +8,11 @@ from typing import Any
 
 from broker.client import Admin, Producer
 from broker.mirror.follower import Mirror
-from broker.mirror.models import Broker, MirrorRow, MirrorState, Queue, ScheduleLevel, Topic
 from broker.testing import BrokerThread
 from tests.cluster import Cluster
 from tests.console.kept import hang_up
 
 A, B = "broker-a", "broker-b"
-MODELS: tuple[type[MirrorRow], ...] = (Broker, MirrorState, Topic, Queue, ScheduleLevel)
 
 
 class Several:
@@ -32,16 +30,11 @@ class Several:
         return self.cluster[name]
 
     def mirror(self) -> None:
-        """Read each broker once; what a mirror of one broker forgets of the others is put back."""
-        kept: list[list[MirrorRow]] = []
+        """Read each broker once."""
         for admin in self.admins.values():
             mirror = Mirror(admin)
             mirror.run_once()
             mirror.close()
-            kept += [list(model.mirror_writer.all()) for model in MODELS]
-        for rows in kept:
-            for row in rows:
-                type(row).mirror_writer.bulk_create([row], ignore_conflicts=True)
 
     def close(self) -> None:
         """End all connections."""

@@ -6,6 +6,7 @@ import uuid
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
@@ -103,7 +104,11 @@ def run(request: HttpRequest) -> HttpResponse:
         raise Http404(_("There is no such dashboard."))
     if dashboards_runs.missing() is None:
         try:
-            batch = dashboards_runs.queue(tuple(DASHBOARDS), window, actor=request.user.get_username())
+            broker = dashboards_runs.shown_broker()
+            source = dashboards_runs.source_of(broker)
+            names = dashboards_runs.readable(tuple(DASHBOARDS), source)
+            actor = request.user.get_username()
+            batch = dashboards_runs.queue(names, window, actor=actor, store=source, broker=broker)
         except ValueError:
             raise Http404(_("There is no such window.")) from None
         run_dashboards.delay(str(batch))
@@ -122,7 +127,7 @@ def cancel(request: HttpRequest) -> HttpResponse:
 
 
 def _address(name: str, window: str) -> str:
-    return f"/dashboards/{name}/" + ("?" + urlencode({"window": window}) if window != "all" else "")
+    return reverse("dashboard", args=[name]) + ("?" + urlencode({"window": window}) if window != "all" else "")
 
 
 def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, Q, QuerySet, Sum
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -146,7 +145,7 @@ def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
     run = current_run(name, asked.window)
     found = points(run, asked, topics) if run is not None else DashboardPoint.objects.none()
     ids = _MessageIds(run.broker if run is not None else "")
-    runs = DashboardRun.objects.filter(broker=settings.BROKER_NAME)
+    runs = DashboardRun.objects.filter(broker=dashboards_runs.shown_broker())
     names: tuple[str, ...] = ()
     if run is not None:
         every = points(run, Asked(), topics).exclude(topic="").values_list("topic", flat=True)
@@ -170,7 +169,7 @@ def current_run(name: str, window: str) -> DashboardRun | None:
     if name not in DASHBOARDS:
         return None
     return DashboardRun.objects.filter(
-        broker=settings.BROKER_NAME, dashboard=name, window=window, is_current=True
+        broker=dashboards_runs.shown_broker(), dashboard=name, window=window, is_current=True
     ).first()
 
 

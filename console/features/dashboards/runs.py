@@ -31,12 +31,15 @@ from broker.mirror.clock_file import broker_now_ms
 from broker.mirror.models import Broker, ScheduleLevel
 from console.features.dashboards import DASHBOARDS
 from console.features.dashboards.models import DashboardRun
-from console.site.broker import ask
+from console.site.broker import ask, namesrv_of
+from console.site.chosen import choice_of, choosing, chosen
 
 WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
-#: The window of the run that follows the log.
 #: What a source begins with that is no store, but name servers (spark/scan.py).
 CLUSTER = "rocketmq://"
+#: The dashboard that no broker can be asked for: it needs the files.
+OF_FILES = "storage"
+#: The window of the run that follows the log.
 LIVE = "live"
 #: A run whose process said nothing for so long is dead.
 SILENT_S = 60
@@ -58,6 +61,24 @@ def missing() -> str | None:
             "openjdk-17-jre-headless, or set JAVA_HOME. Everything else works without it."
         )
     return None
+
+
+def shown_broker() -> str:
+    """Return the broker whose dashboards are shown: the one that is chosen, else the first that runs here."""
+    return chosen().name or str(settings.BROKER_NAME)
+
+
+def source_of(broker: str) -> str:
+    """Return where the records of a broker are read: its store, where that is here, else its cluster's name servers."""
+    store = settings.BROKER_STORES.get(broker)
+    if store is not None or broker == settings.BROKER_NAME:
+        return str(store or settings.BROKER_STORE)
+    return f"{CLUSTER}{namesrv_of(choice_of(broker).entry)}"
+
+
+def readable(names: Sequence[str], source: str) -> tuple[str, ...]:
+    """Return the dashboards that can be made of this source."""
+    return tuple(name for name in names if name != OF_FILES or not source.startswith(CLUSTER))
 
 
 def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = "", broker: str = "") -> uuid.UUID:
@@ -209,9 +230,11 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
 
 
 def renew() -> None:
-    """Compute all dashboards of everything, unless nothing can be computed here or nothing reads a log here."""
-    if missing() is None and Path(settings.BROKER_STORE, "commitlog").is_dir():
-        run_batch(queue(tuple(DASHBOARDS), "all"))
+    """Compute all dashboards of everything, of each broker whose log is here, unless nothing can be computed here."""
+    stores = {settings.BROKER_NAME: settings.BROKER_STORE, **settings.BROKER_STORES}
+    for broker, store in stores.items():
+        if missing() is None and Path(store, "commitlog").is_dir():
+            run_batch(queue(tuple(DASHBOARDS), "all", store=str(store), broker=broker))
 
 
 def cancel(batch: uuid.UUID) -> int:
@@ -223,7 +246,7 @@ def cancel(batch: uuid.UUID) -> int:
 
 def broker_address(run: DashboardRun) -> str:
     """Return the broker that is asked where the log ends; empty if the checkpoint in the store has to do."""
-    if run.source != str(settings.BROKER_STORE):
+    if run.source not in map(str, (settings.BROKER_STORE, *settings.BROKER_STORES.values())):
         return ""
     row = Broker.objects.filter(name=run.broker).first()
     return row.address if row is not None else ""
@@ -268,9 +291,10 @@ def _levels(broker: str) -> str:
 
 def _hours(broker: str) -> float:
     """Return the broker's ``fileReservedTime`` in hours, 0 if it cannot be asked."""
-    if broker != settings.BROKER_NAME:
+    if broker not in settings.BROKER_STORES and broker != settings.BROKER_NAME:
         return 0.0
-    config, _ = ask(lambda admin: admin.broker_config(), source=broker, requests=(26,))
+    with choosing(choice_of(broker if len(settings.BROKER_STORES) > 1 else "")):
+        config, _ = ask(lambda admin: admin.broker_config(), source=broker, requests=(26,))
     try:
         hours = float((config or {}).get("fileReservedTime", 0))
     except ValueError:

@@ -20,9 +20,6 @@ from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
 
-#: The dashboard that no broker can be asked for.
-OF_FILES = "storage"
-
 
 class Command(BaseCommand):
     """Compute dashboards, list and end runs."""
@@ -127,10 +124,12 @@ def _without_files(options: dict[str, Any]) -> Sequence[str]:
     """Choose the name servers as what is read; return the dashboards that need no files of the log."""
     if options["store"]:
         raise CommandError("--store and --namesrv are two ways to the same messages: leave one out.")
-    if OF_FILES in options["names"]:
-        raise CommandError(f"{OF_FILES} is about the files of the log: give --store, or name other dashboards.")
+    if dashboards_runs.OF_FILES in options["names"]:
+        raise CommandError(
+            f"{dashboards_runs.OF_FILES} is about the files of the log: give --store, or name other dashboards."
+        )
     options["store"] = f"{dashboards_runs.CLUSTER}{options['namesrv']}"
-    return options["names"] or tuple(name for name in DASHBOARDS if name != OF_FILES)
+    return options["names"] or tuple(name for name in DASHBOARDS if name != dashboards_runs.OF_FILES)
 
 
 @contextmanager
