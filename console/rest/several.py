@@ -57,6 +57,14 @@ async def asked(state: ApiState, wanted: str | None) -> Mapping[str, AsyncAdmin]
     return {name: state.admin_of(name) for name in names if not wanted or wanted == name}
 
 
+async def at_broker(state: ApiState, broker: str) -> AsyncAdmin:
+    """Return whom to ask about what lies at a broker; raises BrokerRefused for one that is not listed."""
+    names = {each.name for each in await state.admin.members()}
+    if broker not in names:
+        await state.admin.address_of(broker)
+    return state.admin if len(names) < 2 else state.admin_of(broker)
+
+
 async def tell_each(
     admins: Mapping[str, AsyncAdmin], question: Callable[[str, AsyncAdmin], Awaitable[Answer]]
 ) -> tuple[dict[str, Answer], list[str]]:

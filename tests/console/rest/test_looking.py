@@ -119,7 +119,10 @@ async def test_what_a_token_may_not_read_is_not_shown(
     assert (await anonymous.get(f"/api/v1/messages/{sent['id']}", headers=invoices_only)).status_code == 403
     by_offset = await anonymous.get(f"/api/v1/messages/{whole['offset_message_id']}", headers=invoices_only)
     assert by_offset.status_code == 404
-    assert (await anonymous.get("/api/v1/topics", headers=invoices_only)).json() == {"topics": [], "brokers_missing": []}
+    assert (await anonymous.get("/api/v1/topics", headers=invoices_only)).json() == {
+        "topics": [],
+        "brokers_missing": [],
+    }
 
 
 @pytest.fixture
