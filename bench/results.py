@@ -83,6 +83,9 @@ ORDER = [
     "spark",
     "following",
     "cluster",
+    "console-cluster",
+    "two-brokers",
+    "apache-mirror",
 ]
 INTRODUCTION = """# Benchmarks
 
