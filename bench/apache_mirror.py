@@ -22,8 +22,8 @@ from tests.interop.waiting import wait_until
 
 TITLE = "Our mirror beside an Apache RocketMQ broker"
 DEFINITION = (
-    "An Apache RocketMQ 5.5.0 broker with {topics:,} topics of {queues} queues, a message in each, and {groups} groups; "
-    "nobody sends or consumes. Processor time of the broker's process (user and system) in {seconds} s: *without* a "
+    "An Apache RocketMQ 5.5.0 broker with {topics:,} topics of {queues} queues, a message in each, and {groups} "
+    "groups; nobody sends or consumes. Processor time of the broker's process (user and system) in {seconds} s: *without* a "
     "mirror, then *with* an installation (mirror, web, jobs; no page open) that follows it, {turns} times in turn, and "
     "without at the end; medians. Each time begins {rest} s after the last change; with the mirror, when it has read "
     "everything. *More* is with less without."
@@ -79,10 +79,10 @@ def listed(shares: list[float]) -> str:
 
 
 def furnish(server: Server, topics: int) -> None:
-    """Make topics, groups, and a message in each topic."""
+    """Make topics, groups, and a message in each topic; one by one: its broker tells name servers of each."""
     names = [TOPIC.format(number) for number in range(topics)]
-    asyncio.run(create_topics(server.namesrv, names, QUEUES))
-    asyncio.run(create_groups(server.namesrv, [GROUP.format(number) for number in range(GROUPS)]))
+    asyncio.run(create_topics(server.namesrv, names, QUEUES, window=1))
+    asyncio.run(create_groups(server.namesrv, [GROUP.format(number) for number in range(GROUPS)], window=1))
     with Producer("furnish", server.namesrv) as producer:
         for name in names:
             producer.send(name, b"first")

@@ -43,9 +43,7 @@ def send(broker: str, number: int) -> Command:
         "g": str(time.time_ns() // 1_000_000), "h": "0", "i": message.properties, "j": "0", "k": "false", "m": "false",
         "n": broker,
     }  # fmt: skip
-    return Command(
-        Request.SEND_MESSAGE_V2, fields, message.body, opaque=number, language="JAVA", serialization=BINARY
-    )
+    return Command(Request.SEND_MESSAGE_V2, fields, message.body, opaque=number, language="JAVA", serialization=BINARY)
 
 
 class Flooding(asyncio.Protocol):
@@ -115,7 +113,11 @@ async def main() -> None:
     for (broker, each), count in zip(connections, before, strict=True):
         rates[broker] += (each.answered - count) / took_s
     refused = sum((each.refused for _, each in connections), Counter())
-    told = {"rates": rates, "refused": {Answer(code).name: count for code, count in refused.items()}, "core": used_s / took_s}
+    told = {
+        "rates": rates,
+        "refused": {Answer(code).name: count for code, count in refused.items()},
+        "core": used_s / took_s,
+    }
     print(json.dumps(told), flush=True)
 
 

@@ -95,7 +95,7 @@ def compared(mode: str, one: list[Turn], two: list[Turn]) -> list[Row]:
     return [
         Row(f"flush {mode}, one broker", f"{rate_of_one:,.0f} sends/s"),
         Row(f"flush {mode}, two brokers", f"{rate_of_two:,.0f} sends/s"),
-        Row(f"... two / one", f"{ratio:.2f}", "", "", f">= {TARGET} where cores allow", holds),
+        Row("... two / one", f"{ratio:.2f}", "", "", f">= {TARGET} where cores allow", holds),
         Row("... what the processors allow", f"{allowed:.2f}"),
     ]
 
