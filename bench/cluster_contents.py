@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from itertools import chain
 
-from bench.furnishing import WINDOW, create_groups, create_topics, each_of
+from bench.furnishing import WINDOW, await_routes, create_groups, create_topics, each_of
 from broker.client import AsyncAdmin, AsyncProducer, as_half, prepare
 
 BODY = bytes(range(128))
@@ -57,6 +57,9 @@ async def furnish(namesrv: str, brokers: list[str], size: Size) -> None:
     await create_topics(namesrv, size.shared, QUEUES)
     groups = [GROUP.format(number) for number in range(size.groups)]
     await create_groups(namesrv, groups)
+    for broker in brokers:
+        await create_topics(namesrv, size.own(broker), QUEUES, broker)
+    await await_routes(namesrv, size.shared, brokers)
     async with AsyncProducer("furnish", namesrv) as producer:
         await each_of(size.shared, lambda topic: producer.send(topic, BODY, keys=["first"]))
         for broker in brokers:
@@ -71,7 +74,7 @@ async def furnish(namesrv: str, brokers: list[str], size: Size) -> None:
 async def fill(namesrv: str, broker: str, producer: AsyncProducer, size: Size) -> None:
     """Fill one broker with what is its own."""
     own = size.own(broker)
-    await create_topics(namesrv, own, QUEUES, broker)
+    await await_routes(namesrv, own, [broker])
     await each_of(own, lambda topic: producer.send(topic, BODY, keys=["first"]))
     begin_ms = time.time_ns() // 1_000_000 + FIRST_MS
     parked = [prepare(BODY, delay_level=LEVELS[number % len(LEVELS)]) for number in range(size.parked)]

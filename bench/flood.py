@@ -13,14 +13,15 @@ import json
 import struct
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from functools import partial
 from itertools import cycle
 from typing import cast
 
 import uvloop
 
 from broker.client import prepare
-from broker.rocketmq.codes import Answer, Request
+from broker.rocketmq.codes import Request
 from broker.rocketmq.frame import BINARY, Command, encode
 
 TOPIC, QUEUES = "Flood", 4
@@ -99,7 +100,7 @@ async def main() -> None:
     connections: list[tuple[str, Flooding]] = []
     for broker, address in named:
         host, _, port = address.rpartition(":")
-        _, protocol = await loop.create_connection(lambda name=broker: Flooding(name), host, int(port))
+        _, protocol = await loop.create_connection(partial(Flooding, broker), host, int(port))
         connections.append((broker, protocol))
     print("ready", flush=True)
     sys.stdin.readline()
@@ -109,15 +110,11 @@ async def main() -> None:
     before, begin_s, used_s = [each.answered for _, each in connections], time.monotonic(), time.process_time()
     await asyncio.sleep(seconds)
     took_s, used_s = time.monotonic() - begin_s, time.process_time() - used_s
-    rates: Counter[str] = Counter()
+    rates: dict[str, float] = defaultdict(float)
     for (broker, each), count in zip(connections, before, strict=True):
         rates[broker] += (each.answered - count) / took_s
-    refused = sum((each.refused for _, each in connections), Counter())
-    told = {
-        "rates": rates,
-        "refused": {Answer(code).name: count for code, count in refused.items()},
-        "core": used_s / took_s,
-    }
+    refused = sum((each.refused for _, each in connections), Counter[int]())
+    told = {"rates": rates, "refused": refused, "core": used_s / took_s}
     print(json.dumps(told), flush=True)
 
 
