@@ -8,7 +8,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from bench.consoles import busy
@@ -24,8 +24,8 @@ TITLE = "Our mirror beside an Apache RocketMQ broker"
 DEFINITION = (
     "An Apache RocketMQ 5.5.0 broker with {topics:,} topics of {queues} queues, a message in each, and {groups} "
     "groups; nobody sends or consumes. Processor time of the broker's process (user and system) in {seconds} s: "
-    "*without* a mirror, then *with* an installation (mirror, web, jobs; no page open) that follows it, {turns} times in turn, and "
-    "without at the end; medians. Each time begins {rest} s after the last change; with the mirror, when it has read "
+    "*without* a mirror, then *with* an installation (mirror, web, jobs; no page open) that follows it, {turns} times "
+    "in turn, and without at the end; medians. Each time begins {rest} s after the last change; with the mirror, when it has read "
     "everything. *More* is with less without."
 )
 TARGET_PERCENT = 3.0
@@ -94,7 +94,7 @@ def followed(base: Path, server: Server, topics: int) -> Iterator[Installation]:
     base.mkdir()
     newest = f"/topics/{TOPIC.format(topics - 1)}/"
     with installed(base, server.namesrv) as one:
-        with one.signed_in() as client:
+        with closing(one.signed_in()) as client:
             if not wait_until(lambda: client.get(newest).status_code == 200, timeout_s=CAUGHT_UP_S):
                 raise RuntimeError(f"the mirror did not catch up in {CAUGHT_UP_S} s")
         yield one
