@@ -25,8 +25,8 @@ DEFINITION = (
     "An Apache RocketMQ 5.5.0 broker with {topics:,} topics of {queues} queues, a message in each, and {groups} "
     "groups; nobody sends or consumes. Processor time of the broker's process (user and system) in {seconds} s: "
     "*without* a mirror, then *with* an installation (mirror, web, jobs; no page open) that follows it, {turns} times "
-    "in turn, and without at the end; medians. Each time begins {rest} s after the last change; with the mirror, when it "
-    "has read everything. *More* is with less without."
+    "in turn, and without at the end; medians. Each time begins {rest} s after the last change; with the mirror, when "
+    "it has read everything. *More* is with less without."
 )
 TARGET_PERCENT = 3.0
 QUEUES, GROUPS = 4, 50
@@ -74,7 +74,7 @@ def rows(without: list[float], beside: list[float], mirror: list[float]) -> list
 
 
 def listed(shares: list[float]) -> str:
-    """Tell all shares."""
+    """Return all shares as they were measured, for a note."""
     return ", ".join(f"{share:.1f} %" for share in shares)
 
 

@@ -138,7 +138,7 @@ def rows_of(what: str, found: Found, *, is_judged: bool = True) -> list[Row]:
 
 
 def told(found: Found) -> str:
-    """Tell the figures of all pages."""
+    """Return a note: both figures of all pages."""
     return "; ".join(f"{name} {each.p50_ms:.0f}, {each.p95_ms:.0f} ms" for name, each in found.items())
 
 

@@ -101,7 +101,7 @@ def compared(mode: str, one: list[Turn], two: list[Turn]) -> list[Row]:
 
 
 def described(name: str, turns: list[Turn]) -> str:
-    """Tell each turn."""
+    """Return a note: rates of all turns, and what they took of the processors."""
     rates = [round(turn.rate) for turn in turns]
     brokers = statistics.median(turn.brokers for turn in turns)
     busiest = max(share for turn in turns for share in turn.clients)
