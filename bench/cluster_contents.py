@@ -53,7 +53,7 @@ def topics_in_turn(brokers: list[str], size: Size) -> list[str]:
 
 
 async def furnish(namesrv: str, brokers: list[str], size: Size) -> None:
-    """Fill all brokers."""
+    """Fill all brokers: topics and groups that they share, then what is of one alone, then progress of groups."""
     await create_topics(namesrv, size.shared, QUEUES)
     groups = [GROUP.format(number) for number in range(size.groups)]
     await create_groups(namesrv, groups)
