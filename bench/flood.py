@@ -2,8 +2,8 @@
 
 One connection to each of the brokers named (one named twice has two), IN_FLIGHT sends under way on each: for each
 answer another one leaves. Frames are encoded before; of an answer only its length and its code are read. Says "ready",
-begins at a line on standard input, and prints one JSON object: sends after the warm-up by broker, refused ones, and the
-processor time of this process for them.
+begins at a line on standard input, and prints one JSON object: sends a second by broker after the warm-up, how many
+were answered in all, how many of them refused, and what this process took of a core.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ async def main() -> None:
     for (broker, each), count in zip(connections, before, strict=True):
         rates[broker] += (each.answered - count) / took_s
     refused = sum((each.refused for _, each in connections), Counter[int]())
-    told = {"rates": rates, "refused": refused, "core": used_s / took_s}
+    answered = sum(each.answered for _, each in connections)
+    told = {"rates": rates, "answered": answered, "refused": refused, "core": used_s / took_s}
     print(json.dumps(told), flush=True)
 
 
