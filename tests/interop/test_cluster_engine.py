@@ -33,12 +33,13 @@ from console.rest.app import create_application
 from console.security import tokens as security_tokens
 from console.site.chosen import choice_of, choosing
 from tests.console.ui.test_pages import words
-from tests.interop.apache_cluster import A, B, ApacheCluster
+from tests.interop.apache_cluster import A, ApacheCluster, B
 from tests.interop.engine_stage import Stage, crawled, staged
 from tests.waiting import until
 
 BOTH = (A, B)
 MINUTE_MS = 60_000
+OURS = "ours-1"
 ACTOR = Actor("token shop", frozenset(PERMISSIONS))
 
 
@@ -65,6 +66,11 @@ def operator(transactional_db: None) -> Client:
     return browser
 
 
+@pytest.fixture
+def token(transactional_db: None) -> str:
+    return security_tokens.create("test", security_tokens.scope_rows(("*",), ("*",), (), ("*",)))[1]
+
+
 def done(kind: str, parameters: dict[str, Any], broker: str = "") -> Operation:
     with choosing(choice_of(broker)):
         row = workflow.start(kind, parameters, ACTOR, reason="tried")
@@ -80,24 +86,8 @@ def halves(topic: str, state: str = "open") -> tuple[TransactionRow, ...]:
     return transactions_pages.read_transaction_list(TransactionFilter(state, topic=topic)).rows
 
 
-@pytest.mark.core
-def test_the_mirror_has_both_masters_and_the_slave(apaches: ApacheCluster, stage: Stage, topic: str) -> None:
-    stage.create(topic)
-    sent = Counter(stage.producer.send(topic, "x").broker for _ in range(8))
-    stage.await_mirrored(topic, dict(sent))
-    assert set(Topic.objects.filter(name=topic).values_list("broker", flat=True)) == set(BOTH)
-    rows = {(row.broker_id, row.number): row for row in Replica.objects.all()}
-    assert {key: (row.role, row.address) for key, row in rows.items()} == {
-        (A, 0): ("master", apaches.a.address),
-        (A, 1): ("slave", apaches.slave.address),
-        (B, 0): ("master", apaches.b.address),
-    }
-    end = int(stage.admins[A].runtime()["commitLogMaxOffset"])
-    until(lambda: (Replica.objects.get(broker=A, number=1).log_end_position or 0) >= end)
-    assert set(MirrorState.objects.values_list("broker", "polling", "slave_number")) == {
-        (A, True, None),
-        (B, True, None),
-    }
+def dead_letters(group: str) -> set[str]:
+    return {row.broker for row in dead_letters_pages.dead_letters(group, DeadLetterFilter(), read_after("")).rows}
 
 
 def filled(stage: Stage, topic: str, group: str) -> None:
@@ -120,30 +110,24 @@ def filled(stage: Stage, topic: str, group: str) -> None:
     until(lambda: dead_letters(group) == set(BOTH))
 
 
-def dead_letters(group: str) -> set[str]:
-    return {row.broker for row in dead_letters_pages.dead_letters(group, DeadLetterFilter(), read_after("")).rows}
-
-
-def test_every_page_in_total_and_at_each_broker(stage: Stage, operator: Client, topic: str, group: str) -> None:
-    filled(stage, topic, group)
-    consumer = Consumer(group, stage.namesrv, from_where="first")
-    consumer.subscribe(topic, "*", lambda _: None)
-    with consumer:
-        until(lambda: len([each for each in consumer.queues if each.topic == topic]) == 4)
-        until(lambda: all(len(admin.consumers([group])) == 1 for admin in stage.admins.values()))
-        opened = crawled(operator, "/", f"/topics/{topic}/", f"/groups/{group}/", f"/dead-letters/of/{group}/")
-    assert {address: status for address, status in opened.items() if status != 200} == {}
-    for name in BOTH:
-        assert any(address.startswith(f"/at/{name}/timers/") for address in opened)
-    assert len(opened) > 60
-    for address, what in {
-        "/topics/": topic, "/groups/": group, "/timers/list/": "timer", "/transactions/list/": "half",
-        "/dead-letters/": group, f"/dead-letters/of/{group}/": "order-1", f"/messages/?topic={topic}&key=order-1": "",
-    }.items():  # fmt: skip
-        said = words(operator.get(address))
-        assert what in said
-        assert A in said, address
-        assert B in said, address
+@pytest.mark.core
+def test_the_mirror_has_both_masters_and_the_slave(apaches: ApacheCluster, stage: Stage, topic: str) -> None:
+    stage.create(topic)
+    sent = Counter(stage.producer.send(topic, "x").broker for _ in range(8))
+    stage.await_mirrored(topic, dict(sent))
+    assert set(Topic.objects.filter(name=topic).values_list("broker", flat=True)) == set(BOTH)
+    rows = {(row.broker_id, row.number): row for row in Replica.objects.all()}
+    assert {key: (row.role, row.address) for key, row in rows.items()} == {
+        (A, 0): ("master", apaches.a.address),
+        (A, 1): ("slave", apaches.slave.address),
+        (B, 0): ("master", apaches.b.address),
+    }
+    end = int(stage.admins[A].runtime()["commitLogMaxOffset"])
+    until(lambda: (Replica.objects.get(broker=A, number=1).log_end_position or 0) >= end)
+    assert set(MirrorState.objects.values_list("broker", "polling", "slave_number")) == {
+        (A, True, None),
+        (B, True, None),
+    }
 
 
 def test_messages_reach_a_handler_from_both(stage: Stage, topic: str, group: str) -> None:
@@ -160,39 +144,11 @@ def test_messages_reach_a_handler_from_both(stage: Stage, topic: str, group: str
     assert got == {*map(str, range(20)), "in a second", "at a moment"}
 
 
-def test_transactions_are_shown_from_both(stage: Stage, topic: str, group: str) -> None:
-    stage.create(topic)
-    with TransactionProducer(group, stage.namesrv, check=lambda _: Decision.UNKNOWN) as producer:
-        begun = [producer.send_half(topic, prepare(str(number))) for number in range(8)]
-        assert {half.broker for half in begun} == set(BOTH)
-        for number, half in enumerate(begun):
-            (producer.rollback if number == 7 else producer.commit)(half)
-    until(lambda: stage.stored(topic) == Counter(map(str, range(7))))
-
-
 def test_one_broker_is_asked_by_its_name(stage: Stage, topic: str) -> None:
     with Admin(stage.namesrv, broker=B) as second:
         second.create_topic(topic, queues=1)
         until(lambda: topic in {each.name for each in second.topics()})
     assert topic not in {each.name for each in stage.admins[A].topics()}
-
-
-def test_operations_are_done_where_the_message_lies(stage: Stage, topic: str, group: str) -> None:
-    filled(stage, topic, group)
-    letters = dead_letters_pages.dead_letters(group, DeadLetterFilter(), read_after("")).rows
-    again = done("dead_letters.send_as_new", {"group": group, "filter": {}, "is_all": True})
-    assert again.results == {"sent_as_new": len(letters)}
-    assert {item.label["broker"] for item in again.items.all()} == set(BOTH)
-    for name in BOTH:
-        (timer,) = [row for row in timers(topic) if row.broker == name][:1]
-        recalled = done("timers.cancel", {"targets": [{"position": timer.position}]}, name)
-        assert (recalled.broker, recalled.results) == (name, {"recall_noted": 1})
-        until(lambda row=timer: row.position not in {each.position for each in timers(topic) if each.broker == row.broker})
-        (half,) = [row for row in halves(topic) if row.broker == name][:1]
-        decided = done("transactions.commit", {"targets": [{"offset": half.offset, "position": half.position}]}, name)
-        assert decided.broker == name, decided.results
-        until(lambda row=half: row.offset not in {each.offset for each in halves(topic) if each.broker == row.broker})
-    until(lambda: stage.stored(topic)["half"] == 2)
 
 
 def test_offsets_are_reset_at_both(stage: Stage, topic: str, group: str) -> None:
@@ -218,11 +174,6 @@ def test_offsets_are_reset_at_both(stage: Stage, topic: str, group: str) -> None
     reset = done("groups.reset_offsets", {"group": group, "topic": topic, "to": "first"})
     assert {item.label["broker"] for item in reset.items.all()} == set(BOTH)
     assert read_at() == Counter()
-
-
-@pytest.fixture
-def token(transactional_db: None) -> str:
-    return security_tokens.create("test", security_tokens.scope_rows(("*",), ("*",), (), ("*",)))[1]
 
 
 def test_rest_sends_and_looks_at_both(stage: Stage, token: str, topic: str) -> None:
@@ -255,9 +206,6 @@ def test_rest_sends_and_looks_at_both(stage: Stage, token: str, topic: str) -> N
     assert {broker for broker, _ in found} == set(BOTH)
     for broker, looked in found:
         assert broker in looked
-
-
-OURS = "ours-1"
 
 
 def test_one_of_ours_stands_beside_them(
@@ -309,3 +257,55 @@ def test_a_master_dies_and_comes_back(
         until(lambda: stage.producer.send(topic, "after").broker == A, 60)
         until(lambda: inbox.get(timeout=60) == "after")
     apaches.await_copied()
+
+
+def test_every_page_in_total_and_at_each_broker(stage: Stage, operator: Client, topic: str, group: str) -> None:
+    filled(stage, topic, group)
+    consumer = Consumer(group, stage.namesrv, from_where="first")
+    consumer.subscribe(topic, "*", lambda _: None)
+    with consumer:
+        until(lambda: len([each for each in consumer.queues if each.topic == topic]) == 4)
+        until(lambda: all(len(admin.consumers([group])) == 1 for admin in stage.admins.values()))
+        opened = crawled(operator, "/", f"/topics/{topic}/", f"/groups/{group}/", f"/dead-letters/of/{group}/")
+    assert {address: status for address, status in opened.items() if status != 200} == {}
+    for name in BOTH:
+        assert any(address.startswith(f"/at/{name}/timers/") for address in opened)
+    assert len(opened) > 60
+    for address, what in {
+        "/topics/": topic, "/groups/": group, "/timers/list/": "timer", "/transactions/list/": "half",
+        "/dead-letters/": group, f"/dead-letters/of/{group}/": "order-1", f"/messages/?topic={topic}&key=order-1": "",
+    }.items():  # fmt: skip
+        said = words(operator.get(address))
+        assert what in said
+        assert A in said, address
+        assert B in said, address
+
+
+def test_transactions_are_shown_from_both(stage: Stage, topic: str, group: str) -> None:
+    stage.create(topic)
+    with TransactionProducer(group, stage.namesrv, check=lambda _: Decision.UNKNOWN) as producer:
+        begun = [producer.send_half(topic, prepare(str(number))) for number in range(8)]
+        assert {half.broker for half in begun} == set(BOTH)
+        for number, half in enumerate(begun):
+            (producer.rollback if number == 7 else producer.commit)(half)
+    until(lambda: stage.stored(topic) == Counter(map(str, range(7))))
+
+
+def test_operations_are_done_where_the_message_lies(stage: Stage, topic: str, group: str) -> None:
+    filled(stage, topic, group)
+    letters = dead_letters_pages.dead_letters(group, DeadLetterFilter(), read_after("")).rows
+    again = done("dead_letters.send_as_new", {"group": group, "filter": {}, "is_all": True})
+    assert again.results == {"sent_as_new": len(letters)}
+    assert {item.label["broker"] for item in again.items.all()} == set(BOTH)
+    for name in BOTH:
+        (timer,) = [row for row in timers(topic) if row.broker == name][:1]
+        recalled = done("timers.cancel", {"targets": [{"position": timer.position}]}, name)
+        assert (recalled.broker, recalled.results) == (name, {"recall_noted": 1})
+        until(
+            lambda row=timer: row.position not in {each.position for each in timers(topic) if each.broker == row.broker}
+        )
+        (half,) = [row for row in halves(topic) if row.broker == name][:1]
+        decided = done("transactions.commit", {"targets": [{"offset": half.offset, "position": half.position}]}, name)
+        assert decided.broker == name, decided.results
+        until(lambda row=half: row.offset not in {each.offset for each in halves(topic) if each.broker == row.broker})
+    until(lambda: stage.stored(topic)["half"] == 2)

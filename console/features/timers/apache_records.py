@@ -186,11 +186,11 @@ def timer_life(here: Mirrored, position: int) -> TimerLife:
     )
     row = row_of_record(record) if record is not None else None
     if row is None:
-        return TimerLife(evidence, here.now_ms, "unknown", None, (), position)
+        return TimerLife(evidence, here.now_ms, "unknown", None, (), position, polled=True)
     row = replace(row, broker=here.name)
     accepted = LifeEvent(LifeKind.ACCEPTED, row.store_ms or 0, position)
     state = "pending" if row.due_ms > here.now_ms else "unknown"
-    return TimerLife(evidence, here.now_ms, state, row, (accepted,), position)
+    return TimerLife(evidence, here.now_ms, state, row, (accepted,), position, polled=True)
 
 
 def _read(here: Mirrored) -> tuple[Newest | None, Evidence]:
