@@ -196,10 +196,18 @@ def _of_transactions(text: str) -> str | None:
     return None if row is None else _at(row.broker, "transaction", row.position)
 
 
-def _at(broker: str, page: str, position: object) -> str:
-    """Return the address of a page about what stands at a position of one broker."""
+def _at(broker: str, page: str, *position: object) -> str:
+    """Return the address of a page of one broker, about what stands at a position there."""
     with at(broker if cluster().has_several else ""):
-        return reverse(page, args=[position])
+        return reverse(page, args=position)
+
+
+def _places_of(command: Command) -> list[str]:
+    """Return the brokers at which a command may be meant where none is chosen; the first where none has the key."""
+    of = cluster()
+    if command.brokers is None or not of.has_several:
+        return []
+    return sorted(command.brokers()) or list(of.names[:1])
 
 
 @form_of("find")
@@ -213,7 +221,12 @@ def act(request: HttpRequest) -> HttpResponse:
         Actor.of(request.user).require(command.permission, command.kind)
     except NotAllowed as error:
         raise PermissionDenied(error.permission) from None
-    answer = drafted(request, command.kind, command.parameters)
+    names = _places_of(command)
+    if len(names) > 1:
+        places = [(name, _at(name, "find_act")) for name in names]
+        return render(request, "jumping/brokers.html", {"places": places, "text": text}, status=422)
+    with at("".join(names)):
+        answer = drafted(request, command.kind, command.parameters)
     given = {"reason": command.reason, "typed": command.count}
     if answer.status_code == 303 and any(given.values()):
         answer["Location"] += "?" + urlencode({name: value for name, value in given.items() if value})

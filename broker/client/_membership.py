@@ -243,16 +243,21 @@ class Heartbeat:
                 continue
 
     async def send_once(self) -> bool:
-        """Send a heartbeat to each broker; True if it reached all. The others are tried at the next beat."""
+        """Send a heartbeat to each broker, beside each other: one that does not answer delays none.
+
+        True if it reached all. The others are tried at the next beat.
+        """
         body = msgspec.json.encode(self._about())
-        reached = True
-        for address in sorted(self._addresses):
+
+        async def reached(address: str) -> bool:
             try:
                 await self._session.ask(address, Request.HEART_BEAT, body=body)
             except ClientError as error:
                 logger.info("heartbeat to %s failed: %s", address, error)
-                reached = False
-        return reached
+                return False
+            return True
+
+        return all(await asyncio.gather(*(reached(address) for address in sorted(self._addresses))))
 
     async def beat(self, address: str) -> None:
         """Beat to one broker now. Raises BrokerUnreachable, Timeout, BrokerRefused."""
@@ -287,11 +292,14 @@ class Heartbeat:
             return
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        for address in sorted(self._addresses):
+
+        async def sign_off(address: str) -> None:
             try:
                 await self.sign_off(address)
             except ClientError as error:
                 logger.info("sign-off from %s failed: %s", address, error)
+
+        await asyncio.gather(*(sign_off(address) for address in sorted(self._addresses)))
 
     async def sign_off(self, address: str) -> None:
         """Tell one broker that this client is gone. Raises BrokerUnreachable, Timeout, BrokerRefused."""

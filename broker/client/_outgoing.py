@@ -57,7 +57,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     """A message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
 
     `group`: the producer group it is sent for, if that is another than the producer's own. It goes to the queue
-    `queue_id`, or the one that its `sharding_key` leads to; with neither to any. `broker`: of that one and no other.
+    `queue_id`, or the one that its `sharding_key` leads to; with neither to any. `broker`: of that one and no other;
+    without it, a message with a `schedule_key` goes to the broker that has the timers with that key.
     """
 
     body: bytes
@@ -67,13 +68,23 @@ class Outgoing(msgspec.Struct, frozen=True):
     queue_id: int | None = None
     sharding_key: str | None = None
     broker: str | None = None
+    schedule_key: str | None = None
 
     @classmethod
     def of_stored(
-        cls, body: bytes, properties: str, unique_id: str, group: str | None = None, queue_id: int | None = None
-    ) -> Outgoing:
-        """Return a message that was kept in its stored form; its sharding key is among its properties."""
-        return cls(body, properties, unique_id, group, queue_id, value_in(properties, SHARDING_KEY))
+        cls, body: bytes, properties: str, unique_id: str, group: str | None = None, queue_id: int | None = None,
+        broker: str | None = None,
+    ) -> Outgoing:  # fmt: skip
+        """Return a message that was kept in its stored form; its keys are among its properties."""
+        sharding_key, schedule_key = value_in(properties, SHARDING_KEY), value_in(properties, SCHEDULE_KEY)
+        return cls(body, properties, unique_id, group, queue_id, sharding_key, broker, schedule_key)
+
+    def to(self, broker: str | None) -> Outgoing:
+        """Return the message, to a queue of this broker; None: as it is. Raises InvalidArgument."""
+        if broker is None:
+            return self
+        names.check_broker(broker)
+        return msgspec.structs.replace(self, broker=broker)
 
 
 def prepare(
@@ -87,9 +98,12 @@ def prepare(
     group: str | None = None,
     queue_id: int | None = None,
     sharding_key: str | None = None,
+    broker: str | None = None,
     **timing: Unpack[Timing],
 ) -> Outgoing:
     """Check everything a caller gives and make the message; `timing` is explained above. Raises InvalidArgument.
+
+    `broker`: it goes to a queue of that broker and to no other's.
 
     Messages with one `sharding_key` go to one queue, as long as the topic has as many: the one that RocketMQ's
     SelectMessageQueueByHash takes for it. Consumers see the key as the property __SHARDINGKEY.
@@ -119,23 +133,25 @@ def prepare(
     _check_size(stored)
     if group is not None:
         names.check_group(group)
-    return Outgoing(raw, stored, unique_id, group, queue_id, sharding_key)
+    if broker is not None:
+        names.check_broker(broker)
+    return Outgoing(raw, stored, unique_id, group, queue_id, sharding_key, broker, timing.get("schedule_key"))
 
 
 def ready_message(body: Outgoing | bytes | str, options: MessageOptions) -> Outgoing:
-    """Return the message that `prepare` makes of this, or has made already: that one takes a `queue_id` only.
+    """Return the message that `prepare` makes of this, or has made already: that one takes `queue_id`, `broker` only.
 
     Raises InvalidArgument.
     """
     if not isinstance(body, Outgoing):
         return prepare(body, **options)
-    if rest := sorted(options.keys() - {"queue_id"}):
+    if rest := sorted(options.keys() - {"queue_id", "broker"}):
         raise InvalidArgument(f"Give {rest[0]} to `prepare`: this message is made already.", field=rest[0])
-    queue_id = options.get("queue_id")
+    message, queue_id = body.to(options.get("broker")), options.get("queue_id")
     if queue_id is None:
-        return body
+        return message
     names.check_queue_id(queue_id)
-    return msgspec.structs.replace(body, queue_id=queue_id)
+    return msgspec.structs.replace(message, queue_id=queue_id)
 
 
 def value_in(stored: str, name: str) -> str | None:
@@ -206,6 +222,7 @@ class MessageOptions(Timing, total=False):
     wait_for_disk: bool
     queue_id: int | None
     sharding_key: str | None
+    broker: str | None
 
 
 _OPTIONS = tuple(Timing.__annotations__)
@@ -286,7 +303,7 @@ def batch_body(messages: Sequence[Outgoing]) -> bytes:
     """Return the request's body; raise InvalidArgument for an empty batch, delayed messages, or more than 4 MiB."""
     if not messages:
         raise InvalidArgument("A batch needs at least one message.", field="messages")
-    if len({(message.queue_id, message.sharding_key) for message in messages}) > 1:
+    if len({(each.queue_id, each.sharding_key, each.broker) for each in messages}) > 1:
         raise InvalidArgument("Messages of a batch go to one queue; these ask for several.", field="messages")
     parts: list[bytes] = []
     for message in messages:

@@ -2,6 +2,10 @@
 
 A `Destination` has the ready parts of the request headers of one queue; `Destinations` gives a topic's queues in turn.
 
+A broker knows the schedule keys of its own timers only. So of several brokers one has all timers with a key: the one
+with the largest SHA-256 of `broker name \\0 key` (rendezvous hashing: where a broker comes or goes, only the keys that
+it gets or had are sent elsewhere). A retry stays there, whatever happened: elsewhere the key might wait a second time.
+
 The general RemotingClient serves every kind of request; a Pipeline serves the one that must be quick. A caller hands
 over the header's fields ready encoded, all requests of one turn of the event loop leave in one write, and answers are
 matched by opaque. Nothing is awaited per message but the answer itself. Headers are RocketMQ's binary ones.
@@ -21,8 +25,9 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import count, cycle
 from struct import Struct
 from typing import Literal, NamedTuple, cast
@@ -52,7 +57,7 @@ _FLAG_FIELD = encode_fields({"h": "0"}) + b"\0\x01i"
 class Destination:
     """A queue to send to; `before` and `after` are the encoded fields around what changes with each message.
 
-    `before_half` is `before` with the sysFlag of a transaction's half.
+    `before_half` is `before` with the sysFlag of a transaction's half. `has_others`: other brokers take the topic, too.
     """
 
     queue: MessageQueue
@@ -60,6 +65,7 @@ class Destination:
     before: bytes
     after: bytes
     before_half: bytes
+    has_others: bool = False
 
     def fields(self, born_ms: int, properties: str, *, half: bool = False) -> bytes:
         """Return the encoded fields of a send of one message (SendMessageRequestHeaderV2)."""
@@ -76,34 +82,59 @@ class Destinations:
         if not queues:
             raise NotWritable(route.topic)
         self.expires_s = time.monotonic() + (BORROWED_AGE_S if borrowed else ROUTE_AGE_S)
-        self.all = tuple(_destination(group, queue, route.addresses[queue.broker]) for queue in queues)
+        several = len({queue.broker for queue in queues}) > 1
+        self.all = tuple(_destination(group, queue, route.addresses[queue.broker], several) for queue in queues)
         first = secrets.randbelow(len(self.all))
         self._turn: Iterator[Destination] = cycle(self.all[first:] + self.all[:first])
-
-    @property
-    def has_several_brokers(self) -> bool:
-        """Tell whether there is more than one broker, so that another may take what one refuses."""
-        return len({each.queue.broker for each in self.all}) > 1
+        #: another broker may take what one refuses
+        self.has_others = several
+        self._parts: dict[str, _Part] = {}
 
     def of(self, message: Outgoing, queue_id: int | None, avoid: Destination | None) -> Destination:
-        """Return where a message goes: to the queue that it names, else to the next one in turn. Raises NoSuchQueue."""
+        """Return where a message goes: to the queue that it names, else to the next one in turn.
+
+        Raises NoSuchQueue, and BrokerUnreachable where the broker of a schedule key left after the first attempt.
+        """
         if queue_id is None:
             queue_id = message.queue_id
         if message.broker is not None:
-            return self._of_broker(message.broker, queue_id)
+            return self._at(message.broker, message, queue_id)
+        if message.schedule_key is not None and (self if avoid is None else avoid).has_others:
+            return self._of_key(message, message.schedule_key, queue_id, avoid)
         if queue_id is not None:
             return self.of_queue(queue_id)
         if message.sharding_key is not None:
-            # SelectMessageQueueByHash: Java's remainder has the sign of the hash, which is dropped
-            return self.all[abs(string_hash(message.sharding_key)) % len(self.all)]
+            return _of_sharding_key(self.all, message.sharding_key)
         return self.next(avoid=avoid)
 
-    def _of_broker(self, broker: str, queue_id: int | None) -> Destination:
-        """Return a broker's queue with this number, without one its first; raises NoSuchQueue."""
-        for each in self.all:
-            if each.queue.broker == broker and queue_id in (None, each.queue.queue_id):
-                return each
-        raise NoSuchQueue(self.all[0].queue.topic, queue_id or 0)
+    def _at(self, broker: str, message: Outgoing, queue_id: int | None) -> Destination:
+        """Return a queue of this broker: of the number, of the sharding key, or the next; raises NoSuchQueue."""
+        part = self._parts.get(broker)
+        if part is None:
+            own = tuple(each for each in self.all if each.queue.broker == broker)
+            if not own:
+                raise NoSuchQueue(self.all[0].queue.topic, queue_id, broker)
+            part = self._parts[broker] = _Part(own, cycle(own))
+        if queue_id is not None:
+            for each in part.all:
+                if each.queue.queue_id == queue_id:
+                    return each
+            raise NoSuchQueue(each.queue.topic, queue_id, broker)
+        if message.sharding_key is not None:
+            return _of_sharding_key(part.all, message.sharding_key)
+        return next(part.turn)
+
+    def _of_key(self, message: Outgoing, key: str, queue_id: int | None, avoid: Destination | None) -> Destination:
+        """Return where a timer with a schedule key goes; a retry goes where the first attempt went."""
+        if avoid is not None:
+            again = [each for each in self.all if each.queue == avoid.queue]
+            if not again:
+                raise BrokerUnreachable(avoid.address, f"{avoid.queue.broker} is listed no more")
+            return again[0]
+        if message.sharding_key is not None:
+            # its queue is promised, and a schedule key mostly comes with the same sharding key each time
+            return _of_sharding_key(self.all, message.sharding_key)
+        return self._at(broker_of_key(key, {each.queue.broker for each in self.all}), message, queue_id)
 
     def next(self, *, avoid: Destination | None = None) -> Destination:
         """Return the next queue in turn; a retry avoids the broker that failed, or at least the queue."""
@@ -126,12 +157,41 @@ class Destinations:
         raise NoSuchQueue(self.all[0].queue.topic, queue_id)
 
 
-def _destination(group: str, queue: MessageQueue, address: str) -> Destination:
+class _Part(NamedTuple):
+    """The queues of one broker, and the same in turn."""
+
+    all: tuple[Destination, ...]
+    turn: Iterator[Destination]
+
+
+def _of_sharding_key(queues: Sequence[Destination], key: str) -> Destination:
+    # SelectMessageQueueByHash: Java's remainder has the sign of the hash, which is dropped
+    return queues[abs(string_hash(key)) % len(queues)]
+
+
+def broker_of_key(schedule_key: str, brokers: Iterable[str]) -> str:
+    """Return which of these brokers has the timers with a schedule key."""
+    return max(brokers, key=lambda name: sha256(f"{name}\0{schedule_key}".encode()).digest())
+
+
+def told_of_key(error: ClientError, way: Destination, message: Outgoing) -> ClientError:
+    """Return the error of a send, which says of a schedule key why no other broker was tried."""
+    is_chosen = message.schedule_key is not None and message.broker is None and way.has_others
+    if not is_chosen or not isinstance(error, BrokerUnreachable):
+        return error
+    return BrokerUnreachable(
+        error.address,
+        f"{error.reason}; {way.queue.broker} has the timers with schedule key {message.schedule_key!r}, and no other "
+        "broker is sent them, so that the key waits once",
+    )
+
+
+def _destination(group: str, queue: MessageQueue, address: str, has_others: bool) -> Destination:
     # the order of the fields is the official client's: brokers may know it by heart
     before = {"a": group, "b": queue.topic, "c": TEMPLATE_TOPIC, "d": str(DEFAULT_QUEUES), "e": str(queue.queue_id)}
     after = {"j": "0", "k": "false", "m": "false", "n": queue.broker}
     plain, half = (encode_fields(before | {"f": str(flag)}) + _BORN_FIELD for flag in (0, PREPARED_FLAG))
-    return Destination(queue, address, plain, encode_fields(after), half)
+    return Destination(queue, address, plain, encode_fields(after), half, has_others)
 
 
 async def _unknown(session: Session, topic: str) -> RouteNotFound:
@@ -429,9 +489,14 @@ async def ask_each(
     """
     addresses = {way.address for way in ways if isinstance(way, Destination)}
     connected, failed = await _connect(pipelines, addresses, deadline)
-    results: list[SendResult | ClientError | None] = [
-        way if isinstance(way, ClientError) else failed.get(way.address) for way in ways
-    ]
+    if failed and not connected:
+        errors = (_told(failed, way, message) for way, message in zip(ways, messages, strict=True))
+        raise next(error for error in errors if error is not None and not isinstance(error, NoSuchQueue))
+    results: list[SendResult | ClientError | None] = (
+        [_told(failed, way, message) for way, message in zip(ways, messages, strict=True)]
+        if failed
+        else [way if isinstance(way, ClientError) else None for way in ways]
+    )
     going = [(nth, way) for nth, way in enumerate(ways) if isinstance(way, Destination) and way.address in connected]
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     left = len(going)
@@ -457,10 +522,18 @@ async def ask_each(
     return [result for result in results if result is not None]
 
 
+def _told(failed: Mapping[str, ClientError], way: Destination | ClientError, message: Outgoing) -> ClientError | None:
+    """Return why a message cannot leave, None where it can."""
+    if isinstance(way, ClientError):
+        return way
+    error = failed.get(way.address)
+    return None if error is None else told_of_key(error, way, message)
+
+
 async def _connect(
     pipelines: Pipelines, addresses: Collection[str], deadline: Deadline
 ) -> tuple[dict[str, Pipeline], dict[str, ClientError]]:
-    """Open pipelines with room, and why others are not; raises the error where none is open."""
+    """Open pipelines with room, and why others are not."""
     connected: dict[str, Pipeline] = {}
     failed: dict[str, ClientError] = {}
 
@@ -476,6 +549,4 @@ async def _connect(
             connected[address] = pipeline
     if len(connected) < len(addresses):
         await asyncio.gather(*(connect(address) for address in addresses if address not in connected))
-    if failed and not connected:
-        raise next(iter(failed.values()))
     return connected, failed

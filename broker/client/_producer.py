@@ -48,6 +48,7 @@ from ._pipeline import (
     find_destinations,
     pipeline_with_room,
     result_of,
+    told_of_key,
 )
 from ._session import Deadline, Session
 from ._trace_events import SendWatch, TraceWriter, trace_group, trace_topic
@@ -110,11 +111,12 @@ class AsyncProducer(AsyncClosing):
 
     @plain_send
     async def send_prepared(
-        self, topic: str, message: Outgoing, *, queue_id: int | None = None, timeout_ms: int = 3000
-    ) -> SendResult:
+        self, topic: str, message: Outgoing, *, queue_id: int | None = None, broker: str | None = None,
+        timeout_ms: int = 3000,
+    ) -> SendResult:  # fmt: skip
         """Send one message that `prepare` made; otherwise as `send`."""
         return await self._watch.around(
-            topic, [message], lambda each: self._send_until(topic, each[0], queue_id, timeout_ms)
+            topic, [message.to(broker)], lambda each: self._send_until(topic, each[0], queue_id, timeout_ms)
         )
 
     async def _send_until(self, topic: str, message: Outgoing, queue_id: int | None, timeout_ms: int) -> SendResult:
@@ -128,7 +130,7 @@ class AsyncProducer(AsyncClosing):
             except (BrokerUnreachable, BrokerRefused) as error:
                 pause = RETRY_PAUSE_S * 2**attempt
                 if not self._worth_retrying(topic, message, error, attempt) or pause >= deadline.left_s:
-                    raise
+                    raise (error if failed is None else told_of_key(error, failed, message)) from error.__cause__
                 self._forget(topic)
                 await asyncio.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
@@ -138,7 +140,8 @@ class AsyncProducer(AsyncClosing):
             return False
         if isinstance(error, BrokerRefused):
             known = self._destinations.get((topic, message.group or self.group))
-            return error.code in RETRIED and known is not None and known.has_several_brokers
+            is_free = message.broker is None and message.schedule_key is None  # to go to another broker
+            return error.code in RETRIED and is_free and known is not None and known.has_others
         return True
 
     async def _send_to(self, destination: Destination, message: Outgoing, deadline: Deadline) -> SendResult:
@@ -159,14 +162,17 @@ class AsyncProducer(AsyncClosing):
 
     @plain_send
     async def send_each(
-        self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, timeout_ms: int = 5000
-    ) -> list[SendResult | ClientError]:
+        self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, broker: str | None = None,
+        timeout_ms: int = 5000,
+    ) -> list[SendResult | ClientError]:  # fmt: skip
         """Send many messages of one topic in one write; each is answered on its own, in the order given.
 
         Nothing is tried again here: the caller sees which failed. Raises ClientError if none could be sent.
         """
         if not messages:
             return []
+        if broker is not None:
+            messages = [each.to(broker) for each in messages]
         return await self._watch.around(
             topic, messages, lambda each: self._send_at_once(topic, each, queue_id, timeout_ms)
         )
@@ -207,13 +213,14 @@ class AsyncProducer(AsyncClosing):
         messages: Sequence[Outgoing | bytes | str],
         *,
         queue_id: int | None = None,
+        broker: str | None = None,
         timeout_ms: int = 5000,
     ) -> list[SendResult]:
         """Send many messages to one queue as RocketMQ's batch: all are stored or none. No delays in a batch.
 
         `prepare` makes messages with tags and the like; what is bytes or text goes as it is. Raises ClientError.
         """
-        ready = [each if isinstance(each, Outgoing) else prepare(each) for each in messages]
+        ready = [(each if isinstance(each, Outgoing) else prepare(each)).to(broker) for each in messages]
         return await self._watch.around(topic, ready, lambda each: self._send_as_one(topic, each, queue_id, timeout_ms))
 
     async def _send_as_one(
@@ -239,7 +246,7 @@ class AsyncProducer(AsyncClosing):
     ) -> None:
         """Send without an answer: whether it arrived is not told. Raises Timeout where it cannot be written in time.
 
-        `body`: also a message that `prepare` made, for which `queue_id` may be given here.
+        `body`: also a message that `prepare` made, for which `queue_id` and `broker` may be given here.
         """
         message = ready_message(body, options)
         await self._watch.around(topic, [message], lambda each: self._tell(topic, each[0], timeout_ms))
@@ -278,14 +285,15 @@ class AsyncProducer(AsyncClosing):
     @plain_send
     async def request(
         self, topic: str, body: bytes | str, *, tag: str | None = None, keys: Iterable[str] = (),
-        properties: Mapping[str, str] | None = None, queue_id: int | None = None, timeout_ms: int = 3000,
+        properties: Mapping[str, str] | None = None, queue_id: int | None = None, broker: str | None = None,
+        timeout_ms: int = 3000,
     ) -> Message:  # fmt: skip
         """Send a message that whoever consumes it answers (see `reply`), and wait for the answer.
 
         Raises Timeout if none came in `timeout_ms`, else as `send`; the question may have been consumed all the same.
         """
         deadline = Deadline(timeout_ms)
-        message = prepare(body, tag=tag, keys=keys, properties=properties)
+        message = prepare(body, tag=tag, keys=keys, properties=properties, broker=broker)
         destination = await self._way_to(topic, message, queue_id, deadline)
         if self._replies is None:
             self._replies = Replies(self._session, self._heartbeat)
@@ -293,8 +301,8 @@ class AsyncProducer(AsyncClosing):
         await deadline.of(met, f"{destination.address} to know who asks")
         question, answer = self._replies.ask(message, timeout_ms)
         try:
-            queue = destination.queue.queue_id
-            await self.send_prepared(topic, question, queue_id=queue, timeout_ms=deadline.left_ms)
+            queue, there = destination.queue.queue_id, destination.queue.broker
+            await self.send_prepared(topic, question, queue_id=queue, broker=there, timeout_ms=deadline.left_ms)
             return await deadline.of(answer, f"an answer of the consumers of {topic}")
         finally:
             answer.cancel()

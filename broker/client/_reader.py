@@ -43,7 +43,8 @@ IN_FLIGHT_BYTES = 64 * 1024 * 1024
 PAUSE_AFTER_ERROR_S = 0.5
 LONGEST_PAUSE_S = 3.0
 #: PullSysFlag: suspend when nothing is there; the request carries its subscription.
-_SUSPEND_WITH_SUBSCRIPTION: Final = 2 | 4
+_WITH_SUBSCRIPTION: Final = 4
+_SUSPEND_WITH_SUBSCRIPTION: Final = 2 | _WITH_SUBSCRIPTION
 _PULL_ANSWERS = (Answer.SUCCESS, Answer.PULL_NOT_FOUND, Answer.PULL_RETRY_IMMEDIATELY, Answer.PULL_OFFSET_MOVED)
 
 Deliver = Callable[["QueueReader", Message], None]
@@ -188,7 +189,7 @@ class QueueReader:
     async def _pull_once(self) -> None:
         broker_id, address = await self.offsets.readable_at(self._suggested)
         # a slave that is not to be read answers PULL_RETRY_IMMEDIATELY to what it found, as others to a pull of which
-        # no tag matches: so tags are looked at here, and for neither the offset moves
+        # nothing matches: so tags are looked at here, and with a filter it is asked whether it gives anything at all
         is_by_tag = self.wanted.kind == TAG
         ext = self.offsets.about() | {
             "queueOffset": str(self._next_offset),
@@ -211,10 +212,25 @@ class QueueReader:
         self._pulling.pulled((time.monotonic() - began_s) * 1000, taken)
         suggested = answer.ext.get("suggestWhichBrokerId", "")
         self._suggested = int(suggested) if suggested.isdecimal() else 0
-        if not broker_id or answer.code == Answer.SUCCESS:
+        moves = not broker_id or answer.code == Answer.SUCCESS
+        if not moves and not is_by_tag and answer.code == Answer.PULL_RETRY_IMMEDIATELY:
+            moves = await self._is_given(address, ext)
+        if moves:
             self._next_offset = int(answer.ext["nextBeginOffset"])
         elif answer.code != Answer.PULL_NOT_FOUND:
             await asyncio.sleep(PAUSE_AFTER_ERROR_S)
+
+    async def _is_given(self, address: str, pull: dict[str, str]) -> bool:
+        """Tell whether a slave gives what is there, so that nothing matched where it gave nothing for a filter."""
+        ext = pull | {
+            "maxMsgNums": "1",
+            "sysFlag": str(_WITH_SUBSCRIPTION),
+            "suspendTimeoutMillis": "0",
+            "subscription": ALL,
+            "expressionType": TAG,
+        }
+        answer = await self._session.ask(address, Request.PULL_MESSAGE, ext, accept=_PULL_ANSWERS)
+        return answer.code == Answer.SUCCESS
 
     def _take(self, answer: Response) -> int:
         """Deliver what was pulled; how many messages are wanted of it."""

@@ -73,16 +73,29 @@ class Producer(Face[AsyncProducer]):
         return _run(self._core.send(topic, body, timeout_ms=timeout_ms, **options), timeout_ms=timeout_ms)
 
     def send_prepared(
-        self, topic: str, message: Outgoing, *, queue_id: int | None = None, timeout_ms: int = 3000
+        self,
+        topic: str,
+        message: Outgoing,
+        *,
+        queue_id: int | None = None,
+        broker: str | None = None,
+        timeout_ms: int = 3000,
     ) -> SendResult:
         """Send one message that `prepare` made; otherwise as `send`."""
         check_plain_send()
         return _run(
-            self._core.send_prepared(topic, message, queue_id=queue_id, timeout_ms=timeout_ms), timeout_ms=timeout_ms
+            self._core.send_prepared(topic, message, queue_id=queue_id, broker=broker, timeout_ms=timeout_ms),
+            timeout_ms=timeout_ms,
         )
 
     def send_each(
-        self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, timeout_ms: int = 5000
+        self,
+        topic: str,
+        messages: Sequence[Outgoing],
+        *,
+        queue_id: int | None = None,
+        broker: str | None = None,
+        timeout_ms: int = 5000,
     ) -> list[SendResult | ClientError]:
         """Send many messages of one topic in one write; each is answered on its own, in the order given.
 
@@ -90,7 +103,8 @@ class Producer(Face[AsyncProducer]):
         """
         check_plain_send()
         return _run(
-            self._core.send_each(topic, messages, queue_id=queue_id, timeout_ms=timeout_ms), timeout_ms=timeout_ms
+            self._core.send_each(topic, messages, queue_id=queue_id, broker=broker, timeout_ms=timeout_ms),
+            timeout_ms=timeout_ms,
         )
 
     def send_topics(
@@ -109,6 +123,7 @@ class Producer(Face[AsyncProducer]):
         messages: Sequence[Outgoing | bytes | str],
         *,
         queue_id: int | None = None,
+        broker: str | None = None,
         timeout_ms: int = 5000,
     ) -> list[SendResult]:
         """Send many messages to one queue as RocketMQ's batch: all are stored or none. No delays in a batch.
@@ -117,7 +132,8 @@ class Producer(Face[AsyncProducer]):
         """
         check_plain_send()
         return _run(
-            self._core.send_batch(topic, messages, queue_id=queue_id, timeout_ms=timeout_ms), timeout_ms=timeout_ms
+            self._core.send_batch(topic, messages, queue_id=queue_id, broker=broker, timeout_ms=timeout_ms),
+            timeout_ms=timeout_ms,
         )
 
     def send_oneway(
@@ -125,7 +141,7 @@ class Producer(Face[AsyncProducer]):
     ) -> None:
         """Send without an answer: whether it arrived is not told. Raises Timeout where it cannot be written in time.
 
-        `body`: also a message that `prepare` made, for which `queue_id` may be given here.
+        `body`: also a message that `prepare` made, for which `queue_id` and `broker` may be given here.
         """
         check_plain_send()
         _run(self._core.send_oneway(topic, body, timeout_ms=timeout_ms, **options), timeout_ms=timeout_ms)
@@ -148,6 +164,7 @@ class Producer(Face[AsyncProducer]):
         keys: Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
+        broker: str | None = None,
         timeout_ms: int = 3000,
     ) -> Message:
         """Send a message that whoever consumes it answers (see `reply`), and wait for the answer.
@@ -157,7 +174,14 @@ class Producer(Face[AsyncProducer]):
         check_plain_send()
         return _run(
             self._core.request(
-                topic, body, tag=tag, keys=keys, properties=properties, queue_id=queue_id, timeout_ms=timeout_ms
+                topic,
+                body,
+                tag=tag,
+                keys=keys,
+                properties=properties,
+                queue_id=queue_id,
+                broker=broker,
+                timeout_ms=timeout_ms,
             ),
             timeout_ms=timeout_ms,
         )
@@ -251,6 +275,7 @@ class TransactionProducer(Producer):
         *,
         marks: Mapping[str, str] | None = None,
         queue_id: int | None = None,
+        broker: str | None = None,
         timeout_ms: int = 3000,
     ) -> Half:
         """Send a half (see `prepare`); raises ClientError, and then nothing may be shown to consumers.
@@ -258,7 +283,7 @@ class TransactionProducer(Producer):
         It is tried again only while it was certainly not stored: a second half would be a second message.
         """
         return _run(
-            self._core.send_half(topic, message, marks=marks, queue_id=queue_id, timeout_ms=timeout_ms),
+            self._core.send_half(topic, message, marks=marks, queue_id=queue_id, broker=broker, timeout_ms=timeout_ms),
             timeout_ms=timeout_ms,
         )
 
@@ -299,7 +324,8 @@ class TransactionProducer(Producer):
 
         Raises what `execute` raises: then nothing is decided, and the broker asks the listener's `check`. `timeout_ms`
         is for half and decision together. The local work takes nothing of it: that may have committed what the caller
-        would then believe failed. `body`: also a message that `prepare` made, for which `queue_id` may be given here.
+        would then believe failed. `body`: also a message that `prepare` made, for which `queue_id` and `broker` may be
+        given here.
         """
         return _run(self._core.send_in_transaction(topic, body, argument, timeout_ms=timeout_ms, **options))
 

@@ -16,7 +16,7 @@ from ..rocketmq.message import parse_offset_message_id
 from ..rocketmq.properties import is_delayed
 from ._event_loop import unhurried
 from ._outgoing import MessageOptions, Outgoing, ready_message
-from ._pipeline import SEND, Destination, Outcome, Pipeline, pipeline_with_room, result_of
+from ._pipeline import SEND, Destination, Outcome, Pipeline, pipeline_with_room, result_of, told_of_key
 from ._producer import RETRY_PAUSE_S, AsyncProducer
 from ._session import Deadline
 from ._transaction import (
@@ -128,13 +128,13 @@ class AsyncTransactionProducer(AsyncProducer):
 
     async def send_half(
         self, topic: str, message: Outgoing, *, marks: Mapping[str, str] | None = None, queue_id: int | None = None,
-        timeout_ms: int = 3000,
+        broker: str | None = None, timeout_ms: int = 3000,
     ) -> Half:  # fmt: skip
         """Send a half (see `prepare`); raises ClientError, and then nothing may be shown to consumers.
 
         It is tried again only while it was certainly not stored: a second half would be a second message.
         """
-        half = as_half(message, self.group, marks)
+        half = as_half(message.to(broker), self.group, marks)
         deadline = Deadline(timeout_ms)
         if self._looking is None:
             await deadline.of(self.start(), f"brokers from {' or '.join(self._session.namesrv)}")
@@ -177,9 +177,9 @@ class AsyncTransactionProducer(AsyncProducer):
             try:
                 failed = destination = await self._way_to(topic, half, queue_id, deadline, avoid=failed)
                 return destination, await pipeline_with_room(self._pipelines, destination.address, deadline)
-            except BrokerUnreachable:
+            except BrokerUnreachable as error:
                 if attempt == self._retries or self._closed or pause_s >= deadline.left_s:
-                    raise
+                    raise (error if failed is None else told_of_key(error, failed, half)) from error.__cause__
             self._forget(topic)
             await asyncio.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
@@ -284,7 +284,8 @@ class AsyncTransactionProducer(AsyncProducer):
 
         Raises what `execute` raises: then nothing is decided, and the broker asks the listener's `check`. `timeout_ms`
         is for half and decision together. The local work takes nothing of it: that may have committed what the caller
-        would then believe failed. `body`: also a message that `prepare` made, for which `queue_id` may be given here.
+        would then believe failed. `body`: also a message that `prepare` made, for which `queue_id` and `broker` may be
+        given here.
         """
         if self._listener is None:
             raise InvalidArgument(

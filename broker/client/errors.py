@@ -71,10 +71,14 @@ class InvalidArgument(ClientError):
 
 
 class NoSuchQueue(InvalidArgument):
-    """The topic has no queue of this number that can be written; nothing was sent."""
+    """The topic has no queue of this number that can be written, or none at this broker; nothing was sent."""
 
-    def __init__(self, topic: str, queue_id: int) -> None:
-        super().__init__(f"Topic {topic} has no queue {queue_id} that can be written.", field="queue_id")
+    def __init__(self, topic: str, queue_id: int | None, broker: str | None = None) -> None:
+        what = "no queue" if queue_id is None else f"no queue {queue_id}"
+        where = "" if broker is None else f" at {broker}"
+        super().__init__(
+            f"Topic {topic} has {what} that can be written{where}.", field="broker" if queue_id is None else "queue_id"
+        )
 
 
 class RouteNotFound(ClientError):

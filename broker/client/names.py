@@ -146,6 +146,12 @@ def check_queue_id(queue_id: int) -> None:
         raise InvalidArgument(f"queue_id {queue_id!r} is not valid: a whole number from 0 up.", field="queue_id")
 
 
+def check_broker(broker: str) -> None:
+    """Raise InvalidArgument unless this is a text; whether such a broker has the topic, its route tells."""
+    if not isinstance(broker, str) or not broker:
+        raise InvalidArgument(f"broker {broker!r:.140} is not valid: the name of a broker.", field="broker")
+
+
 def check_sharding_key(key: str, queue_id: int | None) -> None:
     """Raise InvalidArgument unless the key is a text that may choose the queue, and nothing else chooses one."""
     if not isinstance(key, str) or not key or _SEPARATORS.search(key):

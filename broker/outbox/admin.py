@@ -34,8 +34,8 @@ class OutboxMessageAdmin(ModelAdmin):
     ordering = ("pk",)
     actions = ("send_again",)
     fields = (
-        "unique_id", "topic", "producer_group", "queue_id", "keeps_order", "written_at", "refusals", "last_error",
-        "next_attempt_at", "stuck_at",
+        "unique_id", "topic", "producer_group", "queue_id", "broker", "keeps_order", "written_at", "refusals",
+        "last_error", "next_attempt_at", "stuck_at",
     )  # fmt: skip
     show_full_result_count = False
 

@@ -76,7 +76,8 @@ def send_later(
     """Write the message into the transaction of `using`; raises InvalidArgument for one that can never be sent.
 
     A delay counts from the worker's send; give `deliver_at_ms` for a fixed moment. Messages with one `sharding_key`,
-    or for one `queue_id` of a topic, are sent in the order in which they were written: each waits for the one before.
+    or for one `queue_id` of a topic (and the same `broker`, if one is named), are sent in the order in which they were
+    written: each waits for the one before.
     `producer_group`: in whose name, if not in the worker's; raises NotConfigured for one that is not in the settings.
     """
     check_writable_topic(topic)
@@ -84,14 +85,15 @@ def send_later(
     message = with_trace(topic, prepare(body, **options))  # the worker that sends it knows nothing of this request
     return OutboxMessage.objects.using(using or router.db_for_write(OutboxMessage)).create(
         topic=topic, body=message.body, properties=message.properties.encode(), unique_id=message.unique_id,
-        producer_group=group, queue_id=message.queue_id, lane=_lane(topic, message),
+        producer_group=group, queue_id=message.queue_id, broker=message.broker or "", lane=_lane(topic, message),
     )  # fmt: skip
 
 
 def as_outgoing(row: OutboxMessage) -> Outgoing:
     """Return the message that the row holds."""
     properties = bytes(row.properties).decode()
-    return Outgoing.of_stored(bytes(row.body), properties, row.unique_id, row.producer_group or None, row.queue_id)
+    group, broker = row.producer_group or None, row.broker or None
+    return Outgoing.of_stored(bytes(row.body), properties, row.unique_id, group, row.queue_id, broker)
 
 
 def _lane(topic: str, message: Outgoing) -> str | None:
@@ -102,6 +104,8 @@ def _lane(topic: str, message: Outgoing) -> str | None:
         name = f"{topic} queue {message.queue_id}"
     else:
         return None
+    if message.broker is not None:
+        name = f"{name} at {message.broker}"
     return sha256(name.encode(errors="surrogatepass")).hexdigest()[:_LANE_CHARACTERS]
 
 

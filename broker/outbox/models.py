@@ -47,6 +47,7 @@ class OutboxMessage(models.Model):
     `refusals`: how often a broker said no. One that is not there counts nothing: the row waits as long as it takes.
     `next_attempt_at`: not before; None for at once. `stuck_at`: refused so often that a person is to look; no worker
     tries it until it is sent again by hand (`manage.py outbox --send-again`, or the admin page).
+    `broker`: the one that it goes to, "" for whichever takes it.
     `lane`: rows of one lane go one after the other (the same sharding key, or the same queue of a topic); None: none.
     Columns that are newer than the table may be left out by those who write rows: an older release does.
     """
@@ -57,6 +58,7 @@ class OutboxMessage(models.Model):
     unique_id = models.CharField(max_length=64)
     producer_group = models.CharField(max_length=120, default="", db_default="", blank=True)
     queue_id = models.PositiveIntegerField(null=True, blank=True)
+    broker = models.CharField(max_length=255, default="", db_default="", blank=True)
     lane = models.CharField(max_length=40, null=True, blank=True)
     written_at = models.DateTimeField(auto_now_add=True)
     refusals = models.PositiveIntegerField(default=0, db_column="attempts")

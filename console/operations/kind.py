@@ -28,7 +28,7 @@ kind has its own class of preview with the figures that it counts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -191,6 +191,8 @@ class Command:
     reason: str = ""
     #: a number that was named: it confirms that many if the preview counts the same
     count: str = ""
+    #: names of the brokers that have what it is about: asked for only where there are several; None: it is of all
+    brokers: Callable[[], Collection[str]] | None = None
 
 
 class Act:

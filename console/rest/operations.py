@@ -23,7 +23,6 @@ from console.operations.models import Operation
 from console.operations.reading import masked_examples, masks_of
 from console.operations.registry import kind_of
 from console.rest.access import OWNER, Allow, InBody, OwnOperation
-from console.rest.brokers import of_broker
 from console.rest.database import token_actor
 from console.rest.errors import (
     NoOperation,
@@ -35,6 +34,7 @@ from console.rest.errors import (
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN, OperationPreview, OperationShown, Reason
+from console.rest.several import of_broker
 from console.security.tokens import CONSUME, PUBLISH, SETTINGS, Grant
 
 Result = TypeVar("Result")

@@ -6,13 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from broker.client import BrokerRefused, Message, NotSupported, RouteNotFound
+from broker.client import AsyncAdmin, BrokerRefused, BrokerUnreachable, Message, NotSupported, RouteNotFound
 from broker.client.errors import Answer
 from broker.client.timers import TimerTarget
+from broker.rocketmq.message import parse_offset_message_id
 from broker.rocketmq.properties import DUE_MS, REAL_TOPIC, TIMER_DELETE, TIMER_DELIVER_MS, TIMER_OUT_MS
 from broker.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.rest.errors import MessageNotFound
 from console.rest.identifiers import MessageIdentifier
+from console.rest.several import asked, at_broker, tell_each
 from console.rest.state import ApiState
 from console.site.parsing import whole_number
 
@@ -66,9 +68,9 @@ async def by_identifier(
     wanted: MessageIdentifier, state: ApiState, *, is_half_wanted: bool = False
 ) -> tuple[str, Message]:
     """Return broker and record of one of our ids, of a half only where that is wanted; raises MessageNotFound."""
-    address = await state.admin.address_of(wanted.broker)
+    admin = await at_broker(state, wanted.broker)
     try:
-        found = await state.admin.message_at(wanted.position, topic=wanted.topic, address=address)
+        found = await admin.message_at(wanted.position, topic=wanted.topic)
     except BrokerRefused as error:
         if error.code in _NOT_THERE:
             raise MessageNotFound from None
@@ -79,51 +81,72 @@ async def by_identifier(
     return wanted.broker, found
 
 
-async def by_unique_id(topic: str, unique_id: str, state: ApiState) -> Message:
-    """Return the message of this topic, in it or where it waits; raises MessageNotFound."""
-    found = await state.admin.message_by_unique_id(topic, unique_id)
+async def by_unique_id(
+    topic: str, unique_id: str, state: ApiState, *, is_half_wanted: bool = False
+) -> tuple[str, Message]:
+    """Return broker and record of a message of this topic, in it or where it waits, the newest of several brokers.
+
+    Raises MessageNotFound, and BrokerUnreachable where it may be at one that did not answer.
+    """
+    told, missing = await tell_each(
+        await asked(state, None), lambda _broker, admin: _of_unique_id(admin, topic, unique_id, is_half_wanted)
+    )
+    found = [(broker, each) for broker, each in told.items() if each is not None]
+    if found:
+        return max(found, key=lambda each: each[1].store_ms)
+    if missing:
+        raise BrokerUnreachable(", ".join(missing), "the message may lie there, at no other broker it does")
+    raise MessageNotFound
+
+
+async def _of_unique_id(admin: AsyncAdmin, topic: str, unique_id: str, is_half_wanted: bool) -> Message | None:
+    found = await admin.message_by_unique_id(topic, unique_id)
     if found is None:
-        found = await state.admin.message_by_unique_id(SCHEDULE_TOPIC, unique_id)
+        found = await admin.message_by_unique_id(SCHEDULE_TOPIC, unique_id)
     if found is None:
-        timers = await state.admin.records_by_unique_id(TIMER_TOPIC, unique_id)
+        timers = await admin.records_by_unique_id(TIMER_TOPIC, unique_id)
         found = next((each for each in timers if not _is_delete(each) and real_topic(each) == topic), None)
-    if found is None or real_topic(found) != topic:
-        raise MessageNotFound
-    return found
+    if found is not None and real_topic(found) == topic:
+        return found
+    half = await admin.message_by_unique_id(HALF_TOPIC, unique_id) if is_half_wanted else None
+    return half if half is not None and half.properties.get(REAL_TOPIC) == topic else None
 
 
-async def by_offset_id(offset_id: str, state: ApiState) -> Message:
-    """Return the message with this offset id; raises MessageNotFound."""
+async def by_offset_id(offset_id: str, state: ApiState) -> tuple[str, Message]:
+    """Return broker and record of this offset id; raises MessageNotFound."""
     try:
-        return await state.admin.message_by_offset_id(offset_id)
+        found = await state.admin.message_by_offset_id(offset_id)
     except BrokerRefused as error:
         if error.code in _NOT_THERE:
             raise MessageNotFound from None
         raise
+    host, port, _position = parse_offset_message_id(offset_id)
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return next(each.name for each in await state.admin.members() if each.address == address), found
 
 
-async def all_records(topic: str, unique_key: str, state: ApiState) -> list[Message]:
-    """Return the records of a topic with this unique id, none of a topic that no broker has."""
+async def all_records(topic: str, unique_key: str, admin: AsyncAdmin) -> list[Message]:
+    """Return the records of a topic with this unique id at one broker, none of a topic that it does not have."""
     try:
-        return await state.admin.records_by_unique_id(topic, unique_key)
+        return await admin.records_by_unique_id(topic, unique_key)
     except RouteNotFound:
         return []
 
 
-async def timer_history(message: Message, topic: str, address: str, state: ApiState) -> TimerHistory:
-    """Return the history of a timer of this real topic; on Apache RocketMQ, as far as its records tell."""
+async def timer_history(message: Message, topic: str, admin: AsyncAdmin) -> TimerHistory:
+    """Return the history of a timer of this real topic at its broker; on Apache RocketMQ, as far as records tell."""
     unique_key = message.unique_key
     records = [message]
     if unique_key is not None:
-        parked = await state.admin.records_by_unique_id(TIMER_TOPIC, unique_key)
+        parked = await admin.records_by_unique_id(TIMER_TOPIC, unique_key)
         found = [
             *[each for each in parked if each.properties.get(REAL_TOPIC) == topic],
-            *await all_records(topic, unique_key, state),
+            *await all_records(topic, unique_key, admin),
         ]
         records += [each for each in found if each.position != message.position and not _is_delete(each)]
     target = TimerTarget(topic=topic, unique_key=unique_key) if unique_key else TimerTarget(position=message.position)
     try:
-        life = await state.admin.timer(target, address=address)
+        life = await admin.timer(target)
     except NotSupported:
         delivered = any(each.topic != TIMER_TOPIC for each in records)
         return TimerHistory("delivered" if delivered else "waiting", _due_ms(message), records)

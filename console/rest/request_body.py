@@ -51,6 +51,7 @@ class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
     queue: (
         Annotated[int, Meta(ge=0, le=2**31 - 1, description="The queue to send to; else they take turns.")] | None
     ) = None
+    broker: Annotated[Text, Meta(description="The broker to send to; else any that has the topic.")] | None = None
     sharding_key: Annotated[Text, Meta(description="Messages of one key go to one queue, in order.")] | None = None
     delay_level: Annotated[int, Meta(ge=0, le=2**31 - 1, description="0 at once, 1 to 18 the broker's levels.")] = 0
     deliver_at: DeliverAt | None = None
@@ -93,6 +94,7 @@ def outgoing(wanted: NewMessage) -> Outgoing:
         group=wanted.group,
         queue_id=wanted.queue,
         sharding_key=wanted.sharding_key,
+        broker=wanted.broker,
         **_timing(wanted),
     )
 

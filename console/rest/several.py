@@ -7,15 +7,19 @@ with it: what is told is that of the others, with its name in `brokers_missing`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, TypeVar
 
+from django.http import Http404
 from msgspec import Meta
 
 from broker.client import AsyncAdmin, ClientError
-from console.rest.errors import InvalidParameter
+from console.rest.errors import BrokerUnknown, InvalidParameter
 from console.rest.state import ApiState
+from console.site.chosen import choice_of, choosing
 from console.site.merged import Places, read_cursor
+from console.site.mirrored import cluster
 
 Answer = TypeVar("Answer")
 
@@ -29,14 +33,36 @@ AtBroker = Annotated[
 ]
 
 
+@contextmanager
+def of_broker(broker: str) -> Iterator[None]:
+    """Be about this broker within, about all with an empty name; raises BrokerUnknown. For threads that may wait."""
+    if not broker:
+        yield
+        return
+    with choosing(choice_of(broker)):
+        try:
+            cluster()
+        except Http404:
+            raise BrokerUnknown(f"The cluster has no broker {broker[:60]}.") from None
+        yield
+
+
 async def asked(state: ApiState, wanted: str | None) -> Mapping[str, AsyncAdmin]:
-    """Return whom a request asks, by the broker's name; raises InvalidParameter for one that is not there."""
+    """Return whom a request asks, by the broker's name; raises BrokerUnknown for one that is not there."""
     names = [each.name for each in await state.admin.brokers()]
-    if wanted is not None and wanted not in names:
-        raise InvalidParameter(f"There is no broker {wanted[:100]!r}.")
+    if wanted and wanted not in names:
+        raise BrokerUnknown(f"The name server lists no broker {wanted[:60]}; it lists: {', '.join(names)}.")
     if len(names) < 2:
         return {"".join(names): state.admin}
-    return {name: state.admin_of(name) for name in names if wanted in (None, name)}
+    return {name: state.admin_of(name) for name in names if not wanted or wanted == name}
+
+
+async def at_broker(state: ApiState, broker: str) -> AsyncAdmin:
+    """Return whom to ask about what lies at a broker; raises BrokerRefused for one that is not listed."""
+    names = {each.name for each in await state.admin.members()}
+    if broker not in names:
+        await state.admin.address_of(broker)
+    return state.admin if len(names) < 2 else state.admin_of(broker)
 
 
 async def tell_each(
@@ -57,6 +83,14 @@ async def tell_each(
     if len(errors) == len(found):
         raise next(iter(errors.values()))
     return {name: answer for name, answer in found.items() if not isinstance(answer, ClientError)}, list(errors)
+
+
+async def rows_of(
+    state: ApiState, wanted: str | None, question: Callable[[AsyncAdmin], Awaitable[Sequence[Answer]]]
+) -> tuple[list[Answer], list[str]]:
+    """Return the rows of all brokers, or of one, and who did not answer; raises as `asked` and `tell_each` do."""
+    found, missing = await tell_each(await asked(state, wanted), lambda _name, admin: question(admin))
+    return [row for rows in found.values() for row in rows], missing
 
 
 async def first_found(
@@ -88,7 +122,7 @@ def places_of(cursor: str | None) -> Places:
 async def named_of(state: ApiState, named: Sequence[str], wanted: str | None) -> str:
     """Return the broker that an operation is of: the one that is wanted, or that all ids name; "": there is one only.
 
-    Raises InvalidParameter where they are of several, or of one that is not there.
+    Raises InvalidParameter where they are of several, BrokerUnknown of one that is not there.
     """
     several = {*named, *([] if wanted is None else [wanted])}
     if len(several) > 1:

@@ -31,7 +31,10 @@ def test_each_way_takes_all_options(way: Any) -> None:
 
 @pytest.mark.django_db
 def test_a_row_gives_back_all_that_a_message_has() -> None:
-    several: list[Any] = [{"queue_id": 3}, {"sharding_key": "4711", "tag": "a", "keys": ["k"]}, {}]
+    several: list[Any] = [
+        {"queue_id": 3, "broker": "broker-b"}, {"sharding_key": "4711", "tag": "a", "keys": ["k"]}, {},
+        {"delay_ms": 5, "schedule_key": "order-1"},
+    ]  # fmt: skip
     for options in several:
         row = OutboxMessage.objects.get(pk=send_later("orders", "b", **options).pk)
         read = as_outgoing(row)

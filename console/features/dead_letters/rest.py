@@ -17,7 +17,6 @@ from console.features.dead_letters.pages import read_dead_letters as letters_of
 from console.features.dead_letters.shapes import After, DeadLetter, DeadLetterFilter, DeadLetterPage, read_after
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.rest.access import Group, InBody, InRows
-from console.rest.brokers import of_broker
 from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter, SchemaViolated, TooManyMatch
 from console.rest.operations import begun, in_thread
@@ -26,6 +25,7 @@ from console.rest.query import moment_ms
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, BrokerName, Look, Moment, OfBroker, Place, Reason, Text
+from console.rest.several import Missing, of_broker
 from console.security.tokens import CONSUME, PUBLISH, READ
 from console.site.evidence import StaleReason
 
@@ -101,11 +101,11 @@ class DeadLetterShown(Struct, kw_only=True):
 
 class DeadLetterRows(Struct, kw_only=True):
     """Dead letters, the newest first. While there is a `cursor`, there may be more, also behind a short page; brokers
-    in `away` did not answer."""
+    in `brokers_missing` did not answer."""
 
     letters: list[DeadLetterShown]
     cursor: str | None
-    away: list[str]
+    brokers_missing: Missing
 
 
 @route(
@@ -127,12 +127,12 @@ async def dead_letters(call: Call, query: DeadLettersQuery) -> Response:
             return letters_of(group, wanted, after, is_visible)
 
     found = await in_thread(read)
-    away = list(found.evidence.stale_of)
+    missing = list(found.evidence.stale_of)
     if found.evidence.stale_reason not in (None, StaleReason.NOT_THERE) and found.total is None:
         raise BrokerUnreachable(found.evidence.source, found.evidence.detail)
     hiding = await call.hiding()
     rows = [_letter(hiding.row(row, row.topic)) for row in found.rows]
-    return json_answer(DeadLetterRows(letters=rows, cursor=found.cursor, away=away))
+    return json_answer(DeadLetterRows(letters=rows, cursor=found.cursor, brokers_missing=missing))
 
 
 @route(

@@ -14,7 +14,6 @@ from broker.client import InvalidArgument, NotHeld, Receipt, Received, Sql, read
 from broker.client.names import check_group, check_topic
 from console.operations.actor import RESET_OFFSETS
 from console.rest.access import Group, InRows, Topic, visible_groups
-from console.rest.brokers import rows_of
 from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter, InvalidReceipt, SchemaViolated, TooManyRequests
 from console.rest.identifiers import written
@@ -23,6 +22,7 @@ from console.rest.query import moment_ms
 from console.rest.responses import body_texts, json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Moment, OfBroker, Place, Reason
+from console.rest.several import Missing, rows_of
 from console.security.tokens import CONSUME, READ, SETTINGS
 
 LONGEST_INVISIBLE_MS = 12 * 3_600_000
@@ -143,11 +143,10 @@ class GroupRow(Struct, kw_only=True):
 
 
 class GroupList(Struct, kw_only=True):
-    """The consumer groups that the token may read, a row for each broker that has it; of brokers in `away` nothing is
-    known."""
+    """The consumer groups that the token may read, a row for each broker that has it."""
 
     groups: list[GroupRow]
-    away: list[str]
+    brokers_missing: Missing
 
 
 class QueueOffset(Struct, array_like=True, forbid_unknown_fields=True):
@@ -276,7 +275,7 @@ async def groups(call: Call, query: OfBroker) -> Response:
 
     Of a token with policies those of them that the policies let it read, too.
     """
-    found, away = await rows_of(call.state, query.broker, lambda admin: admin.groups())
+    found, missing = await rows_of(call.state, query.broker, lambda admin: admin.groups())
     seen = await in_thread(lambda: visible_groups(call.grant, [each.name for each in found]))
     call.was_checked(READ)
     rows = [
@@ -289,7 +288,7 @@ async def groups(call: Call, query: OfBroker) -> Response:
         for each in found
         if each.name in seen
     ]
-    return json_answer(GroupList(groups=rows, away=away))
+    return json_answer(GroupList(groups=rows, brokers_missing=missing))
 
 
 @route(

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, cast
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from broker.client import InvalidArgument, Message
+from broker.client import AsyncAdmin, InvalidArgument, Message
 from broker.client.errors import ClientError
 from broker.client.names import check_group, check_topic, check_writable_topic
 from broker.rocketmq.properties import DELAY, REAL_TOPIC, UNIQUE_KEY
@@ -55,7 +55,7 @@ from console.rest.records import (
 from console.rest.responses import body_texts, json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import WAITS, Look, Reason, Text, TopicOfUniqueId
-from console.rest.state import ApiState
+from console.rest.several import at_broker
 from console.security.masking import BODY
 from console.security.tokens import CONSUME, PUBLISH, READ, Grant
 
@@ -133,20 +133,20 @@ async def resend(call: Call, query: TopicOfUniqueId, body: Resend) -> Response:
 
 
 async def _named(call: Call, topic: str | None) -> tuple[Message, str]:
-    """Return the record of the topic itself that the address names, and its broker where the id has it.
+    """Return the record of the topic itself that the address names, and its broker.
 
     Raises MessageNotFound, also for one of a topic that the token must not touch, and NotResendable.
     """
-    text, broker, state = call.named["id"], "", call.state
+    text, state = call.named["id"], call.state
     if topic is not None:
         check_topic(topic)
         call.require(topic)
-        found = await _by_unique_id(topic, text, state)
+        broker, found = await by_unique_id(topic, text, state, is_half_wanted=True)
     elif text.startswith("m1"):
         call.require(parse(text).topic)
         broker, found = await by_identifier(parse(text), state, is_half_wanted=True)
     elif is_offset_id(text):
-        found = await by_offset_id(text.upper(), state)
+        broker, found = await by_offset_id(text.upper(), state)
     else:
         raise InvalidIdentifier("This is neither an id of ours nor an offset id; a unique id needs its ?topic=.")
     topic = real_topic(found) if found.topic != HALF_TOPIC else found.properties.get(REAL_TOPIC, "")
@@ -160,28 +160,20 @@ async def _named(call: Call, topic: str | None) -> tuple[Message, str]:
         raise NotResendable(str(error)) from None
     if topic.startswith("%"):
         raise NotResendable("This is a try or a dead letter of a group: /groups/{group}/dead-letters sends it again.")
-    return (found if found.topic == topic else await _delivered(found, topic, state)), broker
+    return (found if found.topic == topic else await _delivered(found, topic, await at_broker(state, broker))), broker
 
 
-async def _by_unique_id(topic: str, unique_id: str, state: ApiState) -> Message:
-    try:
-        return await by_unique_id(topic, unique_id, state)
-    except MessageNotFound:
-        half = await state.admin.message_by_unique_id(HALF_TOPIC, unique_id)
-        if half is None or half.properties.get(REAL_TOPIC) != topic:
-            raise
-        return half
+async def _delivered(parked: Message, topic: str, admin: AsyncAdmin) -> Message:
+    """Return what came of a message that waited, at its broker.
 
-
-async def _delivered(parked: Message, topic: str, state: ApiState) -> Message:
-    """Return what came of a message that waited; raises NotResendable while it waits, or where it was cancelled."""
-    address = "{}:{}".format(*parked.store_host)
+    Raises NotResendable while it waits, or where it was cancelled.
+    """
     if is_timer(parked):
-        history = await timer_history(parked, topic, address, state)
+        history = await timer_history(parked, topic, admin)
         records, what, due_ms = history.records, history.state, history.due_ms
     else:
-        records = [] if parked.unique_key is None else await all_records(topic, parked.unique_key, state)
-        released = (await state.admin.delay_offsets()).get(parked.queue_id + 1, 0)
+        records = [] if parked.unique_key is None else await all_records(topic, parked.unique_key, admin)
+        released = (await admin.delay_offsets()).get(parked.queue_id + 1, 0)
         what, due_ms = ("waiting" if parked.queue_offset >= released else "delivered"), None
     delivered = [each for each in records if each.topic == topic]
     if delivered:
@@ -306,16 +298,16 @@ async def message(call: Call, query: TopicOfUniqueId) -> Response:
     elif query.topic is not None:
         check_topic(query.topic)
         call.require(query.topic)
-        broker, found = "", await by_unique_id(query.topic, text, state)
+        broker, found = await by_unique_id(query.topic, text, state)
     elif is_offset_id(text):
-        broker, found = "", await by_offset_id(text.upper(), state)
+        broker, found = await by_offset_id(text.upper(), state)
     else:
         raise InvalidIdentifier("This is neither an id of ours nor an offset id; a unique id needs its ?topic=.")
     topic = real_topic(found)
     if not call.allows(topic):
         raise MessageNotFound
     masked = (await call.hiding()).of(topic)
-    shown = await _shown(found, topic, broker or await _broker_of(found, state), call)
+    shown = await _shown(found, topic, broker, call)
     return json_answer(_hide(shown, masked))
 
 
@@ -329,29 +321,22 @@ def _hide(shown: FoundMessage, masked: Masked) -> FoundMessage:
     return masked.label(shown)
 
 
-async def _broker_of(found: Message, state: ApiState) -> str:
-    """Return the name of the broker that has the record, of the first one where none is at its address."""
-    address = "{}:{}".format(*found.store_host)
-    brokers = await state.admin.brokers()
-    return next((each.name for each in brokers if each.address == address), brokers[0].name)
-
-
 async def _shown(found: Message, topic: str, broker: str, call: Call) -> FoundMessage:
-    unique, state = found.unique_key, call.state
+    unique, admin = found.unique_key, await at_broker(call.state, broker)
     if is_timer(found):
-        history = await timer_history(found, topic, await state.admin.address_of(broker), state)
+        history = await timer_history(found, topic, admin)
         return _described(found, topic, broker, history, await _traced_steps(unique, call))
     records = [found]
     if unique is not None and (found.topic == SCHEDULE_TOPIC or DELAY in found.properties):
         other = topic if found.topic == SCHEDULE_TOPIC else SCHEDULE_TOPIC
-        twin = await state.admin.message_by_unique_id(other, unique)
+        twin = await admin.message_by_unique_id(other, unique)
         if twin is not None and real_topic(twin) == topic:
             records.append(twin)
     parked = next((each for each in records if each.topic == SCHEDULE_TOPIC), None)
     what: State = "stored"
     if parked is not None:
         what = "delivered" if len(records) > 1 else "waiting"
-    due_ms = await _due_ms(parked, broker, state) if parked is not None else None
+    due_ms = await _due_ms(parked, admin) if parked is not None else None
     return _described(found, topic, broker, TimerHistory(what, due_ms, records), await _traced_steps(unique, call))
 
 
@@ -392,10 +377,9 @@ def _places(records: Iterable[Message]) -> list[RecordPlace]:
     ]
 
 
-async def _due_ms(parked: Message, broker: str, state: ApiState) -> int | None:
+async def _due_ms(parked: Message, admin: AsyncAdmin) -> int | None:
     """Return the due time, which the level's queue keeps where other queues keep the tag's hash."""
-    address = await state.admin.address_of(broker)
-    page = await state.admin.queue_entries(SCHEDULE_TOPIC, parked.queue_id, parked.queue_offset, 1, address=address)
+    page = await admin.queue_entries(SCHEDULE_TOPIC, parked.queue_id, parked.queue_offset, 1)
     first = page.entries[0] if page.entries else None
     return first.tags_code if first is not None and first.position == parked.position else None
 

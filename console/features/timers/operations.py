@@ -25,7 +25,7 @@ from broker.client import Admin, ClientError, NotSupported
 from broker.client.timers import Action, Steered, TimerStatus
 from console.features.timers import selection
 from console.features.timers.apache_records import recall
-from console.features.timers.read import target_of
+from console.features.timers.read import brokers_of_key, target_of
 from console.features.timers.selection import (
     Found,
     Load,
@@ -152,7 +152,10 @@ class SteerTimers(TimerKind[TimersPreview]):
         key, _blank, reason = rest.partition(" ")
         label = str(self.key_label) % {"key": key}
         wanted = {"filter": {"topic": "", "key": key}}
-        yield Command(f"{verb} {rest}", label, self.name, self.permission, lambda: wanted, reason.strip())
+        text = f"{verb} {rest}"
+        yield Command(
+            text, label, self.name, self.permission, lambda: wanted, reason.strip(), brokers=lambda: brokers_of_key(key)
+        )
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
         """Return the topics of the chosen timers, or the topic of the filter."""

@@ -176,6 +176,11 @@ def timer_list(scope: TopicScope, wanted: TimerFilter, cursor: str | None = None
     return _seen_list(of, scope, wanted, cursor, count, PATIENCE_S)
 
 
+def brokers_of_key(key: str) -> frozenset[str]:
+    """Return the brokers at which timers with this key wait, of those that answer."""
+    return frozenset(row.broker for row in timer_list(TimerFilter(key=key), count=PAGE).rows)
+
+
 def _seen_list(
     of: Cluster, scope: TopicScope, wanted: TimerFilter, cursor: str | None, count: int, patience_s: float
 ) -> TimerList:

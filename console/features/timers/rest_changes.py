@@ -307,11 +307,11 @@ async def _named(call: Call, topic: str | None) -> tuple[TimerTarget, str | None
             await _check_topic_at(wanted, address, state)
         return _target(wanted.topic, wanted.unique_key, wanted.position), address
     if is_offset_id(text):
-        found = await by_offset_id(text.upper(), state)
+        broker, found = await by_offset_id(text.upper(), state)
         if not call.allows(real_topic(found)):
             # whose it is must not be told, nor that it is there
             raise MessageNotFound
-        return _target(real_topic(found), found.unique_key, found.position), "{}:{}".format(*found.store_host)
+        return _target(real_topic(found), found.unique_key, found.position), await state.admin.address_of(broker)
     try:
         handle = read_handle(text)
     except BadHandle:
@@ -456,8 +456,8 @@ async def _told(steered: Steered, address: str | None, state: ApiState, operatio
 
 
 async def _broker_at(address: str | None, state: ApiState) -> str:
-    brokers = await state.admin.brokers()
-    return next((each.name for each in brokers if each.address == address), brokers[0].name)
+    """Return the name of the broker that was asked, at its address; without one, of the only one."""
+    return next(each.name for each in await state.admin.members() if address in (None, each.address))
 
 
 async def _begin(call: Call, kind: str, wanted: ManyTimers, more: Mapping[str, Any] | None = None) -> Response:

@@ -22,13 +22,13 @@ from console.operations.actor import CHANGE_SETTINGS
 from console.operations.models import OperationItem
 from console.operations.registry import kind_of
 from console.rest.access import Group, InBody, InRows, Topic
-from console.rest.brokers import of_broker, rows_of
 from console.rest.database import token_actor
 from console.rest.errors import GroupUnknown, OperationRefused, TopicHasWaiting, TopicUnknown
 from console.rest.operations import begun, in_thread
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, Deletion, OfBroker, Reason, Text
+from console.rest.several import Missing, of_broker, rows_of
 from console.rest.state import ApiState
 from console.security.tokens import DELETE, READ, SETTINGS
 
@@ -204,10 +204,10 @@ class TopicRow(Struct, kw_only=True):
 
 
 class TopicList(Struct, kw_only=True):
-    """The topics that the token may read, a row for each broker that has it; of brokers in `away` nothing is known."""
+    """The topics that the token may read, a row for each broker that has it."""
 
     topics: list[TopicRow]
-    away: list[str]
+    brokers_missing: Missing
 
 
 class TopicDeletion(Deletion, kw_only=True):
@@ -229,7 +229,7 @@ _PREVIEW = (200, "Asked for a preview: what would come of it.", SettingsPreview)
 async def topics(call: Call, query: OfBroker) -> Response:
     """List the topics that the token may read."""
     is_visible = call.row_check()
-    found, away = await rows_of(call.state, query.broker, lambda admin: admin.topics())
+    found, missing = await rows_of(call.state, query.broker, lambda admin: admin.topics())
     rows = [
         TopicRow(
             name=each.name,
@@ -241,7 +241,7 @@ async def topics(call: Call, query: OfBroker) -> Response:
         for each in found
         if is_visible(each.name)
     ]
-    return json_answer(TopicList(topics=rows, away=away))
+    return json_answer(TopicList(topics=rows, brokers_missing=missing))
 
 
 @route(

@@ -197,15 +197,21 @@ class SteerTransactions(Kind[TransactionsPreview]):
         """Yield one for the undecided transactions with a key; what follows the key is the reason."""
         key, _blank, reason = rest.partition(" ")
 
+        def found() -> list[TransactionRow]:
+            return [row for row in halves_named(key) if row.is_undecided]
+
         def parameters() -> dict[str, Any]:
-            halves = [row for row in halves_named(key) if row.is_undecided]
+            halves = found()
             if not halves:
                 text = gettext("No undecided transaction has the key “%(key)s”.")
                 raise InvalidParameter("targets", text % {"key": key[:80]})
             return {"targets": [{"offset": row.offset, "position": row.position} for row in halves]}
 
         label = str(self.key_label) % {"key": key}
-        yield Command(f"{verb} {rest}", label, self.name, self.permission, parameters, reason.strip())
+        yield Command(
+            f"{verb} {rest}", label, self.name, self.permission, parameters, reason.strip(),
+            brokers=lambda: {row.broker for row in found()},
+        )  # fmt: skip
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
         """Return the topics of the chosen transactions, or the topic of the filter."""

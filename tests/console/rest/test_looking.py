@@ -119,7 +119,10 @@ async def test_what_a_token_may_not_read_is_not_shown(
     assert (await anonymous.get(f"/api/v1/messages/{sent['id']}", headers=invoices_only)).status_code == 403
     by_offset = await anonymous.get(f"/api/v1/messages/{whole['offset_message_id']}", headers=invoices_only)
     assert by_offset.status_code == 404
-    assert (await anonymous.get("/api/v1/topics", headers=invoices_only)).json() == {"topics": [], "away": []}
+    assert (await anonymous.get("/api/v1/topics", headers=invoices_only)).json() == {
+        "topics": [],
+        "brokers_missing": [],
+    }
 
 
 @pytest.fixture
@@ -132,7 +135,7 @@ async def test_topics_groups_and_levels_are_listed(api: httpx.AsyncClient) -> No
     await api.post(ONE, json={"body": "x", "delay_level": 2})
     topics = (await api.get("/api/v1/topics")).json()["topics"]
     assert {"name": "orders", "broker": "broker-a", "read_queues": 4, "write_queues": 4, "permission": 6} in topics
-    assert (await api.get("/api/v1/groups")).json() == {"groups": [], "away": []}
+    assert (await api.get("/api/v1/groups")).json() == {"groups": [], "brokers_missing": []}
     levels = (await api.get("/api/v1/schedule/levels")).json()["levels"]
     waiting = {"level": 2, "delay_ms": 3_600_000, "offset": 0, "max_offset": 1, "backlog": 1}
     assert levels[1] == {**waiting, "broker": "broker-a"}

@@ -107,6 +107,6 @@ async def test_a_group_is_moved_at_one_broker(api: httpx.AsyncClient) -> None:
 async def test_a_dead_broker_is_named_beside_the_rows_of_the_others(api: httpx.AsyncClient, both: Several) -> None:
     await sync_to_async(both.kill)(B)
     found = (await api.get(f"{API}/topics")).json()
-    assert (found["away"], {row["broker"] for row in found["topics"]}) == ([B], {A})
+    assert (found["brokers_missing"], {row["broker"] for row in found["topics"]}) == ([B], {A})
     letters = (await api.get(f"{API}/groups/billing/dead-letters")).json()
-    assert (letters["away"], [row["broker"] for row in letters["letters"]]) == ([B], [A])
+    assert (letters["brokers_missing"], [row["broker"] for row in letters["letters"]]) == ([B], [A])
