@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -76,9 +77,9 @@ def test_a_queue_or_broker_that_is_not_there_is_refused_before_anything_is_sent(
     assert isinstance(right, SendResult)
     with pytest.raises(InvalidArgument, match="one queue"):
         producer.send_batch("orders", [prepare("x", broker=A), prepare("x", broker=B)])
-    for bad in ("", 5):
+    for bad in ("", cast(str, 5)):
         with pytest.raises(InvalidArgument) as invalid:
-            prepare("x", broker=bad)  # type: ignore[arg-type]
+            prepare("x", broker=bad)
         assert invalid.value.field == "broker"
     assert (stored(cluster, A), stored(cluster, B)) == (before[0] + 1, before[1])
 

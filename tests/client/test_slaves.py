@@ -49,7 +49,7 @@ class Scripted(Session):
         self.pulls.append((address, int(fields["queueOffset"]), fields["subscription"]))
         if not self.answers:
             self.is_over.set()
-            await asyncio.Event().wait()
+            await asyncio.get_running_loop().create_future()
         told, next_offset, suggested = self.answers.pop(0)
         return Command(told, {"nextBeginOffset": str(next_offset), "suggestWhichBrokerId": str(suggested)})
 
