@@ -220,7 +220,7 @@ def test_one_of_ours_stands_beside_them(
             assert set(sent) == {*BOTH, OURS}
             until(lambda: {row.broker for row in timers(topic)} == {*BOTH, OURS})
             until(lambda: Topic.objects.filter(name=topic).count() == 3, 30)
-            opened, failed = crawled(operator, "/", f"/topics/{topic}/", "/timers/list/")
+            _, failed = crawled(operator, "/", f"/topics/{topic}/", "/timers/list/")
             assert failed == []
             for address in ("/", "/topics/", f"/topics/{topic}/", "/timers/list/", "/clients/"):
                 said = words(operator.get(address))
@@ -242,9 +242,7 @@ def test_a_master_dies_and_comes_back(
     until(lambda: MirrorState.objects.filter(broker=A, slave_number=1, error="").exists(), 15)
     assert topics <= set(Topic.objects.filter(broker=A).values_list("name", flat=True)), "its rows stay"
     assert apaches.slave.address in words(operator.get("/"))
-    opened, failed = crawled(
-        operator, "/", f"/topics/{topic}/", f"/at/{A}/topics/{topic}/", "/timers/list/", "/groups/"
-    )
+    _, failed = crawled(operator, "/", f"/topics/{topic}/", f"/at/{A}/topics/{topic}/", "/timers/list/", "/groups/")
     assert failed == []
     inbox: queue.Queue[str] = queue.Queue()
     consumer = Consumer(group, stage.namesrv, from_where="first")
