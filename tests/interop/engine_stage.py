@@ -147,6 +147,8 @@ def _kind(link: str) -> tuple[str, str] | None:
         _, _, chosen, *rest = path.split("/")
         path = f"/{'/'.join(rest)}"
     try:
-        return chosen, resolve(path).url_name or ""
+        name = resolve(path).url_name or ""
     except Resolver404:
         return None
+    # the picker leads there, and a client that is connected elsewhere has no page there
+    return None if chosen and name == "client" else (chosen, name)
