@@ -13,7 +13,7 @@ from broker.client import Admin
 from broker.client.errors import ClientError
 from tests.interop.names import ApacheBroker, ApacheNamesrv
 from tests.interop.process import Child
-from tests.interop.readiness import await_runtime
+from tests.interop.readiness import await_runtime, has_topic
 from tests.interop.servers import START_TIMEOUT_S, says
 from tests.waiting import until
 
@@ -88,8 +88,9 @@ class ApacheCluster:
         with Admin(self.namesrv) as admin:
             until(lambda: len(admin.members()) == 3, START_TIMEOUT_S, not_yet=(ClientError,))
 
-    def await_copied(self, timeout_s: float = 60) -> None:
-        """Wait until the slave's log ends where its master's does."""
+    def await_copied(self, *topics: str, timeout_s: float = 60) -> None:
+        """Wait until the slave's log ends where its master's does, and its tables have these topics."""
+        until(lambda: all(has_topic(self.slave.address, each) for each in topics), timeout_s)
         with Admin(self.namesrv) as admin:
 
             def end(member: Member) -> int:

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import unescape
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -107,27 +108,33 @@ _LINK = re.compile(r'href="(/[^"#]*)')
 _LEFT_OUT = ("/static/", "/admin/", "/api/", "/logout", "/theme", "/login")
 
 
-def crawled(browser: Client, *starts: str) -> dict[str, int]:
-    """Follow links from these pages on: the status of every page that was opened, some of each kind for each broker."""
-    found: dict[str, int] = {}
-    opened: Counter[tuple[str, str]] = Counter()
-    waiting = list(starts)
+def crawled(browser: Client, *starts: str) -> tuple[set[str], list[str]]:
+    """Follow links from these pages on, some of each kind for each broker: what was opened, and what failed, where."""
+    opened: set[str] = set()
+    failed: list[str] = []
+    seen: Counter[tuple[str, str]] = Counter()
+    waiting = [(start, "") for start in starts]
+    known = set(starts)
     while waiting:
-        address = waiting.pop(0)
-        if address in found:
-            continue
-        answer = browser.get(address)
-        found[address] = answer.status_code
+        address, origin = waiting.pop(0)
+        answer = browser.get(address, follow=True)
+        opened.add(address)
+        if answer.status_code != 200:
+            failed.append(f"{answer.status_code} {address}, linked on {origin}")
         if not answer.headers.get("Content-Type", "").startswith("text/html") or answer.streaming:
             continue
-        for link in _LINK.findall(answer.content.decode()):
-            link = link.replace("&amp;", "&")
+        for link in _links(answer.content.decode(), known):
             kind = _kind(link)
-            if kind is None or link in found or link in waiting or opened[kind] >= PAGES_OF_A_KIND:
-                continue
-            opened[kind] += 1
-            waiting.append(link)
-    return found
+            if kind is not None and seen[kind] < PAGES_OF_A_KIND:
+                seen[kind] += 1
+                known.add(link)
+                waiting.append((link, address))
+    return opened, failed
+
+
+def _links(page: str, known: set[str]) -> list[str]:
+    """The addresses on a page that are not known yet."""
+    return [link for link in dict.fromkeys(map(unescape, _LINK.findall(page))) if link not in known]
 
 
 def _kind(link: str) -> tuple[str, str] | None:
@@ -140,6 +147,8 @@ def _kind(link: str) -> tuple[str, str] | None:
         _, _, chosen, *rest = path.split("/")
         path = f"/{'/'.join(rest)}"
     try:
-        return chosen, resolve(path).url_name or ""
+        name = resolve(path).url_name or ""
     except Resolver404:
         return None
+    # the picker leads there, and a client that is connected elsewhere has no page there
+    return None if chosen and name == "client" else (chosen, name)
