@@ -24,11 +24,11 @@ the precision: of a moment some days from when the wheel was last read, which ``
 
 from __future__ import annotations
 
-import json
 import struct
 
 from .disk import Files, join, load_file
 from .errors import StoreUnsupported
+from .tables import json_file
 from .timer.checkpoint import check_of_rocketmq, is_foreign
 from .timer.wheel import SLOT_SIZE
 
@@ -68,7 +68,7 @@ def reasons_outside(files: Files, root: str) -> list[str]:
     found = [
         f"The store {root} keeps a part in RocksDB: {name} holds {what}. {_DRAIN}"
         for name, what in _ROCKSDB.items()
-        if _holds_rocksdb(files, join(root, name))
+        if holds_rocksdb(files, join(root, name))
     ]
     if _holds_queues(files, join(root, "batchconsumequeue")):
         found.append(
@@ -109,7 +109,7 @@ def _of_older_messages(files: Files, root: str) -> list[str]:
             f"The store {root} has compaction: the newest message of each key, of topics with"
             f" cleanup.policy=COMPACTION. {_DRAIN}"
         )
-    if _has_tiers(load_file(files, join(root, "config", "tieredStoreMetadata.json"))):
+    if holds_entries(files, join(root, "config", "tieredStoreMetadata.json")):
         found.append(
             f"The store {root} has config/tieredStoreMetadata.json: older messages are in another tier, written by"
             f" messageStorePlugIn=TieredMessageStore. {_DRAIN}"
@@ -159,18 +159,22 @@ def _first_moment(files: Files, path: str) -> int | None:
         file.close()
 
 
-def _has_tiers(content: bytes | None) -> bool:
-    """Tell whether metadata of tiers names anything; what cannot be read may."""
+def holds_entries(files: Files, path: str, key: str | None = None) -> bool:
+    """Tell whether a file of JSON says anything: in one of its tables, or under a key. What cannot be read may."""
+    content = load_file(files, path)
     if not content:
         return False
     try:
-        value = json.loads(content)
+        value = json_file.parse(content)
     except ValueError:
         return True
-    return not isinstance(value, dict) or any(isinstance(table, dict) and table for table in value.values())
+    if key is not None:
+        return bool(value.get(key))
+    return any(isinstance(table, dict) and table for table in value.values())
 
 
-def _holds_rocksdb(files: Files, directory: str) -> bool:
+def holds_rocksdb(files: Files, directory: str) -> bool:
+    """Tell whether there is a RocksDB with something in it."""
     names = files.list(directory)
     if "CURRENT" not in names:
         return False
