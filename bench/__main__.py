@@ -7,8 +7,10 @@ import sys
 from datetime import UTC, datetime
 
 from bench import (
+    apache_mirror,
     cluster,
     commits,
+    console_cluster,
     consoles,
     consume,
     following,
@@ -25,6 +27,7 @@ from bench import (
     storage,
     timers,
     transactions,
+    two_brokers,
 )
 from bench.results import keep
 
@@ -46,6 +49,9 @@ MEASUREMENTS = {
     "spark": spark,
     "following": following,
     "cluster": cluster,
+    "console-cluster": console_cluster,
+    "two-brokers": two_brokers,
+    "apache-mirror": apache_mirror,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -83,6 +84,9 @@ ORDER = [
     "spark",
     "following",
     "cluster",
+    "console-cluster",
+    "two-brokers",
+    "apache-mirror",
 ]
 INTRODUCTION = """# Benchmarks
 
@@ -138,14 +142,22 @@ def show(section: Section) -> None:
 
 
 def write() -> None:
-    """Write the document from all results that are kept."""
-    sections = sorted(kept(), key=lambda section: ORDER.index(section.name))
-    lines = [INTRODUCTION, "Machine:", "", *(f"- {line}" for line in machine()), ""]
-    for section in sections:
-        lines += [f"## {section.title}", "", section.definition, "", *table(section), ""]
-        lines += [
-            *(f"- {note}" for note in section.notes),
-            f"- Measured {section.measured_at}: `{section.command}`.",
-            "",
-        ]
-    DOCUMENT.write_text("\n".join(lines))
+    """Write the document: of all results that are kept; a section that none is kept of stays as it is."""
+    sections = sections_of(DOCUMENT.read_text())
+    for section in sorted(kept(), key=lambda section: ORDER.index(section.name)):
+        sections[section.title] = written(section)
+    head = [INTRODUCTION, "Machine:", "", *(f"- {line}" for line in machine()), "", ""]
+    DOCUMENT.write_text("\n".join(head) + "\n".join(sections.values()))
+
+
+def written(section: Section) -> str:
+    """Return a section of the document."""
+    lines = [f"## {section.title}", "", section.definition, "", *table(section), ""]
+    lines += [*(f"- {note}" for note in section.notes), f"- Measured {section.measured_at}: `{section.command}`.", ""]
+    return "\n".join(lines)
+
+
+def sections_of(text: str) -> dict[str, str]:
+    """Return the sections of a document by title."""
+    parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)[1:]
+    return {part[3:].split("\n", 1)[0]: part.rstrip("\n") + "\n" for part in parts}

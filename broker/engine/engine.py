@@ -18,9 +18,10 @@ from .disk import NO_DESCRIPTOR, File, Files, join
 from .errors import DiskFull, StoreBusy, StoreClosed, StoreFailed
 from .intake import Intake
 from .log.checkpoint import Derived, admit_clock
-from .log.recovery import Recovery, refuse_outside
+from .log.recovery import Recovery
 from .log.ticket import BatchTicket, Stored, SyncJob, Ticket
 from .log.upkeep import NO_ROOM, Upkeep, UpkeepJob, expire, oldest_expired
+from .outside import refuse_outside
 from .pop.service import Pops
 from .queues.queues import QueueEntry
 from .queues.reader import Pulled, Reader, Selection

@@ -29,7 +29,9 @@ from celery.worker.components import Pool, Timer
 from django.conf import settings
 
 from ..engine.config import EngineConfig
+from ..engine.disk import OsFiles
 from ..engine.errors import BrokerError
+from ..engine.fsck.survey import sizes_of
 from ..mirror.cluster import follow
 from ..mirror.entries import clusters
 from ..redisson.transfer import transfer_service
@@ -327,7 +329,8 @@ Pool.requires = (*(Pool.requires or ()), EngineStep, NamesrvStep, MirrorStep, Tr
 
 
 def engine_config(name: str) -> EngineConfig:
-    """Return the engine's configuration from Django's settings."""
+    """Return the engine's configuration from Django's settings, and for a store that is there its own sizes."""
+    config: dict[str, Any] = sizes_of(OsFiles(), str(settings.BROKER_STORE))
     return EngineConfig(
         root=str(settings.BROKER_STORE),
         cluster_name=settings.BROKER_CLUSTER,
@@ -341,6 +344,7 @@ def engine_config(name: str) -> EngineConfig:
         auto_create_groups=settings.BROKER_AUTO_CREATE_GROUPS,
         pull_most_messages=settings.BROKER_PULL_MESSAGES,
         pull_most_bytes=settings.BROKER_PULL_KB * 1024,
+        **config,
     )
 
 

@@ -274,8 +274,10 @@ GROUPS_A_READING = 10
 class Poller:
     """Reads a broker that cannot tell what changed: `read` gives one reading; it remembers only whose turn it is."""
 
-    def __init__(self, source: Admin) -> None:
+    def __init__(self, source: Admin, *, is_slave: bool = False) -> None:
+        """`is_slave`: it copies its master's tables from time to time: what it does not list was not dropped."""
         self._source = source
+        self._is_slave = is_slave
         #: the broker's name in its cluster
         self._own_name = ""
         self._listed_ms: int | None = None
@@ -292,7 +294,8 @@ class Poller:
         complete = frozenset({"levels"})
         if self._listed_ms is None or now_ms - self._listed_ms >= LISTING_INTERVAL_MS:
             topics, groups = self._list(known.name)
-            complete |= {"topics", "groups"}
+            if not self._is_slave:
+                complete |= {"topics", "groups"}
             self._listed_ms = now_ms
         return Changes(
             token="",

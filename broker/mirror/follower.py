@@ -225,7 +225,7 @@ class Mirror:
         self._state.slave_number = process.broker_id or None
         if process.broker_id:
             logger.warning("The master of %s is away: slave %d at %s is read", name, process.broker_id, process.address)
-            self._poller = Poller(self._source)
+            self._poller = Poller(self._source, is_slave=True)
         self._flaws = Flaws(self._state.flaws)
         self._watch = Watch.load(known.name, now_ms)
         return known, self._state, self._watch

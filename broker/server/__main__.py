@@ -13,7 +13,9 @@ import uvloop
 from .. import log_lines
 from ..client.credentials import Signer
 from ..engine.config import EngineConfig
+from ..engine.disk import OsFiles
 from ..engine.errors import BrokerError
+from ..engine.fsck.survey import sizes_of
 from ..rocketmq.acl import AccessConfig, User
 from .broker import BrokerService, Protection
 from .listener import Listening, ListeningRefused, Remedies, raise_descriptor_limit, refuse_exposed
@@ -63,6 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     names = (*SIZES, *TRANSACTIONS, "delay_levels")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     try:
+        chosen = sizes_of(OsFiles(), options.root) | chosen
         _refuse_exposed(options)
         config = EngineConfig(
             root=options.root, cluster_name=options.cluster, broker_name=options.name,

@@ -64,8 +64,9 @@ def choice_of(text: str) -> Choice:
 
 def split(path: str) -> tuple[Choice, str]:
     """Return which brokers a decoded path is about, and the page's own path."""
-    part, slash, rest = path.removeprefix(PREFIX).partition("/")
-    if not path.startswith(PREFIX) or not slash or not part:
+    # Django's admin links to the site by the script name alone: without a "/" at its end
+    part, _, rest = path.removeprefix(PREFIX).partition("/")
+    if not path.startswith(PREFIX) or not part:
         return ALL, path
     entry, mark, broker = part.partition("~")
     return (Choice(entry, broker) if mark else Choice("", part)), f"/{rest}"

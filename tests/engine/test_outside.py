@@ -8,7 +8,8 @@ from broker.engine.errors import StoreUnsupported
 from broker.engine.fsck.store import check_store
 from broker.engine.tables.topics import Topic
 from broker.engine.testing.disk import SimulatedFiles
-from broker.engine.testing.driver import open_engine
+from broker.engine.testing.driver import TINY, open_engine
+from broker.engine.timer.wheel import SLOT
 
 ROCKSDB = [
     "consumequeue",
@@ -82,3 +83,63 @@ def test_empty_directories_of_them_are_no_hindrance() -> None:
     for name in ("consumequeue_ext", "batchconsumequeue"):
         files.make_directory(f"/store/{name}/orders/0")
     assert open_engine(files).readable("orders", 0)
+
+
+#: What else is refused: the file that says it, with content, and the same without.
+OTHERS = [
+    ("dledger-n0", "dledger-n0/data/00000000000000000000", bytes(64), None),
+    ("epochFileCheckpoint", "epochFileCheckpoint", b"1\n7-0\n", b"0\n0\n"),
+    ("compaction", "compaction/compactionLog/orders/0/00000000000000000000", bytes(64), None),
+    (
+        "tieredStoreMetadata.json",
+        "config/tieredStoreMetadata.json",
+        b'{"topicMetadataTable":{},"queueMetadataTable":{"orders":{}}}',
+        b'{"topicMetadataTable":{},"queueMetadataTable":{}}',
+    ),
+    ("tieredStoreMetadata.json", "config/tieredStoreMetadata.json", b"{", b""),
+]
+
+
+@pytest.mark.parametrize(("named", "path", "content", "_empty"), OTHERS, ids=range(len(OTHERS)))
+def test_what_is_not_in_the_log_is_named(named: str, path: str, content: bytes, _empty: bytes | None) -> None:
+    files = stopped_store()
+    put(files, f"/store/{path}", content)
+    assert_is_refused(files, named)
+
+
+@pytest.mark.parametrize(("_named", "path", "_content", "empty"), OTHERS, ids=range(len(OTHERS)))
+def test_left_over_and_empty_it_is_no_hindrance(_named: str, path: str, _content: bytes, empty: bytes | None) -> None:
+    files = stopped_store()
+    if empty is None:
+        files.make_directory(f"/store/{path}".rpartition("/")[0])
+    else:
+        put(files, f"/store/{path}", empty)
+    assert open_engine(files).readable("orders", 0)
+
+
+READ_MS = 1_790_000_000_000
+HOUR_MS = 3_600_000
+
+
+def with_wheel(precision_ms: int, due_ms: int) -> SimulatedFiles:
+    """A store whose wheel and ``timercheck`` Apache RocketMQ wrote last, with one timer in the wheel."""
+    files = stopped_store()
+    slots = 2 * TINY.timer_slots
+    number = due_ms // precision_ms
+    wheel = bytearray(slots * SLOT.size)
+    SLOT.pack_into(wheel, number % slots * SLOT.size, number, 0, 0, 1, 0)
+    put(files, "/store/timerwheel", bytes(wheel))
+    put(files, "/store/config/timercheck", READ_MS.to_bytes(8, "big").ljust(4096, b"\0"))
+    return files
+
+
+@pytest.mark.parametrize("precision_ms", [100, 200, 500])
+@pytest.mark.parametrize("ahead_ms", [-12 * HOUR_MS, HOUR_MS, 24 * HOUR_MS])
+def test_a_wheel_of_another_precision_is_named(precision_ms: int, ahead_ms: int) -> None:
+    files = with_wheel(precision_ms, READ_MS + ahead_ms)
+    assert_is_refused(files, f"timerwheel of {precision_ms} ms a slot")
+
+
+@pytest.mark.parametrize("ahead_ms", [-9 * 365 * 24 * HOUR_MS, HOUR_MS, 7 * 24 * HOUR_MS])
+def test_a_wheel_of_seconds_is_taken(ahead_ms: int) -> None:
+    assert open_engine(with_wheel(1000, READ_MS + ahead_ms)).readable("orders", 0)

@@ -12,6 +12,7 @@ from tests.waiting import NotInTime, until
 
 GET_ROUTE = 105
 GET_BROKER_RUNTIME_INFO = 28
+GET_TOPIC_STATS = 202
 TEMPLATE_TOPIC = "TBW102"
 LOOK_EVERY_S = 0.05
 
@@ -30,6 +31,11 @@ def await_runtime(address: str, timeout_s: float, signature: Mapping[str, str] |
 def is_routed(namesrv: str, topic: str) -> bool:
     """Whether the name server knows a broker with this topic."""
     return _is_answered(namesrv, GET_ROUTE, {"topic": topic})
+
+
+def has_topic(address: str, topic: str) -> bool:
+    """Whether this very broker, a slave perhaps, has the topic."""
+    return _is_answered(address, GET_TOPIC_STATS, {"topic": topic})
 
 
 def _await(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:

@@ -100,6 +100,11 @@ def test_the_page_says_what_is_there_and_what_is_not(mirror: Mirror, producer: P
         assert said in text, said
     assert re.search(r"<button[^>]*disabled[^>]*>\s*Pause all timers", answer.content.decode())
     assert operator.post("/operations/draft/", {"kind": "timers.pause"}).status_code == 422
+    (row,) = timers_read.timer_list(TimerFilter(TOPIC, "shown")).rows
+    own = operator.get(f"/timers/{row.position}/").content.decode()
+    for act in ("Move…", "Deliver now…"):
+        assert re.search(rf"<button[^>]*disabled[^>]*>\s*{act}", own), act
+    assert re.search(r"<button[^>]*timers.cancel[^>d]*>\s*Cancel…", own)
 
 
 def test_a_cancel_is_a_recall_and_the_message_never_comes(

@@ -118,12 +118,14 @@ def test_brokers_are_followed_as_they_come_and_after_they_are_delisted(cluster: 
 
 def test_a_slave_is_read_while_its_master_is_away(cluster: Cluster, admin: Admin) -> None:
     slave = cluster.slave("broker-b")
+    admin.create_topic("orders", queues=1)
     with followed(cluster.namesrv):
         until(lambda: MirrorState.objects.filter(broker="broker-b", error="", polling=False).exists())
         until(lambda: replica("broker-b", 1).as_of_ms)
         cluster["broker-b"].stop()
         until(lambda: MirrorState.objects.filter(broker="broker-b", slave_number=1, polling=True, error="").exists())
         assert Broker.objects.get(name="broker-b").address == slave.address
+        assert end_of("broker-b") == 0, "what the slave has not copied yet is not gone"
         assert replica("broker-b").error
         cluster["broker-b"].start()
         until(lambda: MirrorState.objects.filter(broker="broker-b", slave_number=None, polling=False).exists())

@@ -166,6 +166,24 @@ _READ_ENTRIES = 10_000
 _RATIOS = (4, 2, 1)
 
 
+def index_sizes(files: Files, paths: list[str]) -> tuple[int, int] | None:
+    """Return (slots, entries) of these index files, from a full file's count or a usual ratio; None if nothing fits."""
+    for path in paths:
+        file = files.open(path)
+        head, rest = file.read(HEADER_SIZE, 0), file.size() - HEADER_SIZE
+        file.close()
+        if len(head) < HEADER_SIZE:
+            continue
+        number = HEADER.unpack(head)[5]
+        if path != paths[-1] and 0 < number * INDEX_ENTRY_SIZE < rest and (rest - number * INDEX_ENTRY_SIZE) % 4 == 0:
+            return (rest - number * INDEX_ENTRY_SIZE) // 4, number
+        for ratio in _RATIOS:
+            slots, left = divmod(rest, 4 + ratio * INDEX_ENTRY_SIZE)
+            if not left and slots:
+                return slots, slots * ratio
+    return None
+
+
 class IndexCheck:
     """Is told of each record in log order, and walks beside it the entries of all index files: they have that order."""
 
@@ -180,7 +198,7 @@ class IndexCheck:
         self._mark = mark = vouched.index_mark
         names = [name for name in files.list(directory) if name.isdigit()]
         self._paths = [join(directory, name) for name in names if mark is None or name <= mark[0]]
-        self._sizes = sizes or self._find_sizes()
+        self._sizes = sizes or index_sizes(files, self._paths)
         self._groups = groupby(self._entries(), key=itemgetter(1))
         self._position = -1
         self._hashes: list[int] = []
@@ -231,27 +249,6 @@ class IndexCheck:
             self._position = position
             self._hashes = [entry[0] for entry in group]
             return
-
-    def _find_sizes(self) -> tuple[int, int] | None:
-        """Return (slots, entries) a file, from a full file's count or a usual ratio; None if nothing fits."""
-        for path in self._paths:
-            file = self._files.open(path)
-            head, rest = file.read(HEADER_SIZE, 0), file.size() - HEADER_SIZE
-            file.close()
-            if len(head) < HEADER_SIZE:
-                continue
-            number = HEADER.unpack(head)[5]
-            if (
-                path != self._paths[-1]
-                and 0 < number * INDEX_ENTRY_SIZE < rest
-                and (rest - number * INDEX_ENTRY_SIZE) % 4 == 0
-            ):
-                return (rest - number * INDEX_ENTRY_SIZE) // 4, number
-            for ratio in _RATIOS:
-                slots, left = divmod(rest, 4 + ratio * INDEX_ENTRY_SIZE)
-                if not left and slots:
-                    return slots, slots * ratio
-        return None
 
     def _entries(self) -> Iterator[tuple[int, int]]:
         """Yield (hash, position) of every entry, oldest first; the chains of each file are checked on the way."""

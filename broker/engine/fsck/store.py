@@ -15,8 +15,8 @@ from ...rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..disk import File, Files, join, load_file
 from ..errors import CorruptRecord
 from ..log.checkpoint import Checkpoint, CheckpointFile
-from ..log.recovery import refuse_outside
 from ..message_header import extra_key_of
+from ..outside import refuse_outside
 from ..tables import json_file
 from ..tables.topics import void_positions_in
 from . import Damage, Report, Vouched

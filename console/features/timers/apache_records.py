@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.client import Admin, BrokerRefused, ClientError, Message, Producer
-from broker.client.timers import TimerCheckpoint, TimerMetric
+from broker.client.timers import BadHandle, TimerCheckpoint, TimerMetric, read_handle
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.properties import (
     DUE_MS,
@@ -186,11 +186,11 @@ def timer_life(here: Mirrored, position: int) -> TimerLife:
     )
     row = row_of_record(record) if record is not None else None
     if row is None:
-        return TimerLife(evidence, here.now_ms, "unknown", None, (), position)
+        return TimerLife(evidence, here.now_ms, "unknown", None, (), position, polled=True)
     row = replace(row, broker=here.name)
     accepted = LifeEvent(LifeKind.ACCEPTED, row.store_ms or 0, position)
     state = "pending" if row.due_ms > here.now_ms else "unknown"
-    return TimerLife(evidence, here.now_ms, state, row, (accepted,), position)
+    return TimerLife(evidence, here.now_ms, state, row, (accepted,), position, polled=True)
 
 
 def _read(here: Mirrored) -> tuple[Newest | None, Evidence]:
@@ -269,17 +269,36 @@ def recall(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> list[ItemResul
     return [_recalled(admin, producer, broker, target) for target in targets]
 
 
+def parked_record(admin: Admin, target: Mapping[str, Any]) -> Message | None:
+    """Return the parked record that a target names by its place, its unique id or a handle; None where there is none,
+    or where it is named by a schedule key, which the broker does not know. Raises ClientError."""
+    if "position" in target:
+        return admin.message_at(target["position"], topic=TIMER_TOPIC)
+    if "messageId" in target:
+        return admin.message_by_offset_id(target["messageId"])
+    if "handle" in target:
+        try:
+            named = read_handle(target["handle"])
+        except BadHandle:
+            return None
+        topic, unique_key = named.topic, named.unique_key
+    else:
+        topic, unique_key = target["topic"], target.get("uniqueKey", "")
+    found = admin.records_by_unique_id(TIMER_TOPIC, unique_key) if unique_key else []
+    return next((record for record in found if record.properties.get(REAL_TOPIC) == topic), None)
+
+
 def _recalled(admin: Admin, producer: Producer, broker: str, target: Mapping[str, Any]) -> ItemResult:
-    if "position" not in target:
+    if "scheduleKey" in target:
         return ItemResult("refused", {"error": "not-supported"})
     try:
-        record = admin.message_at(target["position"], topic=TIMER_TOPIC)
+        record = parked_record(admin, target)
     except BrokerRefused as refusal:
         return ItemResult("unknown", {"error": str(refusal)})
     except ClientError as error:
         return ItemResult("refused", {"error": str(error)})
-    row = row_of_record(record)
-    if row is None:
+    row = row_of_record(record) if record is not None else None
+    if record is None or row is None:
         return ItemResult("unknown", {"error": "no timer is parked at this position"})
     told = {"topic": row.topic, "unique_key": row.unique_key, "due_ms": row.due_ms}
     try:

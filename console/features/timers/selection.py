@@ -17,8 +17,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce
 
 from broker.client import Admin, ClientError, NotSupported
-from broker.rocketmq.topics import TIMER_TOPIC
-from console.features.timers.apache_records import matches, read_newest, row_of_record
+from console.features.timers.apache_records import matches, parked_record, read_newest, row_of_record
 from console.features.timers.read import all_timers, one_timer
 from console.features.timers.shapes import TimerFilter, TimerRow
 from console.operations.errors import InvalidParameter
@@ -87,13 +86,12 @@ def find_named(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> Found:
 
 
 def _parked(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:
-    """Return the record at the target's position, on a broker that cannot be asked for a timer."""
-    if "position" not in target:
-        return None
+    """Return the record that the target names, on a broker that cannot be asked for a timer."""
     try:
-        row = row_of_record(admin.message_at(target["position"], topic=TIMER_TOPIC))
+        record = parked_record(admin, target)
     except ClientError:
         return None
+    row = row_of_record(record) if record is not None else None
     return row if row is not None and row.due_ms > now_ms() else None
 
 

@@ -462,3 +462,5 @@ class TimerLife:
     events: tuple[LifeEvent, ...]
     #: the position that was asked for
     position: int = 0
+    #: True: an Apache RocketMQ broker, which neither moves it nor delivers it before its moment
+    polled: bool = False
