@@ -193,6 +193,8 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
             self._membership.subscribe(self._wanted.values())
             await self._release([queue for queue in self._feeds if queue.topic == topic])
             await self._membership.join()
+            # a share that was being computed meanwhile, for what was wanted before, may have taken them once more
+            await self._release([queue for queue in self._feeds if queue.topic == topic])
 
     async def assign(self, queues: Collection[MessageQueue], expression: str = ALL) -> None:
         """Poll exactly these queues, whatever others of the group do; those that stay keep their positions."""
