@@ -55,7 +55,7 @@ from console.rest.records import (
 from console.rest.responses import body_texts, json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import WAITS, Look, Reason, Text, TopicOfUniqueId
-from console.rest.several import at_broker
+from console.rest.several import asked, at_broker, tell_each
 from console.security.masking import BODY
 from console.security.tokens import CONSUME, PUBLISH, READ, Grant
 
@@ -385,14 +385,17 @@ async def _due_ms(parked: Message, admin: AsyncAdmin) -> int | None:
 
 
 async def _traced_steps(unique_id: str | None, call: Call) -> list[TracedStep] | None:
-    """Return what clients told, oldest first and without a moment last; None if the broker did not tell it.
+    """Return what clients told, oldest first and without a moment last; None if no broker told it.
 
     A unique id is what a producer says: of a message with the same one that the token may not read nothing is told.
     """
     if unique_id is None:
         return []
     try:
-        told = told_of(await call.state.admin.traces(unique_id))
+        admins = await asked(call.state, None)
+        answers, _missing = await tell_each(admins, lambda _broker, admin: admin.traces(unique_id))
+        events = dict.fromkeys(event for answer in answers.values() for event in answer)
+        told = told_of(sorted(events, key=lambda event: event.at_ms or 0) if len(answers) > 1 else list(events))
     except ClientError:
         # the message itself is worth the answer
         return None
