@@ -18,7 +18,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from broker.client import Admin, Consumer, Decision, TransactionProducer, prepare
-from broker.mirror.models import MirrorState, Replica, Topic
+from broker.mirror.models import ConsumerGroup, MirrorState, Replica, Topic
 from broker.testing import BrokerThread, small_store
 from console.features.dead_letters import pages as dead_letters_pages
 from console.features.dead_letters.shapes import DeadLetterFilter, read_after
@@ -108,6 +108,9 @@ def filled(stage: Stage, topic: str, group: str) -> None:
     until(lambda: {row.broker for row in timers(topic)} == set(BOTH))
     until(lambda: {row.broker for row in halves(topic)} == set(BOTH))
     until(lambda: dead_letters(group) == set(BOTH))
+    # pages know what the mirror has listed, which it does every ten seconds
+    until(lambda: Topic.objects.filter(name=topic).count() == 2, 30)
+    until(lambda: ConsumerGroup.objects.filter(name=group).count() == 2, 30)
 
 
 @pytest.mark.core

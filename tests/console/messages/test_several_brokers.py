@@ -60,7 +60,7 @@ def test_a_key_is_found_at_both(both: Several, operator: Client) -> None:
     assert [hit.broker for hit in found.hits] == [B, A], "the newest first"
     assert {hit.broker for hit in read.messages_everywhere("order-1").hits} == {A, B}
     assert {hit.broker for hit in messages_pages.messages_through("orders", MessageFilter()).hits} == {A, B}
-    rows = json.loads(b"".join(operator.get("/messages/?q=order-1&topic=orders&as=json").streaming_content))  # type: ignore[attr-defined]
+    rows = json.loads(b"".join(operator.get("/messages/?q=order-1&topic=orders&as=json").streaming_content))  # type: ignore[attr-defined]  # of a streamed answer
     assert [row["broker"] for row in rows] == [B, A]
     with choosing(choice_of(A)):
         assert [hit.broker for hit in read.messages("orders", "order-1").hits] == [A]

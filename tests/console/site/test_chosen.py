@@ -110,7 +110,7 @@ def test_passwords_have_their_own_room_under_any_address() -> None:
 def test_a_file_has_the_rows_of_its_broker(both: Several, operator: Client) -> None:
     def names(address: str) -> set[str]:
         answer = operator.get(f"{address}?as=csv")
-        lines = b"".join(answer.streaming_content).decode().splitlines()  # type: ignore[attr-defined]
+        lines = b"".join(answer.streaming_content).decode().splitlines()  # type: ignore[attr-defined]  # of a streamed answer
         return {line.split(",")[0] for line in lines[1:]}
 
     assert "mailbags" not in names("/at/broker-a/topics/")
