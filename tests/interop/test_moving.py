@@ -102,7 +102,7 @@ def test_a_store_is_taken_over_and_given_back(start_server: ServerFactory, tmp_p
     theirs = start_server("apache", root, SHAPE)
     cargo = Cargo(theirs, work)
     end_cleanly(theirs)
-    print("LOOK\n" + "\n".join(looked_at(root)))
+    assert plain(looked_at(root)) == plain(shown(0))
     assert sizes_of(OsFiles(), str(root)).items() >= {
         "segment_size_bytes": SHAPE.segment_size_bytes, "queue_file_entries": SHAPE.queue_file_entries,
         "index_slots": SHAPE.index_slots, "index_entries": SHAPE.index_entries,
@@ -111,7 +111,7 @@ def test_a_store_is_taken_over_and_given_back(start_server: ServerFactory, tmp_p
     cargo.unpack(ours, work)
     cargo = Cargo(ours, work)
     end_cleanly(ours)
-    print("LOOK\n" + "\n".join(looked_at(root)))
+    assert plain(looked_at(root)) == plain(shown(1))
     back = start_server("apache", root, SHAPE)
     cargo.unpack(back, work)
     end_cleanly(back)
