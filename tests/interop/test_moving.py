@@ -14,8 +14,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from broker.client import Decision, Producer, TransactionProducer, prepare
 from broker.engine.disk import OsFiles
 from broker.engine.fsck.survey import sizes_of
