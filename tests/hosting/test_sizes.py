@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -36,3 +38,15 @@ def test_a_store_of_apache_opens_with_what_is_configured(settings: Any, tmp_path
     engine = Engine.open(config, OsFiles(), LATER_MS)
     assert engine.queue_end("GoldenEventsB", 0) > 0
     engine.close(LATER_MS)
+
+
+def test_the_bare_broker_opens_it_without_being_told(tmp_path: Path) -> None:
+    open_engine(OsFiles(), root=str(tmp_path)).close()
+    command = [sys.executable, "-m", "broker.server", "--root", str(tmp_path), "--port", "0", "--namesrv-port", "0"]
+    with subprocess.Popen([*command, "--no-vip"], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            assert "name service" in server.stdout.readline()
+        finally:
+            server.terminate()
+    assert server.returncode == 0

@@ -124,8 +124,8 @@ def _left_behind(engine: Engine, files: Files, root: str) -> list[str]:
     points = sum(n for topic, n in engine.timers.states.by_topic.items() if topic.startswith(REVIVE_PREFIX))
     if points:
         found.append(
-            f"{points:,} check points of POP: what was popped and not acknowledged does not come again here. Stop the"
-            " consumers that pop, wait until their invisible time is over, and stop the broker then."
+            f"{points:,} check points and acknowledgements of POP: what was popped and not acknowledged does not come"
+            " again here. Stop the consumers that pop, wait until their invisible time is over, then stop the broker."
         )
     if holds_entries(files, join(root, "config", "consumerOrderInfo.json")):
         found.append("config/consumerOrderInfo.json: what was popped in order comes again from the group's offset.")
