@@ -16,6 +16,7 @@ from broker.engine.fsck.unwritten import UnwrittenFiles
 from broker.engine.tables.topics import Topic
 from broker.engine.testing.disk import SimulatedFiles
 from broker.engine.testing.driver import START_MS, TINY, open_engine
+from broker.rocketmq.topics import REVIVE_PREFIX
 
 FIXTURES = Path(__file__).parents[1] / "data" / "rocketmq-5.5.0"
 #: Long before any timer of the fixtures is due: what waits there waits.
@@ -112,6 +113,17 @@ def test_where_no_store_is_none_is_found() -> None:
     with pytest.raises(FileNotFoundError):
         survey(SimulatedFiles(), "/store", START_MS)
     assert sizes_of(SimulatedFiles(), "/store") == {}
+
+
+def test_check_points_of_pop_stay_behind() -> None:
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    topic = f"{REVIVE_PREFIX}DefaultCluster"
+    driver.engine.topics.ensure(topic, 1)
+    driver.send(topic, b"{}", TIMER_DELIVER_MS=str(START_MS + 60_000), UNIQ_KEY="U1")
+    driver.settle()
+    driver.close()
+    assert "1 check points and acknowledgements of POP" in survey(files, "/store", START_MS).lost[0]
 
 
 def test_users_and_offsets_in_order_of_apache_stay_behind(tmp_path: Path) -> None:

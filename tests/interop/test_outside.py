@@ -24,7 +24,7 @@ IN_ROCKSDB = {
     "storeType": "consumequeue",
     "configManagerVersion": "config/rdb",
 }
-VALUES = {"storeType": "defaultRocksDB", "configManagerVersion": "v2"}
+VALUES = {"storeType": "defaultRocksDB", "configManagerVersion": "v2", "timerPrecisionMs": "100"}
 
 
 class Configured(ApacheServer):
@@ -57,6 +57,10 @@ def refusal(root: Path) -> str:
 @pytest.mark.parametrize(("setting", "place"), IN_ROCKSDB.items())
 def test_what_is_in_rocksdb_is_named(setting: str, place: str, tmp_path: Path) -> None:
     assert f"RocksDB: {place} holds" in refusal(written(setting, tmp_path))
+
+
+def test_a_wheel_of_another_precision_is_named(tmp_path: Path) -> None:
+    assert "timerwheel of 100 ms a slot" in refusal(written("timerPrecisionMs", tmp_path))
 
 
 def test_filter_data_is_named_and_the_store_opens_without(tmp_path: Path, start_server: ServerFactory) -> None:

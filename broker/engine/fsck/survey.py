@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...rocketmq.topics import POP_TOPIC
+from ...rocketmq.topics import POP_TOPIC, REVIVE_PREFIX
 from ..config import EngineConfig
 from ..disk import Files, join
 from ..engine import Engine
@@ -23,7 +23,6 @@ from ..timer.checkpoint import is_foreign
 from .derived import index_sizes
 from .unwritten import UnwrittenFiles
 
-_REVIVE_TOPIC = "rmq_sys_REVIVE_LOG_"
 #: Two numbers of EngineConfig and what they are called in broker.conf.
 _BROKER_CONF = {
     "segment_size_bytes": ("mappedFileSizeCommitLog", 1),
@@ -122,11 +121,11 @@ def _counts(engine: Engine, now_ms: int) -> dict[str, int]:
 def _left_behind(engine: Engine, files: Files, root: str) -> list[str]:
     """Return what the next broker does not read, whichever of the two it is, as sentences."""
     found = []
-    points = sum(n for topic, n in engine.timers.states.by_topic.items() if topic.startswith(_REVIVE_TOPIC))
+    points = sum(n for topic, n in engine.timers.states.by_topic.items() if topic.startswith(REVIVE_PREFIX))
     if points:
         found.append(
-            f"{points:,} check points of POP: what was popped and not acknowledged does not come again here. Stop the"
-            " consumers that pop, wait until their invisible time is over, and stop the broker then."
+            f"{points:,} check points and acknowledgements of POP: what was popped and not acknowledged does not come"
+            " again here. Stop the consumers that pop, wait until their invisible time is over, then stop the broker."
         )
     if holds_entries(files, join(root, "config", "consumerOrderInfo.json")):
         found.append("config/consumerOrderInfo.json: what was popped in order comes again from the group's offset.")
