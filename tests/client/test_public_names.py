@@ -56,6 +56,8 @@ INSIDERS = {
     ("bench/many_consumers.py", "_membership"),
     # it reads what an Apache broker says of itself, whose JSON is not strict
     ("tests/cluster.py", "_answers"),
+    # which broker a key leads to
+    ("tests/outbox/test_schedule_keys.py", "_pipeline"),
     ("tests/console/clients/test_clients.py", "_event_loop"),
 }
 
