@@ -133,7 +133,7 @@ def _environment_of(name: str, number: int) -> dict[str, str]:
         "ESCAPEMENT_BROKER_PORT": str(_broker_port(number)),
         "ESCAPEMENT_NAMESRV_PORT": str(_namesrv_port(number)),
         "ESCAPEMENT_BROKERS": name,
-        "ESCAPEMENT_STORE": str(settings.BROKER_STORES[name]),
+        "ESCAPEMENT_STORE": str(settings.OTHER_STORES[name]),
     }
 
 

@@ -57,16 +57,17 @@ NAMESRV_PORTS = [int(each) for each in os.environ.get("ESCAPEMENT_NAMESRV_PORTS"
 BROKER_REGISTER_AT = os.environ.get(
     "ESCAPEMENT_REGISTER_AT", ";".join(f"{reachable_host(BROKER_HOST)}:{port}" for port in NAMESRV_PORTS)
 )
-BROKER_NAME = os.environ.get("ESCAPEMENT_BROKER", "broker-a")
 # The brokers that `make run` starts: the first at the ports and the store below, each other one 10 ports further (its
 # own name service 1), with a store named after it.
-BROKER_NAMES = [each for each in os.environ.get("ESCAPEMENT_BROKERS", BROKER_NAME).split(",") if each]
+BROKER_NAMES = [
+    each
+    for each in (os.environ.get("ESCAPEMENT_BROKERS") or os.environ.get("ESCAPEMENT_BROKER", "")).split(",")
+    if each
+] or ["broker-a"]
+BROKER_NAME = BROKER_NAMES[0]
 BROKER_CLUSTER = os.environ.get("ESCAPEMENT_CLUSTER", "DefaultCluster")
 BROKER_STORE = Path(os.environ.get("ESCAPEMENT_STORE") or VAR / "store")
-BROKER_STORES = {
-    name: BROKER_STORE if name == BROKER_NAMES[0] else BROKER_STORE.with_name(f"{BROKER_STORE.name}-{name}")
-    for name in BROKER_NAMES
-}
+OTHER_STORES = {name: BROKER_STORE.with_name(f"{BROKER_STORE.name}-{name}") for name in BROKER_NAMES[1:]}
 BROKER_FLUSH = os.environ.get("ESCAPEMENT_FLUSH", "sync")
 SIMULATED_CLOCK = os.environ.get("ESCAPEMENT_SIMULATED_CLOCK", "")
 # What senders of timers may ask for: how far ahead, how many in all, how many in one second (0: any number).

@@ -7,10 +7,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.utils.translation import override
 from pyspark.sql import SparkSession
 
 from spark.session import open_session
 from tests.crash.golden import folders
+
+
+@pytest.fixture(autouse=True)
+def english() -> Iterator[None]:
+    """Whoever read a page in another language before, in the same process, left it."""
+    with override("en"):
+        yield
 
 
 @pytest.fixture(scope="session")

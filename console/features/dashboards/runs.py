@@ -68,11 +68,16 @@ def shown_broker() -> str:
     return chosen().name or str(settings.BROKER_NAME)
 
 
+def _stores() -> dict[str, Path]:
+    """Return the stores of the brokers that run here, by name."""
+    return {settings.BROKER_NAME: settings.BROKER_STORE, **settings.OTHER_STORES}
+
+
 def source_of(broker: str) -> str:
     """Return where the records of a broker are read: its store, where that is here, else its cluster's name servers."""
-    store = settings.BROKER_STORES.get(broker)
-    if store is not None or broker == settings.BROKER_NAME:
-        return str(store or settings.BROKER_STORE)
+    store = _stores().get(broker)
+    if store is not None:
+        return str(store)
     return f"{CLUSTER}{namesrv_of(choice_of(broker).entry)}"
 
 
@@ -231,8 +236,7 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
 
 def renew() -> None:
     """Compute all dashboards of everything, of each broker whose log is here, unless nothing can be computed here."""
-    stores = {settings.BROKER_NAME: settings.BROKER_STORE, **settings.BROKER_STORES}
-    for broker, store in stores.items():
+    for broker, store in _stores().items():
         if missing() is None and Path(store, "commitlog").is_dir():
             run_batch(queue(tuple(DASHBOARDS), "all", store=str(store), broker=broker))
 
@@ -246,7 +250,7 @@ def cancel(batch: uuid.UUID) -> int:
 
 def broker_address(run: DashboardRun) -> str:
     """Return the broker that is asked where the log ends; empty if the checkpoint in the store has to do."""
-    if run.source not in map(str, (settings.BROKER_STORE, *settings.BROKER_STORES.values())):
+    if run.source not in map(str, _stores().values()):
         return ""
     row = Broker.objects.filter(name=run.broker).first()
     return row.address if row is not None else ""
@@ -291,9 +295,9 @@ def _levels(broker: str) -> str:
 
 def _hours(broker: str) -> float:
     """Return the broker's ``fileReservedTime`` in hours, 0 if it cannot be asked."""
-    if broker not in settings.BROKER_STORES and broker != settings.BROKER_NAME:
+    if broker not in _stores():
         return 0.0
-    with choosing(choice_of(broker if len(settings.BROKER_STORES) > 1 else "")):
+    with choosing(choice_of(broker if settings.OTHER_STORES else "")):
         config, _ = ask(lambda admin: admin.broker_config(), source=broker, requests=(26,))
     try:
         hours = float((config or {}).get("fileReservedTime", 0))
