@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,12 +11,13 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.templatetags.static import static
-from django.urls import reverse
+from django.urls import ResolverMatch, reverse
 from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
+from broker.mirror.models import ConsumerGroup, ScheduleLevel, Topic
 from console.security.gate import is_total
 from console.site.chosen import ALL, Choice, choice_of, choosing, chosen
 from console.site.clock import real_now_ms, simulated
@@ -105,6 +106,11 @@ def places_for(user: Any) -> list[Place]:
 
 #: parts of an address that mean the same at every broker; the others (a position, an id) are of one
 _STAY = frozenset({"level", "name", "queue_id"})
+#: pages about something that other brokers may lack, and the rows that say who has it
+_ABOUT: Mapping[str, tuple[type[Topic] | type[ConsumerGroup] | type[ScheduleLevel], str]] = {
+    "topic": (Topic, "name"), "tail": (Topic, "name"), "queue": (Topic, "name"), "lane": (ScheduleLevel, "level"),
+    "group": (ConsumerGroup, "name"), "dead_letters_of": (ConsumerGroup, "name"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +148,16 @@ class Picker:
         return len(self.brokers) > 2 or len(self.clusters) > 1 or self.choice != ALL
 
 
+def _brokers_with(match: ResolverMatch | None) -> set[str] | None:
+    """Return the brokers that have what a page is about, by name; None: it is about nothing that one could lack."""
+    about = _ABOUT.get(match.url_name or "") if match is not None else None
+    if match is None or about is None:
+        return None
+    model, field = about
+    rows = model.objects.filter(**{field: match.kwargs[field]})
+    return set(rows.values_list("broker", flat=True).order_by())
+
+
 def picker(request: HttpRequest) -> Picker:
     """Return what the picker offers on this page: the same page about other brokers, as far as they have it."""
     choice, match = chosen(), request.resolver_match
@@ -149,7 +165,11 @@ def picker(request: HttpRequest) -> Picker:
     if match is not None and not _STAY.issuperset(match.kwargs):
         path, query = f"/{path.split('/')[1]}/", ""
 
+    there = _brokers_with(match)
+
     def address(other: Choice) -> str:
+        if other.broker and there is not None and other.name not in there:
+            return f"{other.prefix}/{path.split('/')[1]}/"
         return f"{other.prefix}{path}{f'?{query}' if query else ''}"
 
     with choosing(Choice(choice.entry)):

@@ -98,8 +98,10 @@ def staged(namesrv: str, names: tuple[str, ...], settings: Any, processes: int) 
         yield stage
     finally:
         stop.set()
-        thread.join(30)
+        # a reading of a broker that has just died asks for each of its topics until the time-out
+        thread.join(120)
         stage.close()
+        assert not thread.is_alive(), "the mirror still reads"
 
 
 #: pages of one kind that are looked at for each choice of broker

@@ -16,7 +16,7 @@ from tests.interop.servers import Server
 from tests.interop.waiting import wait_until
 
 LEVEL, PARKED = 16, 7
-OTHER_LEVEL, OTHER_PARKED = 17, 3
+OTHER_LEVEL, OTHER_PARKED = 15, 3
 RELEASED = 4
 TOPIC = "ConsoleLanes"
 LANE = "SCHEDULE_TOPIC_XXXX"

@@ -72,6 +72,7 @@ def test_the_picker_keeps_the_page_and_leaves_what_is_of_one_broker(both: Severa
     offered = _offered(operator, "/at/broker-b/topics/?search=or")
     assert offered == ["/topics/?search=or", "/at/broker-a/topics/?search=or", "/at/broker-b/topics/?search=or"]
     assert _offered(operator, "/topics/orders/")[2] == "/at/broker-b/topics/orders/"
+    assert _offered(operator, "/topics/mailbags/")[1:] == ["/at/broker-a/topics/", "/at/broker-b/topics/mailbags/"]
     assert _offered(operator, f"/at/broker-a/operations/{_drafted(both).pk}/")[2] == "/at/broker-b/operations/"
     assert "Brokers shown" not in Client().get("/login/").content.decode()
 
