@@ -23,7 +23,7 @@ from tests.mirror.test_only_one import elsewhere
 from tests.waiting import until
 
 #: a topic of a polled broker has its turn within a second, while it has not many more; listed every ten
-MIRRORED_S = 30
+MIRRORED_S = 120
 
 
 class Stage:
