@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from ..rocketmq.codes import Answer, Request
-from ..rocketmq.message import Message, parse_offset_message_id
+from ..rocketmq.message import Message, parse_offset_message_id, written_address
 from ..rocketmq.topics import TOOLS_GROUP, TRACE_TOPIC
 from ..rocketmq.traces import Trace, read_traces
 from . import _answers as answers
@@ -226,7 +226,7 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
             host, port, position = parse_offset_message_id(offset_message_id)
         except ValueError:
             raise InvalidArgument(f"{offset_message_id[:60]!r} is no offset message id.", field="id") from None
-        wanted = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        wanted = written_address(host, port)
         if wanted not in [each.address for each in await self.members() if self._broker in (None, each.name)]:
             raise InvalidArgument(f"The id names broker {wanted}, which the name server does not list.", field="id")
         return await self.message_at(position, address=wanted)

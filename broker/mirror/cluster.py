@@ -22,9 +22,9 @@ from ..client.admin import Broker as Process
 from ..client.errors import ClientError
 from .announcer import Announcer, now_us
 from .clock_file import broker_now_ms
-from .follower import Mirror, row_name
+from .follower import Mirror
 from .lock import Lock, MirrorBusyError
-from .models import ENTRY_MARK, Broker, Replica
+from .models import ENTRY_MARK, Broker, Replica, row_name
 from .writer import fit_rows, storable
 
 logger = logging.getLogger(__name__)

@@ -33,7 +33,6 @@ from .halves import HalfFollower
 from .lock import Lock
 from .lock import MirrorBusyError as MirrorBusyError
 from .models import (
-    ENTRY_MARK,
     Broker,
     ConsumerGroup,
     ConsumerOffset,
@@ -42,6 +41,7 @@ from .models import (
     Queue,
     RateHistory,
     Topic,
+    row_name,
 )
 from .watch import Mark, Range, Watch
 from .writer import KEYS, Flaws, clear, fit, note_error, storable, write, write_broker, write_state
@@ -309,11 +309,6 @@ class Mirror:
     def _announce(self, kinds: set[str]) -> None:
         if self._announcer is not None:
             self._announcer.announce(now_us(), kinds)
-
-
-def row_name(entry: str, broker: str) -> str:
-    """Return the primary key of a broker's rows."""
-    return f"{entry}{ENTRY_MARK}{broker}" if entry else broker
 
 
 class Told:

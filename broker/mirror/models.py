@@ -200,6 +200,11 @@ SLOTS = 60
 ENTRY_MARK = "/"
 
 
+def row_name(entry: str, broker: str) -> str:
+    """Return the primary key of a broker's rows."""
+    return f"{entry}{ENTRY_MARK}{broker}" if entry else broker
+
+
 class Broker(MirrorRow):
     """A broker as it last described itself."""
 
@@ -228,7 +233,7 @@ class Broker(MirrorRow):
     @property
     def own_name(self) -> str:
         """The name by which its cluster, its clients and its messages know it."""
-        return self.name.removeprefix(f"{self.entry}{ENTRY_MARK}") if self.entry else self.name
+        return self.name.removeprefix(row_name(self.entry, ""))
 
 
 class Replica(MirrorRow):

@@ -110,6 +110,11 @@ def parse_offset_message_id(text: str) -> tuple[str, int, int]:
     return address, port, int(LONG.unpack(raw[-8:])[0])
 
 
+def written_address(host: str, port: int) -> str:
+    """Return ``host:port``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def string_hash(text: str) -> int:
     """Return Java's ``String.hashCode``: over UTF-16 units, as a signed 32-bit number."""
     value = 0

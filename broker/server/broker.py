@@ -19,6 +19,7 @@ from ..namesrv.registration import DataVersion
 from ..namesrv.requests import NameService
 from ..rocketmq.acl import AccessConfig
 from ..rocketmq.codes import Request
+from ..rocketmq.message import written_address
 from .access.accounts import AccessProcessor
 from .access.gate import Gate, guard
 from .clock import WALL_CLOCK, Clocks, Simulator
@@ -146,8 +147,7 @@ class BrokerService:
     @property
     def namesrv_address(self) -> str:
         """The address (host:port) of the name service."""
-        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
-        return f"{host}:{self._namesrv_port}"
+        return written_address(self.config.host, self._namesrv_port)
 
     @property
     def registered(self) -> dict[str, bool]:

@@ -24,6 +24,7 @@ from ..engine.tables.key_values import OWN_PREFIX, KeyValues
 from ..namesrv.requests import NameService
 from ..namesrv.routes import RouteTable
 from ..rocketmq.acl import AccessConfig, User
+from ..rocketmq.message import written_address
 from .access.accounts import FILE_NAME, AccessProcessor
 from .access.demands import Demands
 from .access.gate import Gate, gate_of
@@ -80,8 +81,7 @@ class NamesrvService:
     @property
     def address(self) -> str:
         """The address (host:port) where it listens."""
-        host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
-        return f"{host}:{self._port}"
+        return written_address(self._config.host, self._port)
 
     @property
     def codes(self) -> frozenset[int]:

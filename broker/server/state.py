@@ -27,6 +27,7 @@ from ..engine.tables.groups import Group
 from ..engine.tables.topics import Topic
 from ..rocketmq.codes import ONEWAY_FLAG, Request
 from ..rocketmq.frame import LANGUAGES, Command
+from ..rocketmq.message import written_address
 from ..rocketmq.subscription import Subscription
 from .connection import Connection
 from .long_polls import WaitingPulls
@@ -410,5 +411,4 @@ class BrokerState:
     @property
     def address(self) -> str:
         """The address that clients are told to connect to."""
-        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
-        return f"{host}:{self.config.port}"
+        return written_address(self.config.host, self.config.port)

@@ -9,7 +9,7 @@ from typing import Literal
 from broker.client import AsyncAdmin, BrokerRefused, BrokerUnreachable, Message, NotSupported, RouteNotFound
 from broker.client.errors import Answer
 from broker.client.timers import TimerTarget
-from broker.rocketmq.message import parse_offset_message_id
+from broker.rocketmq.message import parse_offset_message_id, written_address
 from broker.rocketmq.properties import DUE_MS, REAL_TOPIC, TIMER_DELETE, TIMER_DELIVER_MS, TIMER_OUT_MS
 from broker.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.rest.errors import MessageNotFound
@@ -121,7 +121,7 @@ async def by_offset_id(offset_id: str, state: ApiState) -> tuple[str, Message]:
             raise MessageNotFound from None
         raise
     host, port, _position = parse_offset_message_id(offset_id)
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = written_address(host, port)
     return next(each.name for each in await state.admin.members() if each.address == address), found
 
 

@@ -17,7 +17,7 @@ from msgspec import Meta
 from broker.client import AsyncAdmin, ClientError
 from console.rest.errors import BrokerUnknown, InvalidParameter
 from console.rest.state import ApiState
-from console.site.chosen import choice_of, choosing
+from console.site.broker import at
 from console.site.merged import Places, read_cursor
 from console.site.mirrored import cluster
 
@@ -39,7 +39,7 @@ def of_broker(broker: str) -> Iterator[None]:
     if not broker:
         yield
         return
-    with choosing(choice_of(broker)):
+    with at(broker):
         try:
             cluster()
         except Http404:

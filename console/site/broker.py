@@ -32,11 +32,13 @@ from broker.client import (
     RouteNotFound,
     Timeout,
 )
+from broker.mirror.models import MirrorState
 from console.site.chosen import choice_of, choosing, chosen
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason, joined
 from console.site.mirrored import Cluster, Here, Mirrored
 
+Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 #: Apache RocketMQ gives 32 messages from memory and 8 from disk at once (maxTransferCountOnMessageIn...)
@@ -164,17 +166,12 @@ def tell_each(question: Callable[[Admin], Answer], brokers: Sequence[str]) -> li
     """
 
     def asked(name: str) -> Told[Answer]:
-        with at(name):
-            try:
-                return Told(name, question(admin()))
-            except ClientError as error:
-                return Told(name, None, error)
+        try:
+            return Told(name, question(admin()))
+        except ClientError as error:
+            return Told(name, None, error)
 
-    if len(brokers) == 1:
-        found = [asked(brokers[0])]
-    else:
-        asking = [_askers.submit(copy_context().run, asked, name) for name in brokers]
-        found = [each.result() for each in asking]
+    found = _beside(asked, [(name, name) for name in brokers])
     errors = [each.error for each in found if each.error is not None]
     if errors and len(errors) == len(found):
         raise errors[0]
@@ -208,26 +205,32 @@ def read_each(read: Callable[[Mirrored], Answer], of: Cluster) -> list[Answer]:
     brokers = brokers_of(of)
     if len(brokers) == 1:
         return [read(brokers[0])]
-
-    def chosen_read(one: Mirrored) -> Answer:
-        with choosing(one.choice):
-            return read(one)
-
-    away = {one.name: one.state.error for one in brokers if one.state is not None and _is_away(one)}
+    away = {one.name: one.state.error for one in brokers if one.state is not None and _is_away(one, one.state)}
     token = _away.set(away if len(away) < len(brokers) else {})
     try:
-        # with whoever looks, and their language
-        reading = [_askers.submit(copy_context().run, chosen_read, one) for one in brokers]
+        return _beside(read, [(one.name, one) for one in brokers])
     finally:
         _away.reset(token)
-    return [each.result() for each in reading]
 
 
-def _is_away(one: Mirrored) -> bool:
+def _beside(work: Callable[[Asked], Answer], each: Sequence[tuple[str, Asked]]) -> list[Answer]:
+    """Do the work for each with its broker chosen, beside each other where there are several; the results in order."""
+
+    def done(one: tuple[str, Asked]) -> Answer:
+        broker, asked = one
+        with at(broker):
+            return work(asked)
+
+    if len(each) == 1:
+        return [done(each[0])]
+    # with whoever looks, and their language
+    working = [_askers.submit(copy_context().run, done, one) for one in each]
+    return [one.result() for one in working]
+
+
+def _is_away(one: Mirrored, state: MirrorState) -> bool:
     """Tell whether the mirror has tried and not reached the broker for a while."""
-    if one.state is None or not one.state.error:
-        return False
-    return one.as_of_ms is None or one.now_ms - one.as_of_ms > AWAY_MS
+    return bool(state.error) and (one.as_of_ms is None or one.now_ms - one.as_of_ms > AWAY_MS)
 
 
 def _reason(error: ClientError) -> StaleReason:

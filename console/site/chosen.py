@@ -24,6 +24,8 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import get_script_prefix, set_script_prefix
 
+from broker.mirror.models import ENTRY_MARK, row_name
+
 PREFIX = "/at/"
 
 
@@ -37,12 +39,12 @@ class Choice:
     @property
     def name(self) -> str:
         """The broker's name as its rows have it; "" for all of a cluster."""
-        return f"{self.entry}/{self.broker}" if self.entry and self.broker else self.broker
+        return self.text if self.broker else ""
 
     @property
     def text(self) -> str:
         """The choice as one text, which `choice_of` reads."""
-        return f"{self.entry}/{self.broker}" if self.entry else self.broker
+        return row_name(self.entry, self.broker)
 
     @property
     def prefix(self) -> str:
@@ -58,8 +60,8 @@ ALL = Choice()
 
 def choice_of(text: str) -> Choice:
     """Return the choice of one broker, named as its rows name it, or the one that a `Choice.text` stands for."""
-    entry, slash, broker = text.partition("/")
-    return Choice(entry, broker) if slash else Choice("", text)
+    entry, mark, broker = text.partition(ENTRY_MARK)
+    return Choice(entry, broker) if mark else Choice("", text)
 
 
 def split(path: str) -> tuple[Choice, str]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from broker.client import Admin, ClientError, Message, RouteNotFound
 from broker.rocketmq.codes import Request
-from broker.rocketmq.message import parse_offset_message_id
+from broker.rocketmq.message import parse_offset_message_id, written_address
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.messages.hops import Trail, hops_of
 from console.features.messages.shapes import OFFSET_ID, Hop
@@ -42,7 +42,7 @@ def broker_of(here: Cluster, offset_message_id: str) -> Mirrored | None:
     if not OFFSET_ID.fullmatch(offset_message_id):
         return None
     host, port, _position = parse_offset_message_id(offset_message_id)
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = written_address(host, port)
     return next((each for each in here.brokers if each.broker is not None and each.broker.address == address), None)
 
 

@@ -30,7 +30,7 @@ from console.operations.kind import REASON, Act, Call, ItemResult, Kind, Outcome
 from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.site import broker as site_broker
-from console.site.chosen import choosing, chosen
+from console.site.broker import at
 from console.site.clock import now_ms
 from console.site.mirrored import cluster
 
@@ -160,7 +160,7 @@ def _at_its_broker(parameters: Mapping[str, Any]) -> AbstractContextManager[None
     """Ask the broker that has the record: a group gets it back there."""
     here = cluster()
     home = broker_of(here, parameters["message_id"]) if here.has_several else None
-    return choosing(home.choice if home is not None else chosen())
+    return at(home.name if home is not None else "")
 
 
 def _record(admin: Admin, parameters: Mapping[str, Any]) -> Message | None:

@@ -43,8 +43,7 @@ from console.features.messages.shapes import (
 )
 from console.security.masking import BODY, Masks, masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask, ask_each
-from console.site.chosen import choosing, chosen
+from console.site.broker import ask, ask_each, at
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Cluster, Mirrored, cluster, mirrored
 
@@ -76,7 +75,7 @@ def message(scope: TopicScope, message_id: str, topic: str | None = None) -> Mes
     """
     here = cluster()
     home = home_of(here, message_id.strip(), topic) if here.has_several else None
-    with choosing(home.choice if home is not None else chosen()):
+    with at(home.name if home is not None else ""):
         found = _message(scope, message_id, topic, Cluster(here.now_ms, _others(here, home)))
         if not found.found:
             return found
@@ -172,7 +171,7 @@ def raw_body(scope: TopicScope, message_id: str, topic: str | None = None) -> tu
     """
     here = cluster()
     home = home_of(here, message_id.strip(), topic) if here.has_several else None
-    with choosing(home.choice if home is not None else chosen()):
+    with at(home.name if home is not None else ""):
         opened, _evidence = ask(
             lambda admin: _open(admin, message_id.strip(), topic), source=here.source, requests=MESSAGE_REQUESTS
         )

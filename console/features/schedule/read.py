@@ -131,12 +131,8 @@ def lane_of(row: ScheduleLevel, here: Mirrored, released: History, at_ms: int | 
     )
 
 
-def figures(here: Mirrored, drawn: Sequence[Lane]) -> LaneFigures:
-    """Return the strip above the lanes; its figures are None where nothing is known."""
-    return _figures(drawn, here.broker.started_ms if here.broker else None)
-
-
 def _figures(drawn: Sequence[Lane], started_ms: int | None) -> LaneFigures:
+    """Return the strip above the lanes; its figures are None where nothing is known."""
     waiting = [lane for lane in drawn if lane.next_due_ms is not None]
     first = min(waiting, key=lambda lane: lane.next_due_ms or 0, default=None)
     late = [lane for lane in drawn if lane.lateness_p99_ms is not None]
@@ -158,13 +154,11 @@ def _figures(drawn: Sequence[Lane], started_ms: int | None) -> LaneFigures:
     )
 
 
-def next_minute(here: Mirrored, rows: Sequence[ScheduleLevel]) -> NextMinute | None:
-    """Count messages due in each of the coming 60 seconds; return None while a waiting lane's due times are unknown."""
-    return None if here.as_of_ms is None else _minute(rows, here.as_of_ms)
-
-
 def _minute(rows: Sequence[ScheduleLevel], start: int) -> NextMinute | None:
-    """Count the same from a moment on, levels of several brokers added up."""
+    """Count messages due in each of the 60 seconds from a moment on, levels of several brokers added up.
+
+    None while a waiting lane's due times are unknown.
+    """
     moments = [start + 1_000 * second for second in range(1, 61)]
     by_level: dict[int, list[int]] = {}
     for row in rows:

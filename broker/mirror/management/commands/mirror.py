@@ -15,8 +15,8 @@ from ....log_lines import escaped
 from ...changes import UnreadableChangesError
 from ...clock_file import broker_now_ms
 from ...entries import clusters
-from ...follower import Mirror, MirrorBusyError, Round, row_name
-from ...models import ENTRY_MARK, Broker, MirrorState
+from ...follower import Mirror, MirrorBusyError, Round
+from ...models import ENTRY_MARK, Broker, MirrorState, row_name
 from ...writer import clear
 
 
