@@ -16,7 +16,7 @@ from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import InvalidParameter
 from console.operations.models import Operation
 from console.site.chosen import choice_of, choosing
-from tests.console.brokers import A, B, Several, several
+from tests.console.several import A, B, Several, several
 from tests.console.ui.test_pages import words
 
 ACTOR = Actor("token shop", frozenset(PERMISSIONS))

@@ -20,7 +20,7 @@ from console.operations.models import Operation
 from console.palette import groups_named, topics_named
 from console.site.chosen import choice_of, choosing
 from console.site.mirrored import lags_by_group, lags_of_each
-from tests.console.brokers import A, B, Several, several
+from tests.console.several import A, B, Several, several
 from tests.console.ui.test_pages import words
 
 ACTOR = Actor("token shop", frozenset(PERMISSIONS))

@@ -20,7 +20,7 @@ from console.operations.actor import PERMISSIONS, Actor
 from console.security.topic_scope import VisibleTopics, scoped
 from console.site.chosen import choice_of, choosing
 from tests.cluster import ask
-from tests.console.brokers import A, B, Several, several
+from tests.console.several import A, B, Several, several
 from tests.console.ui.test_pages import words
 
 ACTOR = Actor("token shop", frozenset(PERMISSIONS))

@@ -58,9 +58,15 @@ async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
 
 
 @pytest.fixture
-async def application(service: BrokerService, transactional_db: None) -> AsyncIterator[Starlette]:
+def namesrv(service: BrokerService) -> str:
+    """The name service that the application is given; tests of several brokers have another."""
+    return service.namesrv_address
+
+
+@pytest.fixture
+async def application(namesrv: str, transactional_db: None) -> AsyncIterator[Starlette]:
     """The REST application."""
-    made = create_application(service.namesrv_address)
+    made = create_application(namesrv)
     yield made
     await made.state.holder.close()
 

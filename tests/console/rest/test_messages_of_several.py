@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from broker.client import Producer, SendResult
-from console.rest.app import create_application
 from tests.console.several import A, B, Several, several
 from tests.waiting import until
 
@@ -24,13 +23,8 @@ def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
 
 
 @pytest.fixture
-async def api(brokers: Several, token: str) -> AsyncIterator[httpx.AsyncClient]:
-    application = create_application(brokers.cluster.namesrv)
-    transport = httpx.ASGITransport(application, raise_app_exceptions=True)
-    headers = {"authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=headers) as client:
-        yield client
-    await application.state.holder.close()
+def namesrv(brokers: Several) -> str:
+    return brokers.cluster.namesrv
 
 
 async def send(brokers: Several, broker: str, **options: Any) -> SendResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,7 +11,6 @@ import pytest
 
 from broker.client import Decision, TransactionProducer, prepare
 from console.operations.models import Operation
-from console.rest.app import create_application
 from console.site.clock import now_ms
 from tests.console.several import A, B, Several, several
 
@@ -25,14 +24,8 @@ def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
 
 
 @pytest.fixture
-async def api(brokers: Several, token: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A client that may do everything, of an application that knows both brokers."""
-    application = create_application(brokers.cluster.namesrv)
-    transport = httpx.ASGITransport(application, raise_app_exceptions=True)
-    headers = {"authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=headers) as client:
-        yield client
-    await application.state.holder.close()
+def namesrv(brokers: Several) -> str:
+    return brokers.cluster.namesrv
 
 
 @pytest.fixture

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from asgiref.sync import sync_to_async
 
-from console.rest.app import create_application
 from console.security import tokens as security_tokens
-from tests.console.brokers import A, B, Several, several
+from tests.console.several import A, B, Several, several
 
 API = "/api/v1"
 
@@ -37,13 +36,8 @@ def token(transactional_db: None) -> str:
 
 
 @pytest.fixture
-async def api(both: Several, token: str) -> AsyncIterator[httpx.AsyncClient]:
-    application = create_application(both.cluster.namesrv)
-    transport = httpx.ASGITransport(application, raise_app_exceptions=True)
-    headers = {"authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=headers) as client:
-        yield client
-    await application.state.holder.close()
+def namesrv(both: Several) -> str:
+    return both.cluster.namesrv
 
 
 async def rows(api: httpx.AsyncClient, name: str, path: str) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ from console.site.mirrored import History, added, cluster, mirrored
 from console.ui.live import page_of
 from console.ui.saved_views import address_of
 from tests.cluster import Cluster
-from tests.console.brokers import A, B, Several, several
+from tests.console.several import A, B, Several, several
 from tests.console.ui.test_pages import words
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/~", exclude_categories=("Cc", "Cs")), min_size=1)

@@ -20,7 +20,7 @@ from console.operations.errors import NotPossible
 from console.operations.models import Operation
 from console.site.broker import tell_each
 from console.site.chosen import choice_of, choosing
-from tests.console.brokers import A, B, Several, several
+from tests.console.several import A, B, Several, several
 from tests.console.ui.test_pages import words
 
 ACTOR = Actor("token shop", frozenset(PERMISSIONS))
