@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
 
 from django.http import Http404
 from msgspec import Meta
@@ -27,6 +28,18 @@ OnlyOf = Annotated[str, Meta(min_length=1, max_length=255, description="Only of 
 Missing = Annotated[
     list[str], Meta(description="Brokers that did not answer, or cannot tell: what they have is not in this answer.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Answer]):
+    """A page of the list of one broker, or of several: rows with their broker, where it goes on, who did not answer."""
+
+    now_ms: int
+    rows: Sequence[tuple[str, Answer]]
+    cursor: str | None
+    missing: list[str]
+
+
 #: of what is done at one broker
 AtBroker = Annotated[
     str, Meta(min_length=1, max_length=255, description="The broker to do it at; needed where there are several.")

@@ -16,6 +16,7 @@ from console.features.redisson.read import hang_up as hang_up_redis
 from console.operations.actor import Actor
 from tests.client.leftovers import no_client_left
 from tests.console.delayed_stage import MINUTE
+from tests.console.several import Several, several
 from tests.console.stage import Stage, staged
 
 
@@ -28,6 +29,13 @@ def clients() -> Iterator[None]:
 @pytest.fixture
 def stage(tmp_path: Path, transactional_db: None, settings: Any) -> Iterator[Stage]:
     with staged(tmp_path / "store", settings) as made:
+        yield made
+
+
+@pytest.fixture
+def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
+    """Two brokers, and the console pointed at their name service."""
+    with several(settings) as made:
         yield made
 
 

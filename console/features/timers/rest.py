@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -25,7 +24,7 @@ from console.rest.query import Moment
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN, Reason
-from console.rest.several import Missing, OnlyOf, asked, named_of, places_of, tell_each
+from console.rest.several import Missing, OnlyOf, Page, asked, named_of, places_of, tell_each
 from console.security.tokens import PUBLISH, READ
 from console.site.clock import now_ms
 from console.site.merged import Part, merged
@@ -209,21 +208,7 @@ async def timers(call: Call, query: TimersQuery) -> Response:
     return json_answer(TimerRows(now_ms=page.now_ms, timers=rows, cursor=cursor, brokers_missing=page.missing))
 
 
-#: a timer with its broker
-Placed = tuple[str, Timer]
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """A page of the list of one broker, or of several."""
-
-    now_ms: int
-    rows: Sequence[Placed]
-    cursor: str | None
-    missing: list[str]
-
-
-async def _page(admins: Mapping[str, AsyncAdmin], query: TimersQuery, cursor: str | None, count: int) -> _Page:
+async def _page(admins: Mapping[str, AsyncAdmin], query: TimersQuery, cursor: str | None, count: int) -> Page[Timer]:
     is_one = len(admins) == 1
     places = {} if is_one else places_of(cursor)
 
@@ -249,7 +234,7 @@ async def _page(admins: Mapping[str, AsyncAdmin], query: TimersQuery, cursor: st
     at_ms = min(each.now_ms for each in found.values())
     parts = [Part(broker, [(broker, each) for each in page.items], page.cursor) for broker, page in found.items()]
     if is_one:
-        return _Page(at_ms, parts[0].rows, found[parts[0].broker].cursor, missing)
+        return Page(at_ms, parts[0].rows, found[parts[0].broker].cursor, missing)
     whole = merged(
         parts,
         before=places,
@@ -257,7 +242,7 @@ async def _page(admins: Mapping[str, AsyncAdmin], query: TimersQuery, cursor: st
         place=lambda row: f"{row[1].due_ms}-{row[1].offset}",
         count=count,
     )
-    return _Page(at_ms, whole.rows, whole.cursor, missing)
+    return Page(at_ms, whole.rows, whole.cursor, missing)
 
 
 def _row(each: Timer, broker: str) -> TimerRow:

@@ -6,8 +6,7 @@ there the newest records of its topics are read, as for the pages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Literal
 
@@ -30,7 +29,7 @@ from console.rest.masking import Masked
 from console.rest.operations import in_thread
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
-from console.rest.several import Missing, OnlyOf, asked, first_found, places_of, tell_each
+from console.rest.several import Missing, OnlyOf, Page, asked, first_found, places_of, tell_each
 from console.rest.state import ApiState
 from console.security.tokens import READ
 from console.site import broker as site_broker
@@ -141,20 +140,14 @@ async def transactions(call: Call, query: TransactionsQuery) -> Response:
 Placed = tuple[str, Transaction]
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """A page of the list of one broker, or of several."""
-
-    now_ms: int
-    rows: Sequence[Placed]
-    cursor: str | None
-    missing: list[str]
-
-
-async def _page(admins: Mapping[str, AsyncAdmin], query: TransactionsQuery, cursor: str | None, count: int) -> _Page:
+async def _page(
+    admins: Mapping[str, AsyncAdmin], query: TransactionsQuery, cursor: str | None, count: int
+) -> Page[Transaction]:
     is_one, is_decided = len(admins) == 1, query.state == "decided"
-    places: Places = dict.fromkeys(admins, _offset(cursor)) if is_one and cursor else {}
-    places = places if is_one else places_of(cursor)
+    if is_one:
+        places: Places = dict.fromkeys(admins, _offset(cursor)) if cursor else {}
+    else:
+        places = places_of(cursor)
 
     async def page(broker: str, admin: AsyncAdmin) -> TransactionPage:
         if broker in places and places[broker] is None:
@@ -175,7 +168,7 @@ async def _page(admins: Mapping[str, AsyncAdmin], query: TransactionsQuery, curs
     parts = [Part(broker, [(broker, each) for each in page.items], page.following) for broker, page in found.items()]
     if is_one:
         following = parts[0].following
-        return _Page(at_ms, parts[0].rows, None if following is None else str(following), missing)
+        return Page(at_ms, parts[0].rows, None if following is None else str(following), missing)
 
     def key(row: Placed) -> int:
         return -(row[1].decided_ms or 0) if is_decided else row[1].store_ms or 0
@@ -185,7 +178,7 @@ async def _page(admins: Mapping[str, AsyncAdmin], query: TransactionsQuery, curs
         return f"{'' if begin is None else begin}:{row[1].offset}" if is_decided else row[1].offset
 
     whole = merged(parts, before=places, key=key, place=place, count=count)
-    return _Page(at_ms, whole.rows, whole.cursor, missing)
+    return Page(at_ms, whole.rows, whole.cursor, missing)
 
 
 def _offset(cursor: str) -> int:

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from django.test import Client
 
 from broker.client import Decision, TransactionProducer, prepare
 from console.operations.models import Operation
-from tests.console.several import A, B, Several, several
+from tests.console.several import A, B, Several
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
-    with several(settings) as made:
-        yield made
 
 
 def acted(browser: Client, text: str, under: str = "") -> Any:

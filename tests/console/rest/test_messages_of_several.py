@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from broker.client import Producer, SendResult
-from tests.console.several import A, B, Several, several
+from tests.console.several import A, B, Several
 from tests.waiting import until
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
-    with several(settings) as made:
-        yield made
 
 
 @pytest.fixture

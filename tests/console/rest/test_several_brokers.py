@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -12,15 +11,9 @@ import pytest
 from broker.client import Decision, TransactionProducer, prepare
 from console.operations.models import Operation
 from console.site.clock import now_ms
-from tests.console.several import A, B, Several, several
+from tests.console.several import A, B, Several
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
-    with several(settings) as made:
-        yield made
 
 
 @pytest.fixture

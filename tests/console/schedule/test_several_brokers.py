@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from django.test import Client
 
@@ -13,14 +10,8 @@ from console.features.schedule import read
 from console.features.schedule.shapes import LaneState, ParkedMessage
 from console.site.chosen import choice_of, choosing
 from console.site.evidence import StaleReason
-from tests.console.several import A, B, Several, several
+from tests.console.several import A, B, Several
 from tests.console.ui.test_pages import words
-
-
-@pytest.fixture
-def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
-    with several(settings) as made:
-        yield made
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,16 +22,10 @@ from console.operations.models import Operation
 from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
 from console.site.evidence import StaleReason
-from tests.console.several import A, B, Several, several
+from tests.console.several import A, B, Several
 from tests.console.ui.test_pages import words
 
 MINUTE = 60_000
-
-
-@pytest.fixture
-def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
-    with several(settings) as made:
-        yield made
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -14,17 +13,11 @@ from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.site.evidence import StaleReason
 from console.site.merged import Place
-from tests.console.several import A, B, Several, several
+from tests.console.several import A, B, Several
 from tests.console.ui.test_pages import words
 from tests.waiting import until
 
 Payers = dict[str, TransactionProducer]
-
-
-@pytest.fixture
-def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
-    with several(settings) as made:
-        yield made
 
 
 @pytest.fixture
