@@ -22,7 +22,7 @@ from django.utils.translation import ngettext
 from broker.mirror.models import SLOT_MS, SLOTS, Broker, MirrorState, RateHistory
 from broker.mirror.watch import aligned
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from console.site.chosen import Choice, choice_of, chosen
+from console.site.chosen import Choice, chosen
 from console.site.clock import now_ms, simulated
 from console.site.evidence import Evidence, StaleReason, joined
 
@@ -103,11 +103,6 @@ class Mirrored:
     def has_several(self) -> bool:
         """Tell that it is one, for those who read the rows of one broker or of several."""
         return False
-
-    @property
-    def choice(self) -> Choice:
-        """The choice of this broker alone."""
-        return choice_of(self.name)
 
     @property
     def as_of_ms(self) -> int | None:

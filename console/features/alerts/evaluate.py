@@ -23,9 +23,10 @@ from console.features.overview.findings import UNDECIDED, ServerFacts, server_fa
 from console.features.redisson.read import QueueRow
 from console.features.schedule.read import lane_of, levels
 from console.features.timers.read import timer_figures
+from console.site.broker import at, brokers_of
 from console.site.chosen import Choice, choosing
 from console.site.clock import now_ms
-from console.site.mirrored import Mirrored, cluster, mirrored
+from console.site.mirrored import Mirrored, cluster
 
 #: alerts that are over are kept so long
 KEPT = timedelta(days=90)
@@ -150,8 +151,8 @@ def read(wanted: Collection[str] = tuple(What)) -> Round:
     at_ms, found, told = now_ms(), dict[tuple[str, str], float](), {str(What.BROKER_DOWN)}
     for entry in ("", *settings.ESCAPEMENT_CLUSTERS):
         with choosing(Choice(entry)):
-            for here in cluster().brokers or (mirrored(),):
-                with choosing(here.choice if here.name else Choice(entry)):
+            for here in brokers_of(cluster()):
+                with at(here.name):
                     readings, known = _of_one(here, wanted)
                 told |= known
                 for each in readings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -27,14 +27,14 @@ from console.features.overview.findings import (
     seen_by,
     server_facts,
 )
-from console.features.schedule.read import LANE_REQUESTS, lanes_of
+from console.features.schedule.read import LANE_REQUESTS, lanes_with_parts
 from console.features.schedule.shapes import Lane
 from console.features.timers.read import timer_figures
 from console.run.supervisor import ROSTER_FILE, Process, read_roster
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import read_each
+from console.site.broker import brokers_of, read_each
 from console.site.clock import shown_ms
-from console.site.mirrored import Cluster, Mirrored, added, alone, cluster
+from console.site.mirrored import Cluster, Mirrored, added, cluster
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.table import Table, file_columns
@@ -56,9 +56,9 @@ def read_overview(scope: TopicScope) -> Overview:
     Of several brokers all is in total; what is wrong with one of them says which.
     """
     of = cluster()
-    found = lanes_of(of)
+    found, lanes = lanes_with_parts(of)
     groups = group_rows.within(scope, of, watched=left_behind(LIMIT))
-    watched = _watched(scope, of, found.lanes)
+    watched = _watched(scope, of, lanes)
     brokers = tuple(each.row for each in watched if each.row is not None)
     names = list(Topic.objects.filter(broker__in=of.names).values_list("name", "is_system"))
     lags = [row.lag for row in groups if row.lag is not None]
@@ -88,17 +88,16 @@ def read_overview(scope: TopicScope) -> Overview:
     )
 
 
-def _watched(scope: TopicScope, of: Cluster, lanes: Sequence[Lane]) -> list[Watched]:
-    """Return what is known of each broker by itself; the servers are asked beside each other. `lanes`: of all."""
+def _watched(scope: TopicScope, of: Cluster, lanes: Mapping[str, Sequence[Lane]]) -> list[Watched]:
+    """Return what is known of each broker by itself; the servers are asked beside each other. `lanes`: by broker."""
     facts = read_each(server_facts, of)
     slaves: dict[str, list[Replica]] = {}
     for slave in Replica.objects.filter(broker__in=of.names, number__gt=0).order_by("number"):
         slaves.setdefault(slave.broker_id, []).append(slave)
     watched = []
-    for here, known in zip(of.brokers or (Mirrored(of.now_ms, None, None),), facts, strict=True):
+    for here, known in zip(brokers_of(of), facts, strict=True):
         row = _broker(here, here.broker, slaves.get(here.name, ())) if here.broker else None
-        own = lanes_of(alone(here)).lanes if of.has_several else lanes
-        watched.append(Watched(here, row, own, seen_by(scope, known)))
+        watched.append(Watched(here, row, lanes.get(here.name, ()), seen_by(scope, known)))
     return watched
 
 

@@ -6,7 +6,7 @@ The pending messages of one are read in due order, page by page.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -58,29 +58,50 @@ def lanes() -> Lanes:
 def lanes_of(of: Cluster) -> Lanes:
     """Return the lanes of these brokers, in total."""
     rows = _rows(of)
-    drawn, started = _drawn(of, rows), [here.broker.started_ms for here in of.brokers if here.broker]
-    at_ms = _as_of_ms(of)
+    return _total(of, rows, _released(of, rows))
+
+
+def lanes_with_parts(of: Cluster) -> tuple[Lanes, Mapping[str, tuple[Lane, ...]]]:
+    """Return the lanes in total, and by broker those of each, as of the moment of its own rows."""
+    rows = _rows(of)
+    released = _released(of, rows)
+    parts = {here.name: tuple(_drawn(here, rows, released, here.as_of_ms)) for here in of.brokers}
+    return _total(of, rows, released), parts
+
+
+#: rates of release by broker and level
+_Released = Mapping[str, Mapping[str, History]]
+
+
+def _released(of: Cluster, rows: Sequence[ScheduleLevel]) -> _Released:
+    return {
+        here.name: here.histories("level", [str(row.level) for row in rows if row.broker_id == here.name])
+        for here in of.brokers
+    }
+
+
+def _drawn(here: Mirrored, rows: Sequence[ScheduleLevel], released: _Released, at_ms: int | None) -> Iterator[Lane]:
+    """Yield the lanes of one broker, level 1 first."""
+    for row in rows:
+        if row.broker_id == here.name:
+            yield lane_of(row, here, released[here.name][str(row.level)], at_ms)
+
+
+def _total(of: Cluster, rows: Sequence[ScheduleLevel], released: _Released) -> Lanes:
+    """Return the lanes of all rows, those of several brokers in total, all as of the same moment."""
+    at_ms, started = _as_of_ms(of), [here.broker.started_ms for here in of.brokers if here.broker]
+    each = [(here.name, lane) for here in of.brokers for lane in _drawn(here, rows, released, at_ms)]
+    drawn = in_total(each, len(of.brokers)) if of.has_several else tuple(lane for _broker, lane in each)
     return Lanes(
         of.evidence(polled_by=LANE_REQUESTS),
         of.now_ms,
         of.source if of.brokers else "",
-        _figures(drawn, min((each for each in started if each is not None), default=None)),
+        _figures(drawn, min((moment for moment in started if moment is not None), default=None)),
         drawn,
         _minute(rows, at_ms) if at_ms is not None else None,
         of.evidence(polled_by=LANE_REQUESTS, exact=False),
         has_several=of.has_several,
     )
-
-
-def _drawn(of: Cluster, rows: Sequence[ScheduleLevel]) -> tuple[Lane, ...]:
-    """Return the lanes of all rows, those of several brokers in total, all as of the same moment."""
-    drawn: list[tuple[str, Lane]] = []
-    for here in of.brokers:
-        mine = [row for row in rows if row.broker_id == here.name]
-        histories = here.histories("level", [str(row.level) for row in mine])
-        at_ms = _as_of_ms(of)
-        drawn += [(here.name, lane_of(row, here, histories[str(row.level)], at_ms)) for row in mine]
-    return in_total(drawn, len(of.brokers)) if of.has_several else tuple(lane for _broker, lane in drawn)
 
 
 def _as_of_ms(of: Cluster) -> int | None:
