@@ -186,6 +186,12 @@ class BrokerThread:
         # the port is also what the broker tells its clients; 0 takes a free one the first time
         config = replace(self._config, port=self._ports[0] or self._config.port)
         port = None if self._ports[0] else 0
-        service = BrokerService(config, broker_port=port, namesrv_port=self._ports[1], register_at=self._register_at)
+        service = BrokerService(
+            config,
+            listen_host=config.host,
+            broker_port=port,
+            namesrv_port=self._ports[1],
+            register_at=self._register_at,
+        )
         await service.start()
         return service

@@ -189,7 +189,7 @@ def ask(address: str, request: Command) -> Command:
     """Ask on a connection of its own; raises OSError."""
     host, _, port = address.rpartition(":")
     frames = FrameBuffer()
-    with socket.create_connection((host, int(port)), timeout=ASK_TIMEOUT_S) as connection:
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=ASK_TIMEOUT_S) as connection:
         connection.sendall(encode(request))
         while chunk := connection.recv(_READ_BYTES):
             for frame in frames.feed(chunk):

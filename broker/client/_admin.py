@@ -200,7 +200,7 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
             "originMsgId": message.unique_key or "", "originTopic": message.topic, "unitMode": "false",
             "maxReconsumeTimes": str(max_reconsume_times),
         }  # fmt: skip
-        stored_at = "{}:{}".format(*message.store_host)
+        stored_at = written_address(*message.store_host)
         if broker is None and self._broker is None and stored_at in [each.address for each in await self.brokers()]:
             address = stored_at
         else:

@@ -82,6 +82,15 @@ def test_a_queue_is_found_where_it_lies(cluster: Cluster, admin: Admin, second: 
 
 
 def test_a_record_is_sent_back_where_it_is_stored(cluster: Cluster, admin: Admin) -> None:
+    _sent_back_where_it_is(cluster, admin)
+
+
+def test_so_it_is_where_brokers_have_ipv6_addresses() -> None:
+    with Cluster(2, host="::1") as cluster, Admin(cluster.namesrv) as admin:
+        _sent_back_where_it_is(cluster, admin)
+
+
+def _sent_back_where_it_is(cluster: Cluster, admin: Admin) -> None:
     admin.create_topic("orders", queues=1)
     admin.create_group("billing")
     with Producer("shop", cluster.namesrv) as producer:
