@@ -1,0 +1,299 @@
+"""Timers that wait at one real broker moved to another: each fires exactly once, whenever somebody pulls the plug."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from broker.client import BrokerUnreachable, ClientError, Message, Outgoing
+from broker.client._outgoing import prepare
+from broker.rocketmq.topics import TIMER_TOPIC
+from console.features.timers import moving
+from console.features.timers.move_operations import MoveTimers, ledger
+from console.features.timers.moving import MOVED_FROM, Copy, Move
+from console.operations import runner, workflow
+from console.operations.actor import PERMISSIONS, Actor
+from console.operations.errors import InvalidParameter
+from console.operations.kind import ItemResult
+from console.operations.models import Operation, OperationItem
+from console.site.chosen import choice_of, choosing
+from console.site.clock import now_ms
+from tests.console.several import A, B, Several, several
+from tests.console.ui.test_pages import words
+from tests.waiting import until
+
+HOUR = 3_600_000
+ACTOR = Actor("token flights", frozenset(PERMISSIONS))
+ALL: Mapping[str, Any] = {"filter": {"topic": "orders"}, "to": B}
+
+
+@pytest.fixture
+def brokers(transactional_db: None, settings: Any) -> Iterator[Several]:
+    settings.MOVE_LEAVES_S = 1.0
+    with several(settings) as made:
+        yield made
+
+
+@pytest.fixture
+def at_a() -> Iterator[None]:
+    with choosing(choice_of(A)):
+        yield
+
+
+def park(brokers: Several, count: int, due_ms: int, step_ms: int = 1, name: str = A, first: int = 0) -> list[str]:
+    """Timers `step_ms` apart; their keys."""
+    keys = [f"order-{first + number}" for number in range(count)]
+    made = [
+        prepare(key, keys=[key], deliver_at_ms=due_ms + number * step_ms, schedule_key=key)
+        for number, key in enumerate(keys)
+    ]
+    answers = brokers.producers[name].send_each("orders", made)
+    assert not [each for each in answers if isinstance(each, ClientError)]
+    return keys
+
+
+def waiting(brokers: Several, name: str) -> dict[str, int]:
+    """The moments of all that waits at a broker, by key."""
+    found: dict[str, int] = {}
+    cursor: str | None = None
+    while True:
+        page = brokers.admins[name].timers(0, 2**62, limit=1_000, cursor=cursor)
+        found |= {each.keys[0]: each.due_ms for each in page.items}
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+def fired(brokers: Several) -> Counter[str]:
+    """How often each came out, at both brokers together."""
+    found: Counter[str] = Counter()
+    for admin in brokers.admins.values():
+        for queue in admin.topic_stats("orders").queues:
+            offset = queue.min_offset
+            while offset < queue.max_offset:
+                part = admin.pull("orders", queue.queue.queue_id, offset, 32)
+                found.update(each.body.decode() for each in part)
+                offset = part[-1].queue_offset + 1
+    return found
+
+
+def moved(parameters: Mapping[str, Any] = ALL) -> Operation:
+    row = workflow.start("timers.move_to_broker", parameters, ACTOR, reason="broker-a is to go")
+    return Operation.objects.get(pk=row.pk)
+
+
+def targets_of(brokers: Several) -> list[dict[str, Any]]:
+    kind = MoveTimers()
+    checked = kind.checked(ALL)
+    return [dict(each.target) for each in kind.targets(checked, kind.preview(checked))]
+
+
+def test_they_wait_there_as_they_were(brokers: Several, at_a: None, operator: Client) -> None:
+    due_ms = now_ms() + HOUR + 123
+    brokers.producers[A].send(
+        "orders", b"\x00\xff", tag="paid", keys=["k-1", "k-2"], properties={"note": "<b>"}, queue_id=1,
+        deliver_at_ms=due_ms, schedule_key="order-4711",
+    )  # fmt: skip
+    (before,) = brokers.admins[A].timers(0, 2**62).items
+    row = moved()
+    assert (row.state, row.results) == ("done", {"moved": 1})
+    assert waiting(brokers, A) == {}
+    (after,) = brokers.admins[B].timers(0, 2**62).items
+    same = ("due_ms", "topic", "queue_id", "unique_key", "keys", "tags", "schedule_key")
+    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+    record = brokers.admins[B].message_at(after.position, topic=TIMER_TOPIC)
+    assert (record.body, record.properties["note"]) == (b"\x00\xff", "<b>")
+    assert record.properties[MOVED_FROM] == f"{A} {before.position}"
+    page = operator.get(f"/operations/{row.pk}/").content.decode()
+    assert f'href="/at/{B}/timers/{after.position}/"' in page
+
+
+def test_a_preview_says_how_many_where_to_and_what_is_left(brokers: Several, at_a: None, operator: Client) -> None:
+    park(brokers, 3, now_ms() + HOUR)
+    row = workflow.draft("timers.move_to_broker", ALL, ACTOR)
+    assert (row.preview["count"], row.preview["to"], row.preview["topics"]) == (3, B, [["orders", 3]])
+    assert row.preview["busiest_count"] == 3
+    page = words(operator.get(f"/at/{A}/operations/{row.pk}/"))
+    assert "Move timers to another broker" in page
+    assert "orders, to broker-b" in page
+    assert waiting(brokers, B) == {}
+
+
+def test_what_is_due_soon_fires_where_it_is(brokers: Several, at_a: None, settings: Any) -> None:
+    settings.MOVE_LEAVES_S = 60.0
+    keys = park(brokers, 2, now_ms() + 700)
+    far = park(brokers, 2, now_ms() + HOUR, first=2)
+    draft = workflow.draft("timers.move_to_broker", ALL, ACTOR)
+    assert (draft.preview["count"], draft.preview["left_count"]) == (2, 2)
+    workflow.confirm(draft.pk, ACTOR, reason="all of it")
+    assert set(waiting(brokers, B)) == set(far)
+    until(lambda: set(fired(brokers)) == set(keys))
+    assert fired(brokers) == dict.fromkeys(keys, 1)
+
+
+def test_a_thousand_move_while_some_fire_and_each_fires_once(brokers: Several, at_a: None) -> None:
+    begin_ms = now_ms()
+    keys = park(brokers, 1_000, begin_ms + 500, step_ms=5)
+    # the runner: batch by batch, as the jobs worker does, with the ledger looked at after each
+    row = workflow.draft("timers.move_to_broker", ALL, ACTOR)
+    Operation.objects.filter(pk=row.pk).update(state=Operation.State.QUEUED, reason="broker-a is to go")
+    runner.run(row.pk)
+    row.refresh_from_db()
+    assert row.state == "done", row.error
+    told = ledger(row.total or 0, row.results)
+    assert sum(told.values()) - told["chosen"] == told["chosen"]
+    assert (told["fired_twice"], told["unknown"], told["open"]) == (0, 0, 0)
+    assert told["moved"] > 100
+    until(lambda: len(fired(brokers)) == 1_000, 20)
+    until(lambda: not waiting(brokers, A) and not waiting(brokers, B))
+    assert fired(brokers) == dict.fromkeys(keys, 1)
+
+
+def test_killed_between_sends_and_cancels_it_finds_the_copies(brokers: Several, at_a: None) -> None:
+    keys = park(brokers, 60, now_ms() + HOUR)
+    targets = targets_of(brokers)
+    first = Move(A, B, "killed").copies(targets[:50])
+    assert all(isinstance(each, Copy) and each.is_new for each in first)
+    assert len(waiting(brokers, A)) == 60
+    assert len(waiting(brokers, B)) == 50
+    # killed here; whoever goes on does all of the batch again
+    again = Move(A, B, "killed")
+    found = again.copies(targets[:50])
+    assert [(each.position, each.is_new) for each in found if isinstance(each, Copy)] == [
+        (each.position, False) for each in first if isinstance(each, Copy)
+    ]
+    assert {each.outcome for each in again.settle(targets[:50], found)} == {"moved"}
+    # and once more after the cancels, before the results were written down
+    assert {each.outcome for each in Move(A, B, "killed").all_of(targets)} == {"moved"}
+    assert waiting(brokers, A) == {}
+    assert set(waiting(brokers, B)) == set(keys)
+    assert len(waiting(brokers, B)) == brokers.admins[B].timer_status().pending == 60
+
+
+def test_killed_in_the_middle_the_operation_goes_on_to_the_end(
+    brokers: Several, at_a: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = park(brokers, 120, now_ms() + HOUR)
+    settle, calls = Move.settle, []
+
+    def dies(self: Move, targets: Sequence[Mapping[str, Any]], copies: Sequence[Copy | ItemResult]) -> list[ItemResult]:
+        calls.append(len(targets))
+        if len(calls) == 2:
+            raise BrokerUnreachable("the plug is pulled")
+        return settle(self, targets, copies)
+
+    monkeypatch.setattr(Move, "settle", dies)
+    row = moved()
+    assert row.state == "failed"
+    assert ledger(row.total or 0, row.results) | {"open": 120} == ledger(120, {})
+    assert (len(waiting(brokers, A)), len(waiting(brokers, B))) == (70, 100)
+    workflow.go_on(row.pk, ACTOR)
+    row.refresh_from_db()
+    assert (row.state, row.results) == ("done", {"moved": 120})
+    assert waiting(brokers, A) == {}
+    assert set(waiting(brokers, B)) == set(keys)
+    assert brokers.admins[B].timer_status().pending == 120
+
+
+def test_released_here_meanwhile_the_copy_is_taken_back(brokers: Several, at_a: None) -> None:
+    park(brokers, 2, now_ms() + HOUR)
+    targets, move = targets_of(brokers), Move(A, B, "a race")
+    copies = move.copies(targets)
+    brokers.admins[A].steer_timers("deliver_now", [{"position": targets[0]["position"]}])
+    assert [each.outcome for each in move.settle(targets, copies)] == ["already_delivered", "moved"]
+    assert list(waiting(brokers, B)) == ["order-1"]
+    assert fired(brokers) == {"order-0": 1}
+    # gone on with, nothing is sent again for the one that is over
+    assert [each.outcome for each in move.all_of(targets)] == ["already_delivered", "moved"]
+    assert list(waiting(brokers, B)) == ["order-1"]
+
+
+@pytest.mark.parametrize(("action", "outcome"), [("cancel", "already_cancelled"), ("reschedule", "changed_since")])
+def test_what_somebody_did_here_meanwhile_stands(brokers: Several, at_a: None, action: Any, outcome: str) -> None:
+    park(brokers, 1, now_ms() + HOUR)
+    (target,), move = targets_of(brokers), Move(A, B, "a race")
+    copies = move.copies([target])
+    moment = {"due_ms": now_ms() + 2 * HOUR} if action == "reschedule" else {}
+    brokers.admins[A].steer_timers(action, [{"position": target["position"]}], reason="a person", **moment)
+    for _again in range(2):
+        assert [each.outcome for each in move.settle([target], copies)] == [outcome]
+        copies = [Copy(each.position, False) for each in copies if isinstance(each, Copy)]
+    assert waiting(brokers, B) == {}
+    assert len(waiting(brokers, A)) == (action == "reschedule")
+
+
+def test_both_fired_is_said(brokers: Several, at_a: None) -> None:
+    park(brokers, 1, now_ms() + HOUR)
+    (target,), move = targets_of(brokers), Move(A, B, "nobody went on in time")
+    (copy,) = move.copies([target])
+    assert isinstance(copy, Copy)
+    for name, position in ((A, target["position"]), (B, copy.position)):
+        brokers.admins[name].steer_timers("deliver_now", [{"position": position}])
+    assert [each.outcome for each in move.all_of([target])] == ["twice"]
+
+
+def test_a_key_that_waits_there_keeps_its_timer_and_this_one_stays(brokers: Several, at_a: None) -> None:
+    due_ms = now_ms() + HOUR
+    park(brokers, 2, due_ms)
+    park(brokers, 1, due_ms + 5_000, name=B)
+    assert moved().results == {"key_taken": 1, "moved": 1}
+    assert waiting(brokers, A) == {"order-0": due_ms}
+    assert waiting(brokers, B) == {"order-0": due_ms + 5_000, "order-1": due_ms + 1}
+
+
+def test_moved_back_and_there_again(brokers: Several, at_a: None) -> None:
+    keys = park(brokers, 5, now_ms() + HOUR)
+    for source, to in ((A, B), (B, A), (A, B)):
+        with choosing(choice_of(source)):
+            assert moved({**ALL, "to": to}).results == {"moved": 5}
+        assert waiting(brokers, source) == {}
+        assert set(waiting(brokers, to)) == set(keys)
+
+
+def test_a_topic_that_is_not_there_is_said_and_its_timers_stay(brokers: Several, at_a: None) -> None:
+    brokers.admins[A].create_topic("refunds", queues=2)
+    brokers.producers[A].send("refunds", "r", keys=["r-1"], deliver_at_ms=now_ms() + HOUR)
+    row = workflow.draft("timers.move_to_broker", {**ALL, "filter": {"topic": "refunds"}}, ACTOR)
+    assert row.preview["topics_missing"] == ["refunds"]
+    done = workflow.confirm(row.pk, ACTOR, reason="all of it")
+    assert done.results == {"refused": 1}
+    assert list(waiting(brokers, A)) == ["r-1"]
+
+
+def test_the_other_broker_away_nothing_is_lost_and_nothing_begun(brokers: Several, at_a: None) -> None:
+    park(brokers, 3, now_ms() + HOUR)
+    row = workflow.draft("timers.move_to_broker", ALL, ACTOR)
+    brokers[B].stop()
+    with pytest.raises(InvalidParameter):
+        workflow.draft("timers.move_to_broker", {**ALL, "to": "broker-z"}, ACTOR)
+    done = workflow.confirm(row.pk, ACTOR, reason="it died since")
+    assert done.state == "failed"
+    assert ledger(done.total or 0, done.results)["open"] == (done.total or 0)
+    assert len(waiting(brokers, A)) == 3
+
+
+def test_it_needs_another_broker(brokers: Several, at_a: None) -> None:
+    for to in ("", A, None, "broker-z", "lisbon/broker-a"):
+        with pytest.raises(InvalidParameter):
+            workflow.draft("timers.move_to_broker", {**ALL, "to": to}, ACTOR)
+    assert not OperationItem.objects.exists()
+
+
+def test_the_window_of_both_is_as_small_as_one_part(brokers: Several, at_a: None) -> None:
+    park(brokers, 3 * moving.AT_ONCE, now_ms() + HOUR)
+    seen: list[int] = []
+    copies = Move.copies
+
+    def counted(self: Move, targets: Sequence[Mapping[str, Any]]) -> list[Copy | ItemResult]:
+        made = copies(self, targets)
+        seen.append(len(waiting(brokers, A)) + len(waiting(brokers, B)))
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Move, "copies", counted)
+        assert moved().results == {"moved": 3 * moving.AT_ONCE}
+    assert seen == [4 * moving.AT_ONCE] * 3
