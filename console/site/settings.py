@@ -135,7 +135,7 @@ SECOND_PERSON_KINDS = {
 }
 SECOND_PERSON_HOURS = float(os.environ.get("ESCAPEMENT_SECOND_PERSON_HOURS", "24"))
 
-# --- timers that are moved to another broker ---------------------------------------------------------------------------
+# --- timers that are moved to another broker --------------------------------------------------------------------------
 # What is due sooner is left to its broker; longer than it takes until somebody goes on after a runner was killed.
 MOVE_LEAVES_S = float(os.environ.get("ESCAPEMENT_MOVE_LEAVES_S", "120"))
 

@@ -156,10 +156,15 @@ class MoveTimers(SteerTimers):
         with at(told["broker"]):
             return ItemNow(told["due_ms"], address=reverse("timer", args=[told["position"]]))
 
+    @property
+    def rest_path(self) -> str:
+        """The address of the call that moves them."""
+        return "timers:move-to-broker"
+
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that moves them."""
-        method, _path, body = super().rest_call(parameters)
-        return method, "timers:move-to-broker", {**(body or {}), "to": parameters["to"]}
+        method, path, body = super().rest_call(parameters)
+        return method, path, {**(body or {}), "to": parameters["to"]}
 
     def told(self, row: Operation) -> dict[str, Any] | None:
         """Return the ledger: of all that were chosen, what became of each, and how many are not begun with."""

@@ -92,27 +92,21 @@ class Move:
         check_source(here)
         records = [_record(here, target) for target in targets]
         soon_ms = now_ms() + leaves_ms()
-        made: list[Copy | ItemResult] = []
-        wanted: list[int] = []
         with at(self.to):
             there = site_broker.admin()
-            for nth, (target, record) in enumerate(zip(targets, records, strict=True)):
-                copy = self._known(there, record) if record is not None else None
-                if record is None:
-                    made.append(ItemResult("gone"))
-                elif copy is None and target["dueMs"] > soon_ms:
-                    wanted.append(nth)
-                    made.append(ItemResult("unknown"))
-                else:
-                    made.append(copy or ItemResult("left"))
-            asked = [(nth, record, targets[nth]["dueMs"]) for nth in wanted if (record := records[nth]) is not None]
-            for (nth, _record_, _due_ms), sent in zip(asked, self._sent(asked), strict=True):
-                made[nth] = sent
-        return made
+            found = [
+                ItemResult("gone") if record is None else self._known(there, record) or _left(target, soon_ms)
+                for target, record in zip(targets, records, strict=True)
+            ]
+            wanted = [
+                (record, target["dueMs"])
+                for target, record, known in zip(targets, records, found, strict=True)
+                if known is None and record is not None
+            ]
+            sent = iter(self._sent(wanted))
+        return [next(sent) if each is None else each for each in found]
 
-    def settle(
-        self, targets: Sequence[Mapping[str, Any]], copies: Sequence[Copy | ItemResult]
-    ) -> list[ItemResult]:
+    def settle(self, targets: Sequence[Mapping[str, Any]], copies: Sequence[Copy | ItemResult]) -> list[ItemResult]:
         """Cancel here what has a copy there, and take the copy back where this one was over; raises ClientError."""
         having = [(target, copy) for target, copy in zip(targets, copies, strict=True) if isinstance(copy, Copy)]
         answers = iter(self._cancelled([target for target, _copy in having]) if having else ())
@@ -144,11 +138,11 @@ class Move:
             return None if state == "cancelled" else Copy(each.position, False, state == "released")
         return None
 
-    def _sent(self, asked: Sequence[tuple[int, Message, int]]) -> list[Copy | ItemResult]:
+    def _sent(self, wanted: Sequence[tuple[Message, int]]) -> list[Copy | ItemResult]:
         """Send them, those of one queue at once, and return what came of each, in order."""
         made: dict[int, Copy | ItemResult] = {}
         ready: dict[tuple[str, int | None], list[tuple[int, Outgoing]]] = defaultdict(list)
-        for nth, record, due_ms in asked:
+        for nth, (record, due_ms) in enumerate(wanted):
             row = row_of_record(record)
             try:
                 if row is None:
@@ -159,7 +153,7 @@ class Move:
         for (topic, queue_id), mine in ready.items():
             answers = sent_to_queue(topic, queue_id, [message for _nth, message in mine])
             made |= {nth: _copy_of(answer) for (nth, _message), answer in zip(mine, answers, strict=True)}
-        return [made[nth] for nth, _record_, _due_ms in asked]
+        return [made[nth] for nth in range(len(wanted))]
 
     def _message(self, record: Message, due_ms: int) -> Outgoing:
         """Return the same message for the other broker; raises NotReadable."""
@@ -247,7 +241,9 @@ def check_source(here: Admin) -> None:
     except NotSupported:
         if here.broker_config().get("recallMessageEnable") != "true":
             raise NotPossible(
-                gettext("This broker recalls no messages: switch recallMessageEnable on, or let its timers leave there.")
+                gettext(
+                    "This broker recalls no messages: switch recallMessageEnable on, or let its timers leave there."
+                )
             ) from None
 
 
@@ -261,6 +257,10 @@ def _record(here: Admin, target: Mapping[str, Any]) -> Message | None:
         return None
     row = row_of_record(record)
     return record if row is not None and row.topic == target["topic"] else None
+
+
+def _left(target: Mapping[str, Any], soon_ms: int) -> ItemResult | None:
+    return None if target["dueMs"] > soon_ms else ItemResult("left")
 
 
 def _unique_id(record: Message) -> str:

@@ -40,9 +40,7 @@ def given_properties(record: Message) -> dict[str, str]:
     }
 
 
-def sent_to_queue(
-    topic: str, queue_id: int | None, messages: Sequence[Outgoing]
-) -> Sequence[SendResult | ClientError]:
+def sent_to_queue(topic: str, queue_id: int | None, messages: Sequence[Outgoing]) -> Sequence[SendResult | ClientError]:
     """Send to the queue that each was meant for, while the topic has it; return what came of each."""
     try:
         return producer().send_each(topic, messages, queue_id=queue_id)

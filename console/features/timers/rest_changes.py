@@ -152,7 +152,7 @@ class ManyMoved(ManyTimers, forbid_unknown_fields=True, kw_only=True):
 
 
 class ManyToBroker(ManyTimers, forbid_unknown_fields=True, kw_only=True):
-    """The timers, as in ManyTimers, of one broker (`broker`, where there are several), and the broker to move them `to`."""
+    """The timers of one broker, as in ManyTimers, and the broker to move them `to`."""
 
     to: Annotated[str, Meta(min_length=1, max_length=510, description="A broker; of another cluster: lisbon/broker-a.")]
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 
-from broker.client import BrokerUnreachable, ClientError, Message, Outgoing
+from broker.client import BrokerUnreachable, ClientError, Producer
 from broker.client._outgoing import prepare
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers import moving
@@ -19,7 +20,7 @@ from console.operations import runner, workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import InvalidParameter
 from console.operations.kind import ItemResult
-from console.operations.models import Operation, OperationItem
+from console.operations.models import AuditEntry, Operation, OperationItem
 from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
 from tests.console.several import A, B, Several, several
@@ -297,3 +298,33 @@ def test_the_window_of_both_is_as_small_as_one_part(brokers: Several, at_a: None
         patch.setattr(Move, "copies", counted)
         assert moved().results == {"moved": 3 * moving.AT_ONCE}
     assert seen == [4 * moving.AT_ONCE] * 3
+
+
+def test_the_list_of_one_of_several_offers_the_others(brokers: Several, operator: Client) -> None:
+    keys = park(brokers, 2, now_ms() + HOUR)
+    page = operator.get(f"/at/{A}/timers/list/").content.decode()
+    assert f'<option value="{B}"' in " ".join(page.split())
+    answer = operator.post(
+        f"/at/{A}/operations/draft/",
+        {"kind": "timers.move_to_broker", "scope": "matching", "topic": "orders", "to": B},
+    )
+    assert answer.status_code == 303, answer.content
+    assert operator.post(answer.headers["Location"] + "confirm/", {"reason": "it is to go"}).status_code == 303
+    assert set(waiting(brokers, B)) == set(keys)
+
+
+def test_new_sends_go_elsewhere_and_back(brokers: Several, capsys: pytest.CaptureFixture[str], settings: Any) -> None:
+    settings.ESCAPEMENT_NAMESRV = brokers[A].namesrv
+    call_command("sends", A, "stop", "--reason", "broker-a is to go")
+    assert f"nothing may be sent to {A} (" in capsys.readouterr().out
+    with Producer(group="new", namesrv=brokers[A].namesrv) as producer, pytest.raises(ClientError):
+        producer.send("orders", "x")
+    call_command("sends", A, "allow", "--reason", "it stays")
+    with Producer(group="again", namesrv=brokers[A].namesrv) as producer:
+        assert producer.send("orders", "x").broker == A
+    entries = AuditEntry.objects.filter(kind="brokers.sends").order_by("pk")
+    assert [(each.result["is_allowed"], each.reason) for each in entries] == [
+        (False, "broker-a is to go"), (True, "it stays"),
+    ]  # fmt: skip
+    with pytest.raises(CommandError):
+        call_command("sends", "broker-z", "stop", "--reason", "a typo")
