@@ -241,9 +241,7 @@ def check_source(here: Admin) -> None:
     except NotSupported:
         if here.broker_config().get("recallMessageEnable") != "true":
             raise NotPossible(
-                gettext(
-                    "This broker recalls no messages: switch recallMessageEnable on, or let its timers leave there."
-                )
+                gettext("This broker recalls nothing: switch recallMessageEnable on, or let its timers leave there.")
             ) from None
 
 
