@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from broker.client import ClientError, Consumer, Producer
+from broker.client import Admin, ClientError, Consumer, Producer
 from broker.client._outgoing import prepare
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers import moving
@@ -24,6 +24,7 @@ from console.operations.errors import InvalidParameter
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
+from tests.cluster import Cluster
 from tests.console.several import A, B, Several, several
 from tests.console.ui.test_pages import words
 from tests.waiting import until
@@ -343,3 +344,23 @@ def test_new_sends_go_elsewhere_and_back(brokers: Several, capsys: pytest.Captur
     ]  # fmt: skip
     with pytest.raises(CommandError):
         call_command("sends", "broker-z", "stop", "--reason", "a typo")
+
+
+def test_they_move_to_a_broker_of_a_further_cluster_and_back(brokers: Several, at_a: None, settings: Any) -> None:
+    keys = park(brokers, 3, now_ms() + HOUR)
+    before = waiting(brokers, A)
+    with Cluster(1) as other:
+        settings.ESCAPEMENT_CLUSTERS = {"lisbon": other.namesrv}
+        there = Admin(other.namesrv)
+        there.create_topic("orders", queues=2)
+        row = moved({**ALL, "to": "lisbon/broker-a"})
+        assert (row.state, row.results) == ("done", {"moved": 3})
+        assert waiting(brokers, A) == {}
+        assert {each.keys[0]: each.due_ms for each in there.timers(0, 2**62).items} == before
+        with choosing(choice_of("lisbon/broker-a")):
+            back = moved({**ALL, "to": A})
+        assert (back.state, back.results) == ("done", {"moved": 3})
+        assert not there.timers(0, 2**62).items
+        there.close()
+    assert waiting(brokers, A) == before
+    assert set(before) == set(keys)
