@@ -173,11 +173,15 @@ class SteerTimers(TimerKind[TimersPreview]):
         said = ", ".join(parts) or gettext("a range of time")
         return gettext("all that match: %(filter)s") % {"filter": said}
 
+    @property
+    def rest_path(self) -> str:
+        """The address of the call for many timers, behind /api/v1/."""
+        return f"timers:{self.action.replace('_', '-')}"
+
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call of the action on many timers."""
         body = chosen_body("timers", parameters, _FILTER)
-        path = f"timers:{self.action.replace('_', '-')}"
-        return "POST", path, {**body, **renamed(parameters, _MOVED), **REASON}
+        return "POST", self.rest_path, {**body, **renamed(parameters, _MOVED), **REASON}
 
     def undo_of(self, row: Operation) -> Undo | None:
         """Return how many can be taken back while their moments are ahead."""

@@ -151,6 +151,12 @@ class ManyMoved(ManyTimers, forbid_unknown_fields=True, kw_only=True):
     shift_ms: ShiftMs | None = None
 
 
+class ManyToBroker(ManyTimers, forbid_unknown_fields=True, kw_only=True):
+    """The timers of one broker, as in ManyTimers, and the broker to move them `to`."""
+
+    to: Annotated[str, Meta(min_length=1, max_length=510, description="A broker; of another cluster: lisbon/broker-a.")]
+
+
 _ONE = "/messages/{id}/schedule"
 _KEYED = "/topics/{topic}/schedule/{schedule_key}"
 _CANCELLED = (200, "It is cancelled; also if it was before.", ScheduleChange)
@@ -268,6 +274,12 @@ async def reschedule_many(call: Call, body: ManyMoved) -> Response:
     else:
         where = {"shift_ms": body.shift_ms}
     return await _begin(call, "timers.reschedule", body, where)
+
+
+@_on_many("move-to-broker", "Move chosen waiting messages, or all that match, to another broker", to="broker-b")
+async def move_many(call: Call, body: ManyToBroker) -> Response:
+    """Move all that are chosen or match to another broker, which delivers them at the same moments."""
+    return await _begin(call, "timers.move_to_broker", body, {"to": body.to})
 
 
 def _due_ms(wanted: NewMoment, now_ms: int) -> int:

@@ -15,8 +15,6 @@ from the old record, so the broker itself can be asked whether the timer was par
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -42,23 +40,7 @@ from broker.client import (
     SendResult,
     TimerPast,
 )
-from broker.rocketmq.properties import (
-    BUYER_ID,
-    CORRELATION_ID,
-    INSTANCE_ID,
-    KEYS,
-    MESSAGE_REPLY_TO_CLIENT,
-    MESSAGE_TTL,
-    OWN_PREFIX,
-    REJECT_PAST,
-    SCHEDULE_KEY,
-    SHARDING_KEY,
-    SYSTEM_PROPERTIES,
-    TAGS,
-    TIMER_DELIVER_MS,
-    UNIQUE_KEY,
-    WAIT,
-)
+from broker.rocketmq.properties import REJECT_PAST, SCHEDULE_KEY, TIMER_DELIVER_MS, UNIQUE_KEY
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.apache_records import row_of_record
 from console.features.timers.operations import (
@@ -71,11 +53,12 @@ from console.features.timers.operations import (
     label_of,
     result_of,
 )
+from console.features.timers.parked import given_properties, sent_to_queue, unique_id_again
 from console.features.timers.read import one_timer, target_of
 from console.features.timers.selection import OF, TAKE_BACK, busiest, capacity_of, previous_due_ms
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import STEER_TIMERS, UNBOUNDED, Scope
-from console.operations.copies import COPY_OF, NotReadable, plain_body, producer
+from console.operations.copies import COPY_OF, NotReadable, plain_body
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import LIMIT, REASON, Call, ItemNow, ItemResult, Outcome, Target
 from console.operations.models import Operation, OperationItem
@@ -87,14 +70,6 @@ from console.site.clock import now_ms
 _MOVED_BACK = {"rescheduled": "moved_back", "changed": "changed_since"}
 
 _ENDED = {"released": "already_delivered", "cancelled": "already_cancelled", "unknown": "gone"}
-
-#: what a sender may have set among the properties that mean something to clients; the rest is the broker's
-_SENDERS = frozenset(
-    {KEYS, TAGS, WAIT, BUYER_ID, INSTANCE_ID, CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT, MESSAGE_TTL, SHARDING_KEY}
-)
-#: RocketMQ's unique ids: 4 bytes of address, 2 of process, 4 of loader, 4 of time in the month, 2 of counter
-_UNIQUE_ID = re.compile(r"[0-9A-F]{32}\Z")
-_OF_SENDER = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,24 +310,10 @@ class _Cancelled(_Way):
             except (BrokerRefused, InvalidArgument):
                 results[nth] = ItemResult("gone")
         for (topic, queue_id), mine in ready.items():
-            answers = _sent(topic, queue_id, [message for _nth, message in mine])
+            answers = sent_to_queue(topic, queue_id, [message for _nth, message in mine])
             for (nth, _message), answer in zip(mine, answers, strict=True):
                 results[nth] = _result_of(answer, targets[nth], row_of_record(records[nth]))
         return [each if each is not None else ItemResult("unknown") for each in results]
-
-
-def _sent(topic: str, queue_id: int | None, messages: Sequence[Outgoing]) -> Sequence[SendResult | ClientError]:
-    """Send to the queue that each was meant for, while the topic has it."""
-    try:
-        return producer().send_each(topic, messages, queue_id=queue_id)
-    except InvalidArgument:
-        pass
-    except ClientError as error:
-        return [error] * len(messages)
-    try:
-        return producer().send_each(topic, messages)
-    except ClientError as error:
-        return [error] * len(messages)
 
 
 def _result_of(answer: SendResult | ClientError, target: Mapping[str, Any], row: Any) -> ItemResult:
@@ -369,19 +330,9 @@ def _result_of(answer: SendResult | ClientError, target: Mapping[str, Any], row:
     return ItemResult("parked_again" if target["isNoted"] else "taken_back", told)
 
 
-def unique_id_again(position: int, unique_key: str) -> str:
-    """Return the unique id of what takes the place of a cancelled record; its time of birth stays readable."""
-    made = hashlib.sha256(f"{position} {unique_key}".encode()).hexdigest().upper()
-    return made[:_OF_SENDER] + (unique_key if _UNIQUE_ID.match(unique_key) else "0" * 32)[_OF_SENDER:]
-
-
 def message_again(record: Message, due_ms: int) -> Outgoing:
     """Return the message to send; a moment that is past is refused by the broker. Raises NotReadable."""
-    kept = {
-        name: text
-        for name, text in record.properties.items()
-        if name in _SENDERS or not (name in SYSTEM_PROPERTIES or name.startswith(OWN_PREFIX))
-    }
+    kept = given_properties(record)
     if SCHEDULE_KEY in record.properties:
         kept[SCHEDULE_KEY] = record.properties[SCHEDULE_KEY]
     unique_id = unique_id_again(record.position, record.unique_key or "")

@@ -124,6 +124,21 @@ async def test_many_are_of_one_broker(api: httpx.AsyncClient, sent: list[tuple[i
     assert len(await listed(api, "timers", broker=B)) == 2
 
 
+async def test_timers_are_moved_from_one_to_the_other(api: httpx.AsyncClient, sent: list[tuple[int, str, str]]) -> None:
+    wanted = {"filter": {"topic": "orders"}, "reason": "tried", "broker": A}
+    refused = await api.post("/api/v1/timers:move-to-broker", json={**wanted, "to": A})
+    assert (refused.status_code, refused.json()["code"]) == (422, "operation_refused")
+    assert (await api.post("/api/v1/timers:move-to-broker", json=wanted)).status_code == 400
+    look = await api.post("/api/v1/timers:move-to-broker", json={**wanted, "to": B, "preview": True})
+    assert (look.json()["preview"]["count"], look.json()["preview"]["to"]) == (6, B)
+    done = (await api.post("/api/v1/timers:move-to-broker", json={**wanted, "to": B})).json()
+    assert (done["state"], done["results"]) == ("done", {"moved": 6})
+    told = done["told"]
+    assert (told.pop("chosen"), told.pop("moved"), set(told.values())) == (6, 6, {0})
+    rows = await listed(api, "timers")
+    assert [(row["due_ms"], row["broker"], row["keys"][0]) for row in rows] == [(due, B, key) for due, _, key in sent]
+
+
 async def test_all_timers_are_paused_at_one_or_at_all(api: httpx.AsyncClient, brokers: Several) -> None:
     one = await api.post("/api/v1/timers:pause", json={"reason": "tried", "broker": B})
     assert one.json()["results"] == {"paused": 1}
