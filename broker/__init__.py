@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client import *  # noqa: F403
+    from .client import *  # noqa: F403 - the names of its __all__, for type checkers
 
 
 def __getattr__(name: str) -> Any:

@@ -103,7 +103,7 @@ def test_every_module_of_client_and_broker_can_be_imported(install: Install, pyt
         "    if each.name.split('.')[1] in parts and not each.name.endswith(('__main__', '_make_faces')):\n"
         "        importlib.import_module(each.name)\n"
     )
-    run(install("broker,redisson", python=python), "-I", "-W", "error::SyntaxWarning", "-c", walk)
+    run(install("broker,redisson,tracing", python=python), "-I", "-W", "error::SyntaxWarning", "-c", walk)
 
 
 def test_wheel_and_source_have_the_licence_and_nothing_of_the_tests(wheel: Path, dist: Path) -> None:
