@@ -73,7 +73,7 @@ class Way(Protocol):
         """Return what the process and its server hold."""
 
     def close(self) -> None:
-        """Stop the servers."""
+        """End the servers that it stands on."""
 
 
 def program(way: str, address: str, base: Path) -> Child:
@@ -106,14 +106,14 @@ class Table:
         return program(self.name, self._cluster.address, base)
 
     def put(self, worker: Child, due_ms: dict[int, int]) -> None:
-        """Insert a row each."""
+        """Insert a row for each number."""
         with self._connection.cursor() as cursor, cursor.copy(f"COPY {TABLE} FROM STDIN") as copy:
             for number, due in due_ms.items():
                 copy.write_row((number, due, "order"))
 
     def cancel(self, number: int) -> None:
-        """Delete the row."""
-        assert self._connection.execute(f"DELETE FROM {TABLE} WHERE number = %s", [number]).rowcount == 1  # noqa: S608
+        """Delete the row of this number."""
+        assert self._connection.execute(f"DELETE FROM {TABLE} WHERE number = %s", [number]).rowcount == 1  # noqa: S608 - our own name
 
     def held_bytes(self, worker: Child) -> int:
         """Return the size of the table with its indexes, and the process."""
@@ -122,7 +122,7 @@ class Table:
         return int(row[0]) + held(worker.pid)
 
     def close(self) -> None:
-        """Stop the server."""
+        """End the server that it stands on."""
         self._connection.close()
         self._cluster.stop()
 
@@ -141,7 +141,7 @@ class Heap:
         return program(self.name, "", base)
 
     def put(self, worker: Child, due_ms: dict[int, int]) -> None:
-        """Hand them to the process."""
+        """Hand the numbers to the process."""
         for number, due in due_ms.items():
             worker.say(f"{number} {due}")
 
@@ -152,7 +152,7 @@ class Heap:
         return held(worker.pid)
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Return: nothing runs beside the process."""
 
 
 class SortedSet:
@@ -170,7 +170,7 @@ class SortedSet:
         return program(self.name, self._server.url, base)
 
     def put(self, worker: Child, due_ms: dict[int, int]) -> None:
-        """Add them to the set."""
+        """Add the numbers to the set."""
         pipeline = self._client.pipeline(transaction=False)
         for number, due in due_ms.items():
             pipeline.zadd(SET, {str(number): due})
@@ -185,7 +185,7 @@ class SortedSet:
         return held(worker.pid, self._server.pid)
 
     def close(self) -> None:
-        """Stop the server."""
+        """End the server that it stands on."""
         self._client.close()
         self._server.kill()
 
@@ -209,14 +209,14 @@ class CeleryEta:
         )  # fmt: skip
 
     def put(self, worker: Child, due_ms: dict[int, int]) -> None:
-        """Send a task each."""
+        """Send a task for each number."""
         with app.connection_for_write(self._server.url) as connection, app.amqp.Producer(connection) as producer:
             for number, due in due_ms.items():
                 eta_s = due / 1_000 - time.time()
                 self._ids[number] = handle.apply_async((number,), countdown=eta_s, producer=producer).id
 
     def cancel(self, number: int) -> None:
-        """Tell all workers."""
+        """Tell all workers to drop it."""
         with app.connection_for_write(self._server.url) as connection:
             Control(app).revoke(self._ids[number], connection=connection)
 
@@ -225,7 +225,7 @@ class CeleryEta:
         return held(worker.pid, self._server.pid)
 
     def close(self) -> None:
-        """Stop the server."""
+        """End the server that it stands on."""
         self._server.kill()
 
 
@@ -244,11 +244,11 @@ class Escapement:
         self._admin = Admin(self._server.namesrv)
 
     def worker(self, base: Path) -> Child:
-        """Start a consumer."""
+        """Start a consumer of the topic."""
         return program(self.name, self._server.namesrv, base)
 
     def put(self, worker: Child, due_ms: dict[int, int]) -> None:
-        """Send a timer each."""
+        """Send a timer for each number."""
         ready = [prepare(str(number), deliver_at_ms=due, schedule_key=str(number)) for number, due in due_ms.items()]
         for first in range(0, len(ready), 1_000):
             failed = [
@@ -259,7 +259,7 @@ class Escapement:
             assert not failed, failed[0]
 
     def cancel(self, number: int) -> None:
-        """Cancel by its key."""
+        """Cancel the timer by its key."""
         target = TimerTarget(topic=TOPIC, schedule_key=str(number))
         (result,) = self._admin.steer_timers("cancel", [target], reason="bench").results
         assert result.outcome == "cancelled", result
@@ -269,7 +269,7 @@ class Escapement:
         return held(worker.pid, self._server.pid)
 
     def close(self) -> None:
-        """Stop the broker."""
+        """End connections and broker."""
         self._producer.close()
         self._admin.close()
         self._context.__exit__(None, None, None)

@@ -31,7 +31,7 @@ if #due > 0 then redis.call('ZREM', KEYS[1], unpack(due)) end
 return due
 """
 DELETE = (
-    f"DELETE FROM {TABLE} WHERE number IN (SELECT number FROM {TABLE} WHERE due_ms <= %s ORDER BY due_ms LIMIT %s "  # noqa: S608
+    f"DELETE FROM {TABLE} WHERE number IN (SELECT number FROM {TABLE} WHERE due_ms <= %s ORDER BY due_ms LIMIT %s "  # noqa: S608 - our own name
     "FOR UPDATE SKIP LOCKED) RETURNING number"
 )
 
@@ -97,7 +97,7 @@ def sorted_set(address: str) -> None:
 
 
 def escapement(address: str) -> None:
-    """Consume a topic."""
+    """Consume the topic until the end."""
 
     def handler(message: Message) -> None:
         handled(int(message.body))
