@@ -6,6 +6,8 @@ groups, offsets, delay levels, timers) on the master's VIP port, which is two be
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -40,6 +42,15 @@ class Member(ApacheBroker):
         """Start the JVM and wait until it is up."""
         self.prepare()
         self.await_up(self.launch())
+
+    @contextmanager
+    def dead(self) -> Iterator[None]:
+        """Kill it, and start it again when the block ends, however that ends."""
+        self.kill()
+        try:
+            yield
+        finally:
+            self.start()
 
 
 class ApacheCluster:
