@@ -78,3 +78,30 @@ def test_it_is_said_in_the_rows(polling: Mirror) -> None:
     state = MirrorState.objects.get()
     assert state.polling
     assert state.token == ""
+
+
+def test_dead_letters_that_come_are_counted_and_those_that_were_there_are_not(
+    polling: Mirror, admin: Admin, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.mirror.changes.LISTING_INTERVAL_MS", 0)
+    began_ms = polling._clock()
+    monkeypatch.setattr(polling, "_clock", lambda: began_ms)  # all within one slot
+    admin.create_topic("orders", queues=1)
+    admin.create_group("billing")
+    admin.create_group("shipping")
+    record = admin.message_by_offset_id(producer.send("orders", "x").offset_message_id)
+
+    def give_up(group: str) -> None:
+        admin.send_back(group, record, delay_level=-1, max_reconsume_times=0)
+
+    give_up("billing")
+    polling.run_once()
+    give_up("billing")
+    give_up("shipping")
+    # a turn later the new topic is known, and its queues are read
+    for _ in range(2):
+        polling.run_once()
+    watch = polling._watch
+    assert watch is not None
+    counted = {name: count for (kind, name), count in watch.rates.filling.items() if kind == "topic"}
+    assert counted == {"%DLQ%billing": 1, "%DLQ%shipping": 1}
