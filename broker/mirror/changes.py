@@ -69,7 +69,7 @@ class Changes:
     groups: tuple[ConsumerGroup, ...] = ()
     offsets: tuple[ConsumerOffset, ...] = ()
     levels: tuple[ScheduleLevel, ...] = ()
-    #: topics of a polled broker that came into being since its first listing, of which queues are told for the first time
+    #: topics of a polled broker that came into being since its first listing, and whose queues are told first now
     new_topics: frozenset[str] = frozenset()
     deleted_topics: tuple[str, ...] = ()
     deleted_groups: tuple[str, ...] = ()

@@ -79,7 +79,9 @@ def test_failed_messages_come_again_and_become_dead_letters_at_both(project: Pro
         for broker in BOTH:
             for name in ("works", "fails once", "fails always"):
                 producer.send(topic, f"{name} {broker}", broker=broker)
-    expected = Counter((f"{name} {broker}", times) for broker in BOTH for name, times in (("works", 0), ("fails once", 1)))
+    expected = Counter(
+        (f"{name} {broker}", times) for broker in BOTH for name, times in (("works", 0), ("fails once", 1))
+    )
     assert wait_until(lambda: project.handled() == expected, START_S), project.handled()
     dead = {broker: Counter({f"fails always {broker}": 1}) for broker in BOTH}
     assert wait_until(lambda: bodies_by_broker(project.server, f"%DLQ%{group}") == dead, START_S)

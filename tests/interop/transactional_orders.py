@@ -1,8 +1,8 @@
 """A program that makes orders one after the other until it is told to end. Arguments: topic, in which way.
 
-`transactional`: each order and its message share one transaction, which for every fifth of them is rolled back; `later`:
-the message is a row that `manage.py outbox` sends. An order whose half no broker takes is not made. Prints `made NAME`
-for each that has committed.
+`transactional`: each order and its message share one transaction, which for every fifth of them is rolled back.
+`later`: the message is a row that `manage.py outbox` sends. An order whose half no broker takes is not made. Prints
+`made NAME` for each that has committed.
 """
 
 from __future__ import annotations
