@@ -9,10 +9,12 @@ import pytest
 from broker.client import Admin, Consumer, NotSupported, Producer
 from broker.mirror.follower import Mirror
 from broker.mirror.models import (
+    SLOT_MS,
     ConsumerGroup,
     ConsumerOffset,
     MirrorState,
     Queue,
+    RateHistory,
     ScheduleLevel,
     Topic,
 )
@@ -81,27 +83,29 @@ def test_it_is_said_in_the_rows(polling: Mirror) -> None:
 
 
 def test_dead_letters_that_come_are_counted_and_those_that_were_there_are_not(
-    polling: Mirror, admin: Admin, producer: Producer, monkeypatch: pytest.MonkeyPatch
+    transactional_db: None, broker: RunningBroker, admin: Admin, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.mirror.changes.LISTING_INTERVAL_MS", 0)
-    began_ms = polling._clock()
-    monkeypatch.setattr(polling, "_clock", lambda: began_ms)  # all within one slot
     admin.create_topic("orders", queues=1)
-    admin.create_group("billing")
-    admin.create_group("shipping")
     record = admin.message_by_offset_id(producer.send("orders", "x").offset_message_id)
+    for group in ("billing", "shipping"):
+        admin.create_group(group)
+    moment = [100 * SLOT_MS]
 
     def give_up(group: str) -> None:
         admin.send_back(group, record, delay_level=-1, max_reconsume_times=0)
 
     give_up("billing")
-    polling.run_once()
-    give_up("billing")
-    give_up("shipping")
-    # a turn later the new topic is known, and its queues are read
-    for _ in range(2):
-        polling.run_once()
-    watch = polling._watch
-    assert watch is not None
-    counted = {name: count for (kind, name), count in watch.rates.filling.items() if kind == "topic"}
-    assert counted == {"%DLQ%billing": 1, "%DLQ%shipping": 1}
+    with PlainAdmin(broker.namesrv) as plain:
+        follower = Mirror(plain, clock=lambda: moment[0])
+        follower.run_once()
+        moment[0] += SLOT_MS
+        give_up("billing")
+        give_up("shipping")
+        # a turn after it was listed a new topic is read
+        for later_ms in (0, 0, SLOT_MS):
+            moment[0] += later_ms
+            follower.run_once()
+        follower.close()
+    counted = {row.name: row.counts for row in RateHistory.objects.filter(kind="topic")}
+    assert counted == {"%DLQ%billing": [1], "%DLQ%shipping": [1]}
