@@ -179,9 +179,14 @@ class Admin(Face[AsyncAdmin]):
         """Return the newest record of the topic with this unique id, None if there is none."""
         return _run(self._core.message_by_unique_id(topic, unique_id))
 
-    def records_by_unique_id(self, topic: str, unique_id: str, max_count: int = 32) -> list[Message]:
-        """Return the records of the topic with this unique id, newest first: a message can be parked more than once."""
-        return _run(self._core.records_by_unique_id(topic, unique_id, max_count))
+    def records_by_unique_id(
+        self, topic: str, unique_id: str, max_count: int = 32, *, address: str | None = None
+    ) -> list[Message]:
+        """Return the records of the topic with this unique id, newest first: a message can be parked more than once.
+
+        `address`: only that broker is asked, not all that have the topic.
+        """
+        return _run(self._core.records_by_unique_id(topic, unique_id, max_count, address=address))
 
     def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
         """Return what was told of a message in `topic`, oldest first; nothing if its clients do not trace.
