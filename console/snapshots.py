@@ -5,19 +5,19 @@ A snapshot holds what the pages show, read as the pages read it. What cannot be 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import connection
 
 from broker.mirror.models import MirrorState
-from console.features.groups.pages import GroupsKept, kept_groups
+from console.features.groups.kept import GroupsKept, kept_groups
 from console.features.schedule.read import kept_lanes
 from console.features.schedule.shapes import Lanes
 from console.features.timers.pages import KEPT_ZOOMS, TimersKept, kept_timers
 from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionFigures
-from console.past import Moment, Snapshot, columns_at, moment_of, opened, pack, reason_of
+from console.past import Snapshot, pack
 from console.security.topic_scope import EVERYTHING
 from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
@@ -149,18 +149,3 @@ def _transactions(here: Mirrored, why: dict[str, str], *, sums_only: bool) -> Tr
 def _slot(at_ms: int) -> int:
     every_ms = max(1, round((settings.SNAPSHOT_EVERY_S or 60) * 1000))
     return at_ms - at_ms % every_ms
-
-
-def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
-    """Return all parts of the snapshot for a moment, None without a snapshot."""
-    moment = moment_of(asked_ms)
-    if moment.at_ms is None:
-        return moment, None
-    *packed, why = columns_at(moment.at_ms, *KINDS, "why")
-    found = {
-        part: None if held is None else opened(kind, bytes(held))
-        for (part, kind), held in zip(KINDS.items(), packed, strict=True)
-    }
-    known = any(held is not None for held in packed)
-    taken = Taken(broker=mirrored().name, at_ms=moment.at_ms, why=why, **found)
-    return replace(moment, is_known=known, why=None if known else reason_of(why, "lanes")), taken

@@ -10,7 +10,7 @@ import pytest
 from django.apps import apps
 from django.db import connection
 
-from console.features.groups.pages import GroupsKept, GroupTopic
+from console.features.groups.kept import GroupsKept, GroupTopic
 from console.features.groups.read import GroupRow, GroupState
 from console.features.schedule.shapes import DueSpread, Lanes, LaneState, NextMinute
 from console.features.timers.pages import TimersKept
