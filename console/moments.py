@@ -10,7 +10,7 @@ from console.features.groups import kept as groups
 from console.features.schedule import read as schedule
 from console.features.timers import pages as timers_pages
 from console.features.timers import read as timers_read
-from console.features.timers.pages import TimersKept
+from console.features.timers.kept import TimersKept
 from console.features.transactions import total as transactions
 from console.features.transactions.pages import transaction_sums
 from console.features.transactions.shapes import TransactionFigures

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -54,7 +55,7 @@ class Snapshot(models.Model):
     why = models.JSONField(default=dict)
     #: console.features.schedule.shapes.Lanes
     lanes = models.BinaryField(null=True)
-    #: console.features.timers.pages.TimersKept
+    #: console.features.timers.kept.TimersKept
     timers = models.BinaryField(null=True)
     #: console.features.transactions.shapes.TransactionFigures
     transactions = models.BinaryField(null=True)
@@ -165,7 +166,7 @@ def _moment_of_one(name: str, asked_ms: int) -> Moment:
     )
 
 
-class _Newest(NamedTuple):
+class Newest(NamedTuple):
     """The last snapshot of one broker at a moment or before: all, or of those that know a part."""
 
     broker: str
@@ -175,18 +176,18 @@ class _Newest(NamedTuple):
     held: Any
 
 
-def _newest(of: Cluster, asked_ms: int, part: str = "") -> dict[str, _Newest]:
+def newest_of(names: Sequence[str], asked_ms: int, part: str = "") -> dict[str, Newest]:
     """Return by broker its last snapshot at the moment or before, of those that know the part where one is named."""
     known = {f"{part}__isnull": False} if part else {}
     rows = Snapshot.objects.filter(broker=OuterRef("broker_id"), at_ms__lte=asked_ms, **known).order_by("-at_ms")
-    picked = MirrorState.objects.filter(broker__in=of.names).values_list(Subquery(rows.values("pk")[:1]), flat=True)
+    picked = MirrorState.objects.filter(broker__in=names).values_list(Subquery(rows.values("pk")[:1]), flat=True)
     found = Snapshot.objects.filter(pk__in=picked).order_by("broker")
-    return {row[0]: _Newest(*row) for row in found.values_list("broker", "at_ms", "slot_ms", part or "why")}
+    return {row[0]: Newest(*row) for row in found.values_list("broker", "at_ms", "slot_ms", part or "why")}
 
 
-def _moment_of_several(of: Cluster, asked_ms: int) -> tuple[Moment, dict[str, _Newest]]:
+def _moment_of_several(of: Cluster, asked_ms: int) -> tuple[Moment, dict[str, Newest]]:
     """Find the last interval of which any broker has a snapshot that was taken at the moment or before."""
-    newest, rows = _newest(of, asked_ms), Snapshot.objects.filter(broker__in=of.names)
+    newest, rows = newest_of(of.names, asked_ms), Snapshot.objects.filter(broker__in=of.names)
     slot_ms = max((each.slot_ms for each in newest.values()), default=-1)
 
     # the last snapshot of an interval stands for it: at its moment those of the others are there
@@ -257,7 +258,7 @@ def _parts_of_several(
     found: dict[str, dict[str, Any]] = {}
     older: dict[str, OldPart] = {}
     for part, kind in kinds.items():
-        known = _newest(of, asked_ms, part)
+        known = newest_of(of.names, asked_ms, part)
         found[part] = {name: opened(kind, bytes(known[name].held)) for name in of.names if name in known}
         for name in of.names:
             old = _old_part(name, part, known.get(name), newest.get(name), slot_ms)
@@ -269,7 +270,7 @@ def _parts_of_several(
     return replace(moment, why=reason_of(why, next(iter(kinds)))), found
 
 
-def _old_part(name: str, part: str, known: _Newest | None, newest: _Newest | None, slot_ms: int) -> OldPart | None:
+def _old_part(name: str, part: str, known: Newest | None, newest: Newest | None, slot_ms: int) -> OldPart | None:
     """Return what is shown of a broker instead of its part of the moment; None: that is what is shown."""
     if known is not None and known.slot_ms == slot_ms:
         return None

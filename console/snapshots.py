@@ -14,7 +14,8 @@ from broker.mirror.models import MirrorState
 from console.features.groups.kept import GroupsKept, kept_groups
 from console.features.schedule.read import kept_lanes
 from console.features.schedule.shapes import Lanes
-from console.features.timers.pages import KEPT_ZOOMS, TimersKept, kept_timers
+from console.features.timers.kept import TimersKept
+from console.features.timers.pages import KEPT_ZOOMS, kept_timers
 from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import TransactionFigures
 from console.past import Snapshot, pack

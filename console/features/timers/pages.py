@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import attrgetter
@@ -27,6 +27,7 @@ from django.views.decorators.http import require_safe
 
 from broker.client import Admin
 from console.features.timers import apache_records, read, total
+from console.features.timers.kept import TimersKept, Zoomed, away_at
 from console.features.timers.shapes import (
     DEFAULT,
     TIMERS,
@@ -34,7 +35,6 @@ from console.features.timers.shapes import (
     Forecast,
     LifeEvent,
     LifeKind,
-    Stretch,
     TimerFilter,
     TimerLife,
     TimerList,
@@ -60,24 +60,6 @@ from console.ui.live import LiveKind
 
 #: zooms that are kept: below a second the timers themselves would have to be
 KEPT_ZOOMS = tuple(name for name in ZOOMS if name != "1s")
-
-
-@dataclass(frozen=True, slots=True)
-class Zoomed:
-    """The forecast and strip for one zoom of the Timers page."""
-
-    zoom: str
-    forecast: Forecast | None = None
-    #: on a broker that tells no forecast: counted from its newest records
-    strip: Stretch | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TimersKept:
-    """The Timers page without the list of what fires next, and all its zooms."""
-
-    page: TimersPage
-    zooms: tuple[Zoomed, ...]
 
 
 def kept_timers(here: Mirrored, zooms: tuple[str, ...], why: dict[str, str]) -> TimersKept | None:
@@ -221,6 +203,7 @@ def timer_list(request: HttpRequest) -> Answer:
         "here": "timers",
         "given": given,
         "errors": errors,
+        "away": away_at(data.evidence.stale_of),
         "number": uuid.uuid4(),
         "first_page": "?" + urlencode(shown),
         "next_page": "?" + urlencode({**shown, "cursor": data.cursor}) if data.cursor else None,

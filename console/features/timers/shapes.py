@@ -18,6 +18,7 @@ from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
 from broker.client.timers import WheelBucket
+from console.last_known import Away
 from console.site.evidence import Evidence
 from console.ui.table import (
     AGE,
@@ -422,6 +423,8 @@ class TimersPage:
     polled_of: tuple[str, ...] = ()
     paused_of: tuple[str, ...] = ()
     switched_of: tuple[str, ...] = ()
+    #: those that do not answer: what waited there last is in the sums, and in nothing else
+    away: tuple[Away, ...] = ()
 
     @property
     def is_partly_paused(self) -> bool:

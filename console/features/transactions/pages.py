@@ -22,6 +22,7 @@ from broker.client.transactions import TransactionStatus
 from broker.rocketmq import codes
 from console.features.checkback.registry import address_rows
 from console.features.transactions import records, total
+from console.features.transactions.kept import away_at, with_last_known
 from console.features.transactions.records import REQUESTS, Pulled, board_of, offset_id, pulled, row_of
 from console.features.transactions.shapes import (
     FIRST_COUNT,
@@ -92,13 +93,15 @@ def _page_now(of: Cluster) -> TransactionsPage:
 
 
 def _in_total(pages: Sequence[TransactionsPage], of: Cluster) -> TransactionsPage:
-    several = [page.figures for page in pages]
-    return total.page_of_all(
-        pages,
+    known, away = with_last_known(pages)
+    several = [page.figures for page in known]
+    found = total.page_of_all(
+        known,
         of.source,
         DECISIONS,
         lambda decided: total.figures_of(several, _took(TransactionFigures(), decided.rows)),
     )
+    return replace(found, away=away)
 
 
 def _page_of(here: Mirrored) -> TransactionsPage:
@@ -479,6 +482,7 @@ def transaction_list(request: HttpRequest) -> Answer:
         "here": FAMILY,
         "given": given,
         "errors": errors,
+        "away": away_at(data.evidence.stale_of),
         "states": STATES,
         "number": uuid.uuid4(),
         "first_page": "?" + urlencode(shown),

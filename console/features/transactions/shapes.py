@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 from console.features.checkback.registry import AddressRow
+from console.last_known import Away
 from console.site.evidence import Evidence
 from console.site.merged import Place
 from console.ui.table import AGE, BROKER, KEY, LEFT, MOMENT, SPAN, VALUE, Cell, Choice, Column, Table
@@ -296,6 +297,8 @@ class TransactionsPage:
     polled_of: tuple[str, ...] = ()
     #: the brokers ask after other times, or otherwise often, than each other
     has_other_checks: bool = False
+    #: those that do not answer: what was undecided there last is in the sums, and in nothing else
+    away: tuple[Away, ...] = ()
 
     @property
     def lonely(self) -> tuple[GroupRow, ...]:

@@ -10,17 +10,23 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from broker.client import Decision, TransactionProducer, prepare
 from broker.mirror.models import Broker, MirrorState
 from console.comparison import compared
 from console.features.groups.kept import GroupsKept, GroupTopic, together
 from console.features.groups.pages import groups_at
 from console.features.groups.read import GroupRow, GroupState
+from console.features.overview.findings import forget
+from console.features.overview.pages import read_overview
 from console.features.schedule.read import lanes_at
 from console.features.schedule.shapes import NextMinute
 from console.features.schedule.total import minute_of_all
+from console.features.timers import read as timers_read
 from console.features.timers.pages import timers_at
 from console.features.timers.shapes import Stretch, WheelSlot
 from console.features.timers.total import stretch_of_all
+from console.features.transactions.pages import read_transactions
+from console.last_known import Away
 from console.past import OldPart, Snapshot, moment_of, sums
 from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
@@ -228,3 +234,43 @@ def test_what_begins_apart_is_added_by_its_moment() -> None:
     assert total is not None
     assert (total.start_ms, total.counts[:3], total.peak_second, total.exact) == (3_000, (8, 0, 0), 0, False)
     assert minute_of_all([minutes[0], None]) is None
+
+
+def test_a_total_does_not_shrink_when_a_broker_dies(brokers: Several, operator: Client) -> None:
+    fill(brokers)
+    brokers.admins[B].create_topic("pay", queues=1)
+    with TransactionProducer("tills", brokers[B].namesrv, check=lambda _: Decision.UNKNOWN) as producer:
+        producer.send_half("pay", prepare("paid"))
+        brokers.wait_for(lambda: brokers.admins[B].transaction_status().open == 1)
+    take()
+    forget()
+    assert (timers_read.timers().figures.pending, read_overview().timers_pending) == (6, 6)
+    assert read_transactions().figures.open == 1
+    brokers.kill(B)
+    forget()
+    kept = Snapshot.objects.get(broker=B)
+    timers, halves, first = timers_read.timers(), read_transactions(), read_overview()
+    assert (timers.figures.pending, timers.away) == (6, (Away(B, kept.at_ms, 4),))
+    assert [(row.topic, row.pending) for row in timers.topics] == [("orders", 6)]
+    assert (first.timers_pending, first.timers_away) == (6, (Away(B, kept.at_ms, 4),))
+    assert (halves.figures.open, halves.away) == (1, (Away(B, kept.at_ms, 1, 0),))
+    assert "broker-b is away. At" in words(operator.get("/timers/"))
+    assert "4 timers waited there. None of them is in this list." in words(operator.get("/timers/list/"))
+    assert "1 halves were undecided there, 0 parked" in words(operator.get("/transactions/"))
+    assert "None of them is in this list." in words(operator.get("/transactions/list/"))
+    assert "broker-b is away: its 4 of" in words(operator.get("/"))
+    found = compared(kept.at_ms, None)
+    figures = {measure: pair for line in found.figures for measure, pair in line.pairs}
+    assert (figures["timers_pending"].difference, figures["open"].difference) == (0, 0)
+    assert [part.broker for part in found.after.older] == [B]
+
+
+def test_a_broker_of_which_nothing_is_kept_is_named(brokers: Several, operator: Client) -> None:
+    fill(brokers)
+    brokers.kill(B)
+    forget()
+    timers, first = timers_read.timers(), read_overview()
+    assert (timers.figures.pending, timers.away) == (2, (Away(B),))
+    assert (first.timers_pending, first.timers_away) == (2, (Away(B),))
+    assert "no snapshot of it is kept: it is not in the sums" in words(operator.get("/timers/"))
+    assert "without broker-b, which is away" in words(operator.get("/"))
