@@ -12,11 +12,10 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from console.features.groups.kept import GroupsKept, seen_of
-from console.moments import all_at, all_now
 from console.past import Asked, Moment, asked_of, status_of
 from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms
-from console.snapshots import Taken
+from console.snapshots import Taken, all_at, all_now
 from console.ui.export import Answer, page_or_file
 from console.ui.table import Table, file_columns
 

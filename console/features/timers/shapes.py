@@ -63,8 +63,8 @@ TIMERS = Table(
     ),
     choice=Choice("position", "position"),
 )
-#: of several brokers: what is chosen is of one
-TIMERS_OF_ALL = replace(TIMERS, choice=None)
+#: of several brokers: a box says whose the timer is
+TIMERS_OF_ALL = replace(TIMERS, choice=Choice("position", "place"))
 
 NEXT_TIMERS = Table(
     "timers",
@@ -175,6 +175,11 @@ class TimerRow:
         """The name that people know it by: its schedule key, else its first key, else its unique id."""
         return self.schedule_key or next(iter(self.keys), "") or self.unique_key or str(self.position)
 
+    @property
+    def place(self) -> str:
+        """What names it among those of several brokers."""
+        return f"{self.position}-{self.broker}"
+
 
 @dataclass(frozen=True, slots=True)
 class TimerFilter:
@@ -213,14 +218,13 @@ class TimerList:
     records: int | None = None
     #: so many were looked through where the look ended before the page was full; 0: it did not
     looked: int = 0
-    #: the rows are of several brokers, of these; of those that have no list of their own the newest records
+    #: the rows are of several brokers; of these, which have no list of their own, the newest records
     has_several: bool = False
-    brokers: tuple[str, ...] = ()
     polled_of: tuple[str, ...] = ()
 
     @property
     def table(self) -> Table:
-        """The columns; rows of several brokers are not chosen."""
+        """The columns; a row of several brokers is chosen with its broker."""
         return TIMERS_OF_ALL if self.has_several else TIMERS
 
 

@@ -125,7 +125,6 @@ def list_of_all(lists: Sequence[TimerList], names: Sequence[str], before: Places
         newest_read=sum(each.newest_read or 0 for each in polled) if is_polled else None,
         records=sum(each.records or 0 for each in polled) if is_polled else None,
         has_several=True,
-        brokers=tuple(names),
         polled_of=tuple(name for name, each in pairs if each.newest_read is not None),
     )
 

@@ -22,7 +22,6 @@ from broker.client.transactions import TransactionStatus
 from broker.rocketmq import codes
 from console.features.checkback.registry import address_rows
 from console.features.transactions import records, total
-from console.features.transactions.kept import away_at, with_last_known
 from console.features.transactions.records import REQUESTS, Pulled, board_of, offset_id, pulled, row_of
 from console.features.transactions.shapes import (
     FIRST_COUNT,
@@ -93,7 +92,7 @@ def _page_now(of: Cluster) -> TransactionsPage:
 
 
 def _in_total(pages: Sequence[TransactionsPage], of: Cluster) -> TransactionsPage:
-    known, away = with_last_known(pages)
+    known, away = total.with_last_known(pages)
     several = [page.figures for page in known]
     found = total.page_of_all(
         known,
@@ -482,7 +481,7 @@ def transaction_list(request: HttpRequest) -> Answer:
         "here": FAMILY,
         "given": given,
         "errors": errors,
-        "away": away_at(data.evidence.stale_of),
+        "away": total.away_at(data.evidence.stale_of),
         "states": STATES,
         "number": uuid.uuid4(),
         "first_page": "?" + urlencode(shown),

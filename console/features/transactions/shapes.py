@@ -60,8 +60,11 @@ TRANSACTIONS: Mapping[str, Table] = {
         file_order=_FILE,
     ),
 }
-#: of several brokers: what is chosen is of one
-OF_ALL: Mapping[str, Table] = {state: replace(table, choice=None) for state, table in TRANSACTIONS.items()}
+#: of several brokers: a box says whose the half is
+OF_ALL: Mapping[str, Table] = {
+    state: replace(table, choice=table.choice and Choice("half", "choice_of_all"))
+    for state, table in TRANSACTIONS.items()
+}
 
 
 #: rows of each table on the first page, and on a page of the list
@@ -165,6 +168,11 @@ class TransactionRow:
         """The name of the row in a form; empty where it cannot be acted on."""
         return "" if self.position is None else f"{self.offset}-{self.position}"
 
+    @property
+    def choice_of_all(self) -> str:
+        """The same among rows of several brokers."""
+        return "" if self.position is None else f"{self.choice}-{self.broker}"
+
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
@@ -259,9 +267,8 @@ class TransactionList:
     total: int | None = None
     #: so many were looked through where the look ended before the page was full; 0: it did not
     looked: int = 0
-    #: the rows are of several brokers, of these; of those that have no list of their own from their newest records
+    #: the rows are of several brokers; of these, which have no list of their own, from their newest records
     has_several: bool = False
-    brokers: tuple[str, ...] = ()
     polled_of: tuple[str, ...] = ()
 
     @property
@@ -271,7 +278,7 @@ class TransactionList:
 
     @property
     def table(self) -> Table:
-        """The columns of its state; rows of several brokers are not chosen."""
+        """The columns of its state; a row of several brokers is chosen with its broker."""
         tables = OF_ALL if self.has_several else TRANSACTIONS
         return tables.get(self.wanted.state, tables["open"])
 
