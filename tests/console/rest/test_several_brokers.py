@@ -128,7 +128,8 @@ async def test_many_are_of_several_where_each_says_which(
     api: httpx.AsyncClient, brokers: Several, sent: list[tuple[int, str, str]]
 ) -> None:
     rows = {row["keys"][0]: row for row in await listed(api, "timers")}
-    chosen = [{"position": rows[key]["position"], "broker": rows[key]["broker"]} for key in ("k0", "k1")]
+    two = [rows["k0"], rows["k1"]]
+    chosen = [{"topic": "orders", "message_id": row["message_id"], "broker": row["broker"]} for row in two]
     assert {each["broker"] for each in chosen} == {A, B}
     both = {"timers": chosen, "reason": "tried"}
     assert (await api.post("/api/v1/timers:cancel", json={**both, "broker": A})).status_code == 400
@@ -190,8 +191,8 @@ async def test_transactions_are_merged_and_decided_at_their_broker(api: httpx.As
     assert sorted((row["broker"], row["state"]) for row in decided) == [(A, "rolled back"), (B, "committed")]
     assert [row["keys"] for row in await listed(api, "transactions")] == [["a1"]]
     left = (await listed(api, "transactions"))[0]
-    chosen = [{"offset": left["offset"], "position": left["position"], "broker": A}]
-    many = await api.post("/api/v1/transactions:commit", json={"transactions": chosen, "reason": "tried"})
+    chosen = {"transactions": [{"id": left["id"], "broker": A}], "reason": "tried"}
+    many = await api.post("/api/v1/transactions:commit", json=chosen)
     assert many.json()["results"] == {"committed": 1}
     none = {"filter": {"state": "open"}, "all": True, "brokers": [A, B], "reason": "tried", "preview": True}
     look = (await api.post("/api/v1/transactions:rollback", json=none)).json()
