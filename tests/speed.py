@@ -25,6 +25,8 @@ SLOW = (
     "crash",
     "console/run",
     "outbox",
+    "package/test_wheel.py",
+    "package/test_outbox_project.py",
     "properties",
     "redisson/test_transfer.py",
     "redisson/test_reliable_ends.py",

@@ -155,7 +155,7 @@ INSTALLED_APPS = [
     "broker.mirror",
     "broker.outbox",
     "broker.handlers",
-    "console",
+    "console.apps.ConsoleConfig",
     "axes",
     "channels",
     "csp",
