@@ -37,6 +37,7 @@ from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Cluster, cluster
 
 Shape = TypeVar("Shape")
+Each = TypeVar("Each")
 
 FIELD = "as_of"
 TEXT_LENGTH = 64
@@ -285,33 +286,39 @@ def sums(scope: TopicScope, most: int = 240) -> tuple[Sums, ...]:
     see all."""
     of = cluster()
     if of.has_several:
-        found = _sums_of_several(of)
+        chosen: Sequence[Sums] = _sums_of_several(of, most)
     else:
         rows = Snapshot.objects.filter(broker=_name(of)).order_by("at_ms")
-        found = [Sums(*row) for row in rows.values_list("at_ms", *_SUMMED)]
-    step = max(1, -(-len(found) // most))
-    chosen = found[::-step][::-1]
+        chosen = _apart([Sums(*row) for row in rows.values_list("at_ms", *_SUMMED)], most)
     return tuple(chosen if scope.see_all else (replace(row, lag=None) for row in chosen))
+
+
+def _apart(found: Sequence[Each], most: int) -> Sequence[Each]:
+    """Return at most so many, evenly apart, the last one among them."""
+    step = max(1, -(-len(found) // most))
+    return found[::-step][::-1]
 
 
 #: the sums that a snapshot has as columns, and the part that each is from
 _SUMMED = {"lanes_pending": "lanes", "timers_pending": "timers", "lag": "groups"}
 
 
-def _sums_of_several(of: Cluster) -> list[Sums]:
-    """Return the sums of each interval; what was not read of a broker counts as it was known before."""
+def _sums_of_several(of: Cluster, most: int) -> list[Sums]:
+    """Return the sums of at most so many intervals; what was not read of a broker counts as in the one before."""
+    rows = Snapshot.objects.filter(broker__in=of.names)
+    slots = _apart(list(rows.order_by("slot_ms").values_list("slot_ms", flat=True).distinct()), most)
     unread = {
         f"no_{part}": ExpressionWrapper(Q(**{f"{part}__isnull": True}), output_field=BooleanField())
         for part in _SUMMED.values()
     }
-    rows = Snapshot.objects.filter(broker__in=of.names).annotate(**unread).order_by("slot_ms", "at_ms")
+    told = rows.filter(slot_ms__in=slots).annotate(**unread).order_by("slot_ms", "at_ms")
     last: dict[tuple[str, int], int | None] = {}
     found = []
-    every = rows.values_list("slot_ms", "at_ms", "broker", *_SUMMED, *unread)
+    every = told.values_list("slot_ms", "at_ms", "broker", *_SUMMED, *unread)
     for _slot_ms, interval in groupby(every, key=itemgetter(0)):
         taken = list(interval)
-        for _slot, _at, broker, *told in taken:
-            values, gaps = told[: len(_SUMMED)], told[len(_SUMMED) :]
+        for _slot, _at, broker, *columns in taken:
+            values, gaps = columns[: len(_SUMMED)], columns[len(_SUMMED) :]
             last |= {(broker, n): value for n, (value, gap) in enumerate(zip(values, gaps, strict=True)) if not gap}
         found.append(Sums(taken[-1][1], *(_known_sum(last, number) for number in range(len(_SUMMED)))))
     return found
