@@ -80,7 +80,7 @@ urlpatterns: list[URLPattern] = [
     page("dead-letters/of/<name:name>/", dead_letters_pages.letters, "dead_letters_of", is_total=True),
     page("groups/", groups_pages.groups, "groups", is_total=True),
     page("groups/<name:name>/", groups_pages.group, "group", is_total=True),
-    page("compare/", comparison.compare, "compare"),
+    page("compare/", comparison.compare, "compare", is_total=True),
     page("clients/", clients.clients, "clients", is_total=True),
     page("clients/one/", clients.client, "client", is_total=True),
     page("alerts/", alerts_pages.alerts, "alerts", ALERTS, is_total=True),

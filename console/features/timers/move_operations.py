@@ -22,11 +22,12 @@ from console.features.timers.moving import Move, check_source, leaves_ms
 from console.features.timers.operations import OVER, SteerTimers, TimersPreview, label_of
 from console.features.timers.selection import Found, busiest, capacity_of
 from console.features.timers.shapes import TimerRow
-from console.operations.errors import InvalidParameter
+from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import LIMIT, Call, ItemNow, ItemResult, Outcome, Target
 from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
 from console.operations.selection import EXAMPLES, PREVIEW_PATIENCE_S, admin_of_one, topics_of
+from console.operations.spanning import shares_of
 from console.site import broker as site_broker
 from console.site.broker import at
 from console.site.chosen import Choice, chosen
@@ -73,6 +74,8 @@ class MoveTimers(SteerTimers):
         checked, to = super().checked(parameters), parameters.get("to")
         if not isinstance(to, str) or not to:
             raise InvalidParameter("to", gettext("Say to which broker they are moved."))
+        if "" not in shares_of(checked):
+            raise NotPossible(gettext("There are several brokers: choose the one on which this is to be done."))
         source = Choice(chosen().entry, admin_of_one().asked().name).name
         if to == source:
             raise InvalidParameter("to", gettext("They wait at this broker: name another one."))
