@@ -121,6 +121,20 @@ class Pump:
                 self._next_sync()
             await self._idle.wait()
 
+    async def settle(self) -> int | None:
+        """Tick until nothing is due by the broker's clock, and all that came of it is durable and visible; return when
+        the next tick is wanted."""
+        before_ms: int | None = -1
+        while True:
+            await self.drain()
+            next_ms = self._engine.tick(self._clock())
+            self._tick_at(self._clock() + LONGEST_SLEEP_MS if next_ms is None else next_ms)
+            is_rest = next_ms is None or next_ms > self._clock()
+            # what a tick released may itself be something that waits: the next tick says the same, or has seen it
+            if self._has_failed or (is_rest and next_ms == before_ms):
+                return next_ms
+            before_ms = next_ms
+
     def stop(self) -> None:
         """End ticks, upkeep and threads; a job that runs is waited for, and its outcome handed to the engine."""
         self._is_stopped = True
@@ -260,16 +274,20 @@ class JobThread(Generic[J]):
         self._loop = loop
         self._done = done
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
+        self._is_there = False
 
     def submit(self, job: J) -> None:
-        """Queue a job behind those that wait."""
+        """Queue a job behind those that wait; the first one has the thread begin."""
         self._jobs.put(job)
+        if not self._is_there:
+            self._is_there = True
+            self._thread.start()
 
     def stop(self) -> None:
         """End the thread after the jobs that are queued; `done` was called for all of them when this returns."""
-        self._jobs.put(None)
-        self._thread.join()
+        if self._is_there:
+            self._jobs.put(None)
+            self._thread.join()
         while self._finished:
             self._deliver()
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self, TypeVar
 
-from .client import Admin, Message
-from .engine.config import EngineConfig
-from .server.broker import BrokerService
-from .server.namesrv import NamesrvConfig, NamesrvService
-from .server.registrar import NameServers
+from ..client import Admin, Message
+from ..engine.config import MEBIBYTE, EngineConfig
+from ..server.broker import BrokerService
+from ..server.namesrv import NamesrvConfig, NamesrvService
+from ..server.registrar import NameServers
+from .guard import guard
 
 __all__ = ["BrokerThread", "NamesrvThread", "small_store"]
 
-MEBIBYTE = 1 << 20
 #: How long a start or a stop may take.
 PATIENCE_S = 30
 PULLED_AT_ONCE = 32
@@ -45,7 +45,7 @@ def small_store(directory: Path, delay_levels: str = "1s 1h") -> EngineConfig:
     )
 
 
-class _LoopThread:
+class LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self, name: str) -> None:
@@ -76,7 +76,7 @@ class NamesrvThread:
     def __init__(self) -> None:
         self._directory = TemporaryDirectory(prefix="escapement-names-")
         self._port = 0
-        self._running: tuple[_LoopThread, NamesrvService] | None = None
+        self._running: tuple[LoopThread, NamesrvService] | None = None
 
     @property
     def namesrv(self) -> str:
@@ -94,10 +94,11 @@ class NamesrvThread:
     def start(self) -> None:
         """Serve; returns when clients can connect."""
         service = NamesrvService(NamesrvConfig(self._directory.name, port=self._port))
-        thread = _LoopThread("name-service")
+        thread = LoopThread("name-service")
         thread.run(service.start())
         self._running = thread, service
         self._port = int(service.address.rpartition(":")[2])
+        guard.allow(self.namesrv)
 
     def stop(self) -> None:
         """Stop at once. Nothing if it has stopped."""
@@ -147,9 +148,10 @@ class BrokerThread:
 
     def start(self) -> None:
         """Serve; returns when clients can connect."""
-        self._thread = _LoopThread("broker")
+        self._thread = LoopThread("broker")
         self._service = self._thread.run(self._serve())
         self.address, self.namesrv = self._service.address, self._service.namesrv_address
+        guard.allow(self.namesrv)
         self._ports = int(self.address.rpartition(":")[2]), int(self.namesrv.rpartition(":")[2])
 
     def stop(self) -> None:
