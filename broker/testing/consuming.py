@@ -34,6 +34,8 @@ from .stage import Stage
 
 #: The group of handlers that are given without one.
 GROUP = "tests"
+#: How often a message is handled again where nobody says so.
+MOST_TIMES = Group("").retry_max_times
 #: A call that has run so many handlers has gone round in a circle.
 MOST_HANDLED = 10_000
 
@@ -68,7 +70,7 @@ class Handling:
     selection: Selection = None
     tags: frozenset[str] = frozenset()
     is_orderly: bool = False
-    most_times: int | None = Group("").retry_max_times
+    most_times: int | None = MOST_TIMES
 
     @classmethod
     def of_registration(cls, said: Registration) -> Handling:
@@ -78,7 +80,7 @@ class Handling:
         options = said.options
         most = options.max_reconsume_times
         if most is None and not options.orderly:
-            most = cls.most_times
+            most = MOST_TIMES
         return cls(
             said.group, said.topic, said.handler, wanted.selection, frozenset(wanted.tags), options.orderly, most
         )

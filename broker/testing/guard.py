@@ -33,12 +33,14 @@ class Guard:
 
     def __init__(self) -> None:
         self._allowed: Counter[str] = Counter()
+        #: brokers and name services of this process, that come and go on the same address
+        self._own: set[str] = set()
         self._wanted = 0
 
     @property
     def allowed(self) -> frozenset[str]:
         """The addresses that are allowed now, host:port."""
-        return frozenset(+self._allowed)
+        return frozenset(+self._allowed) | self._own
 
     def put_up(self) -> None:
         """Refuse what is not allowed, from now on."""
@@ -60,30 +62,29 @@ class Guard:
         finally:
             self.take_down()
 
-    def allow(self, address: str) -> None:
-        """Allow an address until as many calls of `forbid` have named it."""
-        self._allowed[_plain(address)] += 1
+    def own(self, address: str) -> None:
+        """Allow the address of a broker of the tests until it is disowned; again is fine."""
+        self._own.add(_plain(address))
 
-    def forbid(self, address: str) -> None:
-        """Take back one `allow`."""
-        self._allowed[_plain(address)] -= 1
+    def disown(self, address: str) -> None:
+        """Allow the address of a broker no more, as it is gone; again is fine."""
+        self._own.discard(_plain(address))
 
     @contextmanager
     def allowing(self, addresses: Iterable[str]) -> Iterator[None]:
         """Allow these inside the block."""
-        wanted = [part for each in addresses for part in each.replace(",", ";").split(";") if part.strip()]
-        for address in wanted:
-            self.allow(address)
+        parts = (part for each in addresses for part in each.replace(",", ";").split(";") if part.strip())
+        wanted = Counter(map(_plain, parts))
+        self._allowed += wanted
         try:
             yield
         finally:
-            for address in wanted:
-                self.forbid(address)
+            self._allowed -= wanted
 
     def check(self, namesrv: Sequence[str]) -> None:
         """Raise OutsideRefused for the first address that is not allowed."""
         for address in namesrv:
-            if self._allowed[_plain(address)] <= 0:
+            if _plain(address) not in self.allowed:
                 raise OutsideRefused(address, self.allowed)
 
 

@@ -24,12 +24,18 @@ class Content:
 class MemoryFile:
     """A File of MemoryFiles."""
 
-    __slots__ = ("_content", "_files", "path")
+    __slots__ = ("_files", "_inside", "path")
 
     def __init__(self, files: MemoryFiles, path: str, content: Content) -> None:
-        self._files: MemoryFiles | None = files
+        self._files = files
         self.path = path
-        self._content = content
+        self._inside: Content | None = content
+
+    @property
+    def _content(self) -> Content:
+        if self._inside is None:
+            raise OSError(errno.EBADF, "the file was closed", self.path)
+        return self._inside
 
     def read(self, size: int, at: int) -> bytes:
         """Read up to so many bytes from a place, as ``File`` says."""
@@ -71,9 +77,8 @@ class MemoryFile:
 
     def close(self) -> None:
         """Close the file, and give back its lock if it has one; closing twice is fine."""
-        files, self._files = self._files, None
-        if files is not None:
-            files.unlock(self)
+        self._inside = None
+        self._files.unlock(self)
 
 
 class MemoryFiles:
@@ -129,7 +134,9 @@ class MemoryFiles:
         self._folders -= {name for name in self._folders if name == path or name.startswith(inside)}
 
     def sync_directory(self, path: str) -> None:
-        """Do nothing: nothing here outlives the process."""
+        """Only look whether the folder is there: nothing here outlives the process."""
+        if path not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
 
     def used_ratio(self, path: str) -> float:
         """Return 0: there is room as long as there is memory."""
@@ -140,6 +147,7 @@ class MemoryFiles:
         if path in self._locks:
             raise StoreLocked(path)
         file = self._locks[path] = self.open(path, create=True)
+        file.write(b"lock", 0)
         return file
 
     def unlock(self, file: File) -> None:

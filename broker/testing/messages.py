@@ -200,7 +200,7 @@ def make_message(
     `options` are those of a send: `tag`, `keys`, `properties`, `sharding_key`. `reconsume_times`: how often it was
     handled in vain before. `at`: when it was sent and became visible, now if not given. Raises InvalidArgument.
     """
-    made = prepare(body_of(body, json), queue_id=queue_id, **cast(MessageOptions, options))
+    made = prepare(body_of(body, json), **cast(MessageOptions, options))
     now_ms = round((datetime.now(UTC) if at is None else at).timestamp() * 1000)
     properties = parse_properties(made.properties.encode())
     here = ("127.0.0.1", 0)

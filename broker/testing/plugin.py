@@ -14,6 +14,7 @@ It is loaded in every run of pytest where the package is installed: whatever cos
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,18 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Put up the guard before any test is imported."""
     config.addinivalue_line("markers", f"{MARK}(*addresses): clients of these name servers may be made in the test")
-    for address in config.getini("escapement_allow"):
-        guard.allow(address)
+    behind = ExitStack()
+    behind.enter_context(guard.allowing(config.getini("escapement_allow")))
     if config.getini("escapement_guard"):
-        guard.put_up()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Take the guard down."""
-    if config.getini("escapement_guard"):
-        guard.take_down()
-    for address in config.getini("escapement_allow"):
-        guard.forbid(address)
+        behind.enter_context(guard.refusing())
+    config.add_cleanup(behind.close)
 
 
 @pytest.hookimpl(wrapper=True)

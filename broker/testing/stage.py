@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from ..engine.config import MEBIBYTE, EngineConfig
 from ..engine.engine import Engine
 from ..rocketmq.properties import TIMER_DELIVER_MS
+from ..rocketmq.topics import DELAY_LEVELS
 from ..server.broker import BrokerService
 from ..server.clock import Clocks, wall_clock_ms
 from ..server.listener import bound
@@ -61,10 +62,10 @@ class Stage:
         self._house = house
         self.clock = HandClock(wall_clock_ms())
         self.began_ms = self.clock()
-        levels = {} if delay_levels is None else {"delay_levels": delay_levels}
         self._config = EngineConfig(
             root="/store", host=HOST, port=house.broker_port, flush="async", segment_size_bytes=16 * MEBIBYTE,
-            queue_file_entries=1000, index_slots=1000, index_entries=4000, retention_hours=RETENTION_HOURS, **levels,
+            queue_file_entries=1000, index_slots=1000, index_entries=4000, retention_hours=RETENTION_HOURS,
+            delay_levels=delay_levels or DELAY_LEVELS,
         )  # fmt: skip
         self.service = BrokerService(
             self._config, listen_host=HOST, namesrv_port=house.namesrv_port, files=MemoryFiles(),

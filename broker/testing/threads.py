@@ -89,6 +89,7 @@ class NamesrvThread:
 
     def __exit__(self, *failure: object) -> None:
         self.stop()
+        guard.disown(self.namesrv)
         self._directory.cleanup()
 
     def start(self) -> None:
@@ -98,7 +99,7 @@ class NamesrvThread:
         thread.run(service.start())
         self._running = thread, service
         self._port = int(service.address.rpartition(":")[2])
-        guard.allow(self.namesrv)
+        guard.own(self.namesrv)
 
     def stop(self) -> None:
         """Stop at once. Nothing if it has stopped."""
@@ -143,6 +144,7 @@ class BrokerThread:
 
     def __exit__(self, *failure: object) -> None:
         self.stop()
+        guard.disown(self.namesrv)
         if self._directory is not None:
             self._directory.cleanup()
 
@@ -151,7 +153,7 @@ class BrokerThread:
         self._thread = LoopThread("broker")
         self._service = self._thread.run(self._serve())
         self.address, self.namesrv = self._service.address, self._service.namesrv_address
-        guard.allow(self.namesrv)
+        guard.own(self.namesrv)
         self._ports = int(self.address.rpartition(":")[2]), int(self.namesrv.rpartition(":")[2])
 
     def stop(self) -> None:

@@ -165,7 +165,9 @@ def test_nothing_is_written_to_the_disk(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_message_by_hand_is_as_a_handler_is_given_it() -> None:
-    message = make_message(json={"n": 1}, topic="paid", tag="t", keys=["k"], properties={"x": "1"}, reconsume_times=2)
+    message = make_message(
+        json={"n": 1}, topic="paid", tag="t", keys=["k"], properties={"x": "1"}, sharding_key="s", reconsume_times=2
+    )
     assert (message.topic, message.body, message.tags, message.keys) == ("paid", b'{"n":1}', "t", ["k"])
     assert (message.properties["x"], message.reconsume_times) == ("1", 2)
     assert message.unique_key
