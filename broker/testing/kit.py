@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Self, Unpack
@@ -18,7 +19,6 @@ from typing import Any, Self, Unpack
 from ..client import MessageOptions, Producer, SendResult
 from ..rocketmq.properties import DLQ_ORIGIN_TOPIC
 from ..rocketmq.topics import DLQ_PREFIX
-from . import projects
 from .consuming import Consumed, Consuming, Handlers, OnError, chosen, run_here, run_in_loop
 from .guard import guard
 from .messages import ANYTHING, Messages, PendingMessage, SentMessage, body_of, expected, in_order, make_message, moment
@@ -27,6 +27,10 @@ from .stage import Stage, house
 
 #: The producer group of what a test sends itself.
 GROUP = "tests"
+#: The package that holds this one, by the name under which it was imported.
+PACKAGE = __name__.rpartition(".testing.")[0]
+#: Turns of the worker of the outbox in one step: so many messages, and more, are a circle.
+MOST_TURNS = 1_000
 
 
 class Escapement:
@@ -51,7 +55,7 @@ class Escapement:
         self._stage = house().open(self._delay_levels)
         self._tries = {}
         self._behind.enter_context(guard.allowing([self.namesrv]))
-        self._behind.enter_context(projects.project_at(self.namesrv))
+        self._behind.enter_context(project_at(self.namesrv))
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -234,7 +238,7 @@ class Escapement:
 
         Raises AssertionError for messages that cannot be sent, OutboxError without ESCAPEMENT_PRODUCER_GROUPS.
         """
-        return projects.send_outbox(using)
+        return sent_outbox(using)
 
     make_message = staticmethod(make_message)
 
@@ -245,3 +249,50 @@ def _given(
     values = {"body": body, "json": json, "tag": tag, "key": key}
     found = {name: value for name, value in values.items() if value is not ANYTHING}
     return found if properties is None else found | {"properties": properties}
+
+
+# The Django project that is tested, if it is one. Django is imported only where the tests have it already.
+
+
+def is_django() -> bool:
+    """Tell whether a Django project is there, with settings."""
+    if "django" not in sys.modules:
+        return False
+    from django.conf import settings
+
+    return bool(settings.configured)
+
+
+@contextmanager
+def project_at(namesrv: str) -> Iterator[None]:
+    """Have the project's clients use this broker inside the block, and those it keeps be closed behind it."""
+    with ExitStack() as stack:
+        if is_django():
+            from django.test import override_settings
+
+            stack.enter_context(override_settings(ESCAPEMENT_NAMESRV=namesrv, ESCAPEMENT_CLIENT={}))
+        try:
+            yield
+        finally:
+            kept = sys.modules.get(f"{PACKAGE}.outbox.transaction_block")
+            if kept is not None:
+                kept.close_all()
+
+
+def sent_outbox(using: str) -> int:
+    """Send what `send_later` wrote, as `manage.py outbox` does; returns how many. Raises AssertionError for what the
+    broker refuses, OutboxError without ESCAPEMENT_PRODUCER_GROUPS."""
+    from ..outbox.after_commit import Worker, waiting
+    from ..outbox.configuration import producer_group
+    from ..outbox.transaction_block import producer_of
+
+    worker, sent = Worker(producer_of(producer_group(None)), using), 0
+    for _ in range(MOST_TURNS):
+        turn = worker.turn()
+        sent += turn.sent
+        if turn.has_failed:
+            reasons = "; ".join(f"{each.topic}: {each.reason}" for each in waiting(using) if each.reason)
+            raise AssertionError(f"The outbox holds messages that could not be sent: {reasons}")
+        if not turn.sent:
+            break
+    return sent
