@@ -75,6 +75,8 @@ class Pump:
         self._is_upkeeping = False
         self._is_stopped = False
         self._has_failed = False
+        #: how often something was written
+        self._batches = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._tick_timer: asyncio.TimerHandle | None = None
@@ -124,16 +126,15 @@ class Pump:
     async def settle(self) -> int | None:
         """Tick until nothing is due by the broker's clock, and all that came of it is durable and visible; return when
         the next tick is wanted."""
-        before_ms: int | None = -1
         while True:
-            await self.drain()
             next_ms = self._engine.tick(self._clock())
             self._tick_at(self._clock() + LONGEST_SLEEP_MS if next_ms is None else next_ms)
+            count = self._batches
+            await self.drain()
             is_rest = next_ms is None or next_ms > self._clock()
-            # what a tick released may itself be something that waits: the next tick says the same, or has seen it
-            if self._has_failed or (is_rest and next_ms == before_ms):
+            # what was written may itself be something that waits: the next tick has seen it
+            if self._has_failed or (is_rest and self._batches == count):
                 return next_ms
-            before_ms = next_ms
 
     def stop(self) -> None:
         """End ticks, upkeep and threads; a job that runs is waited for, and its outcome handed to the engine."""
@@ -164,6 +165,7 @@ class Pump:
 
     def _synced(self, job: SyncJob, error: OSError | None) -> None:
         self._is_syncing = False
+        self._batches += 1
         now_ms = self._clock()
         # where a thread writes, the disk is to work on while answers are written
         tickets = self._engine.synced(job, error, now_ms, self._stored if self._is_inline else None)

@@ -58,14 +58,14 @@ class Escapement:
         self._behind.enter_context(project_at(self.namesrv))
         return self
 
-    def __exit__(self, *failure: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *failure: object) -> None:
         stage, self._stage = self._there, None
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close()
         self._behind.close()
         left = house().close(stage)
-        if left:
+        if left and kind is None:
             raise AssertionError(
                 f"Consumers of {', '.join(sorted(left))} still run at the end of the test. Stop them, or use them as"
                 " `with` blocks: they would take the messages of the next test."

@@ -84,12 +84,12 @@ class Stage:
         return f"{HOST}:{self._house.namesrv_port}"
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine in the broker's loop, from any other thread, and return its result."""
-        return self._house.thread.run(work)
+        """Run a coroutine in the broker's loop, from any other thread, and return its result, however long it takes."""
+        return self._house.thread.run(work, None)
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a function in the broker's loop, from any other thread, and return its result."""
-        return self._house.thread.run(_called(function))
+        return self.run(_called(function))
 
     async def start(self) -> None:
         """Open the store and begin to serve."""
@@ -116,7 +116,7 @@ class Stage:
         """Have everything done that is due now, also by producers; return when more will be."""
         while True:
             next_ms = await self.service.settle()
-            if not self.service.ask_producers():
+            if not len(self.engine.transactions.table.halves) or not self.service.ask_producers():
                 return next_ms
             await self._answers()
 

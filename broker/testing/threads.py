@@ -53,9 +53,9 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine there and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+    def run(self, work: Coroutine[Any, Any, Result], patience_s: float | None = PATIENCE_S) -> Result:
+        """Run a coroutine there and return its result. Raises TimeoutError after `patience_s`."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience_s)
 
     def end(self) -> None:
         """End the loop and its thread."""

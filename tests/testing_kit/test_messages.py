@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from broker.client import Decision, InvalidArgument, Producer, TransactionProducer, prepare
+from broker.client import (
+    AsyncTransactionProducer,
+    Consumer,
+    Decision,
+    InvalidArgument,
+    Message,
+    Producer,
+    TransactionProducer,
+    prepare,
+)
 from broker.testing import Escapement, make_message
+from tests.house.sources import ROOT
 
 
 def test_messages_are_seen_with_all_that_was_sent(escapement: Escapement, producer: Producer) -> None:
@@ -52,8 +66,8 @@ def test_what_waits_is_told_with_its_kind_and_moment(escapement: Escapement) -> 
 def test_a_producer_is_asked_about_its_half_when_it_is_time(escapement: Escapement) -> None:
     asked: list[bytes] = []
 
-    def check(message: object) -> Decision:
-        asked.append(message.body)  # type: ignore[attr-defined] # a Message
+    def check(message: Message) -> Decision:
+        asked.append(message.body)
         return Decision.UNKNOWN if len(asked) == 1 else Decision.COMMIT
 
     with TransactionProducer("shop", escapement.namesrv, check=check) as producer:
@@ -67,6 +81,24 @@ def test_a_producer_is_asked_about_its_half_when_it_is_time(escapement: Escapeme
     assert asked == [b"4711", b"4711"]
     escapement.assert_sent("paid", body="4711")
     escapement.assert_nothing_pending()
+
+
+async def test_a_producer_in_the_loop_of_the_test_is_asked_too(escapement: Escapement) -> None:
+    async def check(message: Message) -> Decision:
+        return Decision.COMMIT
+
+    async with AsyncTransactionProducer("shop", escapement.namesrv, check=check) as producer:
+        await producer.send_half("paid", prepare("4711"))
+        await escapement.aforward(seconds=7)
+    escapement.assert_sent("paid", body="4711")
+
+
+def test_a_half_whose_producer_knows_nothing_is_parked_at_last(escapement: Escapement) -> None:
+    with TransactionProducer("shop", escapement.namesrv, check=lambda _: Decision.UNKNOWN) as producer:
+        producer.send_half("paid", prepare("4711"))
+        escapement.forward(hours=1)
+    (parked,) = escapement.pending
+    assert (parked.kind, parked.topic, parked.text, parked.due) == ("parked half", "paid", "4711", None)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +191,52 @@ def test_nothing_is_written_to_the_disk(tmp_path: Path, monkeypatch: pytest.Monk
         escapement.send("orders", "4711")
     assert list(tmp_path.iterdir()) == []
     assert not Path("/store").exists()
+
+
+def test_it_leaves_the_settings_of_the_interpreter_alone() -> None:
+    before = gc.get_threshold(), gc.get_freeze_count(), sys.getswitchinterval()
+    with Escapement() as escapement:
+        escapement.send("orders", "4711")
+    assert (gc.get_threshold(), gc.get_freeze_count(), sys.getswitchinterval()) == before
+
+
+def test_a_consumer_that_still_runs_does_not_hide_why_a_test_failed() -> None:
+    def fail(behind: ExitStack) -> None:
+        with Escapement() as escapement:
+            escapement.send("orders", "4711")
+            consumer = Consumer("billing", escapement.namesrv)
+            consumer.subscribe("orders", "*", print)
+            behind.enter_context(consumer)
+            raise ZeroDivisionError
+
+    with ExitStack() as behind, pytest.raises(ZeroDivisionError):
+        fail(behind)
+
+
+FORKS = """
+import os, signal
+from broker.testing import Escapement
+
+with Escapement() as escapement:
+    escapement.send("orders", "of the parent")
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        try:
+            with Escapement() as other:
+                other.send("orders", "of the child")
+                os._exit([each.text for each in other.sent] != ["of the child"])
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [each.text for each in escapement.sent] == ["of the parent"]
+"""
+
+
+def test_a_forked_child_has_a_broker_of_its_own() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # Made by hand.
