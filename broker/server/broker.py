@@ -86,8 +86,8 @@ class BrokerService:
     A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
     when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. The
     `vip_channel` is the port two below the broker's, as at Apache RocketMQ: if it is taken the broker serves without.
-    It registers at the name servers of `register_at`, beside having a name service of its own. With `is_guest` the
-    process is not its own: it leaves settings of the interpreter alone, and says less.
+    It registers at the name servers of `register_at`, beside having a name service of its own. Where it is not
+    `is_alone` the process belongs to others: it leaves the interpreter's settings as they are, and says less.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class BrokerService:
         protection: Protection = UNPROTECTED,
         vip_channel: bool = True,
         register_at: NameServers = NOWHERE,
-        is_guest: bool = False,
+        is_alone: bool = True,
     ) -> None:
         self.config = config
         self._listen_host = listen_host
@@ -130,7 +130,7 @@ class BrokerService:
         self._waiting_pops: WaitingPops | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._register_at = register_at
-        self._is_guest = is_guest
+        self._is_alone = is_alone
         self._registrar: Registrar | None = None
         self._names: NameService | None = None
 
@@ -208,7 +208,7 @@ class BrokerService:
                 if each is not None:
                     each.close()
             raise
-        if not self._is_guest:
+        if self._is_alone:
             self._tune_collector()
         await namesrv.start(namesrv_socket)
         await broker.start(broker_socket)
@@ -220,7 +220,7 @@ class BrokerService:
         if self._simulator is not None:
             self._simulator.keep()
         logger.log(
-            logging.DEBUG if self._is_guest else logging.INFO,
+            logging.INFO if self._is_alone else logging.DEBUG,
             "broker %s serves %s, name service %s", self.config.broker_name, self.address, self.namesrv_address,
         )  # fmt: skip
 

@@ -69,7 +69,7 @@ class Stage:
         )  # fmt: skip
         self.service = BrokerService(
             self._config, listen_host=HOST, namesrv_port=house.namesrv_port, files=MemoryFiles(),
-            clocks=Clocks(broker=self.clock, live=wall_clock_ms), vip_channel=False, is_guest=True,
+            clocks=Clocks(broker=self.clock, live=wall_clock_ms), vip_channel=False, is_alone=False,
         )  # fmt: skip
         self.own_topics: frozenset[str] = frozenset()
 
