@@ -386,6 +386,11 @@ class BrokerService:
             raise RuntimeError("The broker service is not running.")
         return await self._pump.settle()
 
+    def look_again(self) -> None:
+        """Answer pops that wait for a moment of the broker's clock, if it has come."""
+        if self._waiting_pops is not None:
+            self._waiting_pops.look_again()
+
     def ask_producers(self) -> int:
         """Ask producers about the halves for which it is time by the broker's clock; return about how many.
 

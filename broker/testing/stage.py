@@ -111,6 +111,8 @@ class Stage:
             next_ms = await self._settled()
         self.clock.set(end_ms)
         await self._settled()
+        self.service.look_again()
+        await self.service.settle()
 
     async def _settled(self) -> int | None:
         """Have everything done that is due now, also by producers; return when more will be."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -127,6 +128,21 @@ def test_what_was_taken_and_not_acknowledged_comes_again_when_its_time_is_over(e
         escapement.forward(seconds=1)
         (second,) = consumer.receive("orders")
     assert (first.message.body, second.message.body) == (b"4711", b"4711")
+
+
+def test_who_waits_for_a_queue_in_order_is_given_it_when_its_time_has_come(escapement: Escapement) -> None:
+    escapement.send("orders", "4711")
+    with (
+        SimpleConsumer("billing", escapement.namesrv, from_where="first", in_order=True) as consumer,
+        ThreadPoolExecutor() as threads,
+    ):
+        (first,) = consumer.receive("orders", invisible_ms=600_000)
+        second = threads.submit(consumer.receive, "orders", wait_ms=60_000)
+        stage = escapement._there
+        until(lambda: stage.call(lambda: stage.service.waiting_pops))
+        escapement.forward(minutes=10)
+        (again,) = second.result(30)
+    assert first.message.body == again.message.body == b"4711"
 
 
 # Any partition of the way is the same way.
