@@ -129,6 +129,10 @@ class NameService:
         topic = request.ext.get("topic", "")
         if request.code == Request.GET_BROKER_CLUSTER_INFO:
             return request.answer(body=msgspec.json.encode(self._cluster()))
+        if request.code == Request.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+            said = [self._said(name, number, request.code) for name, number in sorted(self._processes)]
+            topics = {topic for one in said if one is not None for topic in one["topicList"]}
+            return request.answer(body=msgspec.json.encode({"topicList": sorted(topics)}))
         if request.code == Request.GET_ROUTEINFO_BY_TOPIC:
             route = self._route(topic)
             if route is None:
