@@ -152,11 +152,6 @@ class DashboardPage:
     behind: Behind | None = None
 
     @property
-    def is_first_only(self) -> bool:
-        """Tell whether one of several brokers is shown, as there is no run over all of them yet."""
-        return self.run is not None and not self.run.parts and not chosen().broker and cluster().has_several
-
-    @property
     def without_files(self) -> tuple[str, ...]:
         """The brokers that a dashboard about files leaves out: their messages were pulled."""
         if self.run is None or self.name != dashboards_runs.OF_FILES:
