@@ -154,6 +154,19 @@ def _apache_endings(records: DataFrame) -> DataFrame:
     )
 
 
+_OF_HALVES = (
+    "position",
+    "queue_offset",
+    "unique_key",
+    "producer_group",
+    "shown",
+    "store_ms",
+    "size",
+    "check_times",
+    "put_back",
+)
+
+
 def half_messages(records: DataFrame) -> DataFrame:
     """Return one row a transaction.
 
@@ -169,18 +182,7 @@ def half_messages(records: DataFrame) -> DataFrame:
     )
     halves = (
         records.where("kind = 'half'")
-        .select(
-            "position",
-            "queue_offset",
-            "unique_key",
-            "producer_group",
-            "shown",
-            "store_ms",
-            "size",
-            "check_times",
-            "put_back",
-            *own,
-        )
+        .select(*_OF_HALVES, *own)
         .join(_said_of_offsets(records), ["queue_offset", *own], "left")
         .join(_said_of_positions(records), "position", "left")
         .withColumn("chain", chain)
@@ -196,8 +198,7 @@ def half_messages(records: DataFrame) -> DataFrame:
         F.coalesce(F.sum("copies"), F.lit(0)).alias("copies"),
         F.coalesce(F.bool_or("stuck"), F.lit(False)).alias("stuck"),
     )
-    by_key = records.where("kind = 'stuck' and stuck_position is null").select("unique_key", *own).distinct()
-    found = found.join(F.broadcast(by_key.withColumn("stuck_key", F.lit(True))), ["unique_key", *own], "left")
+    found = found.join(F.broadcast(_stuck_keys(records)), ["unique_key", *own], "left")
     outcome = (
         F.when((F.col("said") == "c") | (F.col("copies") > 0), "committed")
         .when(F.col("said").isNotNull(), "rolled back")
@@ -216,6 +217,12 @@ def half_messages(records: DataFrame) -> DataFrame:
         "copies",
         "said",
     )
+
+
+def _stuck_keys(records: DataFrame) -> DataFrame:
+    """Return the unique keys that were given up where nothing names the half, with stuck_key."""
+    given_up = records.where("kind = 'stuck' and stuck_position is null")
+    return given_up.select("unique_key", *apart(records)).distinct().withColumn("stuck_key", F.lit(True))
 
 
 def _said_of_offsets(records: DataFrame) -> DataFrame:

@@ -74,11 +74,20 @@ def mirrored(cluster: Cluster, transactional_db: None, monkeypatch: pytest.Monke
 
 
 def computed(session: SparkSession, url: str, names: list[str], parts: list[dict[str, str]]) -> Found:
-    """All points of a run over these parts."""
+    """All points of a run over these parts; a log that is read ends where its broker says."""
+    addresses = dict(Broker.objects.values_list("name", "address"))
     batch = dashboards_runs.queue_total(names, "all", parts)
     rows = DashboardRun.objects.filter(batch=batch)
     numbers = {row.dashboard: str(row.id) for row in rows}
-    wanted = [{"broker": part["broker"], "store": part["source"], "levels": "1s 1h"} for part in parts]
+    wanted = [
+        {
+            "broker": part["broker"],
+            "store": part["source"],
+            "levels": "1s 1h",
+            "broker_address": addresses[part["broker"]],
+        }
+        for part in parts
+    ]
     run(Order("", url, "", numbers, AS_OF_MS, parts=wanted), session)
     fields = ("series", "topic", "label", "part", "at_ms", "value", "positions", "brokers")
     return {row.dashboard: sorted(row.points.values_list(*fields), key=str) for row in rows}
