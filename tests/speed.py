@@ -24,6 +24,8 @@ SLOW = (
     "hosting",
     "crash",
     "console/run",
+    "celery/test_kills.py",
+    "celery/test_workers.py",
     "outbox",
     "properties",
     "redisson/test_transfer.py",

@@ -17,7 +17,6 @@ from queue import Empty
 from typing import Any
 
 from kombu.transport import virtual
-from kombu.transport.virtual.base import Message as VirtualMessage
 
 from ..client import ClientError
 from ..client.remoting import forks
@@ -32,9 +31,11 @@ logger = logging.getLogger(__name__)
 #: Celery's exchange of events; nobody waits until the broker has one.
 EVENTS = "celeryev"
 _CLOSE_MS = int(CLOSE_S * 3_000)
+#: kombu's own classes; their types are not those of what its transports do
+_kombu: Any = virtual
 
 
-class QoS(virtual.QoS):  # type: ignore[misc] # kombu has no types
+class QoS(_kombu.QoS):  # type: ignore[misc] # a base of no known type
     """What a channel may hold. The broker knows what is held, so nothing is to be restored from here."""
 
     def __init__(self, channel: Channel, prefetch_count: int = 0) -> None:
@@ -59,11 +60,11 @@ class QoS(virtual.QoS):  # type: ignore[misc] # kombu has no types
         """Return how many more may be received, None without a limit."""
         return max(self.prefetch_count - len(self._delivered), 0) if self.prefetch_count else None
 
-    def append(self, message: VirtualMessage, delivery_tag: str) -> None:
+    def append(self, message: Any, delivery_tag: str) -> None:
         """Note what the program has and did not acknowledge."""
         self._delivered[delivery_tag] = message
 
-    def get(self, delivery_tag: str) -> VirtualMessage:
+    def get(self, delivery_tag: str) -> Any:
         """Return such a message."""
         return self._delivered[delivery_tag]
 
@@ -90,13 +91,14 @@ class QoS(virtual.QoS):  # type: ignore[misc] # kombu has no types
         """Nothing: closing the channel gives back what is held."""
 
 
-class Channel(virtual.Channel):  # type: ignore[misc] # kombu has no types
+class Channel(_kombu.Channel):  # type: ignore[misc] # a base of no known type
     """A channel of a connection."""
 
     QoS = QoS
     supports_fanout = True
     do_restore = False
     connection: Any
+    closed: bool
 
     def __init__(self, connection: Any, **kwargs: Any) -> None:
         self.link: Link = connection.link
@@ -115,7 +117,7 @@ class Channel(virtual.Channel):  # type: ignore[misc] # kombu has no types
 
     # declaring
 
-    def exchange_declare(self, exchange: str | None = None, type: str = "direct", **kwargs: Any) -> None:  # noqa: A002
+    def exchange_declare(self, exchange: str | None = None, type: str = "direct", **kwargs: Any) -> None:  # noqa: A002 - kombu's name
         """Declare an exchange; that of events tells everybody, whichever type it is said to have."""
         super().exchange_declare(exchange, "fanout" if exchange == EVENTS else type, **kwargs)
 
@@ -193,11 +195,11 @@ class Channel(virtual.Channel):  # type: ignore[misc] # kombu has no types
         declared = self.link.declared.get(queue)
         if self._is_declaring or (declared is not None and declared.is_own):
             return 0
-        return self._run(self.link.waiting(queue))
+        return int(self._run(self.link.waiting(queue)))
 
     def _purge(self, queue: str) -> int:
         declared = self.link.declared.get(queue)
-        return 0 if declared is not None and declared.is_own else self._run(self.link.purge(queue))
+        return 0 if declared is not None and declared.is_own else int(self._run(self.link.purge(queue)))
 
     # sending
 
@@ -378,7 +380,7 @@ class Channel(virtual.Channel):  # type: ignore[misc] # kombu has no types
 
 def _pattern(routing_key: str) -> re.Pattern[str] | None:
     """Return what routing keys of a fan-out exchange are for a queue; None: all, as AMQP has it."""
-    if "*" not in routing_key and "#" not in routing_key or routing_key == "#":
+    if ("*" not in routing_key and "#" not in routing_key) or routing_key == "#":
         return None
     words = {"*": r"[^.]+", "#": r".*"}
     return re.compile(r"\.".join(words.get(word, re.escape(word)) for word in routing_key.split(".")) + r"\Z")

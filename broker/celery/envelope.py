@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from kombu.utils.json import dumps, loads
@@ -70,7 +70,7 @@ def epoch_ms(moment: datetime) -> int:
     if moment.tzinfo is None:
         from celery import current_app
 
-        moment = moment.replace(tzinfo=current_app.timezone or UTC)
+        moment = moment.replace(tzinfo=current_app.timezone)
     return math.ceil(moment.timestamp() * 1000)
 
 

@@ -58,10 +58,18 @@ class Source:
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
-        self.is_wanted = True
+        self._wanted = True
         self.is_away = False
         self.tasks: list[asyncio.Task[None]] = []
         self.asked: dict[str, asyncio.Task[list[Received]]] = {}
+
+    def is_wanted(self) -> bool:
+        """Whether somebody still wants what comes."""
+        return self._wanted
+
+    def end(self) -> None:
+        """Want nothing more of it."""
+        self._wanted = False
 
 
 class Intake:
@@ -90,7 +98,7 @@ class Intake:
             self._loop.call_soon_threadsafe(change, *args)
 
     def done(self, tag: str) -> None:
-        """Acknowledge a message."""
+        """Acknowledge a message soon."""
         self.soon(self.holding.done, tag)
 
     def set_limit(self, limit: int) -> None:
@@ -127,7 +135,7 @@ class Intake:
         source = self._sources.pop(queue, None)
         if source is None:
             return
-        source.is_wanted = False
+        source.end()
         self._room.set()
         if not self._sources:
             await self._stop([source])
@@ -148,7 +156,7 @@ class Intake:
         sources = list(self._sources.values())
         self._sources.clear()
         for source in sources:
-            source.is_wanted = False
+            source.end()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self._stop(sources)
@@ -177,10 +185,10 @@ class Intake:
 
     async def _pops(self, source: Source, topics: list[str]) -> None:
         failures = 0
-        while source.is_wanted:
+        while source.is_wanted():
             try:
                 room = await self._wait_for_room(source)
-                if not source.is_wanted:
+                if not source.is_wanted():
                     break
                 await self._take(source, await self._look(source, topics, room))
                 failures = 0
@@ -203,7 +211,7 @@ class Intake:
 
     async def _wait_for_room(self, source: Source) -> int:
         """Return this queue's share of the room, once there is some."""
-        while source.is_wanted:
+        while source.is_wanted():
             left = self._left()
             if left > 0 and self._can_consume():
                 return max(1, left // max(1, len(self._sources)))
@@ -246,7 +254,7 @@ class Intake:
 
     async def _take(self, source: Source, received: list[Received]) -> None:
         """Hand over what there is room for, and give back the rest."""
-        room = self._left() if source.is_wanted and not self._is_closed else 0
+        room = self._left() if source.is_wanted() and not self._is_closed else 0
         taken, rest = received[: max(room, 0)], received[max(room, 0) :]
         for each in taken:
             self.ready.append(self._hold(source.queue, each))
@@ -266,7 +274,7 @@ class Intake:
     async def _tails(self, source: Source, tail: Tail) -> None:
         """Read all queues of a topic, also those that it gets later."""
         reading: dict[MessageQueue, asyncio.Task[None]] = {}
-        while source.is_wanted:
+        while source.is_wanted():
             try:
                 for queue in await self._link.tails.queues_of(tail):
                     if queue not in reading:
@@ -279,7 +287,7 @@ class Intake:
     async def _tail(self, source: Source, tail: Tail, queue: MessageQueue) -> None:
         position = tail.offsets[queue]
         failures = 0
-        while source.is_wanted:
+        while source.is_wanted():
             try:
                 tail_now = Tail(tail.topic, tail.tags, {queue: position})
                 found = await self._link.tails.pull(tail_now, queue)
@@ -292,7 +300,7 @@ class Intake:
                 self._note_away(source, error)
                 await asyncio.sleep(min(_PAUSE_S * failures, _LONGEST_PAUSE_S))
                 continue
-            if not source.is_wanted:
+            if not source.is_wanted():
                 return
             position = found[-1][0] if found else tail_now.offsets[queue]
             for following, message in found:
@@ -301,8 +309,8 @@ class Intake:
                 self._arrived()
             elif not any(each.place is not None and each.place[1] == queue for each in self.ready):
                 tail.offsets[queue] = position
-            while len(self.ready) > _AHEAD and source.is_wanted:
-                await asyncio.sleep(_LOOK_S)
+            if len(self.ready) > _AHEAD:  # the program does not keep up
+                await asyncio.sleep(_PAUSE_S)
 
     def _note_away(self, source: Source, error: ClientError) -> None:
         level = logging.DEBUG if source.is_away else logging.WARNING

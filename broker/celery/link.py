@@ -21,6 +21,7 @@ from ..client import AsyncAdmin, AsyncProducer, AsyncSimpleConsumer, BrokerRefus
 from ..client._event_loop import event_loop_thread
 from ..client._membership import introduce_once
 from ..client._session import Session
+from ..rocketmq.topics import retry_topic
 from .envelope import Parcel
 from .naming import Names, tag_of
 from .settings import Settings
@@ -175,7 +176,7 @@ class Link:
     async def waiting(self, queue: str) -> int:
         """Return how many messages of a queue were not given to any worker yet."""
         topics = {self.names.queue(queue, each) for each in range(self._highest(queue) + 1)}
-        retries = {f"%RETRY%{self.settings.group}_{topic}" for topic in topics}
+        retries = {retry_topic(self.settings.group, topic) for topic in topics}
         stats = await self.admin.consume_stats(self.settings.group)
         lags = {each.queue: each.lag for each in stats.queues if each.queue.topic in topics | retries}
         for topic in topics - {each.topic for each in lags}:  # nobody of the group was there yet

@@ -1,4 +1,4 @@
-"""Celery's names in RocketMQ's words: a queue is a topic, an exchange that tells everybody is another, replies share one.
+"""Celery's names in RocketMQ's words: a queue is a topic, an exchange that tells everybody is one, replies share one.
 
 | Celery                         | topic                | tag                     |
 |--------------------------------|----------------------|-------------------------|
@@ -17,10 +17,11 @@ from hashlib import sha256
 from urllib.parse import quote
 
 from ..client.names import MAX_TOPIC_CHARACTERS
+from ..rocketmq.topics import retry_topic
 
 HIGHEST_PRIORITY = 9
-#: Room for what is added to a name: ``%RETRY%``, the group and a separator in front, the priority behind.
-_OWN_CHARACTERS = len("%RETRY%_") + len("|fanout")
+#: Room for what is added to a name: that of a further try in front (its group beside it), the priority behind.
+_OWN_CHARACTERS = len(retry_topic("", "|fanout"))
 _DIGEST_CHARACTERS = 16
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NO_TAG = re.compile(r"[\s|\x01\x02]")

@@ -10,10 +10,11 @@ from ..client import Access, InvalidArgument, Tls
 from ..client.names import check_group, check_number
 
 DEFAULT_PORT = 9876
-#: Options of kombu's other transports that a project may still have, and that mean nothing here.
-_OPTIONS = {
-    "group": str, "prefix": str, "visibility_timeout": (int, float), "poll_timeout": (int, float),
-    "send_timeout": (int, float), "queues": int, "namesrv": str,
+#: Our options and their types; those of other transports, which a project may still have, mean nothing here.
+_NUMBER = (int, float)
+_OPTIONS: Mapping[str, tuple[type, ...]] = {
+    "group": (str,), "prefix": (str,), "visibility_timeout": _NUMBER, "poll_timeout": _NUMBER,
+    "send_timeout": _NUMBER, "queues": (int,), "namesrv": (str,),
 }  # fmt: skip
 
 
@@ -50,7 +51,9 @@ def settings_of(client: Any) -> Settings:
     options: Mapping[str, Any] = client.transport_options or {}
     for name, kind in _OPTIONS.items():
         if name in options and (isinstance(options[name], bool) or not isinstance(options[name], kind)):
-            raise InvalidArgument(f"transport option {name} is {options[name]!r}: it is of another type.", field=name)
+            raise InvalidArgument(
+                f"broker_transport_options[{name!r}] is {options[name]!r:.100}; it is a {kind[0].__name__}.", field=name
+            )
     prefix = (client.virtual_host or "").strip("/")
     settings = Settings(
         options.get("namesrv") or _namesrv(client),

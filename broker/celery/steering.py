@@ -81,9 +81,7 @@ def _app(app: Any) -> Any:
     return current_app
 
 
-def _steered(
-    app: Any, task_id: str, action: Action, reason: str, due_ms: int | None
-) -> tuple[Steered, Raw | None]:
+def _steered(app: Any, task_id: str, action: Action, reason: str, due_ms: int | None) -> tuple[Steered, Raw | None]:
     with app.connection_for_write() as connection:
         link: Link | None = getattr(connection.transport, "link", None)
     if link is None:

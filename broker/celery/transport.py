@@ -29,9 +29,11 @@ logger = logging.getLogger(__name__)
 _A_TURN = 64
 _ESTABLISH_MS = 10_000
 _LOOK_S = 0.05
+#: kombu's own classes; their types are not those of what its transports do
+_kombu: Any = virtual
 
 
-class Transport(virtual.Transport):  # type: ignore[misc] # kombu has no types
+class Transport(_kombu.Transport):  # type: ignore[misc] # a base of no known type
     """The transport; one for each kombu Connection."""
 
     Channel = Channel
@@ -40,14 +42,14 @@ class Transport(virtual.Transport):  # type: ignore[misc] # kombu has no types
     # (everybody is told), and whether prefetching can be disabled: they do, and it can.
     driver_type = "redis"
     driver_name = "escapement"
-    implements = virtual.Transport.implements.extend(
+    implements = _kombu.Transport.implements.extend(
         asynchronous=True, exchange_type=frozenset(["direct", "topic", "fanout"]), heartbeats=False
     )
     #: after these kombu and Celery try again, by their own policies; a refusal is for the caller
     connection_errors = (
-        *virtual.Transport.connection_errors, BrokerUnreachable, ClientClosed, NoBroker, Timeout, UsedAfterFork,
+        *_kombu.Transport.connection_errors, BrokerUnreachable, ClientClosed, NoBroker, Timeout, UsedAfterFork,
     )  # fmt: skip
-    channel_errors = (*virtual.Transport.channel_errors, RouteNotFound)
+    channel_errors = (*_kombu.Transport.channel_errors, RouteNotFound)
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
@@ -85,7 +87,7 @@ class Transport(virtual.Transport):  # type: ignore[misc] # kombu has no types
         return self._generation == forks.generation
 
     def close_connection(self, connection: Any) -> None:
-        """Close all channels."""
+        """Close all channels of it."""
         self._stop_watching()
         super().close_connection(connection)
         if self._generation == forks.generation:
@@ -137,7 +139,7 @@ class Transport(virtual.Transport):  # type: ignore[misc] # kombu has no types
         self.arrived()
 
     def unregister_from_event_loop(self, connection: Any, loop: Any) -> None:
-        """Have it watch no more."""
+        """Have it watch for nothing more."""
         self._stop_watching()
 
     def _stop_watching(self) -> None:
@@ -175,14 +177,11 @@ class Transport(virtual.Transport):  # type: ignore[misc] # kombu has no types
     def _deliver_one(self) -> bool:
         """Hand over one message of one channel; each has its turn."""
         try:
-            self.cycle.get(self._deliver_of)
+            self.cycle.get(None)  # which asks each channel by _drain_channel
         except Empty:
             return False
         return True
 
-    def _deliver_of(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError  # the cycle asks channels itself (_drain_channel)
-
-    def _drain_channel(self, channel: Channel, callback: Any, timeout: float | None = None) -> None:
+    def _drain_channel(self, channel: Any, callback: Any, timeout: float | None = None) -> None:
         if not channel.deliver_one():
             raise Empty

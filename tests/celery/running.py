@@ -43,7 +43,8 @@ class Shop:
         """What a program of the project prints, in a process of its own."""
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", "from tests.celery.shop import *\n" + program],
-            cwd=ROOT, env=os.environ | self.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+            cwd=ROOT, env=os.environ | self.environment, capture_output=True, text=True, timeout=PATIENCE_S,
+            check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()

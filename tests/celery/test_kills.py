@@ -88,7 +88,9 @@ def test_a_worker_that_is_stopped_ends_its_task_and_leaves_the_rest(
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_a_broker_that_is_away_for_a_while_loses_and_repeats_nothing(broker: BrokerThread, tmp_path: Path, pool: str) -> None:
+def test_a_broker_that_is_away_for_a_while_loses_and_repeats_nothing(
+    broker: BrokerThread, tmp_path: Path, pool: str
+) -> None:
     shop = Shop(broker.namesrv, tmp_path, visibility_s=20)
     with shop.worker("-P", pool, "-c", "2") as worker:
         shop.run(

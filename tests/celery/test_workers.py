@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from celery import Celery, chain, chord, group
@@ -31,12 +32,14 @@ class Stage:
 
     def __init__(self, broker: BrokerThread, shop: Shop, worker: Worker, results: str) -> None:
         self.broker, self.shop, self.worker = broker, shop, worker
-        self.app = Celery("caller", broker=f"{transport.SCHEME}://{broker.namesrv}", backend=results, set_as_current=False)
+        self.app = Celery(
+            "caller", broker=f"{transport.SCHEME}://{broker.namesrv}", backend=results, set_as_current=False
+        )
 
-    def task(self, name: str, *args: object, **options: object):  # type: ignore[no-untyped-def]
+    def task(self, name: str, *args: object, **options: object) -> Any:
         return self.app.signature(f"tests.celery.shop.{name}", args, app=self.app, **options)
 
-    def get(self, result):  # type: ignore[no-untyped-def]
+    def get(self, result: Any) -> Any:
         return result.get(timeout=PATIENCE_S)
 
 
