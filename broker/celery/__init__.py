@@ -6,6 +6,8 @@
 'cancelled'
 
 Importing this package makes the address known to kombu; where it is installed as a wheel, kombu knows it by itself.
+kombu asks installed packages for serializers when it is loaded, and for no transports. So the wheel offers a serializer
+(`KOMBU`: JSON under a name of its own, which nobody has to use), and kombu imports this package to have it.
 """
 
 from __future__ import annotations
@@ -18,9 +20,25 @@ if TYPE_CHECKING:
     from .steering import reschedule as reschedule
     from .steering import revoke as revoke
 
-__all__ = ["SCHEME", "reschedule", "revoke"]
+__all__ = ["KOMBU", "SCHEME", "reschedule", "revoke"]
 
 SCHEME = "escapement"
+
+
+def _dumps(value: Any) -> str:
+    from kombu.utils.json import dumps
+
+    return str(dumps(value))
+
+
+def _loads(text: Any) -> Any:
+    from kombu.utils.json import loads
+
+    return loads(text)
+
+
+#: The arguments of kombu's `register` for a serializer.
+KOMBU = (_dumps, _loads, "application/x-escapement-json", "utf-8")
 
 TRANSPORT_ALIASES.setdefault(SCHEME, f"{__name__}.transport:Transport")
 
