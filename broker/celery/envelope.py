@@ -1,7 +1,7 @@
 """A kombu message as the body of a message here, and what Celery's headers say about when it is due.
 
 The body is the JSON that kombu's other transports write. A task with an `eta` is sent without it, as a timer: whoever
-receives it is to begin at once. What the eta was stays beside it (`timer`), for people who look.
+receives it is to begin at once. What the eta was stays beside it, in the header `timer`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ from .naming import key_of
 Raw = dict[str, Any]
 
 _TEXTS = ("utf-8", "us-ascii")
+#: What travels beside a message: AMQP's properties, and kombu's own. Other options of a publish are for no broker.
+_PROPERTIES = frozenset({
+    "app_id", "body_encoding", "cluster_id", "correlation_id", "delivery_info", "delivery_mode", "delivery_tag",
+    "expiration", "message_id", "priority", "reply_to", "timestamp", "type", "user_id",
+})  # fmt: skip
 
 
 class Parcel(NamedTuple):
@@ -37,6 +42,8 @@ class Parcel(NamedTuple):
 def parcel_of(message: Raw, now_ms: int | None = None) -> Parcel:
     """Return what is sent of a message for a queue; a task whose moment is to come waits as a timer of its id."""
     headers = message.get("headers") or {}
+    properties = message.get("properties") or {}
+    message = message | {"properties": {name: properties[name] for name in properties if name in _PROPERTIES}}
     task_id = headers.get("id")
     due_ms = _due_ms(headers)
     if due_ms is not None:
@@ -50,7 +57,7 @@ def parcel_of(message: Raw, now_ms: int | None = None) -> Parcel:
         keys,
         due_ms,
         keys[0] if keys and due_ms is not None else None,
-        (message.get("properties") or {}).get("delivery_mode") != 1,
+        properties.get("delivery_mode") != 1,
     )
 
 

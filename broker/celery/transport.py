@@ -11,6 +11,7 @@ import logging
 import selectors
 import socket
 import threading
+from contextlib import suppress
 from queue import Empty
 from time import monotonic
 from typing import Any
@@ -22,6 +23,9 @@ from ..client.remoting import forks
 from .channel import Channel
 from .link import Link, links
 from .settings import DEFAULT_PORT, settings_of
+
+with suppress(ImportError):  # kombu may be used without Celery
+    from . import moments  # noqa: F401 - it is there for its signal
 
 logger = logging.getLogger(__name__)
 

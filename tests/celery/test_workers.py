@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -100,9 +101,11 @@ def test_a_countdown_waits_at_the_broker_under_the_tasks_name_and_id(stage: Stag
         assert transport.revoke(task_id, app=stage.app).outcome == "already_delivered"
 
 
-def test_a_task_that_was_due_does_not_wait_in_the_worker(stage: Stage) -> None:
-    told = stage.get(stage.task("about").apply_async(countdown=0.3))
-    assert told == {"eta": None, "redelivered": False}
+def test_a_task_knows_the_moment_that_it_waited_for(stage: Stage) -> None:
+    eta = datetime.now(UTC) + timedelta(seconds=0.3)
+    told = stage.get(stage.task("about").apply_async(eta=eta))
+    assert told == {"eta": eta.isoformat(), "redelivered": False}
+    assert stage.get(stage.task("about").delay())["eta"] is None
 
 
 def test_a_retry_waits_at_the_broker_as_well(stage: Stage) -> None:
