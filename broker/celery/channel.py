@@ -111,6 +111,7 @@ class Channel(_kombu.Channel):  # type: ignore[misc] # a base of no known type
         super().__init__(connection, **kwargs)
         # a program that lets go of a channel without closing it must not hold its messages for ever
         self._collected = weakref.finalize(self, _abandon, self.intake, self._generation)
+        self._collected.atexit = False
 
     def _can_consume(self) -> bool:
         return bool(self.qos.can_consume())

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from kombu.utils.json import dumps, loads
 
 from ..client import Message
+from ..client.names import MAX_SCHEDULE_KEY_CHARACTERS
 from .naming import key_of
 
 Raw = dict[str, Any]
@@ -51,12 +52,13 @@ def parcel_of(message: Raw, now_ms: int | None = None) -> Parcel:
         if due_ms <= (int(time.time() * 1000) if now_ms is None else now_ms):
             due_ms = None
     keys = key_of(task_id)
+    is_name = bool(keys) and len(keys[0]) <= MAX_SCHEDULE_KEY_CHARACTERS and keys[0].isprintable()
     return Parcel(
         dumps(message).encode(),
         str(headers["task"]) if headers.get("task") else None,
         keys,
         due_ms,
-        keys[0] if keys and due_ms is not None else None,
+        keys[0] if is_name and due_ms is not None else None,
         properties.get("delivery_mode") != 1,
     )
 

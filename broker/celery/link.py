@@ -173,6 +173,12 @@ class Link:
         if self._underway:
             await asyncio.wait(set(self._underway), timeout=_CLOSE_S)
 
+    async def close(self) -> None:
+        """End all connections."""
+        await self.flush()
+        for client in (self.producer, self.admin, self.holder, self.session):
+            await client.close()
+
     async def waiting(self, queue: str) -> int:
         """Return how many messages of a queue were not given to any worker yet."""
         topics = {self.names.queue(queue, each) for each in range(self._highest(queue) + 1)}
@@ -224,6 +230,13 @@ class Links:
             if link is None:
                 link = self._links[settings] = Link(settings)
             return link
+
+    def close(self) -> None:
+        """End all connections of this process; whoever connects again has new ones."""
+        with self._lock:
+            known, self._links = list(self._links.values()), {}
+        for link in known:
+            link.run(link.close())
 
 
 links = Links()

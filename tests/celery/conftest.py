@@ -10,8 +10,16 @@ import pytest
 from kombu import Connection
 
 import broker.celery as transport
+from broker.celery.link import links
 from broker.testing import BrokerThread, small_store
 from tests.celery.connecting import Connect
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clients() -> Iterator[None]:
+    """What connections share is closed at the end."""
+    yield
+    links.close()
 
 
 @pytest.fixture

@@ -47,6 +47,12 @@ def write(name: str, line: str) -> None:
     note(name, line)
 
 
+@app.task
+def passed_on(name: str, number: int) -> None:
+    """Have another task write."""
+    write.delay(name, str(number))
+
+
 @app.task(acks_late=True, reject_on_worker_lost=True)
 def hold(name: str) -> str:
     """Run until the test lets go."""

@@ -48,6 +48,11 @@ def test_a_task_with_an_eta_is_a_timer_of_its_id_and_loses_the_eta() -> None:
     assert message["headers"]["eta"] is not None  # the caller's own is left alone: sending is tried again
 
 
+def test_an_id_that_is_no_schedule_key_waits_without_one() -> None:
+    parcel = parcel_of(task(at(NOW_MS + 60_000), id="x" * 201), NOW_MS)
+    assert (parcel.due_ms, parcel.key) == (NOW_MS + 60_000, None)
+
+
 @pytest.mark.parametrize("late_ms", [0, 1, 86_400_000])
 def test_a_moment_that_is_past_is_no_timer(late_ms: int) -> None:
     parcel = parcel_of(task(at(NOW_MS - late_ms)), NOW_MS)

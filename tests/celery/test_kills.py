@@ -133,3 +133,25 @@ def test_tasks_that_wait_cost_a_worker_nothing_and_outlive_it(broker: BrokerThre
     with shop.worker("-P", "threads", "-c", "2"):
         until(lambda: len(shop.lines("due")) == len(page.items), PATIENCE_S)
     assert len(set(shop.lines("due"))) == len(page.items)
+
+
+def test_children_that_come_and_go_send_tasks_themselves(broker: BrokerThread, tmp_path: Path) -> None:
+    shop = Shop(broker.namesrv, tmp_path)
+    with shop.worker("-P", "prefork", "-c", "2", "--max-tasks-per-child", "1"):
+        shop.run("[passed_on.delay('handed', n) for n in range(6)]")
+        until(lambda: len(shop.lines("handed")) == 6, PATIENCE_S)
+    assert sorted(shop.lines("handed")) == [str(number) for number in range(6)]
+
+
+def test_a_program_that_forks_sends_in_parent_and_child(broker: BrokerThread, tmp_path: Path) -> None:
+    shop = Shop(broker.namesrv, tmp_path)
+    shop.run(
+        "write.delay('forked', 'before')\n"
+        "pid = os.fork()\n"
+        "write.delay('forked', 'parent' if pid else 'child')\n"
+        "os._exit(0) if not pid else os.waitpid(pid, 0)\n"
+        "write.delay('forked', 'after')"
+    )
+    with shop.worker("-P", "solo"):
+        until(lambda: len(shop.lines("forked")) == 4, PATIENCE_S)
+    assert sorted(shop.lines("forked")) == ["after", "before", "child", "parent"]
