@@ -24,6 +24,8 @@ SLOW = (
     "hosting",
     "crash",
     "console/run",
+    "celery/test_kills.py",
+    "celery/test_workers.py",
     "outbox",
     "package/test_wheel.py",
     "package/test_outbox_project.py",
