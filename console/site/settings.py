@@ -151,6 +151,7 @@ INSTALLED_APPS = [
     "broker.mirror",
     "broker.outbox",
     "broker.handlers",
+    "broker.tasks",
     "console",
     "axes",
     "channels",
