@@ -260,3 +260,4 @@ def keep_up(options: Options, stopping: threading.Event) -> None:
             close_old_connections()
         if not sent:
             stopping.wait(min(POLL_S * 2 ** min(failures, 10), LONGEST_PAUSE_S))
+    connections.close_all()

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import msgspec
-from django.db import Error
+from django.db import Error, connections
 from django.utils.crypto import get_random_string
 
 from ..client import Admin, AsyncSimpleConsumer, ClientError, NotHeld, Receipt, Received
@@ -81,6 +82,7 @@ class Workshop:
         self._consumer = AsyncSimpleConsumer(worker.options.group, namesrv, from_where="first")
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="task")
         self._side = ThreadPoolExecutor(1, thread_name_prefix="renewal")
+        self._pools = ((self._threads, threads), (self._side, 1))
         self._free = threads
         self._held_ms = int(worker.held_s * 1000)
         self._changed = asyncio.Event()
@@ -108,7 +110,9 @@ class Workshop:
         finally:
             renewing.cancel()
             await self._consumer.close()
-            for pool in (self._threads, self._side):
+            if not self._runs:
+                await asyncio.gather(*(asyncio.to_thread(_close, *pool) for pool in self._pools))
+            for pool, _ in self._pools:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     # Taking.
@@ -261,3 +265,15 @@ class Workshop:
         if self._runs:
             await asyncio.wait(list(self._runs.values()), timeout=drain_s)
         return len(self._runs)
+
+
+def _close(pool: ThreadPoolExecutor, count: int) -> None:
+    """Close the database connections of all threads of a pool, which has nothing to do."""
+    all_there = threading.Barrier(count)
+
+    def close() -> None:
+        all_there.wait()
+        connections.close_all()
+
+    for future in [pool.submit(close) for _ in range(count)]:
+        future.result()
