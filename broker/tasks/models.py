@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -47,6 +49,8 @@ class TaskRow(models.Model):
     message_id = models.CharField(max_length=64, default="", blank=True)
     holder = models.CharField(max_length=64, default="", blank=True)
     held_until = models.DateTimeField(null=True, blank=True)
+
+    objects: ClassVar[models.Manager[TaskRow]] = models.Manager()
 
     class Meta:
         db_table = "escapement_task"

@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 PATH_PROPERTY = "taskPath"
 ID_CHARACTERS = 32
 SEND_TIMEOUT_MS = 3_000
+#: More tasks of one transaction are left to the outbox's workers.
+MOST_AT_ONCE = 500
 #: Once a broker did not answer, callers leave sending to the outbox's workers for so long.
 AWAY_S = 5.0
 CLEAN_EVERY_S = 3600.0
@@ -108,8 +110,8 @@ def enqueue(
         kwargs=normalize_json(kwargs), enqueued_at=now, due_at=as_stored(task.run_after) or now,
     )  # fmt: skip
     with transaction.atomic(using=using):
+        sending = _write(row, using, options)
         row.save(using=using, force_insert=True)
-        sending = send(row, using, options)
     if (refused := sending.refusal) is not None:
         TaskRow.objects.using(using).filter(pk=row.pk).delete()
         OutboxMessage.objects.using(using).filter(pk=sending.pk).delete()
@@ -139,6 +141,13 @@ class Sending:
 
 def send(row: TaskRow, using: str, options: Options) -> Sending:
     """Write the message for the row's turn into the transaction; it is sent after the commit."""
+    sending = _write(row, using, options)
+    TaskRow.objects.using(using).filter(pk=row.pk).update(message_id=row.message_id)
+    return sending
+
+
+def _write(row: TaskRow, using: str, options: Options) -> Sending:
+    """Write the message, and its id into the row as it is here."""
     outgoing: MessageOptions = {"keys": [row.pk], "properties": {PATH_PROPERTY: row.task_path}}
     if (tag := _tag(row.task_path)) is not None:
         outgoing["tag"] = tag
@@ -147,7 +156,6 @@ def send(row: TaskRow, using: str, options: Options) -> Sending:
     body = msgspec.json.encode(Order(row.pk, row.turn, using))
     message = send_later(options.topic(row.queue_name, row.priority), body, using=using, **outgoing)
     row.message_id = message.unique_id
-    TaskRow.objects.using(using).filter(pk=row.pk).update(message_id=message.unique_id)
     sending = Sending(message.pk)
     _pending.setdefault(connections[using], []).append(sending)
     transaction.on_commit(lambda: _send_pending(using), using=using, robust=True)
@@ -182,7 +190,7 @@ def broker_is_back() -> None:
 def _send_pending(using: str) -> None:
     """Send all that was written in the transaction; the first of its hooks does it for all."""
     sendings = _pending.pop(connections[using], [])
-    if not sendings or time.monotonic() < _away_until_s:
+    if not 0 < len(sendings) <= MOST_AT_ONCE or time.monotonic() < _away_until_s:
         return
     try:
         _send_rows(using, sendings)

@@ -22,9 +22,7 @@ def broker(settings: Any) -> Iterator[BrokerThread]:
         settings.ESCAPEMENT_PRODUCER_GROUPS = ["shop"]
         settings.TASKS = tasks()
         sending.broker_is_back()
-        shop.done.clear()
-        shop.begun.clear()
-        shop.go_on.clear()
+        shop.forget()
         yield running
         close_all()
 

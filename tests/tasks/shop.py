@@ -15,6 +15,13 @@ begun = threading.Event()
 go_on = threading.Event()
 
 
+def forget() -> None:
+    """Begin anew, for the next test."""
+    done.clear()
+    begun.clear()
+    go_on.clear()
+
+
 @task
 def remind(number: int, *, text: str = "") -> dict[str, Any]:
     """Note a number and return it."""

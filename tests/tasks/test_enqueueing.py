@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from broker.outbox.transaction_block import producer_of
 from broker.tasks import EscapementBackend
 from broker.tasks.framework import InvalidTask, TaskResult, TaskResultDoesNotExist, task_enqueued
 from broker.tasks.models import TaskRow
+from broker.tasks.sending import MOST_AT_ONCE
 from broker.testing import BrokerThread
 from tests.outbox.raising import Changed, raised
 from tests.tasks import shop
@@ -26,6 +26,7 @@ from tests.tasks.conftest import tasks
 pytestmark = pytest.mark.django_db(transaction=True)
 
 IN_AN_HOUR = timedelta(hours=1)
+WITHOUT_ZONE = datetime.max
 
 
 def orders(broker: BrokerThread, topic: str = "tasks_default") -> list[dict[str, Any]]:
@@ -123,7 +124,7 @@ def test_arguments_are_json(broker: BrokerThread) -> None:
     [
         ({"queue_name": "nobody"}, "not valid"),
         ({"priority": 101}, "priority"),
-        ({"run_after": timezone.now().replace(tzinfo=None)}, "aware"),
+        ({"run_after": WITHOUT_ZONE}, "aware"),
     ],
 )
 def test_what_could_not_run_is_no_task(broker: BrokerThread, change: dict[str, Any], part: str) -> None:
@@ -166,7 +167,7 @@ def test_an_unknown_result_does_not_exist(backend: EscapementBackend) -> None:
 
 
 def test_hooks_of_a_transaction_send_all_its_tasks_at_once(
-    broker: BrokerThread, django_assert_num_queries: Callable[[int], Any]
+    broker: BrokerThread,
 ) -> None:
     with transaction.atomic():
         for number in range(20):
@@ -174,3 +175,12 @@ def test_hooks_of_a_transaction_send_all_its_tasks_at_once(
         hooks = len(connection.run_on_commit)
     assert hooks == 20
     assert len(orders(broker)) == 20
+
+
+def test_of_very_many_tasks_the_outbox_has_the_messages(broker: BrokerThread) -> None:
+    with transaction.atomic():
+        for number in range(MOST_AT_ONCE + 1):
+            shop.remind.enqueue(number)
+    assert OutboxMessage.objects.count() == MOST_AT_ONCE + 1
+    shop.remind.enqueue(0)
+    assert len(orders(broker)) == 1
