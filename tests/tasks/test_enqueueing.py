@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.tasks.conftest import tasks
 pytestmark = pytest.mark.django_db(transaction=True)
 
 IN_AN_HOUR = timedelta(hours=1)
-WITHOUT_ZONE = datetime.max
+WITHOUT_ZONE = datetime.fromisoformat("2100-01-01")
 
 
 def orders(broker: BrokerThread, topic: str = "tasks_default") -> list[dict[str, Any]]:
@@ -184,3 +185,13 @@ def test_of_very_many_tasks_the_outbox_has_the_messages(broker: BrokerThread) ->
     assert OutboxMessage.objects.count() == MOST_AT_ONCE + 1
     shop.remind.enqueue(0)
     assert len(orders(broker)) == 1
+
+
+@pytest.mark.django_db
+def test_in_a_test_case_the_captured_hooks_send(
+    broker: BrokerThread, django_capture_on_commit_callbacks: Callable[..., Any]
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        result = shop.remind.enqueue(1)
+        assert orders(broker) == []
+    assert [each["id"] for each in orders(broker)] == [result.id]

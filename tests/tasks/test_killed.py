@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.client import Admin
 from tests.interop.servers import EscapementServer, StoreShape, served
 from tests.tasks.project import START_S, Project, project
 from tests.waiting import until
@@ -66,6 +67,8 @@ def test_a_task_whose_worker_is_killed_after_it_finished_does_not_run_again(
     again = shop.worker("--threads", "1", *HELD)
     shop.manage("fill", "2")
     until(lambda: shop.states() == {"SUCCESSFUL": 3}, START_S)
+    with Admin(server.namesrv) as admin:  # the first message came again, too
+        until(lambda: admin.consume_stats("tasks_workers").lag == 0, START_S)
     assert again.stop() == 0
     assert shop.ran() == {0: 2, 1: 1}  # the one that was held, and those of the second filling
 
