@@ -51,6 +51,8 @@ SLOW = (
     "redisson/test_model.py",
     "server/test_every_handler.py",
     "server/test_full_tables.py",
+    "tasks/test_killed.py",
+    "tasks/test_django6.py",
 )
 #: what the gate runs of `make interop`: each client and each direction once, the longest left to `make interop`
 CORE = (
