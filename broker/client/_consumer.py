@@ -77,6 +77,7 @@ class AsyncConsumer(AsyncClosing):
         check_drain_timeout(drain_timeout_s)
         self.group = group
         self._session = Session(namesrv, **access)
+        self._session.tell_outages(f"group {group}")
         self._start_offsets = StartOffsets(self._session, group, from_first=from_where == "first")
         self._membership = Membership(self._session, group, self._take_share, self._start_offsets)
         self._traces = trace_writer(trace, group, namesrv, access)

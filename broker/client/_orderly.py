@@ -309,9 +309,11 @@ class HeldLocks:
                 answer = await self._ask(Request.LOCK_BATCH_MQ, part)
                 mine = _granted(answer) & set(part)
             except ClientError as error:
-                logger.warning("queues of group %s cannot be locked: %s", self._group, error)
+                topic = part[0].topic
+                self._session.failed(f"locks of {topic}", error, f"locking queues of topic {topic}")
                 unsure.update(part)
                 continue
+            self._session.works(f"locks of {part[0].topic}")
             granted |= mine
             self._renewed_s.update(dict.fromkeys(mine, began_s))
         if granted:

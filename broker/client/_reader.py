@@ -177,11 +177,11 @@ class QueueReader:
                 await self._room.wait()
                 await self._pull_once()
                 failures = 0
+                self._session.works(self.queue.topic)
             except ClientClosed:
                 return
             except ClientError as error:
-                # said once for each outage, not once a second for each queue
-                logger.log(logging.DEBUG if failures else logging.WARNING, "reading %s: %s", self.queue, error)
+                self._session.failed(self.queue.topic, error, f"reading topic {self.queue.topic}")
                 failures += 1
                 self._session.forget_route(self.queue.topic)
                 await asyncio.sleep(min(PAUSE_AFTER_ERROR_S * failures, LONGEST_PAUSE_S))

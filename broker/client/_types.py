@@ -15,6 +15,8 @@ import msgspec
 
 from ..rocketmq.message import Message as Message
 from ..rocketmq.message import string_hash
+from ..rocketmq.sql92 import parse
+from ..rocketmq.sql92_nodes import BadExpression
 from . import names
 from .errors import InvalidArgument
 
@@ -118,7 +120,7 @@ LONGEST_FILTER = 8_192
 class Sql(str):
     """A filter over a message's properties, in place of tags: ``Sql("amount > 100 AND country IN ('DE', 'FR')")``.
 
-    The broker reads it: one that it does not understand is refused when the consumer asks. A property is text; beside a
+    One that cannot be read is refused where it is subscribed. A property is text; beside a
     number it is read as one, and a message that lacks it, or holds no number there, is not wanted.
     """
 
@@ -160,6 +162,11 @@ def subscription(topic: str, expression: str = ALL) -> Subscription:
     if isinstance(expression, Sql):
         if not 0 < len(expression) <= LONGEST_FILTER:
             raise InvalidArgument(f"a filter has 1 to {LONGEST_FILTER:,} characters.", field="expression")
+        try:
+            parse(str(expression))
+        except BadExpression as error:
+            text = f"The filter {str(expression)!r:.300} cannot be read: {error}"
+            raise InvalidArgument(text, field="expression") from None
         return Subscription(topic, str(expression), frozenset(), version, SQL92)
     text = expression.strip()
     if text in ("", ALL):

@@ -123,8 +123,16 @@ class NotWritable(BrokerRefused):
 class ScheduleKeyTaken(BrokerRefused):
     """A message with this schedule key waits already: replace it, keep it, or choose another key."""
 
-    #: when the one that waits is due, epoch ms; None if the broker did not say
-    due_ms: int | None = None
+    def __init__(self, code: int, remark: str | None, due_ms: int | None = None) -> None:
+        """`due_ms`: when the one that waits is due; None if the broker did not say."""
+        super().__init__(code, remark)
+        self.due_ms = due_ms
+        # the broker's own words name the property, whose name here is the argument's
+        said = (remark or "").partition("; send with")[0] or "A message with this schedule key waits already"
+        self.args = (
+            f"{said}. Send with on_conflict='replace' to have this one in its place, with 'keep' to leave that one, "
+            "or with another schedule_key.",
+        )
 
 
 class TimerTooFar(BrokerRefused):

@@ -13,19 +13,18 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import close_old_connections
 from django.utils.module_loading import autodiscover_modules
 
 from ....client import DRAIN_S, ClientError, Consumer, Handler, StopSignals
+from ....django import namesrv
 from ....log_lines import escaped
 from ....rocketmq.message import Message
 from ... import HandlingError, Registration, registered
 
 #: Handlers were left behind.
 EXIT_LATE = 1
-DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 
 class Command(BaseCommand):
@@ -56,9 +55,8 @@ class Command(BaseCommand):
         self.stdout.flush()
         if options["list"]:
             return
-        namesrv = str(getattr(settings, "ESCAPEMENT_NAMESRV", DEFAULT_NAMESRV))
         try:
-            made = consumers(chosen, namesrv, drain_timeout_s=options["drain_timeout"])
+            made = consumers(chosen, namesrv(), drain_timeout_s=options["drain_timeout"])
         except ClientError as error:
             raise CommandError(str(error)) from error
         with StopSignals() as stop:
