@@ -129,10 +129,8 @@ class ScheduleKeyTaken(BrokerRefused):
         self.due_ms = due_ms
         # the broker's own words name the property, whose name here is the argument's
         said = (remark or "").partition("; send with")[0] or "A message with this schedule key waits already"
-        self.args = (
-            f"{said}. Send with on_conflict='replace' to have this one in its place, with 'keep' to leave that one, "
-            "or with another schedule_key.",
-        )
+        text = f"{said}. Send with on_conflict='replace' to have this one in its place, with 'keep' to leave that one, "
+        self.args = (f"{text}or with another schedule_key.",)
 
 
 class TimerTooFar(BrokerRefused):

@@ -1,7 +1,7 @@
 """The one seam to the file system: every byte the engine reads or writes goes through ``Files``.
 
-Writes are ``pwrite`` into files opened once; ``sync`` is ``fdatasync`` (macOS: ``F_FULLFSYNC``). A new file is durable only after
-``sync`` of the file and ``sync_directory`` of its folder, a renamed one only after the latter. The twin in
+Writes are ``pwrite`` into files opened once; ``sync`` is ``fdatasync`` (macOS: ``F_FULLFSYNC``). A new file is durable
+only after ``sync`` of the file and ``sync_directory`` of its folder, a renamed one only after the latter. The twin in
 ``engine/testing/disk.py`` loses, tears and reorders exactly what is not synced yet.
 
 Small files are left whole by a crash: tables that are replaced (``save_file``), and snapshots of services that are

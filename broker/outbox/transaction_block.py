@@ -292,7 +292,7 @@ class Settlement:
         self._tell([each for each in still_open if each.half.transaction_id not in rows], Decision.ROLLBACK)
 
     def not_written(self, sent: Sent) -> None:
-        """Roll back a half whose row could not be written: nothing can commit it, and a missing table decides nothing."""
+        """Roll back a half whose row could not be written: nothing can commit it, and without a table no check ends."""
         self._tell([sent], Decision.ROLLBACK)
 
     def left(self, sent: Sequence[Sent], *, body_failed: bool) -> None:

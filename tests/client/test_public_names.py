@@ -35,7 +35,8 @@ MODULES = {
     """,
     "names": """
         BROKER_TOPICS MAX_BODY_BYTES MAX_DELAY_LEVEL MAX_GROUP_CHARACTERS MAX_PROPERTIES_BYTES
-        MAX_SCHEDULE_KEY_CHARACTERS MAX_TOPIC_CHARACTERS allow_delay_levels check_body check_delay_level check_from_where check_group
+        MAX_SCHEDULE_KEY_CHARACTERS MAX_TOPIC_CHARACTERS allow_delay_levels check_body check_delay_level
+        check_from_where check_group
         check_number check_properties check_queue_id check_schedule_key check_sharding_key check_tag check_topic
         check_user check_writable_topic joined_keys
     """,

@@ -1,4 +1,4 @@
-"""The app of handlers alone, without the outbox: its clients have what ESCAPEMENT_CLIENT says, and so has `producer`."""
+"""The app of handlers alone, without the outbox: clients have what ESCAPEMENT_CLIENT says, also the shared producer."""
 
 from __future__ import annotations
 
