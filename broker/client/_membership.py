@@ -23,14 +23,13 @@ import msgspec
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.frame import Command
-from ..rocketmq.message import Message
 from ..rocketmq.topics import RETRY_PREFIX
 from ._answers import read_object, words
 from ._offsets import StartOffsets
 from ._reader import read_delivery
 from ._running_info import Consuming, running_body, status_body
 from ._session import Session
-from ._types import MessageQueue, Route, Subscription
+from ._types import Message, MessageQueue, Route, Subscription
 from .errors import BadAnswer, ClientError, RouteNotFound
 
 logger = logging.getLogger(__name__)

@@ -34,6 +34,11 @@ class Outages:
     def __bool__(self) -> bool:
         return bool(self._since)
 
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """The addresses, topics and refusals that were said and are not over."""
+        return tuple(self._since)
+
     def begin(self, what: str, text: str, over: str) -> None:
         """Say `text`, if this is new."""
         if what not in self._since:

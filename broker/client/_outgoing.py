@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from struct import Struct
-from typing import Literal, TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -48,12 +48,17 @@ from ..rocketmq.properties import (
 )
 from ..rocketmq.topics import TEMPLATE_TOPIC
 from . import names
+from ._events import written
 from ._types import MessageQueue, SendResult
 from .errors import BadAnswer, InvalidArgument
 from .timers import OnConflict
 
 #: Queues that a topic gets which is made by its first message.
 DEFAULT_QUEUES = 4
+
+
+Body: TypeAlias = bytes | str | msgspec.Struct
+"""What a message carries: bytes, text, or an event (see `event`)."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -91,7 +96,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 def prepare(
-    body: bytes | str,
+    body: Body,
     *,
     tag: str | None = None,
     keys: Iterable[str] = (),
@@ -111,6 +116,13 @@ def prepare(
     Messages with one `sharding_key` go to one queue, as long as the topic has as many: the one that RocketMQ's
     SelectMessageQueueByHash takes for it. Consumers see the key as the property __SHARDINGKEY.
     """
+    if isinstance(body, msgspec.Struct):
+        body, told = written(body)
+        if taken := told.keys() & (properties or {}).keys():
+            raise InvalidArgument(
+                f"property {min(taken)!r} is told by the event; use another name.", field="properties"
+            )
+        properties = {**told, **(properties or {})}
     raw = _body(body)
     unique_id = unique_ids.next_id()
     parts = [f"{UNIQUE_KEY}\x01{unique_id}\x02{WAIT}\x01{'true' if wait_for_disk else 'false'}\x02"]
@@ -141,7 +153,7 @@ def prepare(
     return Outgoing(raw, stored, unique_id, group, queue_id, sharding_key, broker, timing.get("schedule_key"))
 
 
-def ready_message(body: Outgoing | bytes | str, options: MessageOptions) -> Outgoing:
+def ready_message(body: Outgoing | Body, options: MessageOptions) -> Outgoing:
     """Return the message that `prepare` makes of this, or has made already: that one takes `queue_id`, `broker` only.
 
     Raises InvalidArgument.
@@ -167,7 +179,7 @@ def value_in(stored: str, name: str) -> str | None:
     return framed[begin : framed.find("\x02", begin)]
 
 
-def _body(body: bytes | str) -> bytes:
+def _body(body: Body) -> bytes:
     if isinstance(body, str):
         try:
             raw = body.encode()

@@ -113,6 +113,11 @@ class Session:
         elif not self._closed:
             self._outages.failed(topic, error, doing)
 
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """The things that keep the client from its work now."""
+        return () if self._outages is None else self._outages.troubles
+
     def found(self, topic: str) -> None:
         """Note that the topic is there."""
         if self._outages:

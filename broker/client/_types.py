@@ -9,16 +9,48 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
-from ..rocketmq.message import Message as Message
+from ..rocketmq.message import Message as StoredMessage
 from ..rocketmq.message import string_hash
 from ..rocketmq.sql92 import parse
 from ..rocketmq.sql92_nodes import BadExpression
 from . import names
+from ._events import read_event
 from .errors import InvalidArgument
+
+
+class Message(StoredMessage):
+    """A message as clients get it. Times are ms since 1970, hosts (address, port)."""
+
+    __slots__ = ()
+
+    @property
+    def message_id(self) -> str:
+        """The id that its send was answered with: the sender's unique one, else its place."""
+        return self.unique_key or self.offset_message_id
+
+    @property
+    def tag(self) -> str | None:
+        """The tag that the sender gave, or None."""
+        return self.tags
+
+    def json(self) -> Any:
+        """Return the body read as JSON; raises ValueError (msgspec.DecodeError) where it is none."""
+        return msgspec.json.decode(self.body)
+
+    @overload
+    def event(self) -> Any: ...
+    @overload
+    def event(self, kind: type[Event]) -> Event: ...
+    def event(self, kind: type[Event] | None = None) -> Any:
+        """Return the event that the message is, if `kind` is given one of that type; raises NotThisEvent."""
+        return read_event(self.body, self.properties, () if kind is None else (kind,))
+
+
+Event = TypeVar("Event", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ ClientError
 ├── Timeout               no answer in time; a send that meets it may or may not be stored
 ├── BadAnswer             the broker's answer cannot be read
 ├── ClientClosed          the producer, consumer or admin was closed
+├── NotThisEvent          a message is no event, or another one than was asked for
 ├── UsedAfterFork         an asynchronous client was made before the process forked
 ├── HalfNotSafe           a half was stored with less safety than asked for, and was rolled back
 └── PlainSendRefused      a plain producer was used inside a block whose messages a transaction decides
@@ -43,6 +44,7 @@ __all__ = [
     "NoSuchQueue",
     "NotHeld",
     "NotSupported",
+    "NotThisEvent",
     "NotWritable",
     "PlainSendRefused",
     "RouteNotFound",
@@ -201,6 +203,14 @@ class HalfNotSafe(ClientError):
             "or look at the broker's disk and slave."
         )
         self.status = status
+
+
+class NotThisEvent(ClientError):
+    """The message is no event, or another one than was asked for; `name` is the one that it says to be."""
+
+    def __init__(self, message: str, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class PlainSendRefused(ClientError):

@@ -27,7 +27,7 @@ from typing import Any, TypeVar, Unpack, overload
 from django.db import DEFAULT_DB_ALIAS, Error, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from ..client import ClientError, Decision, Half, MessageOptions, TransactionProducer, prepare
+from ..client import Body, ClientError, Decision, Half, MessageOptions, TransactionProducer, prepare
 from ..client import plain_sends as plain_sends_of_thread
 from .configuration import BlockEnded, NotInTransaction, TransactionTooLong, WrongThread, namesrv, transaction_limit_s
 from .configuration import producer_group as chosen_group
@@ -56,7 +56,7 @@ class Block:
     def send(
         self,
         topic: str,
-        body: bytes | str,
+        body: Body,
         *,
         timeout_ms: int = 3000,
         **options: Unpack[MessageOptions],
@@ -202,7 +202,7 @@ class InnermostProducer:
     def send(
         self,
         topic: str,
-        body: bytes | str,
+        body: Body,
         *,
         timeout_ms: int = 3000,
         **options: Unpack[MessageOptions],
