@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from ..rocketmq.message import Message
 from ..rocketmq.topics import TRACE_TOPIC
 from ..rocketmq.traces import Trace
 from ._admin import WHOLE_TIME_MS, AsyncAdmin
 from ._event_loop import Face, event_loop_thread
 from ._session import DEFAULT_TIMEOUT_MS
 from ._transaction import Decision
-from ._types import Broker, Route
+from ._types import Broker, Message, Route
 from .admin import (
     ConnectedClient,
     ConsumeStats,
