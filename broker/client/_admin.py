@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from ..rocketmq.codes import Answer, Request
-from ..rocketmq.message import Message, parse_offset_message_id, written_address
+from ..rocketmq.message import parse_offset_message_id, written_address
 from ..rocketmq.topics import TOOLS_GROUP, TRACE_TOPIC
 from ..rocketmq.traces import Trace, read_traces
 from . import _answers as answers
@@ -21,7 +21,7 @@ from ._admin_waiting import TimerQuestions, TransactionQuestions
 from ._answers import Fields, Json, Table, fields, number, read_object, rows
 from ._reader import PULL_BYTES, read_record, split_records
 from ._session import DEFAULT_TIMEOUT_MS
-from ._types import MessageQueue, Route
+from ._types import Message, MessageQueue, Route
 from .admin import (
     ConnectedClient,
     ConsumeStats,

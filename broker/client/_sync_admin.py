@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from ..rocketmq.message import Message
 from ..rocketmq.topics import TRACE_TOPIC
 from ..rocketmq.traces import Trace
 from ._admin import WHOLE_TIME_MS, AsyncAdmin
 from ._event_loop import Face, event_loop_thread
 from ._session import DEFAULT_TIMEOUT_MS
 from ._transaction import Decision
-from ._types import Broker, Route
+from ._types import Broker, Message, Route
 from .admin import (
     ConnectedClient,
     ConsumeStats,
@@ -281,6 +280,15 @@ class Admin(Face[AsyncAdmin]):
     def set_topic(self, name: str, changes: Mapping[str, Any]) -> None:
         """Change these fields of the topic everywhere, or make it; `attributes` holds name -> value, None removes."""
         _run(self._core.set_topic(name, changes))
+
+    def set_writable(self, broker: str, writable: bool) -> dict[str, int]:
+        """Have every name server say that nothing may be sent to a broker, or that it may again (requests 205, 327).
+
+        Producers learn of it with their next look at the routes, within half a minute; what is there can be read, and
+        what waits there comes out. Returns by name server how many topics that are; raises BrokerRefused, and
+        BrokerUnreachable or Timeout for the first one that did not answer, when all have been asked.
+        """
+        return _run(self._core.set_writable(broker, writable))
 
     def group_settings(self, name: str) -> dict[str, Any] | None:
         """Return a group's SubscriptionGroupConfig as the (first) broker keeps it, None if there is no such group."""
