@@ -3,6 +3,7 @@
 Everything that most programs need is here. Beside it are public:
 
 - `errors`: every error, as one tree.
+- `handlers`: how a handler is called, for programs that run the handlers of others.
 - `names`: what topics, groups, tags, keys and properties may look like.
 - `credentials`: signatures and TLS.
 - `admin`, `timers`, `transactions`: what brokers answer an `Admin`.
@@ -16,10 +17,11 @@ from __future__ import annotations
 from ..rocketmq.traces import Trace
 from ._admin import AsyncAdmin
 from ._consumer import DEFAULT_HANDLERS, DRAIN_S, SUSPEND_BOUNDS_MS, AsyncConsumer, Handler
+from ._events import event
 from ._faces import StopSignals
 from ._lite_pull import AsyncLitePullConsumer
 from ._orderly import SUSPEND_MS
-from ._outgoing import MessageOptions, Outgoing, Timing, prepare
+from ._outgoing import Body, MessageOptions, Outgoing, Timing, prepare
 from ._producer import AsyncProducer
 from ._simple import AsyncSimpleConsumer, Receipt, Received, SimpleConsumers, read_receipt
 from ._sync_admin import Admin
@@ -29,6 +31,7 @@ from ._tracing import with_trace
 from ._transaction import Decision, Half, TransactionListener, TransactionResult, as_half, plain_sends
 from ._transaction_producer import AsyncTransactionProducer
 from ._types import ALL, Message, MessageQueue, SendResult, Sql, subscription
+from ._verdicts import DeadLetter, HandlerTimeout, RetryIn
 from .credentials import Access, Tls, remember
 from .errors import (
     BrokerRefused,
@@ -41,6 +44,7 @@ from .errors import (
     NoSuchQueue,
     NotHeld,
     NotSupported,
+    NotThisEvent,
     NotWritable,
     RouteNotFound,
     ScheduleKeyTaken,
@@ -66,15 +70,18 @@ __all__ = [
     "AsyncProducer",
     "AsyncSimpleConsumer",
     "AsyncTransactionProducer",
+    "Body",
     "BrokerRefused",
     "BrokerUnreachable",
     "ClientClosed",
     "ClientError",
     "Consumer",
+    "DeadLetter",
     "Decision",
     "Half",
     "HalfNotSafe",
     "Handler",
+    "HandlerTimeout",
     "InvalidArgument",
     "LitePullConsumer",
     "Message",
@@ -84,11 +91,13 @@ __all__ = [
     "NoSuchQueue",
     "NotHeld",
     "NotSupported",
+    "NotThisEvent",
     "NotWritable",
     "Outgoing",
     "Producer",
     "Receipt",
     "Received",
+    "RetryIn",
     "RouteNotFound",
     "ScheduleKeyTaken",
     "SendResult",
@@ -109,6 +118,7 @@ __all__ = [
     "TransactionResult",
     "UsedAfterFork",
     "as_half",
+    "event",
     "plain_sends",
     "prepare",
     "read_receipt",

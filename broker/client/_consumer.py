@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import partial
 from typing import Literal, Self, Unpack
 
 from ..rocketmq.topics import RETRY_PREFIX
 from . import names
 from ._event_loop import AsyncClosing
+from ._giving_back import give_back
 from ._handler_calls import Flow, Handlers, UnorderedFlow
 from ._handler_calls import Handler as Handler
 from ._membership import ClientInfo, Membership
-from ._offsets import StartOffsets
+from ._offsets import QueueOffsets, StartOffsets
 from ._orderly import SUSPEND_MS, OrderlyFlow
 from ._producer import trace_writer
 from ._reader import QueueReader
-from ._running_info import Consuming, Properties
+from ._running_info import Consuming, HandlerStats, Properties
 from ._session import Session
 from ._trace_events import HandlerTrace
 from ._types import ALL, MessageQueue, Subscription, subscription
+from ._verdicts import Plan
 from .credentials import Access
-from .errors import ClientClosed, ClientError, InvalidArgument
+from .errors import ClientClosed, ClientError, InvalidArgument, RouteNotFound
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +49,8 @@ class AsyncConsumer(AsyncClosing):
     ...     await done.wait()
 
     Returning acknowledges the message; an exception has it delivered again later, after `max_reconsume_times` (16, if
-    none are given) it is a dead letter. A handler runs in a thread, `handlers` of them at once; a coroutine function
-    runs in the event loop.
+    none are given) it is a dead letter. A handler runs in a thread, `threads` of them at once (`handlers` is the older
+    name of that); a coroutine function runs in the event loop.
 
     `orderly`: messages of a queue are handled one after the other, and nobody else handles that queue. After an
     exception the queue rests for `suspend_ms` and the same message comes again, until it was handled again
@@ -66,17 +71,20 @@ class AsyncConsumer(AsyncClosing):
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
-        handlers: int = DEFAULT_HANDLERS, orderly: bool = False, max_reconsume_times: int | None = None,
-        suspend_ms: int = SUSPEND_MS, trace: bool | str = False, drain_timeout_s: float = DRAIN_S,
-        **access: Unpack[Access],
+        handlers: int = DEFAULT_HANDLERS, threads: int | None = None, orderly: bool = False,
+        max_reconsume_times: int | None = None, suspend_ms: int = SUSPEND_MS, trace: bool | str = False,
+        drain_timeout_s: float = DRAIN_S, **access: Unpack[Access],
     ) -> None:  # fmt: skip
+        handlers = handlers if threads is None else threads
         names.check_group(group)
+        names.check_number("threads", handlers, 1)
         names.check_from_where(from_where)
         names.check_number("max_reconsume_times", max_reconsume_times or 0, 0, 2**31 - 1)
         names.check_number("suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
         check_drain_timeout(drain_timeout_s)
         self.group = group
         self._session = Session(namesrv, **access)
+        self._session.tell_outages(f"group {group}")
         self._start_offsets = StartOffsets(self._session, group, from_first=from_where == "first")
         self._membership = Membership(self._session, group, self._take_share, self._start_offsets)
         self._traces = trace_writer(trace, group, namesrv, access)
@@ -90,7 +98,7 @@ class AsyncConsumer(AsyncClosing):
             )  # fmt: skip
         else:
             most = MAX_RECONSUME_TIMES if max_reconsume_times is None else max_reconsume_times
-            self._flow = UnorderedFlow(self._handlers, most)
+            self._flow = UnorderedFlow(self._handlers, most, partial(give_back, self._session, group))
         self._properties = Properties(
             group, self.client_id, self._session.namesrv, from_where, threads=handlers, is_orderly=orderly
         )
@@ -112,6 +120,40 @@ class AsyncConsumer(AsyncClosing):
         return tuple(self._readers)
 
     @property
+    def activity(self) -> Mapping[str, HandlerStats]:
+        """The work of the handlers, by topic."""
+        return self._handlers.activity
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """The things that keep it from its work now: brokers that are away, topics that are not there, refusals."""
+        return self._session.troubles
+
+    async def backlog(self) -> int:
+        """Return how many messages are stored for the group and not handled, by whichever member.
+
+        What waits for its moment, or for another attempt, is not counted until it is there. Raises ClientError where
+        a broker does not say.
+        """
+        waiting = 0
+        for wanted in self._membership.subscriptions:
+            try:
+                route = await self._session.route(wanted.topic, max_age_s=0)
+            except RouteNotFound:
+                continue
+            waiting += sum([await self._not_handled(queue) for queue in route.readable()])
+        return waiting
+
+    async def _not_handled(self, queue: MessageQueue) -> int:
+        offsets = QueueOffsets(self._session, self.group, queue)
+        end, reader = await offsets.end(), self._readers.get(queue)
+        finished = reader.finished_offset if reader is not None else -1
+        if finished < 0:
+            committed = await offsets.committed()
+            finished = committed if committed is not None else 0 if self._start_offsets.from_first else end
+        return max(0, end - finished)
+
+    @property
     def at_work(self) -> int:
         """The number of threads in a handler; after `stop` those that did not end in time."""
         return self._handlers.at_work
@@ -120,8 +162,17 @@ class AsyncConsumer(AsyncClosing):
         held = tuple(reader.held(self._flow.locked_ms(queue)) for queue, reader in self._readers.items())
         return Consuming(self._properties, self._membership.subscriptions, held, self._handlers.activity)
 
-    def subscribe(self, topic: str, expression: str, handler: Handler) -> None:
-        """Have `handler` called for the messages of `topic` with one of the tags; before start, and once a topic."""
+    def subscribe(
+        self, topic: str, expression: str, handler: Handler, *, backoff: timedelta | Sequence[timedelta] = (),
+        timeout: timedelta | None = None, batch: int = 1, batch_wait: timedelta | None = None,
+    ) -> None:  # fmt: skip
+        """Have `handler` called for the messages of `topic` with one of the tags; before start, and once a topic.
+
+        `backoff`: the time until each further attempt of a message that failed, the last one for all after it (none:
+        the broker's steps). `timeout`: what takes longer has failed. `batch`: the handler is called with a list of up
+        to so many messages, after `batch_wait` (0.5 s) with fewer; they succeed and fail together.
+        """
+        plan = Plan.of(backoff, timeout, batch, batch_wait, orderly=isinstance(self._flow, OrderlyFlow))
         if self._stopping is not None:
             raise ClientClosed
         if self._has_started:
@@ -132,7 +183,7 @@ class AsyncConsumer(AsyncClosing):
             raise InvalidArgument(
                 f"Topic {topic} is subscribed already: a message of a group goes to one handler.", field="topic"
             )
-        self._handlers.add(subscription(topic, expression), handler)
+        self._handlers.add(subscription(topic, expression), handler, plan)
 
     async def start(self) -> None:
         """Join the group and begin; returns after the first share of queues is known, if brokers can be reached.

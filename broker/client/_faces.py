@@ -10,9 +10,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from ._consumer import AsyncConsumer, Handler
 from ._event_loop import Face, event_loop_thread
@@ -78,13 +79,22 @@ class StopSignals:
         self._asked.set()
 
 
+class HandlerOptions(TypedDict, total=False):
+    """How a handler is called, and when it gets a message again."""
+
+    backoff: timedelta | Sequence[timedelta]
+    timeout: timedelta | None
+    batch: int
+    batch_wait: timedelta | None
+
+
 class ConsumerFace(Face[AsyncConsumer]):
     """Starts and stops a consumer, and gives its handlers to the one of a forked child."""
 
     def __init__(self, make: Callable[[], AsyncConsumer]) -> None:
         super().__init__(make)
         self._signals: StopSignals | None = None
-        self._subscribed: list[tuple[str, str, Handler]] = []
+        self._subscribed: list[tuple[str, str, Handler, HandlerOptions]] = []
 
     def __enter__(self) -> Self:
         self.start()
@@ -92,20 +102,20 @@ class ConsumerFace(Face[AsyncConsumer]):
 
     def _renewed(self) -> AsyncConsumer:
         made = super()._renewed()
-        for topic, expression, handler in self._subscribed:
-            made.subscribe(topic, expression, handler)
+        for topic, expression, handler, options in self._subscribed:
+            made.subscribe(topic, expression, handler, **options)
         return made
 
-    def subscribe(self, topic: str, expression: str, handler: Handler) -> None:
+    def subscribe(self, topic: str, expression: str, handler: Handler, **options: Unpack[HandlerOptions]) -> None:
         """Have `handler` called for messages of `topic` with these tags (``a || b``, ``*`` for all).
 
-        `expression` may be a Sql as well. Before `start`, and once a topic. Raises InvalidArgument; ClientClosed after
-        `stop`.
+        `expression` may be a Sql as well. `backoff`, `timeout`, `batch`, `batch_wait`: see AsyncConsumer.subscribe.
+        Before `start`, and once a topic. Raises InvalidArgument; ClientClosed after `stop`.
         """
-        self._core.subscribe(topic, expression, handler)
-        self._subscribed.append((topic, expression, handler))
+        self._core.subscribe(topic, expression, handler, **options)
+        self._subscribed.append((topic, expression, handler, options))
 
-    def on(self, topic: str, expression: str = ALL) -> Callable[[Handler], Handler]:
+    def on(self, topic: str, expression: str = ALL, **options: Unpack[HandlerOptions]) -> Callable[[Handler], Handler]:
         """Have the decorated function called, as `subscribe` does.
 
         >>> @consumer.on("order", "created || paid")
@@ -114,7 +124,7 @@ class ConsumerFace(Face[AsyncConsumer]):
         """
 
         def register(handler: Handler) -> Handler:
-            self.subscribe(topic, expression, handler)
+            self.subscribe(topic, expression, handler, **options)
             return handler
 
         return register

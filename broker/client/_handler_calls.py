@@ -12,25 +12,38 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack
 from contextvars import copy_context
-from typing import cast
+from dataclasses import dataclass
+from typing import TypeAlias, cast
 from weakref import WeakSet
 
-from ..rocketmq.message import Message
+from ._events import EventInput, event_input, read_event
 from ._reader import PAUSE_AFTER_ERROR_S, QueueReader, as_delivered
 from ._running_info import HandlerStats
 from ._trace_events import HandlerTrace
 from ._tracing import tracing
-from ._types import MessageQueue, Subscription
-from .errors import ClientError, InvalidArgument
+from ._types import Message, MessageQueue, Subscription
+from ._verdicts import DONE, USUAL, DeadLetter, HandlerTimeout, Plan, RetryIn, Verdict
+from .errors import ClientError, InvalidArgument, NotThisEvent
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[Message], object]
-"""Returns (or, if it is a coroutine function, completes) when the message is done; raises to get it again later."""
+Handler = Callable[..., object]
+"""Called with a message, an event, an event and its message, or a list of messages. Returns (or, if it is a coroutine
+function, completes) when they are done; raises to get them again later. _verdicts.py says what else it may say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A topic's subscription and its handler: how that is called, and with which events."""
+
+    subscription: Subscription
+    handler: Handler
+    plan: Plan
+    events: EventInput | None
 
 
 class Handlers:
@@ -43,7 +56,7 @@ class Handlers:
         self._client_id = client_id
         #: what they did of late, by topic
         self.activity: dict[str, HandlerStats] = {}
-        self._wanted: dict[str, tuple[Subscription, Handler]] = {}
+        self._wanted: dict[str, Wanted] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._at_work = 0
         self._counting = threading.Lock()
@@ -53,32 +66,52 @@ class Handlers:
         """The number of threads in a handler now, also when nobody waits for them any more."""
         return self._at_work
 
-    def add(self, wanted: Subscription, handler: Handler) -> None:
+    def add(self, wanted: Subscription, handler: Handler, plan: Plan = USUAL) -> None:
         """Have `handler` called for the messages of a topic."""
-        self._wanted[wanted.topic] = (wanted, handler)
+        self._wanted[wanted.topic] = Wanted(wanted, handler, plan, None if plan.batch > 1 else event_input(handler))
         self.activity[wanted.topic] = HandlerStats()
 
     @property
     def subscriptions(self) -> list[Subscription]:
         """The subscriptions of all handlers, one a topic."""
-        return [wanted for wanted, _ in self._wanted.values()]
+        return [wanted.subscription for wanted in self._wanted.values()]
 
     def start(self) -> None:
         """Make the threads that handlers are called in."""
         self._threads = ThreadPoolExecutor(self.count, thread_name_prefix=f"handler-{self._group}")
 
-    async def handle(self, message: Message, *, is_last: bool) -> bool:
-        """Have a message handled; False if its handler raised. `is_last`: then it is a dead letter."""
-        seen = as_delivered(message)
-        wanted = self._wanted.get(seen.topic)
+    def plan_of(self, message: Message) -> Plan:
+        """Return how the handler of a message is called."""
+        wanted = self._wanted.get(as_delivered(message).topic)
+        return USUAL if wanted is None else wanted.plan
+
+    async def handle(self, message: Message, *, is_last: bool) -> Verdict:
+        """Have a message handled; what becomes of it. `is_last`: if it fails, it is a dead letter."""
+        return await self.handle_all([message], are_last=[is_last])
+
+    async def handle_all(self, messages: Sequence[Message], *, are_last: Sequence[bool]) -> Verdict:
+        """Have messages of one topic handled by one call of their handler."""
+        seen = [as_delivered(message) for message in messages]
+        topic = seen[0].topic
+        wanted = self._wanted.get(topic)
         if wanted is None:
-            logger.warning("a message of %s came again for %s, which no longer subscribes it", seen.topic, self._group)
-            return True
-        _, failure = await self._attempt(wanted[1], seen)
+            logger.warning("a message of %s came again for %s, which no longer subscribes it", topic, self._group)
+            return DONE
+        _, failure = await self._attempt(wanted, seen)
+        verdict = Verdict.of(failure, wanted.plan, min(message.reconsume_times for message in messages))
         if failure is not None:
-            then = "it becomes a dead letter" if is_last else "it comes again"
-            logger.error("handler of %s failed for %s; %s", seen.topic, message.unique_key, then, exc_info=failure)
-        return failure is None
+            for message, is_last in zip(messages, are_last, strict=True):
+                self._tell(topic, message, failure, is_dead=is_last or verdict.dead is not None)
+        return verdict
+
+    def _tell(self, topic: str, message: Message, failure: Exception, *, is_dead: bool) -> None:
+        then = "it becomes a dead letter" if is_dead else "it comes again"
+        if isinstance(failure, RetryIn) and not is_dead:
+            logger.info("handler of %s: %s is %s", topic, message.unique_key, failure)
+        elif isinstance(failure, DeadLetter):
+            logger.error("handler of %s gives up %s, %s: %s", topic, message.unique_key, then, failure)
+        else:
+            logger.error("handler of %s failed for %s; %s", topic, message.unique_key, then, exc_info=failure)
 
     async def attempt(self, message: Message) -> tuple[float, Exception | None]:
         """Have a message handled whatever becomes of it: ms that it took, and what the handler raised."""
@@ -86,38 +119,61 @@ class Handlers:
         wanted = self._wanted.get(seen.topic)
         if wanted is None:
             return 0.0, InvalidArgument(f"Topic {seen.topic} is not subscribed here.", field="topic")
-        return await self._attempt(wanted[1], seen)
+        return await self._attempt(wanted, [seen])
 
-    async def _attempt(self, handler: Handler, message: Message) -> tuple[float, Exception | None]:
+    async def _attempt(self, wanted: Wanted, messages: Sequence[Message]) -> tuple[float, Exception | None]:
         began_s, failure = time.monotonic(), None
         try:
-            with self._trace.handling(message) if self._trace is not None else nullcontext():
-                await self._call(handler, message)
+            with ExitStack() as traced:
+                if self._trace is not None:
+                    for message in messages:
+                        traced.enter_context(self._trace.handling(message))
+                said = await self._in_time(wanted, messages)
+                if isinstance(said, (RetryIn, DeadLetter)):
+                    raise said
         except Exception as error:  # a handler may raise anything; that is its way to ask for another attempt
             failure = error
         took_ms = (time.monotonic() - began_s) * 1000
-        self.activity[message.topic].ended(took_ms, has_worked=failure is None)
+        self.activity[wanted.subscription.topic].ended(took_ms, has_worked=failure is None)
         return took_ms, failure
 
-    async def _call(self, handler: Handler, message: Message) -> None:
+    async def _in_time(self, wanted: Wanted, messages: Sequence[Message]) -> object:
+        if (timeout := wanted.plan.timeout) is None:
+            return await self._call(wanted, messages)
+        try:
+            async with asyncio.timeout(timeout.total_seconds()) as limit:
+                return await self._call(wanted, messages)
+        except TimeoutError:
+            if limit.expired():
+                raise HandlerTimeout(timeout) from None
+            raise
+
+    async def _call(self, wanted: Wanted, messages: Sequence[Message]) -> object:
+        if wanted.plan.batch > 1:
+            return await self._run(wanted.handler, (list(messages),), wanted.handler)
+        (message,) = messages
+        given: tuple[object, ...] = (message,)
+        if (events := wanted.events) is not None:
+            if not events.wants(message.properties):
+                return None
+            read = _event_of(message, events)
+            given = (read, message) if events.with_message else (read,)
         if (spans := tracing.spans()) is None:
-            await self._run(handler, message, handler)
-            return
+            return await self._run(wanted.handler, given, wanted.handler)
         with spans.processing(message, self._group, self._client_id):
             context = copy_context()  # a thread is to see the span as the current one, too
-            await self._run(handler, message, lambda each: context.run(handler, each))
+            return await self._run(wanted.handler, given, lambda *each: context.run(wanted.handler, *each))
 
-    async def _run(self, handler: Handler, message: Message, in_thread: Handler) -> None:
+    async def _run(self, handler: Handler, given: tuple[object, ...], in_thread: Handler) -> object:
         if inspect.iscoroutinefunction(handler):
-            await cast(Awaitable[object], handler(message))
-        else:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._counted, in_thread, message)
+            return await cast(Awaitable[object], handler(*given))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._counted, in_thread, given)
 
-    def _counted(self, handler: Handler, message: Message) -> None:
+    def _counted(self, handler: Handler, given: tuple[object, ...]) -> object:
         with self._counting:
             self._at_work += 1
         try:
-            handler(message)
+            return handler(*given)
         finally:
             with self._counting:
                 self._at_work -= 1
@@ -126,6 +182,29 @@ class Handlers:
         """Begin no more; a function that runs is not interrupted."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def for_messages(handler: Handler) -> Callable[[Message], object]:
+    """Return a function that calls a handler with a message, whatever the handler takes (a batch excepted)."""
+    events = event_input(handler)
+    if events is None:
+        return handler
+
+    def handle(message: Message) -> object:
+        if not events.wants(message.properties):
+            return None
+        read = _event_of(message, events)
+        return handler(read, message) if events.with_message else handler(read)
+
+    return handle
+
+
+def _event_of(message: Message, events: EventInput) -> object:
+    """Return the event; one that cannot be read now can never be, so the message is a dead letter."""
+    try:
+        return read_event(message.body, message.properties, events.kinds)
+    except NotThisEvent as error:
+        raise DeadLetter(str(error)) from error
 
 
 class Flow(ABC):
@@ -164,13 +243,23 @@ class Flow(ABC):
         """Give back what is still held; all is committed by then."""
 
 
+Batch: TypeAlias = list[tuple[QueueReader, Message]]
+"""Messages that are handled by one call, with the readers that they came from."""
+
+
+GiveBack = Callable[[QueueReader, Message, int, Verdict], Awaitable[None]]
+
+
 class UnorderedFlow(Flow):
     """The way without order: as many messages at once as there are handlers; one that failed is sent back."""
 
-    def __init__(self, handlers: Handlers, most_reconsume_times: int) -> None:
+    def __init__(self, handlers: Handlers, most_reconsume_times: int, give_back: GiveBack) -> None:
         self._handlers = handlers
+        self._give_back = give_back
         self._most_times = most_reconsume_times
-        self._work: asyncio.Queue[tuple[QueueReader, Message] | None] = asyncio.Queue()
+        self._work: asyncio.Queue[Batch | None] = asyncio.Queue()
+        #: by topic: what waits for more to come, and when it is handled with less
+        self._gathering: dict[str, tuple[Batch, asyncio.TimerHandle]] = {}
         self._workers: list[asyncio.Task[None]] = []
         self._stopping = False
         self._given_away: WeakSet[QueueReader] = WeakSet()
@@ -185,25 +274,46 @@ class UnorderedFlow(Flow):
         return set(queues)
 
     def deliver(self, reader: QueueReader, message: Message) -> None:
-        """Give the message to whichever handler is free first."""
-        self._work.put_nowait((reader, message))
+        """Give the message to whichever handler is free first; in a batch, if its handler wants one."""
+        plan = self._handlers.plan_of(message)
+        if plan.batch == 1:
+            self._work.put_nowait([(reader, message)])
+        else:
+            self._gather(as_delivered(message).topic, plan, reader, message)
+
+    def _gather(self, topic: str, plan: Plan, reader: QueueReader, message: Message) -> None:
+        if topic not in self._gathering:
+            loop = asyncio.get_running_loop()
+            self._gathering[topic] = [], loop.call_later(plan.batch_wait.total_seconds(), self._hand_over, topic)
+        gathered = self._gathering[topic][0]
+        gathered.append((reader, message))
+        if len(gathered) >= plan.batch:
+            self._hand_over(topic)
+
+    def _hand_over(self, topic: str) -> None:
+        gathered, timer = self._gathering.pop(topic)
+        timer.cancel()
+        self._work.put_nowait(gathered)
 
     async def _handle_all(self) -> None:
         while (work := await self._work.get()) is not None:
-            reader, message = work
-            if reader.dropped:
+            batch = [(reader, message) for reader, message in work if not reader.dropped]
+            if not batch:
                 continue
-            is_last = message.reconsume_times >= self._most_times
-            if await self._handlers.handle(message, is_last=is_last) or await self._send_back(reader, message):
-                reader.done(message)
+            messages = [message for _, message in batch]
+            are_last = [message.reconsume_times >= self._most_times for message in messages]
+            verdict = await self._handlers.handle_all(messages, are_last=are_last)
+            for reader, message in batch:
+                if verdict.is_done or await self._send_back(reader, message, verdict):
+                    reader.done(message)
 
-    async def _send_back(self, reader: QueueReader, message: Message) -> bool:
+    async def _send_back(self, reader: QueueReader, message: Message, verdict: Verdict) -> bool:
         """Return True if the broker took it back, False if it does not before we stop or another member has the queue:
         then the offset stays, and it comes again with all behind it."""
         while reader not in self._given_away:
             is_last_try = self._stopping
             try:
-                await reader.send_back(message, self._most_times)
+                await self._give_back(reader, message, self._most_times, verdict)
                 return True
             except ClientError as error:
                 if is_last_try:
@@ -227,6 +337,9 @@ class UnorderedFlow(Flow):
     async def drain(self, timeout_s: float) -> None:
         """Let handlers that have begun finish."""
         self._stopping = True
+        for _, timer in self._gathering.values():  # nobody has begun with these: they are left to be read again
+            timer.cancel()
+        self._gathering.clear()
         for _ in self._workers:
             self._work.put_nowait(None)
         if self._workers:

@@ -147,6 +147,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         self._commit_every_s = commit_every_ms / 1000
         self._ahead = ReadAhead(read_ahead, read_ahead_bytes)
         self._session = Session(namesrv, **access)
+        self._session.tell_outages(f"group {group}")
         self._start_offsets = StartOffsets(self._session, group, from_first=from_where == "first")
         self._membership = Membership(
             self._session, group, self._take_share, self._start_offsets, consume_type="CONSUME_ACTIVELY"

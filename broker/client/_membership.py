@@ -23,13 +23,13 @@ import msgspec
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.frame import Command
-from ..rocketmq.message import Message
+from ..rocketmq.topics import RETRY_PREFIX
 from ._answers import read_object, words
 from ._offsets import StartOffsets
 from ._reader import read_delivery
 from ._running_info import Consuming, running_body, status_body
 from ._session import Session
-from ._types import MessageQueue, Route, Subscription
+from ._types import Message, MessageQueue, Route, Subscription
 from .errors import BadAnswer, ClientError, RouteNotFound
 
 logger = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class Membership:
                     share = set(allocate(self.client_id, await self._members(route), route.readable()))
                 except ClientError as error:
                     self._incomplete = True
-                    logger.warning("group %s keeps its queues of %s: %s", self._group, wanted.topic, error)
+                    self._session.failed(wanted.topic, error, f"taking a share of topic {wanted.topic}")
                     continue
                 if not await self._take_share(wanted, share):
                     self._incomplete = True
@@ -142,7 +142,10 @@ class Membership:
                 self._incomplete = True
                 if isinstance(error, RouteNotFound):
                     self._start_offsets.missed(wanted.topic)
-                logger.info("group %s waits for topic %s: %s", self._group, wanted.topic, error)
+                if not wanted.topic.startswith(RETRY_PREFIX):  # that one is made when the group is known
+                    self._session.failed(wanted.topic, error, f"finding topic {wanted.topic}")
+            else:
+                self._session.found(wanted.topic)
         return routes
 
     async def _members(self, route: Route) -> tuple[str, ...]:
@@ -253,8 +256,9 @@ class Heartbeat:
             try:
                 await self._session.ask(address, Request.HEART_BEAT, body=body)
             except ClientError as error:
-                logger.info("heartbeat to %s failed: %s", address, error)
+                self._session.failed(f"heartbeats to {address}", error, f"saying to {address} that it is there")
                 return False
+            self._session.works(f"heartbeats to {address}")
             return True
 
         return all(await asyncio.gather(*(reached(address) for address in sorted(self._addresses))))

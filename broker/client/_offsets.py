@@ -144,7 +144,7 @@ class StartOffsets:
         outcomes = await asyncio.gather(*map(self.settle, wanted), return_exceptions=True)
         for topic, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, ClientError):
-                logger.warning("where group %s begins in %s is not known yet: %s", self._group, topic, outcome)
+                self._session.failed(topic, outcome, f"finding where the group begins in topic {topic}")
             elif isinstance(outcome, BaseException):
                 raise outcome
 

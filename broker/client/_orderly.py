@@ -24,24 +24,16 @@ from dataclasses import replace
 
 import msgspec
 
-from ..rocketmq.codes import Answer, Request
-from ..rocketmq.message import Message
-from ..rocketmq.properties import (
-    DELAY,
-    MAX_RECONSUME_TIMES,
-    ORIGIN_MESSAGE_ID,
-    RECONSUME_TIME,
-    RETRY_TOPIC,
-    TRANSACTION_PREPARED,
-)
-from ..rocketmq.topics import INNER_GROUP, RETRY_PREFIX, TEMPLATE_TOPIC
+from ..rocketmq.codes import Request
 from ._answers import read_object
+from ._giving_back import bury, send_to_retry
 from ._handler_calls import Flow, Handlers
 from ._offsets import QueueOffsets
-from ._reader import QueueReader, as_delivered
+from ._reader import QueueReader
 from ._session import Session
-from ._types import MessageQueue
-from .errors import BadAnswer, BrokerRefused, ClientError
+from ._types import Message, MessageQueue
+from ._verdicts import DONE, Verdict
+from .errors import BadAnswer, ClientError
 from .remoting import Response
 
 logger = logging.getLogger(__name__)
@@ -84,16 +76,16 @@ class Lane:
                     return
                 self._is_handling = True
                 try:
-                    done = await self._flow.handle(self.reader.queue, again)
+                    verdict = await self._flow.handle(self.reader.queue, again)
                 finally:
                     self._is_handling = False
-            if done:
+            if verdict.is_done:
                 self.reader.done(message)
                 return
             if self._is_ending:
                 return
             again = replace(again, reconsume_times=again.reconsume_times + 1)
-            await asyncio.sleep(self._flow.suspend_s)
+            await asyncio.sleep(self._flow.suspend_s if verdict.retry_ms is None else verdict.retry_ms / 1000)
 
     async def end(self, timeout_s: float | None) -> bool:
         """Wait for the handler that has begun, if one has; True if none runs any more."""
@@ -173,19 +165,23 @@ class OrderlyFlow(Flow):
         """Return a block in which a message of the queue may be handled: its lock is held, and a handler is free."""
         return _Turn(self._turns, self._locks, queue)
 
-    async def handle(self, queue: MessageQueue, message: Message) -> bool:
-        """Have a message handled; True if it is done, also when it was given up."""
+    async def handle(self, queue: MessageQueue, message: Message) -> Verdict:
+        """Have a message handled; it is done, also when it was given up, or it is handled again after a rest."""
         is_last = self._most_times is not None and message.reconsume_times >= self._most_times
-        if await self._handlers.handle(message, is_last=is_last):
-            return True
-        if self._most_times is None or not is_last:
-            return False
+        verdict = await self._handlers.handle(message, is_last=is_last)
+        if verdict.is_done:
+            return verdict
         try:
-            await send_to_retry(self._session, self._group, queue, message, self._most_times)
+            if verdict.dead is not None:
+                await bury(self._session, self._group, queue, message, verdict.dead)
+            elif self._most_times is not None and is_last:
+                await send_to_retry(self._session, self._group, queue, message, self._most_times)
+            else:
+                return verdict
         except ClientError as error:
             logger.warning("%s cannot be given up, trying again: %s", message.unique_key, error)
-            return False
-        return True
+            return verdict
+        return DONE
 
     def may_commit(self, queue: MessageQueue) -> bool:
         """Tell whether the offset may be committed: only the member that holds the lock may do that."""
@@ -309,9 +305,11 @@ class HeldLocks:
                 answer = await self._ask(Request.LOCK_BATCH_MQ, part)
                 mine = _granted(answer) & set(part)
             except ClientError as error:
-                logger.warning("queues of group %s cannot be locked: %s", self._group, error)
+                topic = part[0].topic
+                self._session.failed(f"locks of {topic}", error, f"locking queues of topic {topic}")
                 unsure.update(part)
                 continue
+            self._session.works(f"locks of {part[0].topic}")
             granted |= mine
             self._renewed_s.update(dict.fromkeys(mine, began_s))
         if granted:
@@ -379,30 +377,3 @@ class _Queue(msgspec.Struct, rename="camel"):
     topic: str
     broker_name: str
     queue_id: int
-
-
-# Giving a message up that failed too often.
-
-#: The level of the first delay (as for messages that are sent back).
-FIRST_LEVEL = 3
-_OWN = (TRANSACTION_PREPARED, RECONSUME_TIME, MAX_RECONSUME_TIMES)
-
-
-async def send_to_retry(session: Session, group: str, queue: MessageQueue, message: Message, most_times: int) -> None:
-    """Send the message to the group's retry topic, if it can be on its own broker; raises ClientError."""
-    topic = f"{RETRY_PREFIX}{group}"
-    route = await session.route(topic)
-    places = sorted(route.writable(), key=lambda place: place.broker != queue.broker)
-    if not places:
-        raise BrokerRefused(Answer.NO_PERMISSION, f"Topic {topic} cannot be written now.")
-    properties = {name: value for name, value in message.properties.items() if name not in _OWN}
-    properties[ORIGIN_MESSAGE_ID] = properties.get(ORIGIN_MESSAGE_ID) or message.offset_message_id
-    properties[RETRY_TOPIC] = as_delivered(message).topic
-    properties[DELAY] = str(FIRST_LEVEL + message.reconsume_times)
-    ext = {
-        "a": INNER_GROUP, "b": topic, "c": TEMPLATE_TOPIC, "d": "4", "e": str(places[0].queue_id), "f": "0",
-        "g": str(time.time_ns() // 1_000_000), "h": str(message.flag),
-        "i": "".join(f"{name}\x01{value}\x02" for name, value in properties.items()),
-        "j": str(message.reconsume_times + 1), "k": "false", "l": str(most_times), "m": "false", "n": places[0].broker,
-    }  # fmt: skip
-    await session.ask(route.addresses[places[0].broker], Request.SEND_MESSAGE_V2, ext, message.body)

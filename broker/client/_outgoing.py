@@ -4,8 +4,10 @@
 
 | option          | property         |                                                               |
 |-----------------|------------------|---------------------------------------------------------------|
-| `deliver_at_ms` | TIMER_DELIVER_MS | epoch ms                                                      |
-| `delay_ms`      | TIMER_DELAY_MS   | from the moment at which the broker takes it, by its clock    |
+| `at`            | TIMER_DELIVER_MS | a datetime with a time zone                                   |
+| `deliver_at_ms` | TIMER_DELIVER_MS | the same in epoch ms                                          |
+| `delay`         | TIMER_DELAY_MS   | a timedelta from when the broker takes it, by its clock       |
+| `delay_ms`      | TIMER_DELAY_MS   | the same in ms                                                |
 | `schedule_key`  | ESC_SCHEDULE_KEY | business key, unique in its topic while the message waits     |
 | `on_conflict`   | ESC_ON_CONFLICT  | what to do if a message with that key waits: error (default), |
 |                 |                  | replace it, or keep it and drop this one                      |
@@ -24,8 +26,9 @@ RocketMQ's batch (request 320) holds many messages of one queue in one body, sto
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from struct import Struct
-from typing import TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -45,12 +48,17 @@ from ..rocketmq.properties import (
 )
 from ..rocketmq.topics import TEMPLATE_TOPIC
 from . import names
+from ._events import written
 from ._types import MessageQueue, SendResult
 from .errors import BadAnswer, InvalidArgument
 from .timers import OnConflict
 
 #: Queues that a topic gets which is made by its first message.
 DEFAULT_QUEUES = 4
+
+
+Body: TypeAlias = bytes | str | msgspec.Struct
+"""What a message carries: bytes, text, or an event (see `event`)."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -88,7 +96,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 def prepare(
-    body: bytes | str,
+    body: Body,
     *,
     tag: str | None = None,
     keys: Iterable[str] = (),
@@ -108,6 +116,13 @@ def prepare(
     Messages with one `sharding_key` go to one queue, as long as the topic has as many: the one that RocketMQ's
     SelectMessageQueueByHash takes for it. Consumers see the key as the property __SHARDINGKEY.
     """
+    if isinstance(body, msgspec.Struct):
+        body, told = written(body)
+        if taken := told.keys() & (properties or {}).keys():
+            raise InvalidArgument(
+                f"property {min(taken)!r} is told by the event; use another name.", field="properties"
+            )
+        properties = {**told, **(properties or {})}
     raw = _body(body)
     unique_id = unique_ids.next_id()
     parts = [f"{UNIQUE_KEY}\x01{unique_id}\x02{WAIT}\x01{'true' if wait_for_disk else 'false'}\x02"]
@@ -138,7 +153,7 @@ def prepare(
     return Outgoing(raw, stored, unique_id, group, queue_id, sharding_key, broker, timing.get("schedule_key"))
 
 
-def ready_message(body: Outgoing | bytes | str, options: MessageOptions) -> Outgoing:
+def ready_message(body: Outgoing | Body, options: MessageOptions) -> Outgoing:
     """Return the message that `prepare` makes of this, or has made already: that one takes `queue_id`, `broker` only.
 
     Raises InvalidArgument.
@@ -164,7 +179,7 @@ def value_in(stored: str, name: str) -> str | None:
     return framed[begin : framed.find("\x02", begin)]
 
 
-def _body(body: bytes | str) -> bytes:
+def _body(body: Body) -> bytes:
     if isinstance(body, str):
         try:
             raw = body.encode()
@@ -198,6 +213,11 @@ def _check_size(stored: str) -> None:
 #: RocketMQ reads moments as a signed 64-bit number.
 _LATEST_MS = 2**63 - 1
 _CONFLICTS = ("error", "replace", "keep")
+_WHEN: tuple[Literal["at", "deliver_at_ms", "delay", "delay_ms"], ...] = ("at", "deliver_at_ms", "delay", "delay_ms")
+_EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+#: The year 2001. Nobody waits for what is earlier; the seconds of our days are read as some day of January 1970.
+EARLIEST_MS = 978_307_200_000
+_SECONDS_FROM = EARLIEST_MS // 1000
 #: How much of what is not valid is shown.
 _SHOWN_BITS, _SHOWN_CHARACTERS = 1_000, 100
 
@@ -205,6 +225,8 @@ _SHOWN_BITS, _SHOWN_CHARACTERS = 1_000, 100
 class Timing(TypedDict, total=False):
     """The options of a send that say when it is delivered."""
 
+    at: datetime | None
+    delay: timedelta | None
     deliver_at_ms: int | None
     delay_ms: int | None
     schedule_key: str | None
@@ -233,29 +255,15 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
     for name in timing:
         if name not in _OPTIONS:
             raise TypeError(f"{name!r} is no option of a send; those that say when are {', '.join(_OPTIONS)}.")
-    deliver_at_ms, delay_ms = timing.get("deliver_at_ms"), timing.get("delay_ms")
-    given = [
-        name
-        for name, value in (
-            ("delay_level", delay_level or None),
-            ("deliver_at_ms", deliver_at_ms),
-            ("delay_ms", delay_ms),
-        )
-        if value is not None
-    ]
-    if len(given) > 1:
-        raise InvalidArgument(f"Give one of {' and '.join(given)}, not both.", field=given[-1])
-    is_timer = deliver_at_ms is not None or delay_ms is not None
-    parts: list[str] = []
-    if deliver_at_ms is not None:
-        parts.append(f"{TIMER_DELIVER_MS}\x01{check_moment(deliver_at_ms, 'deliver_at_ms')}\x02")
-    if delay_ms is not None:
-        parts.append(f"{TIMER_DELAY_MS}\x01{check_moment(delay_ms, 'delay_ms')}\x02")
+    parts = _when(timing, delay_level)
+    is_timer = bool(parts)
     schedule_key, on_conflict = timing.get("schedule_key"), timing.get("on_conflict")
     if schedule_key is not None:
         names.check_schedule_key(schedule_key)
         if not is_timer:
-            raise InvalidArgument("A schedule_key needs deliver_at_ms or delay_ms.", field="schedule_key")
+            raise InvalidArgument(
+                "A schedule_key needs a moment: at, delay, deliver_at_ms or delay_ms.", field="schedule_key"
+            )
         parts.append(f"{SCHEDULE_KEY}\x01{schedule_key}\x02")
     if on_conflict is not None:
         if on_conflict not in _CONFLICTS:
@@ -270,9 +278,67 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
         raise InvalidArgument(f"reject_past {_shown(reject_past)} is neither True nor False.", field="reject_past")
     if reject_past:
         if not is_timer:
-            raise InvalidArgument("reject_past needs deliver_at_ms or delay_ms.", field="reject_past")
+            raise InvalidArgument(
+                "reject_past needs a moment: at, delay, deliver_at_ms or delay_ms.", field="reject_past"
+            )
         parts.append(f"{REJECT_PAST}\x01true\x02")
     return "".join(parts)
+
+
+def _when(timing: Timing, delay_level: int) -> list[str]:
+    """Return the property that says when, in a list; [] for a message that no timer holds."""
+    given = [name for name in _WHEN if timing.get(name) is not None]
+    if len(given) + bool(delay_level) > 1:
+        names_given = ["delay_level"] * bool(delay_level) + given
+        raise InvalidArgument(f"Give one of {' and '.join(names_given)}, not both.", field=given[-1])
+    if (at := timing.get("at")) is not None:
+        return [f"{TIMER_DELIVER_MS}\x01{check_due(epoch_ms(at), 'at')}\x02"]
+    if (deliver_at_ms := timing.get("deliver_at_ms")) is not None:
+        return [f"{TIMER_DELIVER_MS}\x01{check_due(deliver_at_ms, 'deliver_at_ms')}\x02"]
+    if (delay := timing.get("delay")) is not None:
+        return [f"{TIMER_DELAY_MS}\x01{whole_ms(delay)}\x02"]
+    if (delay_ms := timing.get("delay_ms")) is not None:
+        return [f"{TIMER_DELAY_MS}\x01{check_moment(delay_ms, 'delay_ms')}\x02"]
+    return []
+
+
+def epoch_ms(at: datetime, field: str = "at") -> int:
+    """Return a moment in epoch ms, never earlier than it is; raises InvalidArgument for one without a time zone."""
+    if not isinstance(at, datetime):
+        raise InvalidArgument(
+            f"{field} {_shown(at)} is no datetime; a number of epoch ms is given as deliver_at_ms.", field=field
+        )
+    if at.utcoffset() is None:
+        raise InvalidArgument(
+            f"{field} {at} has no time zone, so nobody can say which moment it is. Give "
+            "datetime.now(timezone.utc) + timedelta(...), or datetime(..., tzinfo=ZoneInfo('Europe/Berlin')).",
+            field=field,
+        )
+    return -((_EPOCH - at) // _MS)
+
+
+def whole_ms(delay: timedelta, field: str = "delay") -> int:
+    """Return a delay in ms, never shorter than it is; raises InvalidArgument for a negative one."""
+    if not isinstance(delay, timedelta):
+        raise InvalidArgument(
+            f"{field} {_shown(delay)} is no timedelta: give timedelta(seconds=...), or a number of ms as delay_ms.",
+            field=field,
+        )
+    if delay < timedelta():
+        raise InvalidArgument(f"{field} {delay} is negative: what is over cannot be waited for.", field=field)
+    return -(-delay // _MS)
+
+
+def check_due(value: int, field: str) -> int:
+    """Return a moment if it can be meant; raises InvalidArgument for one before 2001, which mostly is in seconds."""
+    check_moment(value, field)
+    if value < EARLIEST_MS:
+        moment = datetime.fromtimestamp(value // 1000, UTC)
+        hint = f"it looks like seconds: give {value * 1000}" if value >= _SECONDS_FROM else "give epoch ms"
+        raise InvalidArgument(
+            f"{field} {value} is a moment in {moment:%B %Y}; {hint}, or at=datetime(...).", field=field
+        )
+    return value
 
 
 def check_moment(value: int, field: str) -> int:

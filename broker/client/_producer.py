@@ -35,7 +35,7 @@ from ..rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from . import names
 from ._event_loop import AsyncClosing, plain_send
 from ._membership import Heartbeat
-from ._outgoing import MessageOptions, Outgoing, batch_body, batch_header, batch_results, prepare, ready_message
+from ._outgoing import Body, MessageOptions, Outgoing, batch_body, batch_header, batch_results, prepare, ready_message
 from ._pipeline import (
     SEND,
     STORED,
@@ -100,7 +100,7 @@ class AsyncProducer(AsyncClosing):
 
     @plain_send
     async def send(
-        self, topic: str, body: bytes | str, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
+        self, topic: str, body: Body, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
     ) -> SendResult:
         """Send one message and wait until the broker has it; `prepare` says what can be given.
 
@@ -210,7 +210,7 @@ class AsyncProducer(AsyncClosing):
     async def send_batch(
         self,
         topic: str,
-        messages: Sequence[Outgoing | bytes | str],
+        messages: Sequence[Outgoing | Body],
         *,
         queue_id: int | None = None,
         broker: str | None = None,
@@ -242,7 +242,7 @@ class AsyncProducer(AsyncClosing):
 
     @plain_send
     async def send_oneway(
-        self, topic: str, body: Outgoing | bytes | str, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
+        self, topic: str, body: Outgoing | Body, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
     ) -> None:
         """Send without an answer: whether it arrived is not told. Raises Timeout where it cannot be written in time.
 
@@ -284,7 +284,7 @@ class AsyncProducer(AsyncClosing):
 
     @plain_send
     async def request(
-        self, topic: str, body: bytes | str, *, tag: str | None = None, keys: Iterable[str] = (),
+        self, topic: str, body: Body, *, tag: str | None = None, keys: Iterable[str] = (),
         properties: Mapping[str, str] | None = None, queue_id: int | None = None, broker: str | None = None,
         timeout_ms: int = 3000,
     ) -> Message:  # fmt: skip
@@ -308,7 +308,7 @@ class AsyncProducer(AsyncClosing):
             answer.cancel()
 
     async def reply(
-        self, question: Message, body: bytes | str, *, properties: Mapping[str, str] | None = None,
+        self, question: Message, body: Body, *, properties: Mapping[str, str] | None = None,
         timeout_ms: int = 3000,
     ) -> None:  # fmt: skip
         """Answer a message that came by `request` (or RocketMQ's). Raises BrokerRefused if whoever asked is gone."""
@@ -473,7 +473,7 @@ class Replies:
 _HANDED_BACK = (CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT, MESSAGE_TTL)
 
 
-def reply_to(question: Message, body: bytes | str, properties: Mapping[str, str] | None) -> tuple[str, Outgoing]:
+def reply_to(question: Message, body: Body, properties: Mapping[str, str] | None) -> tuple[str, Outgoing]:
     """Return the topic that an answer goes to, and the answer. Raises InvalidArgument if nobody asked."""
     about = question.properties
     missing = [name for name in (CLUSTER, CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT) if not about.get(name)]

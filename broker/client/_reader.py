@@ -20,13 +20,13 @@ from typing import Final
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.errors import CorruptRecord
 from ..rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
-from ..rocketmq.message import Message, decode
+from ..rocketmq.message import decode_as
 from ..rocketmq.properties import RETRY_TOPIC
 from ..rocketmq.topics import RETRY_PREFIX
 from ._offsets import QueueOffsets, StartOffsets
 from ._running_info import Pulling, QueueWork
 from ._session import Session
-from ._types import ALL, TAG, MessageQueue, Subscription
+from ._types import ALL, TAG, Message, MessageQueue, Subscription
 from .errors import BadAnswer, ClientClosed, ClientError
 from .remoting import Response
 
@@ -177,11 +177,11 @@ class QueueReader:
                 await self._room.wait()
                 await self._pull_once()
                 failures = 0
+                self._session.works(self.queue.topic)
             except ClientClosed:
                 return
             except ClientError as error:
-                # said once for each outage, not once a second for each queue
-                logger.log(logging.DEBUG if failures else logging.WARNING, "reading %s: %s", self.queue, error)
+                self._session.failed(self.queue.topic, error, f"reading topic {self.queue.topic}")
                 failures += 1
                 self._session.forget_route(self.queue.topic)
                 await asyncio.sleep(min(PAUSE_AFTER_ERROR_S * failures, LONGEST_PAUSE_S))
@@ -293,7 +293,7 @@ def split_records(body: bytes) -> Iterator[bytes]:
 def read_record(record: bytes) -> Message:
     """Decode one record, its body as it is stored; raises BadAnswer where it is damaged."""
     try:
-        return decode(record)
+        return decode_as(Message, record)
     except CorruptRecord as error:
         raise BadAnswer(f"The broker answered with a damaged record: {error}") from error
 

@@ -240,12 +240,18 @@ class HandlerStats:
     worked: Recent = field(default_factory=lambda: Recent(MINUTE_S))
     failed: Recent = field(default_factory=lambda: Recent(MINUTE_S))
     failed_of_hour: Recent = field(default_factory=lambda: Recent(HOUR_S))
+    worked_total: int = 0
+    failed_total: int = 0
+    took_total_s: float = 0.0
 
     def ended(self, took_ms: float, *, has_worked: bool) -> None:
         """Note that a handler has ended."""
+        self.took_total_s += took_ms / 1000
         if has_worked:
+            self.worked_total += 1
             self.worked.add(took_ms)
         else:
+            self.failed_total += 1
             self.failed.add(took_ms)
             self.failed_of_hour.add()
 

@@ -13,10 +13,12 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar, Unpack
 
+from ..reach import check_reach
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.errors import ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
 from . import _answers as answers
 from ._answers import read_object
+from ._outages import Outages
 from ._types import Broker, Route
 from .credentials import Access, security_of
 from .errors import (
@@ -68,11 +70,17 @@ def addresses_of(namesrv: str) -> tuple[str, ...]:
     return addresses
 
 
+#: How an outage of all name servers is called.
+_NAME_SERVERS = "the name server"
+Unanswered = TypeVar("Unanswered", BrokerUnreachable, Timeout)
+
+
 class Session:
     """Connections and routes of one client."""
 
     def __init__(self, namesrv: str, **access: Unpack[Access]) -> None:
         self._namesrv = addresses_of(namesrv)
+        check_reach(self._namesrv)
         self.security = security_of(namesrv, access)
         signer = self.security.signer
         sign = signer.sign if signer is not None else None
@@ -85,6 +93,8 @@ class Session:
         #: when no name server could be reached; 0 while one can
         self._lost_s = 0.0
         self._closed = False
+        #: of a client that works in the background
+        self._outages: Outages | None = None
         self._generation = forks.generation
         #: the name server that answered last
         self._asked_first = 0
@@ -93,6 +103,32 @@ class Session:
     def namesrv(self) -> tuple[str, ...]:
         """The addresses of the name servers, host:port."""
         return self._namesrv
+
+    def tell_outages(self, who: str) -> None:
+        """Have what keeps this client from its work logged, each thing once, in lines that begin with `who`."""
+        self._outages = Outages(who)
+
+    def failed(self, topic: str, error: ClientError, doing: str) -> None:
+        """Note what went wrong in the background with a topic (or with what else `works` is told of)."""
+        if self._outages is None:
+            logger.info("%s: %s", doing, error)
+        elif not self._closed:
+            self._outages.failed(topic, error, doing)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """The things that keep the client from its work now."""
+        return () if self._outages is None else self._outages.troubles
+
+    def found(self, topic: str) -> None:
+        """Note that the topic is there."""
+        if self._outages:
+            self._outages.found(topic)
+
+    def works(self, topic: str) -> None:
+        """Note that what failed works now."""
+        if self._outages:
+            self._outages.works(topic)
 
     def check_open(self) -> None:
         """Raise ClientClosed, or UsedAfterFork in the child of a process that made this."""
@@ -124,15 +160,21 @@ class Session:
         try:
             answer = await self._remoting.invoke(address, code, dict(ext or {}), body, timeout_ms)
         except RequestTimedOut:
-            self._away[address] = time.monotonic()
-            raise Timeout(address, timeout_ms) from None
+            raise self._note_away(address, Timeout(address, timeout_ms)) from None
         except RemotingError as error:
-            self._away[address] = time.monotonic()
-            raise _unreachable(address, error) from error
+            raise self._note_away(address, _unreachable(address, error)) from error
         self._away.pop(address, None)
+        if self._outages:
+            self._outages.end(address)
         if answer.code not in accept:
             raise refusal(answer)
         return answer
+
+    def _note_away(self, address: str, error: Unanswered) -> Unanswered:
+        self._away[address] = time.monotonic()
+        if self._outages is not None and address not in self._namesrv and not self._closed:
+            self._outages.away(address, error)
+        return error
 
     async def tell(
         self, address: str, code: int, ext: Mapping[str, str], body: bytes = b"", *,
@@ -164,6 +206,8 @@ class Session:
                 self._note_found()
                 return answer
         assert failure is not None, "addresses_of gives at least one address"
+        if self._outages is not None and not self._closed:
+            self._outages.away(_NAME_SERVERS, failure)
         raise failure
 
     async def route(self, topic: str, *, max_age_s: float = ROUTE_AGE_S) -> Route:
@@ -266,7 +310,7 @@ class Session:
         return bool(self._lost_s) and time.monotonic() - self._lost_s < AWAY_S
 
     def _note_lost(self, error: ClientError) -> None:
-        if not self._lost_s:
+        if not self._lost_s and self._outages is None:
             logger.warning("no name server answers, what is known of brokers and topics is used on: %s", error)
         self._lost_s = time.monotonic()
 
@@ -274,6 +318,8 @@ class Session:
         if self._lost_s:
             self._lost_s = 0.0
             logger.info("a name server answers again")
+        if self._outages:
+            self._outages.end(_NAME_SERVERS)
 
     async def close(self) -> None:
         """End all connections; idempotent."""
@@ -287,11 +333,11 @@ def refusal(answer: Response) -> BrokerRefused:
     """Return the error that says what the broker's answer says."""
     if answer.code == Answer.REQUEST_CODE_NOT_SUPPORTED:
         return NotSupported(answer.code, answer.remark)
-    refused = _REASONS.get(answer.ext.get("escError", ""), BrokerRefused)(answer.code, answer.remark)
-    due = answer.ext.get("escDueMs", "")
-    if isinstance(refused, ScheduleKeyTaken) and due.isdigit():
-        refused.due_ms = int(due)
-    return refused
+    kind = _REASONS.get(answer.ext.get("escError", ""), BrokerRefused)
+    if kind is ScheduleKeyTaken:
+        due = answer.ext.get("escDueMs", "")
+        return ScheduleKeyTaken(answer.code, answer.remark, int(due) if due.isdigit() else None)
+    return kind(answer.code, answer.remark)
 
 
 def _unreachable(address: str, error: RemotingError) -> BrokerUnreachable:

@@ -13,10 +13,11 @@ import time
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
+
+import msgspec
 
 from ..rocketmq.codes import Answer, Request
-from ..rocketmq.message import Message
 from ..rocketmq.properties import POP_HANDLE, POPPED
 from ..rocketmq.topics import RETRY_PREFIX
 from . import names
@@ -26,7 +27,7 @@ from ._offsets import StartOffsets
 from ._reader import read_delivery, split_records
 from ._session import Session
 from ._tracing import tracing
-from ._types import ALL, Route, Subscription, subscription
+from ._types import ALL, Message, Route, Subscription, subscription
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotHeld, Timeout
 
@@ -374,6 +375,14 @@ class Received:
     def body(self) -> bytes:
         """The body of the message, as it was sent."""
         return self.message.body
+
+    def json(self) -> Any:
+        """Return the body read as JSON; raises ValueError where it is none."""
+        return self.message.json()
+
+    def event(self, kind: type[msgspec.Struct] | None = None) -> Any:
+        """Return the event that the message is; raises NotThisEvent."""
+        return self.message.event() if kind is None else self.message.event(kind)
 
     @property
     def attempt(self) -> int:

@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from ..rocketmq.message import Message
 from ..rocketmq.topics import TRACE_TOPIC
 from ..rocketmq.traces import Trace
 from ._admin import WHOLE_TIME_MS, AsyncAdmin
 from ._event_loop import Face, event_loop_thread
 from ._session import DEFAULT_TIMEOUT_MS
 from ._transaction import Decision
-from ._types import Broker, Route
+from ._types import Broker, Message, Route
 from .admin import (
     ConnectedClient,
     ConsumeStats,
@@ -179,9 +178,14 @@ class Admin(Face[AsyncAdmin]):
         """Return the newest record of the topic with this unique id, None if there is none."""
         return _run(self._core.message_by_unique_id(topic, unique_id))
 
-    def records_by_unique_id(self, topic: str, unique_id: str, max_count: int = 32) -> list[Message]:
-        """Return the records of the topic with this unique id, newest first: a message can be parked more than once."""
-        return _run(self._core.records_by_unique_id(topic, unique_id, max_count))
+    def records_by_unique_id(
+        self, topic: str, unique_id: str, max_count: int = 32, *, address: str | None = None
+    ) -> list[Message]:
+        """Return the records of the topic with this unique id, newest first: a message can be parked more than once.
+
+        `address`: only that broker is asked, not all that have the topic.
+        """
+        return _run(self._core.records_by_unique_id(topic, unique_id, max_count, address=address))
 
     def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
         """Return what was told of a message in `topic`, oldest first; nothing if its clients do not trace.

@@ -12,9 +12,10 @@ from ._event_loop import Face, call, event_loop_thread
 from ._faces import ConsumerFace, LitePullFace
 from ._lite_pull import COMMIT_MS, AsyncLitePullConsumer
 from ._orderly import SUSPEND_MS
-from ._outgoing import MessageOptions, Outgoing
+from ._outgoing import Body, MessageOptions, Outgoing
 from ._producer import DEFAULT_GROUP, AsyncProducer
 from ._reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT
+from ._running_info import HandlerStats
 from ._simple import AsyncSimpleConsumer, Receipt, Received
 from ._transaction import (
     WORKERS,
@@ -61,9 +62,7 @@ class Producer(Face[AsyncProducer]):
         """The producer group; brokers ask its members about halves."""
         return self._core.group
 
-    def send(
-        self, topic: str, body: bytes | str, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
-    ) -> SendResult:
+    def send(self, topic: str, body: Body, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]) -> SendResult:
         """Send one message and wait until the broker has it; `prepare` says what can be given.
 
         Raises ClientError, of a timer also ScheduleKeyTaken, TimerTooFar, TimerPast and TimerLimit; InvalidArgument
@@ -120,7 +119,7 @@ class Producer(Face[AsyncProducer]):
     def send_batch(
         self,
         topic: str,
-        messages: Sequence[Outgoing | bytes | str],
+        messages: Sequence[Outgoing | Body],
         *,
         queue_id: int | None = None,
         broker: str | None = None,
@@ -137,7 +136,7 @@ class Producer(Face[AsyncProducer]):
         )
 
     def send_oneway(
-        self, topic: str, body: Outgoing | bytes | str, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
+        self, topic: str, body: Outgoing | Body, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
     ) -> None:
         """Send without an answer: whether it arrived is not told. Raises Timeout where it cannot be written in time.
 
@@ -158,7 +157,7 @@ class Producer(Face[AsyncProducer]):
     def request(
         self,
         topic: str,
-        body: bytes | str,
+        body: Body,
         *,
         tag: str | None = None,
         keys: Iterable[str] = (),
@@ -187,12 +186,7 @@ class Producer(Face[AsyncProducer]):
         )
 
     def reply(
-        self,
-        question: Message,
-        body: bytes | str,
-        *,
-        properties: Mapping[str, str] | None = None,
-        timeout_ms: int = 3000,
+        self, question: Message, body: Body, *, properties: Mapping[str, str] | None = None, timeout_ms: int = 3000
     ) -> None:
         """Answer a message that came by `request` (or RocketMQ's). Raises BrokerRefused if whoever asked is gone."""
         _run(self._core.reply(question, body, properties=properties, timeout_ms=timeout_ms), timeout_ms=timeout_ms)
@@ -314,7 +308,7 @@ class TransactionProducer(Producer):
     def send_in_transaction(
         self,
         topic: str,
-        body: Outgoing | bytes | str,
+        body: Outgoing | Body,
         argument: Any = None,
         *,
         timeout_ms: int = 3000,
@@ -407,8 +401,8 @@ class Consumer(ConsumerFace):
     ...     done.wait()
 
     Returning acknowledges the message; an exception has it delivered again later, after `max_reconsume_times` (16, if
-    none are given) it is a dead letter. A handler runs in a thread, `handlers` of them at once; a coroutine function
-    runs in the event loop.
+    none are given) it is a dead letter. A handler runs in a thread, `threads` of them at once (`handlers` is the older
+    name of that); a coroutine function runs in the event loop.
 
     `orderly`: messages of a queue are handled one after the other, and nobody else handles that queue. After an
     exception the queue rests for `suspend_ms` and the same message comes again, until it was handled again
@@ -431,6 +425,7 @@ class Consumer(ConsumerFace):
         *,
         from_where: Literal["first", "last"] = "last",
         handlers: int = DEFAULT_HANDLERS,
+        threads: int | None = None,
         orderly: bool = False,
         max_reconsume_times: int | None = None,
         suspend_ms: int = SUSPEND_MS,
@@ -444,6 +439,7 @@ class Consumer(ConsumerFace):
                 namesrv,
                 from_where=from_where,
                 handlers=handlers,
+                threads=threads,
                 orderly=orderly,
                 max_reconsume_times=max_reconsume_times,
                 suspend_ms=suspend_ms,
@@ -467,6 +463,24 @@ class Consumer(ConsumerFace):
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues that this member reads now, in no order."""
         return self._core.queues
+
+    @property
+    def activity(self) -> Mapping[str, HandlerStats]:
+        """The work of the handlers, by topic."""
+        return self._core.activity
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """The things that keep it from its work now: brokers that are away, topics that are not there, refusals."""
+        return self._core.troubles
+
+    def backlog(self) -> int:
+        """Return how many messages are stored for the group and not handled, by whichever member.
+
+        What waits for its moment, or for another attempt, is not counted until it is there. Raises ClientError where
+        a broker does not say.
+        """
+        return _run(self._core.backlog())
 
     @property
     def at_work(self) -> int:

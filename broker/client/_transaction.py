@@ -27,7 +27,7 @@ import msgspec
 from ..rocketmq.codes import Request
 from ..rocketmq.errors import CorruptRecord
 from ..rocketmq.frame import Command
-from ..rocketmq.message import decode
+from ..rocketmq.message import decode_as
 from ..rocketmq.properties import ON_CONFLICT, PRODUCER_GROUP, SCHEDULE_KEY, TRANSACTION_PREPARED
 from . import names
 from ._outgoing import Outgoing, value_in
@@ -233,7 +233,7 @@ class Checks:
     def _read(self, address: str, request: Command) -> Check | None:
         try:
             # not verified: the broker put the real topic into the record, its checksum is of the half topic
-            message = decode(request.body, verify=False)
+            message = decode_as(Message, request.body, verify=False)
             check = Check(message, self._group, address, request.ext)
             check.ending(Decision.UNKNOWN)
         except (CorruptRecord, KeyError, ValueError) as error:

@@ -15,7 +15,7 @@ from ..rocketmq.frame import Command
 from ..rocketmq.message import parse_offset_message_id
 from ..rocketmq.properties import is_delayed
 from ._event_loop import unhurried
-from ._outgoing import MessageOptions, Outgoing, ready_message
+from ._outgoing import Body, MessageOptions, Outgoing, ready_message
 from ._pipeline import SEND, Destination, Outcome, Pipeline, pipeline_with_room, result_of, told_of_key
 from ._producer import RETRY_PAUSE_S, AsyncProducer
 from ._session import Deadline
@@ -274,7 +274,7 @@ class AsyncTransactionProducer(AsyncProducer):
     async def send_in_transaction(
         self,
         topic: str,
-        body: Outgoing | bytes | str,
+        body: Outgoing | Body,
         argument: Any = None,
         *,
         timeout_ms: int = 3000,

@@ -9,14 +9,48 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
-from ..rocketmq.message import Message as Message
+from ..rocketmq.message import Message as StoredMessage
 from ..rocketmq.message import string_hash
+from ..rocketmq.sql92 import parse
+from ..rocketmq.sql92_nodes import BadExpression
 from . import names
+from ._events import read_event
 from .errors import InvalidArgument
+
+
+class Message(StoredMessage):
+    """A message as clients get it. Times are ms since 1970, hosts (address, port)."""
+
+    __slots__ = ()
+
+    @property
+    def message_id(self) -> str:
+        """The id that its send was answered with: the sender's unique one, else its place."""
+        return self.unique_key or self.offset_message_id
+
+    @property
+    def tag(self) -> str | None:
+        """The tag that the sender gave, or None."""
+        return self.tags
+
+    def json(self) -> Any:
+        """Return the body read as JSON; raises ValueError (msgspec.DecodeError) where it is none."""
+        return msgspec.json.decode(self.body)
+
+    @overload
+    def event(self) -> Any: ...
+    @overload
+    def event(self, kind: type[Event]) -> Event: ...
+    def event(self, kind: type[Event] | None = None) -> Any:
+        """Return the event that the message is, if `kind` is given one of that type; raises NotThisEvent."""
+        return read_event(self.body, self.properties, () if kind is None else (kind,))
+
+
+Event = TypeVar("Event", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +152,7 @@ LONGEST_FILTER = 8_192
 class Sql(str):
     """A filter over a message's properties, in place of tags: ``Sql("amount > 100 AND country IN ('DE', 'FR')")``.
 
-    The broker reads it: one that it does not understand is refused when the consumer asks. A property is text; beside a
+    One that cannot be read is refused where it is subscribed. A property is text; beside a
     number it is read as one, and a message that lacks it, or holds no number there, is not wanted.
     """
 
@@ -160,6 +194,11 @@ def subscription(topic: str, expression: str = ALL) -> Subscription:
     if isinstance(expression, Sql):
         if not 0 < len(expression) <= LONGEST_FILTER:
             raise InvalidArgument(f"a filter has 1 to {LONGEST_FILTER:,} characters.", field="expression")
+        try:
+            parse(str(expression))
+        except BadExpression as error:
+            text = f"The filter {str(expression)!r:.300} cannot be read: {error}"
+            raise InvalidArgument(text, field="expression") from None
         return Subscription(topic, str(expression), frozenset(), version, SQL92)
     text = expression.strip()
     if text in ("", ALL):

@@ -16,6 +16,7 @@ ClientError
 ├── Timeout               no answer in time; a send that meets it may or may not be stored
 ├── BadAnswer             the broker's answer cannot be read
 ├── ClientClosed          the producer, consumer or admin was closed
+├── NotThisEvent          a message is no event, or another one than was asked for
 ├── UsedAfterFork         an asynchronous client was made before the process forked
 ├── HalfNotSafe           a half was stored with less safety than asked for, and was rolled back
 └── PlainSendRefused      a plain producer was used inside a block whose messages a transaction decides
@@ -43,6 +44,7 @@ __all__ = [
     "NoSuchQueue",
     "NotHeld",
     "NotSupported",
+    "NotThisEvent",
     "NotWritable",
     "PlainSendRefused",
     "RouteNotFound",
@@ -123,8 +125,14 @@ class NotWritable(BrokerRefused):
 class ScheduleKeyTaken(BrokerRefused):
     """A message with this schedule key waits already: replace it, keep it, or choose another key."""
 
-    #: when the one that waits is due, epoch ms; None if the broker did not say
-    due_ms: int | None = None
+    def __init__(self, code: int, remark: str | None, due_ms: int | None = None) -> None:
+        """`due_ms`: when the one that waits is due; None if the broker did not say."""
+        super().__init__(code, remark)
+        self.due_ms = due_ms
+        # the broker's own words name the property, whose name here is the argument's
+        said = (remark or "").partition("; send with")[0] or "A message with this schedule key waits already"
+        text = f"{said}. Send with on_conflict='replace' to have this one in its place, with 'keep' to leave that one, "
+        self.args = (f"{text}or with another schedule_key.",)
 
 
 class TimerTooFar(BrokerRefused):
@@ -195,6 +203,14 @@ class HalfNotSafe(ClientError):
             "or look at the broker's disk and slave."
         )
         self.status = status
+
+
+class NotThisEvent(ClientError):
+    """The message is no event, or another one than was asked for; `name` is the one that it says to be."""
+
+    def __init__(self, message: str, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class PlainSendRefused(ClientError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ..rocketmq.acl import AccessError, check_name
 from ..rocketmq.properties import OWN_PREFIX, SYSTEM_PROPERTIES
@@ -33,6 +34,7 @@ __all__ = [
     "MAX_PROPERTIES_BYTES",
     "MAX_SCHEDULE_KEY_CHARACTERS",
     "MAX_TOPIC_CHARACTERS",
+    "allow_delay_levels",
     "check_body",
     "check_delay_level",
     "check_from_where",
@@ -55,8 +57,8 @@ MAX_PROPERTIES_BYTES = 32_767
 MAX_TOPIC_CHARACTERS = 127
 MAX_GROUP_CHARACTERS = 120
 MAX_SCHEDULE_KEY_CHARACTERS = 200
-#: RocketMQ clamps what is above the highest level; below 0 there is nothing.
-MAX_DELAY_LEVEL = 2**31 - 1
+#: Levels that brokers have unless their messageDelayLevel says otherwise.
+MAX_DELAY_LEVEL = 18
 
 _NAME = re.compile(r"[A-Za-z0-9_%|-]+\Z")
 _SEPARATORS = re.compile("[\x01\x02]")
@@ -103,8 +105,10 @@ def _check_name(name: str, field: str, limit: int) -> None:
         )
 
 
-def check_tag(tag: str) -> None:
+def check_tag(tag: object) -> None:
     """Raise InvalidArgument unless a tag is one word: subscriptions separate tags by ``||``."""
+    if not isinstance(tag, str):
+        raise InvalidArgument(f"tag {tag!r:.140} is {_kind(tag)}; a tag is text: {_as_text(tag)}.", field="tag")
     if not tag or _BLANK.search(tag) or "|" in tag or _SEPARATORS.search(tag):
         raise InvalidArgument(f"tag {tag[:140]!r} is not valid: one word without blanks or '|'.", field="tag")
 
@@ -112,19 +116,25 @@ def check_tag(tag: str) -> None:
 def joined_keys(keys: Iterable[str]) -> str:
     """Join keys to one property, by blanks as RocketMQ does; raises InvalidArgument for a key that holds one."""
     if isinstance(keys, str):
-        raise InvalidArgument("keys must be a list of words, not one string.", field="keys")
+        raise InvalidArgument(f"keys must be a list of words, not one string: [{keys!r:.140}].", field="keys")
     words = list(keys)
     for key in words:
-        if not isinstance(key, str) or not key or _BLANK.search(key) or _SEPARATORS.search(key):
+        if not isinstance(key, str):
+            raise InvalidArgument(f"key {key!r:.140} is {_kind(key)}; keys are text: {_as_text(key)}.", field="keys")
+        if not key or _BLANK.search(key) or _SEPARATORS.search(key):
             raise InvalidArgument(f"key {str(key)[:140]!r} is not valid: one word without blanks.", field="keys")
     return " ".join(words)
 
 
-def check_properties(properties: Mapping[str, str]) -> None:
+def check_properties(properties: Mapping[Any, Any]) -> None:
     """Raise InvalidArgument for properties with system names, or with one of RocketMQ's two separators."""
     for name, text in properties.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise InvalidArgument("properties must map text to text.", field="properties")
+            odd = text if isinstance(name, str) else name
+            raise InvalidArgument(
+                f"property {name!r:.140} has {odd!r:.140}, {_kind(odd)}; properties map text to text: {_as_text(odd)}.",
+                field="properties",
+            )
         if not name or _SEPARATORS.search(name) or _SEPARATORS.search(text):
             raise InvalidArgument(
                 f"property {name[:140]!r} is not valid: names are not empty, \\x01 and \\x02 are separators.",
@@ -134,10 +144,43 @@ def check_properties(properties: Mapping[str, str]) -> None:
             raise InvalidArgument(f"property {name!r} is the broker's own; use another name.", field="properties")
 
 
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
+def _as_text(value: object) -> str:
+    """Return what to write instead of a value that is no text."""
+    return f"give {str(value)!r:.140}" if isinstance(value, int | float) else "make one of it"
+
+
 def check_delay_level(level: int) -> None:
-    """Raise InvalidArgument unless this is 0 (at once) or a level from 1 up; brokers clamp above their highest."""
-    if isinstance(level, bool) or not isinstance(level, int) or not 0 <= level <= MAX_DELAY_LEVEL:
-        raise InvalidArgument(f"delay_level {level!r} is not valid: a whole number from 0 up.", field="delay_level")
+    """Raise InvalidArgument unless this is 0 (at once) or a level: brokers take their highest for one that is above it,
+    and say nothing."""
+    if isinstance(level, bool) or not isinstance(level, int) or level < 0:
+        raise InvalidArgument(
+            f"delay_level {level!r:.140} is not valid: a whole number from 0 up.", field="delay_level"
+        )
+    if level > _levels.highest:
+        raise InvalidArgument(
+            f"delay_level {level if level < 10**9 else 'of so many digits'} is above {_levels.highest}, the highest "
+            "that brokers have by default: one would take that instead. For any time give delay=timedelta(...); for "
+            "brokers with more levels call names.allow_delay_levels(count) first.",
+            field="delay_level",
+        )
+
+
+def allow_delay_levels(count: int) -> None:
+    """Have clients of this process take levels up to `count`: as many as messageDelayLevel of all its brokers has."""
+    check_number("count", count, 1, 2**31 - 1)
+    _levels.highest = count
+
+
+class _Levels:
+    highest = MAX_DELAY_LEVEL
+
+
+_levels = _Levels()
 
 
 def check_queue_id(queue_id: int) -> None:

@@ -19,8 +19,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from ..rocketmq.message import Message
 from ..rocketmq.properties import CHECK_TIMES, DECISIONS, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
+from ._types import Message
 from .admin import TopicStats
 from .errors import BrokerRefused, RouteNotFound
 

@@ -1,7 +1,7 @@
 """The one seam to the file system: every byte the engine reads or writes goes through ``Files``.
 
-Writes are ``pwrite`` into files opened once; ``sync`` is ``fdatasync``. A new file is durable only after
-``sync`` of the file and ``sync_directory`` of its folder, a renamed one only after the latter. The twin in
+Writes are ``pwrite`` into files opened once; ``sync`` is ``fdatasync`` (macOS: ``F_FULLFSYNC``). A new file is durable
+only after ``sync`` of the file and ``sync_directory`` of its folder, a renamed one only after the latter. The twin in
 ``engine/testing/disk.py`` loses, tears and reorders exactly what is not synced yet.
 
 Small files are left whole by a crash: tables that are replaced (``save_file``), and snapshots of services that are
@@ -23,6 +23,7 @@ import errno
 import fcntl
 import os
 import struct
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -36,8 +37,11 @@ NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 #: struct flock of Linux on 64-bit: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
-#: F_OFD_SETLK of Linux (fcntl.h); the fcntl module names it from Python 3.9 on Linux.
+#: F_OFD_SETLK of Linux (fcntl.h); the fcntl module names it from Python 3.9 on Linux, and nowhere else.
 _F_OFD_SETLK = getattr(fcntl, "F_OFD_SETLK", 37)
+_IS_LINUX = sys.platform == "linux"
+#: Written to reserve room where the system has no call for that (macOS).
+_ZEROS = bytes(1 << 20)
 
 
 class File(Protocol):
@@ -107,6 +111,16 @@ class Files(Protocol):
         """Take the one-writer lock on ``path`` (held until the file is closed); raises StoreLocked."""
 
 
+def _fdatasync(descriptor: int) -> None:
+    """Make what was written durable by the strongest call that the system has."""
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    elif (full := getattr(fcntl, "F_FULLFSYNC", None)) is not None:  # macOS: fsync leaves it in the drive's cache
+        fcntl.fcntl(descriptor, full)
+    else:
+        os.fsync(descriptor)
+
+
 class OsFile:
     """A File of the operating system."""
 
@@ -148,10 +162,17 @@ class OsFile:
         """Reserve room on the disk, as ``File`` says."""
         before = self.size()
         try:
-            os.posix_fallocate(self._descriptor, 0, size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._descriptor, 0, size)
+            else:
+                self._fill(before, size)
         except OSError:
             os.ftruncate(self._descriptor, before)
             raise
+
+    def _fill(self, begin: int, end: int) -> None:
+        for at in range(begin, end, len(_ZEROS)):
+            self.write(_ZEROS[: end - at], at)
 
     def truncate(self, size: int) -> None:
         """Change the length of the file, as ``File`` says."""
@@ -163,11 +184,14 @@ class OsFile:
 
     def sync(self) -> None:
         """Make all that was written durable, as ``File`` says."""
-        os.fdatasync(self._descriptor)
+        _fdatasync(self._descriptor)
 
     def drop_cache(self) -> None:
         """Let the system forget what it keeps of the file, as ``File`` says."""
-        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        elif (no_cache := getattr(fcntl, "F_NOCACHE", None)) is not None:  # macOS: reads go past its cache from now on
+            fcntl.fcntl(self._descriptor, no_cache, 1)
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""
@@ -246,7 +270,10 @@ class OsFiles:
         descriptor of the file does not lose it (a POSIX lock would be lost, a flock would not stop Java)."""
         file = OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640))
         try:
-            fcntl.fcntl(file._descriptor, _F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            if _IS_LINUX:
+                fcntl.fcntl(file._descriptor, _F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            else:  # keeps out our own; Java's lock there is a POSIX one, which this does not meet
+                fcntl.flock(file._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             file.close()
             if error.errno in (errno.EAGAIN, errno.EACCES):

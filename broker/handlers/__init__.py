@@ -11,11 +11,13 @@ it is a dead letter, where the console shows it. Delivery is at least once: a ha
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
 from ..client import ALL, DEFAULT_HANDLERS, SUSPEND_BOUNDS_MS, SUSPEND_MS, Handler, subscription, trace_topic
+from ..client.handlers import HandlerOptions, Plan
 from ..client.names import check_group, check_topic
 
 __all__ = ["HandlingError", "Registration", "consumer", "registered"]
@@ -50,6 +52,8 @@ class Registration:
     expression: str
     handler: Handler
     options: GroupOptions
+    calls: HandlerOptions
+    once: bool | str = False
 
     @property
     def place(self) -> str:
@@ -63,7 +67,7 @@ _registered: dict[tuple[str, str], Registration] = {}
 def consumer(
     topic: str, group: str, expression: str = ALL, *, from_where: Where = "last", threads: int = DEFAULT_HANDLERS,
     orderly: bool = False, max_reconsume_times: int | None = None, suspend_ms: int = SUSPEND_MS,
-    trace: bool | str = False,
+    trace: bool | str = False, once: bool | str = False, **calls: Unpack[HandlerOptions],
 ) -> Callable[[Function], Function]:  # fmt: skip
     """Have the decorated function called for messages of `topic` with these tags (``a || b``, ``*`` for all).
 
@@ -71,6 +75,10 @@ def consumer(
     `orderly`: those of one queue one after the other. A message that failed is tried again `max_reconsume_times` times
     (none given: 16, in order without end), in order after a rest of `suspend_ms`. `trace`: see broker.client. All these
     belong to the group: its handlers must say the same. A coroutine function runs in the client's event loop.
+
+    What follows belongs to the handler. `backoff`, `timeout`, `batch` and `batch_wait`: see `Consumer.subscribe`.
+    `once`: a message that the group has handled is not handled again; that is noted in the same database transaction as
+    what the handler does (of the default database, or the one of this name), so it is done exactly if that commits.
 
     Raises:
         InvalidArgument: a name or an expression that no broker takes.
@@ -83,10 +91,13 @@ def consumer(
     _check(group, "threads", threads, 1)
     _check(group, "max_reconsume_times", max_reconsume_times or 0, 0)
     _check(group, "suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
+    Plan.of(**calls, orderly=orderly)
     options = GroupOptions(from_where, threads, orderly, max_reconsume_times, suspend_ms, trace)
 
     def register(function: Function) -> Function:
-        _register(Registration(topic, group, expression, function, options))
+        new = Registration(topic, group, expression, function, options, calls, once)
+        _check_once(new)
+        _register(new)
         return function
 
     return register
@@ -106,6 +117,17 @@ def _check(group: str, name: str, value: int, least: int, most: int | None = Non
     if value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"{least} to {most}"
         raise HandlingError(f"{name}={value} of group {group} is not valid: {bounds}.")
+
+
+def _check_once(new: Registration) -> None:
+    if new.once is False:
+        return
+    if inspect.iscoroutinefunction(new.handler):
+        raise HandlingError(f"{new.place} is a coroutine function: transactions belong to threads. Write a `def`.")
+    if new.calls.get("batch", 1) > 1:
+        raise HandlingError(f"{new.place} takes batches, which succeed and fail together: `once` is for one message.")
+    if new.calls.get("timeout") is not None:
+        raise HandlingError(f"{new.place} has a timeout, and would go on beside its next attempt: that is not once.")
 
 
 def _register(new: Registration) -> None:

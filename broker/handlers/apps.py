@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
+from ..django import remember_access
+
 
 class HandlingConfig(AppConfig):
-    """The app of the command `consume`; it has no tables."""
+    """The app of the command `consume`; its one table is the inbox of handlers that do each message once."""
 
     name = __name__.rpartition(".")[0]
     label = "escapement_handlers"
     verbose_name = "Escapement handlers"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Have clients of the configured name server sign and encrypt as ESCAPEMENT_CLIENT says."""
+        remember_access()

@@ -37,6 +37,7 @@ from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from ..client import (
+    Body,
     BrokerRefused,
     ClientError,
     InvalidArgument,
@@ -67,7 +68,7 @@ _LANE_CHARACTERS = 40
 
 def send_later(
     topic: str,
-    body: bytes | str,
+    body: Body,
     *,
     using: str | None = None,
     producer_group: str | None = None,
@@ -111,7 +112,7 @@ def _lane(topic: str, message: Outgoing) -> str | None:
 
 def send_on_commit(
     topic: str,
-    body: bytes | str,
+    body: Body,
     *,
     using: str | None = None,
     producer_group: str | None = None,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
-from django.conf import settings
 
-from ..client.credentials import Access, remember
-from .configuration import namesrv
+from ..django import remember_access
 
 
 class OutboxConfig(AppConfig):
@@ -19,5 +17,4 @@ class OutboxConfig(AppConfig):
 
     def ready(self) -> None:
         """Have clients of the configured name server sign and encrypt as ESCAPEMENT_CLIENT says."""
-        access: Access = getattr(settings, "ESCAPEMENT_CLIENT", Access())
-        remember(namesrv(), access)
+        remember_access()

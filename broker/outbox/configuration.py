@@ -23,6 +23,7 @@ from django.conf import settings
 
 from ..client.errors import InvalidArgument
 from ..client.names import check_group
+from ..django import namesrv as namesrv
 
 
 class OutboxError(Exception):
@@ -73,11 +74,6 @@ class NotConfigured(OutboxError):
 # The settings.
 
 DEFAULT_LIMIT_S = 60.0
-
-
-def namesrv() -> str:
-    """Return the address of the name server."""
-    return str(getattr(settings, "ESCAPEMENT_NAMESRV", "127.0.0.1:9876"))
 
 
 def producer_groups() -> tuple[str, ...]:

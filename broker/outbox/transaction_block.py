@@ -27,7 +27,7 @@ from typing import Any, TypeVar, Unpack, overload
 from django.db import DEFAULT_DB_ALIAS, Error, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from ..client import ClientError, Decision, Half, MessageOptions, TransactionProducer, prepare
+from ..client import Body, ClientError, Decision, Half, MessageOptions, TransactionProducer, prepare
 from ..client import plain_sends as plain_sends_of_thread
 from .configuration import BlockEnded, NotInTransaction, TransactionTooLong, WrongThread, namesrv, transaction_limit_s
 from .configuration import producer_group as chosen_group
@@ -56,7 +56,7 @@ class Block:
     def send(
         self,
         topic: str,
-        body: bytes | str,
+        body: Body,
         *,
         timeout_ms: int = 3000,
         **options: Unpack[MessageOptions],
@@ -76,9 +76,13 @@ class Block:
         sent = Sent(half, origin, producer, began_s)
         self.sent.append(sent)
         self.settlement.sent.append(sent)
-        OutboxHalf.objects.using(self.using).create(
-            transaction_id=half.transaction_id, producer_group=self.group, topic=topic
-        )
+        try:
+            OutboxHalf.objects.using(self.using).create(
+                transaction_id=half.transaction_id, producer_group=self.group, topic=topic
+            )
+        except Error:
+            self.settlement.not_written(sent)
+            raise
         transaction.on_commit(lambda: self.settlement.committed(sent), using=self.using, robust=True)
         return half
 
@@ -198,7 +202,7 @@ class InnermostProducer:
     def send(
         self,
         topic: str,
-        body: bytes | str,
+        body: Body,
         *,
         timeout_ms: int = 3000,
         **options: Unpack[MessageOptions],
@@ -245,7 +249,8 @@ def _forget() -> None:
 
 
 atexit.register(close_all)
-os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=_forget)
 
 
 # Telling the broker what became of the halves.
@@ -285,6 +290,10 @@ class Settlement:
             return
         self._tell([each for each in still_open if each.half.transaction_id in rows], Decision.COMMIT)
         self._tell([each for each in still_open if each.half.transaction_id not in rows], Decision.ROLLBACK)
+
+    def not_written(self, sent: Sent) -> None:
+        """Roll back a half whose row could not be written: nothing can commit it, and without a table no check ends."""
+        self._tell([sent], Decision.ROLLBACK)
 
     def left(self, sent: Sequence[Sent], *, body_failed: bool) -> None:
         """End a block: its open messages were rolled back, or nobody can say yet.

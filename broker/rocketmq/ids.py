@@ -99,7 +99,8 @@ def _renew_all() -> None:
         ids.renew()
 
 
-os.register_at_fork(after_in_child=_renew_all)
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=_renew_all)
 
 
 # Recall handles.

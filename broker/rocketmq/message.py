@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 from itertools import repeat
+from typing import TypeVar
 from zlib import crc32
 
 from .errors import CorruptRecord, InvalidProperties
@@ -195,6 +196,14 @@ def blank(size: int) -> bytes:
 
 def decode(record: bytes, *, verify: bool = True) -> Message:
     """Decode one whole record. Raises CorruptRecord when ``verify`` finds damage, or the layout does not hold."""
+    return decode_as(Message, record, verify=verify)
+
+
+Decoded = TypeVar("Decoded", bound=Message)
+
+
+def decode_as(kind: type[Decoded], record: bytes, *, verify: bool = True) -> Decoded:
+    """Decode one whole record as this kind of message; otherwise as ``decode``."""
     if len(record) < MIN_RECORD_SIZE:
         raise CorruptRecord(-1, "shorter than any record")
     total, magic, _, queue_id, flag, queue_offset, position, sys_flag, born_ms = HEAD.unpack_from(record)
@@ -222,7 +231,7 @@ def decode(record: bytes, *, verify: bool = True) -> Message:
         properties.pop(CRC_PROPERTY, None)
     except (struct.error, IndexError, ValueError, OSError, InvalidProperties) as error:
         raise CorruptRecord(position, f"its layout does not hold: {error}") from None
-    return Message(
+    return kind(
         topic, queue_id, queue_offset, position, total, body, properties, flag, sys_flag, born_ms, born_host,
         store_ms, store_host, reconsume_times, prepared_position,
     )  # fmt: skip

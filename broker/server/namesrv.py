@@ -15,8 +15,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import uvloop
-
 from .. import log_lines
 from ..engine.disk import Files, OsFiles, join
 from ..engine.errors import BrokerError
@@ -167,6 +165,8 @@ def main(arguments: list[str] | None = None) -> int:
     log_lines.begin()
     raise_descriptor_limit()
     try:
+        import uvloop  # here, as tests of others serve names without it
+
         return uvloop.run(_serve(_config(options)))
     except (BrokerError, OSError, ListeningRefused) as error:
         sys.stderr.write(f"{log_lines.escaped(str(error))}\n")

@@ -155,6 +155,7 @@ INSTALLED_APPS = [
     "broker.mirror",
     "broker.outbox",
     "broker.handlers",
+    "broker.tasks",
     "console.apps.ConsoleConfig",
     "axes",
     "channels",

@@ -14,12 +14,13 @@ from tests.house.sources import ROOT, own_python, place, tree
 
 PACKAGE = """
     ALL Access Admin AsyncAdmin AsyncConsumer AsyncLitePullConsumer AsyncProducer AsyncSimpleConsumer
-    AsyncTransactionProducer BrokerRefused BrokerUnreachable ClientClosed ClientError Consumer DEFAULT_HANDLERS DRAIN_S
-    Decision Half HalfNotSafe Handler InvalidArgument LitePullConsumer Message MessageOptions MessageQueue NoBroker
-    NoSuchQueue NotHeld NotSupported NotWritable Outgoing Producer Receipt Received RouteNotFound SUSPEND_BOUNDS_MS
-    SUSPEND_MS ScheduleKeyTaken SendResult SimpleConsumer SimpleConsumers Sql StopSignals Timeout TimerLimit TimerPast
-    TimerTarget TimerTooFar Timing Tls Trace TransactionListener TransactionProducer TransactionResult UsedAfterFork
-    as_half plain_sends prepare read_receipt remember subscription trace_topic with_trace
+    AsyncTransactionProducer Body BrokerRefused BrokerUnreachable ClientClosed ClientError Consumer DEFAULT_HANDLERS
+    DRAIN_S DeadLetter Decision Half HalfNotSafe Handler HandlerTimeout InvalidArgument LitePullConsumer Message
+    MessageOptions MessageQueue NoBroker NoSuchQueue NotHeld NotSupported NotThisEvent NotWritable Outgoing Producer
+    Receipt Received RetryIn RouteNotFound SUSPEND_BOUNDS_MS SUSPEND_MS ScheduleKeyTaken SendResult SimpleConsumer
+    SimpleConsumers Sql StopSignals Timeout TimerLimit TimerPast TimerTarget TimerTooFar Timing Tls Trace
+    TransactionListener TransactionProducer TransactionResult UsedAfterFork as_half event plain_sends prepare
+    read_receipt remember subscription trace_topic with_trace
 """
 MODULES = {
     "admin": """
@@ -28,16 +29,17 @@ MODULES = {
         UserAccess
     """,
     "credentials": "Access Security Signer Tls remember",
+    "handlers": "Handler HandlerOptions HandlerStats Plan for_messages",
     "errors": """
         Answer BadAnswer BrokerRefused BrokerUnreachable ClientClosed ClientError HalfNotSafe InvalidArgument NoBroker
-        NoSuchQueue NotHeld NotSupported NotWritable PlainSendRefused RouteNotFound ScheduleKeyTaken Timeout TimerLimit
-        TimerPast TimerTooFar UsedAfterFork
+        NoSuchQueue NotHeld NotSupported NotThisEvent NotWritable PlainSendRefused RouteNotFound
+        ScheduleKeyTaken Timeout TimerLimit TimerPast TimerTooFar UsedAfterFork
     """,
     "names": """
         BROKER_TOPICS MAX_BODY_BYTES MAX_DELAY_LEVEL MAX_GROUP_CHARACTERS MAX_PROPERTIES_BYTES
-        MAX_SCHEDULE_KEY_CHARACTERS MAX_TOPIC_CHARACTERS check_body check_delay_level check_from_where check_group
-        check_number check_properties check_queue_id check_schedule_key check_sharding_key check_tag check_topic
-        check_user check_writable_topic joined_keys
+        MAX_SCHEDULE_KEY_CHARACTERS MAX_TOPIC_CHARACTERS allow_delay_levels check_body check_delay_level
+        check_from_where check_group check_number check_properties check_queue_id check_schedule_key
+        check_sharding_key check_tag check_topic check_user check_writable_topic joined_keys
     """,
     "remoting": "Handler MAX_ANSWER_BYTES RemotingClient RemotingError Response Secure Sign",
     "timers": """
@@ -81,7 +83,7 @@ def test_a_public_module_has_these_names(name: str) -> None:
 
 def test_a_public_module_is_named_where_programmers_look() -> None:
     document = (ROOT / "docs" / "CLIENT.md").read_text()
-    unnamed = [name for name in MODULES if f"`broker.client.{name}`" not in document]
+    unnamed = [name for name in MODULES if f"`escapement_mq.client.{name}`" not in document]
     assert unnamed == []
     assert [name for name in MODULES if f"`{name}`" not in (broker.client.__doc__ or "")] == []
 

@@ -219,9 +219,7 @@ async def test_a_filter_in_sql(producer: AsyncProducer, consumer: AsyncSimpleCon
     for amount in (5, 50, 500):
         await producer.send(TOPIC, b"%d" % amount, properties={"amount": str(amount)})
     assert bodies(await consumer.receive(TOPIC, expression=Sql("amount BETWEEN 10 AND 100"))) == [b"50"]
-    with pytest.raises(BrokerRefused, match="character 9"):
-        await consumer.receive(TOPIC, expression=Sql("amount >"))
-    for wrong in ("", "x" * 9_000):
+    for wrong in ("", "x" * 9_000, "amount >"):
         with pytest.raises(InvalidArgument):
             await consumer.receive(TOPIC, expression=Sql(wrong))
 

@@ -19,7 +19,7 @@ EVERYTHING = (
 @pytest.mark.parametrize(
     ("timing", "properties"),
     [
-        ({"deliver_at_ms": 5}, "TIMER_DELIVER_MS\x015\x02"),
+        ({"deliver_at_ms": 978_307_200_000}, "TIMER_DELIVER_MS\x01978307200000\x02"),
         ({"deliver_at_ms": LATEST}, f"TIMER_DELIVER_MS\x01{LATEST}\x02"),
         ({"delay_ms": 0}, "TIMER_DELAY_MS\x010\x02"),
         (
@@ -71,7 +71,7 @@ def test_what_makes_no_sense_is_refused(timing: Any, field: str) -> None:
     assert len(str(caught.value)) < 500
 
 
-@pytest.mark.parametrize("name", ["deliver_at", "delay", "scheduleKey"])
+@pytest.mark.parametrize("name", ["deliver_at", "delay_s", "scheduleKey"])
 def test_an_option_that_there_is_not_sends_nothing_at_once(name: str) -> None:
     with pytest.raises(TypeError, match=f"'{name}'.*deliver_at_ms"):
         prepare("x", **{name: 5})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group as Order
-from django.db import Error, OperationalError, connection, connections, transaction
+from django.db import Error, OperationalError, ProgrammingError, connection, connections, transaction
 
 from broker.client import BrokerUnreachable, Decision, Producer, Timeout
 from broker.client.errors import PlainSendRefused
@@ -265,3 +265,10 @@ def test_many_halves_of_one_transaction_share_their_fate(broker: HalfBroker) -> 
         transaction.on_commit(lambda: seen.put(len(broker.halves)))
     assert seen.get(timeout=PATIENCE_S) == 50
     assert codes(broker) == {str(number): [COMMIT] for number in range(50)}
+
+
+def test_without_its_table_a_block_leaves_no_half_open(broker: HalfBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OutboxHalf._meta, "db_table", "of_a_migration_that_was_forgotten")
+    with raised(ProgrammingError), transactional() as block:
+        block.send("orders", "4711")
+    assert codes(broker) == {"4711": [ROLLBACK]}

@@ -23,7 +23,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 def test_the_examples_of_the_page_run(broker: HalfBroker) -> None:
     names: dict[str, Any] = {"Order": Order, "namesrv": broker.namesrv}
     for example in EXAMPLES:
-        exec(example.replace("from escapement.", "from broker."), names)  # noqa: S102 - the page is ours
+        exec(example.replace("from escapement_mq.", "from broker."), names)  # noqa: S102 - the page is ours
     shown = {(half.topic, half.body.decode()): half.codes for half in broker.halves.values()}
     assert shown == {
         ("orders", "4711"): [Decision.COMMIT],

@@ -37,6 +37,19 @@ def test_every_reference_leads_somewhere() -> None:
     assert told["components"]["schemas"]["NewMessage"]["additionalProperties"] is False
 
 
+def test_generators_of_clients_can_read_it() -> None:
+    told = description()
+    assert '"items":false' not in json.dumps(told, separators=(",", ":"))
+    changes = told["components"]["schemas"]["SettingsPreview"]["properties"]["changes"]["items"]
+    assert (changes["minItems"], changes["maxItems"]) == (3, 3)
+    assert {"type": "string"} in changes["items"]["anyOf"]
+    assert told["servers"][0]["url"] == "/"
+    calls = [call for path in told["paths"].values() for call in path.values()]
+    assert len({call["operationId"] for call in calls}) == len(calls)
+    assert all(call["tags"] and call["operationId"].isidentifier() for call in calls)
+    assert {tag for call in calls for tag in call["tags"]} == {tag["name"] for tag in told["tags"]}
+
+
 def test_nothing_is_said_to_be_built_later() -> None:
     root = Path(__file__).resolve().parents[3]
     said = [json.dumps(description()), *(path.read_text() for path in (root / "static" / "api").iterdir())]
