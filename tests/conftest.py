@@ -34,6 +34,9 @@ from console.run.addresses import database_settings
 from console.run.postgres import Cluster
 from tests import clearing, scanning, speed
 
+# tests of the kit for tests of others run pytest themselves
+pytest_plugins = ["pytester"]
+
 # how long one example takes says something about the machine only
 hypothesis_settings.register_profile("here", deadline=None)
 hypothesis_settings.load_profile("here")

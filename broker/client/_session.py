@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar, Unpack
 
+from ..reach import check_reach
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.errors import ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
 from . import _answers as answers
@@ -79,6 +80,7 @@ class Session:
 
     def __init__(self, namesrv: str, **access: Unpack[Access]) -> None:
         self._namesrv = addresses_of(namesrv)
+        check_reach(self._namesrv)
         self.security = security_of(namesrv, access)
         signer = self.security.signer
         sign = signer.sign if signer is not None else None

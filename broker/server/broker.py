@@ -75,6 +75,8 @@ class Protection:
 
 
 UNPROTECTED = Protection()
+MOST_ASKED = 1_000
+"""Questions of one `ask_producers`."""
 NOWHERE = NameServers()
 
 
@@ -84,7 +86,8 @@ class BrokerService:
     A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
     when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. The
     `vip_channel` is the port two below the broker's, as at Apache RocketMQ: if it is taken the broker serves without.
-    It registers at the name servers of `register_at`, beside having a name service of its own.
+    It registers at the name servers of `register_at`, beside having a name service of its own. Where it is not
+    `is_alone` the process belongs to others: it leaves the interpreter's settings as they are, and says less.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class BrokerService:
         protection: Protection = UNPROTECTED,
         vip_channel: bool = True,
         register_at: NameServers = NOWHERE,
+        is_alone: bool = True,
     ) -> None:
         self.config = config
         self._listen_host = listen_host
@@ -126,6 +130,7 @@ class BrokerService:
         self._waiting_pops: WaitingPops | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._register_at = register_at
+        self._is_alone = is_alone
         self._registrar: Registrar | None = None
         self._names: NameService | None = None
 
@@ -170,6 +175,11 @@ class BrokerService:
         return 0 if self._waiting_pops is None else len(self._waiting_pops)
 
     @property
+    def consumers(self) -> dict[str, int]:
+        """The number of connected consumers of each group that has any."""
+        return self._running.clients.consumer_counts()
+
+    @property
     def _running(self) -> BrokerState:
         if self._state is None:
             raise RuntimeError("The broker service is not running.")
@@ -198,7 +208,8 @@ class BrokerService:
                 if each is not None:
                     each.close()
             raise
-        self._tune_collector()
+        if self._is_alone:
+            self._tune_collector()
         await namesrv.start(namesrv_socket)
         await broker.start(broker_socket)
         await self._start_vip(broker, vip_socket)
@@ -208,7 +219,10 @@ class BrokerService:
         sweep_all(self._running)
         if self._simulator is not None:
             self._simulator.keep()
-        logger.info("broker %s serves %s, name service %s", self.config.broker_name, self.address, self.namesrv_address)
+        logger.log(
+            logging.INFO if self._is_alone else logging.DEBUG,
+            "broker %s serves %s, name service %s", self.config.broker_name, self.address, self.namesrv_address,
+        )  # fmt: skip
 
     def _bind(self) -> tuple[socket.socket, socket.socket | None, socket.socket]:
         """Return the sockets of the broker, of its VIP channel and of the name service; raises OSError."""
@@ -314,7 +328,7 @@ class BrokerService:
         pages = Pages(lambda: state.engine.health().state, metrics.text, token=self._protection.metrics_token)
         hooks = Hooks(
             # the short way takes the moment of the read, which is the live clock's, for the store's
-            express=send.express if self._simulation is None else None,
+            express=send.express if self._clock is self._live_clock else None,
             gate=self._gate,
             connection=front(certificates, pages),
             answered=state.calls.answer,
@@ -362,6 +376,27 @@ class BrokerService:
             give_back()
         if self._gate is not None:
             self._gate.unauthenticated.sweep(self._live_clock())
+
+    async def settle(self) -> int | None:
+        """Release all that is due by the broker's clock; return, when it can be read, at what moment more will be.
+
+        For who moves that clock by hand. Raises RuntimeError if the broker is not running.
+        """
+        if self._pump is None:
+            raise RuntimeError("The broker service is not running.")
+        return await self._pump.settle()
+
+    def look_again(self) -> None:
+        """Answer pops that wait for a moment of the broker's clock, if it has come."""
+        if self._waiting_pops is not None:
+            self._waiting_pops.look_again()
+
+    def ask_producers(self) -> int:
+        """Ask producers about the halves for which it is time by the broker's clock; return about how many.
+
+        What comes of it comes later, as answers.
+        """
+        return 0 if self._check_rounds is None else self._check_rounds.ask(MOST_ASKED)
 
     async def stop(self, timeout_s: float = 10) -> None:
         """Take nothing new, answer what was asked, close connections and store; stopping twice is fine."""

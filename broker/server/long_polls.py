@@ -251,9 +251,19 @@ class WaitingPops:
                 while pops and self._look(next(iter(pops)), is_last=False):
                     pass
 
+    def look_again(self) -> None:
+        """Look again for all, as much time may have passed at once."""
+        for pop in self._all():
+            self._look(pop, is_last=False)
+        self._looked()
+        self._arm()
+
+    def _all(self) -> list[WaitingPop]:
+        return [pop for rows in self._waiting.values() for pops in rows.values() for pop in pops]
+
     def release_all(self) -> None:
         """Answer all that wait: the broker stops."""
-        for pop in [pop for rows in self._waiting.values() for pops in rows.values() for pop in pops]:
+        for pop in self._all():
             self._look(pop, is_last=True)
         if self._timer is not None:
             self._timer.cancel()

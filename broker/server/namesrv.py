@@ -15,8 +15,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import uvloop
-
 from .. import log_lines
 from ..engine.disk import Files, OsFiles, join
 from ..engine.errors import BrokerError
@@ -149,7 +147,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return 1 if it could not start, else 0."""
     os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m broker.server.namesrv", description=__doc__)
-    parser.add_argument("--root", required=True, help="directory of its values and users")
+    parser.add_argument(
+        "--store", "--root", dest="root", metavar="DIRECTORY", required=True, help="directory of its values and users"
+    )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; beyond loopback only with access control and TLS"
     )
@@ -165,6 +165,8 @@ def main(arguments: list[str] | None = None) -> int:
     log_lines.begin()
     raise_descriptor_limit()
     try:
+        import uvloop  # here, as tests of others serve names without it
+
         return uvloop.run(_serve(_config(options)))
     except (BrokerError, OSError, ListeningRefused) as error:
         sys.stderr.write(f"{log_lines.escaped(str(error))}\n")

@@ -75,6 +75,8 @@ class Pump:
         self._is_upkeeping = False
         self._is_stopped = False
         self._has_failed = False
+        #: how often something was written
+        self._batches = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._tick_timer: asyncio.TimerHandle | None = None
@@ -121,6 +123,19 @@ class Pump:
                 self._next_sync()
             await self._idle.wait()
 
+    async def settle(self) -> int | None:
+        """Tick until nothing is due by the broker's clock, and all that came of it is durable and visible; return when
+        the next tick is wanted."""
+        while True:
+            next_ms = self._engine.tick(self._clock())
+            self._tick_at(self._clock() + LONGEST_SLEEP_MS if next_ms is None else next_ms)
+            count = self._batches
+            await self.drain()
+            is_rest = next_ms is None or next_ms > self._clock()
+            # what was written may itself be something that waits: the next tick has seen it
+            if self._has_failed or (is_rest and self._batches == count):
+                return next_ms
+
     def stop(self) -> None:
         """End ticks, upkeep and threads; a job that runs is waited for, and its outcome handed to the engine."""
         self._is_stopped = True
@@ -150,6 +165,7 @@ class Pump:
 
     def _synced(self, job: SyncJob, error: OSError | None) -> None:
         self._is_syncing = False
+        self._batches += 1
         now_ms = self._clock()
         # where a thread writes, the disk is to work on while answers are written
         tickets = self._engine.synced(job, error, now_ms, self._stored if self._is_inline else None)
@@ -260,16 +276,20 @@ class JobThread(Generic[J]):
         self._loop = loop
         self._done = done
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
+        self._is_there = False
 
     def submit(self, job: J) -> None:
-        """Queue a job behind those that wait."""
+        """Queue a job behind those that wait; the first one has the thread begin."""
         self._jobs.put(job)
+        if not self._is_there:
+            self._is_there = True
+            self._thread.start()
 
     def stop(self) -> None:
         """End the thread after the jobs that are queued; `done` was called for all of them when this returns."""
-        self._jobs.put(None)
-        self._thread.join()
+        if self._is_there:
+            self._jobs.put(None)
+            self._thread.join()
         while self._finished:
             self._deliver()
 

@@ -1,4 +1,4 @@
-"""The real and the simulated file seam keep the same contract."""
+"""The real file seam, the simulated one and the one of tests keep the same contract."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import pytest
 from broker.engine.disk import Files, OsFiles, join
 from broker.engine.errors import StoreLocked
 from broker.engine.testing import SimulatedFiles
+from broker.testing.memory import MemoryFiles
+
+KINDS = {"os": OsFiles, "simulated": SimulatedFiles, "memory": MemoryFiles}
 
 
-@pytest.fixture(params=["os", "simulated"])
+@pytest.fixture(params=KINDS)
 def disk(request, tmp_path) -> tuple[Files, str]:
     """A file system and an existing folder on it."""
-    files: Files = OsFiles() if request.param == "os" else SimulatedFiles()
+    files: Files = KINDS[request.param]()
     root = str(tmp_path / "store") if request.param == "os" else "/store"
     files.make_directory(root)
     return files, root

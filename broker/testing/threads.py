@@ -14,15 +14,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self, TypeVar
 
-from .client import Admin, Message
-from .engine.config import EngineConfig
-from .server.broker import BrokerService
-from .server.namesrv import NamesrvConfig, NamesrvService
-from .server.registrar import NameServers
+from ..client import Admin, Message
+from ..engine.config import MEBIBYTE, EngineConfig
+from ..server.broker import BrokerService
+from ..server.namesrv import NamesrvConfig, NamesrvService
+from ..server.registrar import NameServers
+from .guard import guard
 
 __all__ = ["BrokerThread", "NamesrvThread", "small_store"]
 
-MEBIBYTE = 1 << 20
 #: How long a start or a stop may take.
 PATIENCE_S = 30
 PULLED_AT_ONCE = 32
@@ -45,7 +45,7 @@ def small_store(directory: Path, delay_levels: str = "1s 1h") -> EngineConfig:
     )
 
 
-class _LoopThread:
+class LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self, name: str) -> None:
@@ -53,9 +53,9 @@ class _LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine there and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+    def run(self, work: Coroutine[Any, Any, Result], patience_s: float | None = PATIENCE_S) -> Result:
+        """Run a coroutine there and return its result. Raises TimeoutError after `patience_s`."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience_s)
 
     def end(self) -> None:
         """End the loop and its thread."""
@@ -76,7 +76,7 @@ class NamesrvThread:
     def __init__(self) -> None:
         self._directory = TemporaryDirectory(prefix="escapement-names-")
         self._port = 0
-        self._running: tuple[_LoopThread, NamesrvService] | None = None
+        self._running: tuple[LoopThread, NamesrvService] | None = None
 
     @property
     def namesrv(self) -> str:
@@ -89,15 +89,17 @@ class NamesrvThread:
 
     def __exit__(self, *failure: object) -> None:
         self.stop()
+        guard.disown(self.namesrv)
         self._directory.cleanup()
 
     def start(self) -> None:
         """Serve; returns when clients can connect."""
         service = NamesrvService(NamesrvConfig(self._directory.name, port=self._port))
-        thread = _LoopThread("name-service")
+        thread = LoopThread("name-service")
         thread.run(service.start())
         self._running = thread, service
         self._port = int(service.address.rpartition(":")[2])
+        guard.own(self.namesrv)
 
     def stop(self) -> None:
         """Stop at once. Nothing if it has stopped."""
@@ -142,14 +144,16 @@ class BrokerThread:
 
     def __exit__(self, *failure: object) -> None:
         self.stop()
+        guard.disown(self.namesrv)
         if self._directory is not None:
             self._directory.cleanup()
 
     def start(self) -> None:
         """Serve; returns when clients can connect."""
-        self._thread = _LoopThread("broker")
+        self._thread = LoopThread("broker")
         self._service = self._thread.run(self._serve())
         self.address, self.namesrv = self._service.address, self._service.namesrv_address
+        guard.own(self.namesrv)
         self._ports = int(self.address.rpartition(":")[2]), int(self.namesrv.rpartition(":")[2])
 
     def stop(self) -> None:
