@@ -19,7 +19,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from ..client import Handler, Message, Sql
+from ..client import DeadLetter, Handler, Message, RetryIn, Sql
+from ..client.handlers import for_messages
 from ..engine.queues.reader import Selection
 from ..engine.tables.groups import Group
 from ..handlers import Registration, registered
@@ -82,7 +83,7 @@ class Handling:
         if most is None and not options.orderly:
             most = MOST_TIMES
         return cls(
-            said.group, said.topic, said.handler, wanted.selection, frozenset(wanted.tags), options.orderly, most
+            said.group, said.topic, _called(said), wanted.selection, frozenset(wanted.tags), options.orderly, most
         )
 
     def wants(self, message: Message) -> bool:
@@ -90,6 +91,27 @@ class Handling:
         if isinstance(self.selection, Filter):
             return bool(self.selection.matches(message.properties))
         return not self.tags or message.tags in self.tags
+
+
+def _called(said: Registration) -> Handler:
+    """Return the handler as it is called here: with one message, which may be an event, or a batch of one."""
+    if said.calls.get("batch", 1) > 1:
+        return _of_batch(said.handler)
+    if said.once is False:
+        return for_messages(said.handler)
+    from ..handlers.inbox import once  # needs Django's models
+
+    return once(said.handler, said.group, said.once if isinstance(said.once, str) else None)
+
+
+def _of_batch(handler: Handler) -> Handler:
+    if not inspect.iscoroutinefunction(handler):
+        return lambda message: handler([message])
+
+    async def handle(message: Message) -> object:
+        return await cast(Awaitable[object], handler([message]))
+
+    return handle
 
 
 def chosen(handlers: Handlers, group: str | None) -> list[Handling]:
@@ -203,7 +225,7 @@ class Consuming:
         if error is not None:
             if self._on_error == "raise" or isinstance(error, OutsideRefused):
                 raise error
-            outcome = self._give_back(delivery)
+            outcome = self._give_back(delivery, is_dead=isinstance(error, DeadLetter))
         if outcome == "held":
             self._held.add(delivery.place)
         else:
@@ -211,10 +233,10 @@ class Consuming:
             self._stage.call(lambda: self._stage.engine.offsets.commit(*delivery.place, delivery.offset + 1))
         self.consumed.append(Consumed(SentMessage(delivery.message), delivery.handling.group, error, outcome))
 
-    def _give_back(self, delivery: Delivery) -> Outcome:
+    def _give_back(self, delivery: Delivery, *, is_dead: bool) -> Outcome:
         handling, message, at = delivery.handling, delivery.message, (delivery.place, delivery.offset)
         most = handling.most_times
-        is_last = most is not None and message.reconsume_times >= most
+        is_last = is_dead or (most is not None and message.reconsume_times >= most)
         if handling.is_orderly and not is_last:
             self._tries[at] = self._tries.get(at, 0) + 1
             return "held"
@@ -243,23 +265,19 @@ def run_here(consuming: Consuming) -> list[Consumed]:
 
 def _attempt(handler: Handler, message: Message) -> Exception | None:
     try:
-        if inspect.iscoroutinefunction(handler):
-            _run_coroutine(handler, message)
-        else:
-            handler(message)
+        said = _run_coroutine(handler, message) if inspect.iscoroutinefunction(handler) else handler(message)
     except Exception as error:  # handlers may raise anything; it comes out, or has the message come again
         return error
-    return None
+    return said if isinstance(said, (RetryIn, DeadLetter)) else None
 
 
-def _run_coroutine(handler: Handler, message: Message) -> None:
+def _run_coroutine(handler: Handler, message: Message) -> object:
     """Run it so that what it calls of Django's ORM has this thread's connection, where that can be had."""
     if "django" in sys.modules:
         from asgiref.sync import async_to_sync
 
-        async_to_sync(cast(Callable[[Message], Awaitable[object]], handler))(message)
-    else:
-        asyncio.run(cast(Coroutine[Any, Any, object], handler(message)))
+        return async_to_sync(cast(Callable[[Message], Awaitable[object]], handler))(message)
+    return asyncio.run(cast(Coroutine[Any, Any, object], handler(message)))
 
 
 async def run_in_loop(consuming: Consuming) -> list[Consumed]:
@@ -272,13 +290,13 @@ async def run_in_loop(consuming: Consuming) -> list[Consumed]:
 async def _attempt_in_loop(handler: Handler, message: Message) -> Exception | None:
     try:
         if inspect.iscoroutinefunction(handler):
-            await handler(message)
+            said = await cast(Awaitable[object], handler(message))
         elif "django" in sys.modules:
             from asgiref.sync import sync_to_async
 
-            await sync_to_async(handler)(message)
+            said = await sync_to_async(handler)(message)
         else:
-            handler(message)
+            said = handler(message)
     except Exception as error:  # as above
         return error
-    return None
+    return said if isinstance(said, (RetryIn, DeadLetter)) else None
