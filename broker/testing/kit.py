@@ -19,7 +19,8 @@ from typing import Any, Self, Unpack
 from ..client import MessageOptions, Producer, SendResult
 from ..rocketmq.properties import DLQ_ORIGIN_TOPIC
 from ..rocketmq.topics import DLQ_PREFIX
-from .consuming import Consumed, Consuming, Handlers, OnError, chosen, run_here, run_in_loop
+from .calling import run_here, run_in_loop
+from .consuming import Consumed, Consuming, Handlers, OnError, chosen
 from .guard import guard
 from .messages import ANYTHING, Messages, PendingMessage, SentMessage, body_of, expected, in_order, make_message, moment
 from .reading import messages_of, visible, waiting
@@ -220,7 +221,8 @@ class Escapement:
         topic their group.
 
         `on_error`: with "raise" what a handler raises comes out here, and its message is not consumed; with "retry" the
-        message comes again when it is due, or is a dead letter, as with a consumer.
+        message comes again when it is due, or is a dead letter, as with a consumer. What a handler decides itself
+        (RetryIn, DeadLetter) is done in either case.
         """
         return run_here(self._consuming(handlers, group, on_error))
 

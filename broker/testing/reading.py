@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..client import Message
 from ..engine.engine import Engine
-from ..rocketmq.message import decode
+from ..rocketmq.message import decode_as
 from ..rocketmq.properties import REAL_TOPIC, RETRY_TOPIC
 from ..rocketmq.topics import (
     OLD_SYSTEM_PREFIX,
@@ -54,7 +54,7 @@ def messages_from(engine: Engine, topic: str, queue_id: int, offset: int) -> Ite
     while offset < end:
         pulled = engine.pull(topic, queue_id, offset, COUNT, BYTES)
         for record in pulled.records:
-            yield decode(record)
+            yield decode_as(Message, record)
         offset = pulled.next_offset
 
 
@@ -68,7 +68,7 @@ def waiting(stage: Stage) -> Messages[PendingMessage]:
 
 def _pending(engine: Engine, position: int, kind: Kind, due_ms: int | None) -> PendingMessage:
     """Return the message at a position, which is parked there, as one of the topic that it is for."""
-    message = decode(engine.record_at(position))
+    message = decode_as(Message, engine.record_at(position))
     topic = message.properties.get(REAL_TOPIC, message.topic)
     group = topic.removeprefix(RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else None
     if group is not None:

@@ -24,7 +24,7 @@ EXAMPLES = [
     (kind, code.replace("escapement_mq.", f"{PACKAGE}."))
     for kind, code in re.findall(r"^```python ?(\w*)\n(.*?)^```", DOCUMENT, re.DOTALL | re.MULTILINE)
 ]
-#: A test with its broker; several times what it takes on a slow machine.
+#: Of the processor, for a test with its broker; several times what it takes on a slow machine.
 MOST_MS = 60
 
 
@@ -65,10 +65,10 @@ def test_all_that_is_public_is_in_the_document() -> None:
 def test_a_test_takes_milliseconds() -> None:
     took_ms = []
     for _ in range(15):
-        began_s = time.perf_counter()
+        began_s = time.process_time()  # others may be at work on this machine
         with Escapement() as escapement, Producer("shop", escapement.namesrv) as producer:
             producer.send("reminders", "4711", delay_ms=86_400_000)
             escapement.forward(hours=24)
             escapement.assert_sent("reminders", body="4711")
-        took_ms.append((time.perf_counter() - began_s) * 1000)
+        took_ms.append((time.process_time() - began_s) * 1000)
     assert median(took_ms) < MOST_MS
