@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # twice the cores: quick tests wait for each other's threads and sockets more than they compute
 TWICE = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
-.PHONY: help run cluster dashboards test test-slow check bench interop interop-core soak screens format pins database-url redis-url needs interop-needs bench-needs
+.PHONY: help run cluster dist dashboards test test-slow check bench interop interop-core soak screens format pins database-url redis-url needs interop-needs bench-needs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -41,6 +41,12 @@ interop: .venv/.dev interop-needs  ## official Java and Go clients, and Apache R
 
 interop-core: .venv/.dev interop-needs  ## of these what the gate runs: each client and each direction once
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "core and not soak" tests/interop
+
+dist: .venv/.dev needs  ## build wheel and source distribution into dist/, try them in empty environments
+	rm -rf dist
+	$(BIN)/uv build --quiet --out-dir dist
+	DIST=dist $(BIN)/python -m pytest tests/package
+	@ls -l dist
 
 bench: .venv/.dev bench-needs  ## side by side with Apache RocketMQ, printed as ratios
 	$(BIN)/python -m bench
@@ -87,6 +93,7 @@ $(BIN)/python:
 .venv/.runtime: requirements/runtime.txt | $(BIN)/python
 	@echo "installing what is pinned in $<"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .venv/.spark: requirements/spark.txt .venv/.runtime

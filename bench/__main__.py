@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from bench import (
     apache_mirror,
+    choices,
     cluster,
     commits,
     console_cluster,
@@ -52,6 +53,7 @@ MEASUREMENTS = {
     "console-cluster": console_cluster,
     "two-brokers": two_brokers,
     "apache-mirror": apache_mirror,
+    "choices": choices,
 }
 
 

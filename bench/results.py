@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,8 @@ class Row:
     ratio: str = ""
     target: str = ""
     holds: bool | None = None
+    #: in place of all that, in a section with columns of its own
+    cells: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Section:
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     peer: str = "Apache RocketMQ"
+    columns: Sequence[str] = ()
 
 
 def compared(name: str, ours: float, theirs: float, unit: str, target: str, holds: Callable[[float], bool]) -> Row:
@@ -87,6 +90,7 @@ ORDER = [
     "console-cluster",
     "two-brokers",
     "apache-mirror",
+    "choices",
 ]
 INTRODUCTION = """# Benchmarks
 
@@ -127,6 +131,9 @@ def verdict(row: Row) -> str:
 
 def table(section: Section) -> list[str]:
     """Return a section's rows as a Markdown table."""
+    if section.columns:
+        head = [f"| | {' | '.join(section.columns)} |", "|---" * (len(section.columns) + 1) + "|"]
+        return head + [f"| {row.name} | {' | '.join(row.cells)} |" for row in section.rows]
     lines = [f"| | Escapement | {section.peer} | Ratio | Target | Holds |", "|---|---|---|---|---|---|"]
     lines += [
         f"| {row.name} | {row.ours} | {row.theirs} | {row.ratio} | {row.target} | {verdict(row)} |"

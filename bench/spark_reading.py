@@ -14,7 +14,7 @@ from spark.jobs import JOBS
 from spark.points import Question
 from spark.priority import available, chosen, give_way
 from spark.run import scratch_for
-from spark.scan import shared_scan
+from spark.scan import Source, shared_scan
 from spark.session import open_session
 from spark.store import LogStore
 from spark.view import OPTIONS, view_of
@@ -37,7 +37,7 @@ def _with_spark(name: str, store: str, scratch: Path) -> dict[str, float]:
     if name == "jobs":
         # both as spark/run.py does, the first before there is another process
         give_way()
-        scratch = scratch_for(store, "", str(scratch))
+        scratch = scratch_for([store], "", str(scratch))
     session = open_session(cores=len(cores), memory_mb=HEAP_MB, scratch=str(scratch))
     try:
         if name == "jobs":
@@ -87,7 +87,7 @@ def _duckdb(scratch: Path) -> dict[str, float]:
 def _jobs(session: SparkSession, store: str, scratch: Path) -> dict[str, float]:
     """Compute all dashboards as ``spark/run.py`` does, without writing what they say."""
     started_s, took = time.perf_counter(), {"all": 0.0}
-    with shared_scan(session, store, OPTIONS, scratch) as records:
+    with shared_scan(session, [Source(store, OPTIONS)], scratch) as records:
         row = records.agg(F.max("store_ms")).first()
         assert row is not None
         took["scan"] = time.perf_counter() - started_s

@@ -8,7 +8,7 @@ import statistics
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,10 @@ from bench.brokers import Brokers, cores, several
 from bench.peers import SIZES, work_directory
 from bench.results import REPOSITORY, Row, Section
 from bench.send import processor_s
-from broker.client import Admin
+from broker.client import Admin, RouteNotFound
 from tests.interop.process import Child
 from tests.interop.servers import StoreShape, says
+from tests.interop.waiting import wait_until
 
 TITLE = "Two brokers beside one"
 DEFINITION = (
@@ -119,6 +120,8 @@ def measured(mode: str, length: Length) -> tuple[list[Turn], list[Turn]]:
     with work_directory() as base, several(2, base, StoreShape(**SIZES, flush=mode), name_services=1) as brokers:
         with Admin(brokers.namesrv) as admin:
             admin.create_topic(flood.TOPIC, queues=flood.QUEUES)
+            if not wait_until(lambda: is_routed(admin, brokers.names), timeout_s=START_S):
+                raise RuntimeError(f"the name server does not know {flood.TOPIC} of all brokers after {START_S} s")
         for _ in range(length.turns):
             for name, targets in (("one", ["broker-a", "broker-a"]), ("two", ["broker-a", "broker-b"])):
                 taken[name].append(turn(brokers, targets, base, length))
@@ -151,6 +154,14 @@ def turn(brokers: Brokers, targets: list[str], base: Path, length: Length) -> Tu
     rates = {name: sum(each["rates"].get(name, 0) for each in told) for name in brokers.names}
     clients_shares = [each["core"] for each in told]
     return Turn(rates, share, clients_shares, max(0.0, whole - share - sum(clients_shares)))
+
+
+def is_routed(admin: Admin, names: Iterable[str]) -> bool:
+    """Tell whether the name server has the topic of all of them; a broker registers it once it has made it."""
+    try:
+        return set(admin.route(flood.TOPIC).addresses) >= set(names)
+    except RouteNotFound:
+        return False
 
 
 def stored(brokers: Brokers) -> int:

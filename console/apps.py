@@ -27,7 +27,7 @@ SQUASHED = {"console": "console.migrations.0001_initial", "broker": "broker.mirr
 class ConsoleConfig(AppConfig):
     """Pages, live sockets, REST and management commands."""
 
-    name = "console"
+    name = __name__.rpartition(".")[0]
     label = "console"
 
     def ready(self) -> None:

@@ -11,11 +11,11 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
-from console.features.groups.pages import GroupsKept, seen_of
+from console.features.groups.kept import GroupsKept, seen_of
 from console.past import Asked, Moment, asked_of, status_of
 from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms
-from console.snapshots import Taken, all_at, look
+from console.snapshots import Taken, all_at, all_now
 from console.ui.export import Answer, page_or_file
 from console.ui.table import Table, file_columns
 
@@ -172,12 +172,7 @@ def compared(scope: TopicScope, before_ms: int | None, after_ms: int | None) -> 
 
 
 def _taken(asked_ms: int | None, scope: TopicScope) -> tuple[Moment, Taken | None]:
-    if asked_ms is None:
-        # the zooms of the Timers page are not compared
-        taken = look(zooms=())
-        moment = Moment(None, taken.at_ms if taken else None, taken.broker if taken else "", is_known=taken is not None)
-    else:
-        moment, taken = all_at(asked_ms)
+    moment, taken = all_now() if asked_ms is None else all_at(asked_ms)
     if taken is None or taken.groups is None:
         return moment, taken
     groups = seen_of(taken.groups, scope)

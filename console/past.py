@@ -3,32 +3,41 @@
 A snapshot is a row, one a moment. Each part is packed by itself, as MessagePack, compressed, so that a page reads only
 its own part; the features say which shape each has. A field that is added to a shape later needs a default, which it
 has when an older snapshot is read; one that is gone is left out.
+
+Of several brokers each has its own, those of one interval are one moment. What was not read of a broker at a moment is
+what was known of it last, and said so: sums do not shrink because a broker does not answer.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, TypeVar
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from django.conf import settings
 from django.db import models
+from django.db.models import BooleanField, ExpressionWrapper, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest
 from django.utils.http import urlencode
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
+from broker.mirror.models import MirrorState
 from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
-from console.site.mirrored import mirrored
+from console.site.mirrored import Cluster, cluster
 
 Shape = TypeVar("Shape")
+Each = TypeVar("Each")
 
 FIELD = "as_of"
 TEXT_LENGTH = 64
@@ -47,11 +56,11 @@ class Snapshot(models.Model):
     why = models.JSONField(default=dict)
     #: console.features.schedule.shapes.Lanes
     lanes = models.BinaryField(null=True)
-    #: console.features.timers.pages.TimersKept
+    #: console.features.timers.kept.TimersKept
     timers = models.BinaryField(null=True)
     #: console.features.transactions.shapes.TransactionFigures
     transactions = models.BinaryField(null=True)
-    #: console.features.groups.pages.GroupsKept
+    #: console.features.groups.kept.GroupsKept
     groups = models.BinaryField(null=True)
     #: messages that waited on all lanes, pending timers, the lag of all groups; null: not known
     lanes_pending = models.BigIntegerField(null=True)
@@ -78,6 +87,17 @@ def unpack(kind: type[Shape], data: bytes) -> Shape:
 
 
 @dataclass(frozen=True, slots=True)
+class OldPart:
+    """One of several brokers of which not its snapshot of the moment is shown, but what was known before."""
+
+    broker: str
+    #: the snapshot that it is taken from; None: nothing is kept of it
+    at_ms: int | None
+    #: why it was not read at the moment; None: there is no snapshot of that interval
+    why: StaleReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """The snapshot for a moment that was asked for: the last one that was taken then or before. `at_ms` None: none."""
 
@@ -93,6 +113,9 @@ class Moment:
     why: StaleReason | None = None
     #: it was taken; False with a snapshot: `why`
     is_known: bool = False
+    #: it is of several brokers, each with its own snapshot; of these it is not that of the moment
+    has_several: bool = False
+    older: tuple[OldPart, ...] = ()
 
     @property
     def gap_ms(self) -> int | None:
@@ -118,8 +141,16 @@ class Sums:
 
 
 def moment_of(asked_ms: int) -> Moment:
-    """Find the last snapshot of the broker that was taken at the moment or before."""
-    name = mirrored().name
+    """Find the last snapshot that was taken at the moment or before."""
+    of = cluster()
+    return _moment_of_several(of, asked_ms)[0] if of.has_several else _moment_of_one(_name(of), asked_ms)
+
+
+def _name(of: Cluster) -> str:
+    return of.brokers[0].name if of.brokers else ""
+
+
+def _moment_of_one(name: str, asked_ms: int) -> Moment:
     rows = Snapshot.objects.filter(broker=name)
     moments = rows.values_list("at_ms", flat=True)
     at_ms = moments.filter(at_ms__lte=asked_ms).order_by("-at_ms").first()
@@ -136,26 +167,166 @@ def moment_of(asked_ms: int) -> Moment:
     )
 
 
-def part_at(asked_ms: int, part: str, kind: type[Shape]) -> tuple[Moment, Shape | None]:
-    """Return one part of the snapshot for a moment, None if it is not known."""
-    moment = moment_of(asked_ms)
+class Newest(NamedTuple):
+    """The last snapshot of one broker at a moment or before: all, or of those that know a part."""
+
+    broker: str
+    at_ms: int
+    slot_ms: int
+    #: the part as it was packed, or `why`
+    held: Any
+
+
+def newest_of(names: Sequence[str], asked_ms: int, part: str = "") -> dict[str, Newest]:
+    """Return by broker its last snapshot at the moment or before, of those that know the part where one is named."""
+    known = {f"{part}__isnull": False} if part else {}
+    rows = Snapshot.objects.filter(broker=OuterRef("broker_id"), at_ms__lte=asked_ms, **known).order_by("-at_ms")
+    picked = MirrorState.objects.filter(broker__in=names).values_list(Subquery(rows.values("pk")[:1]), flat=True)
+    found = Snapshot.objects.filter(pk__in=picked).order_by("broker")
+    return {row[0]: Newest(*row) for row in found.values_list("broker", "at_ms", "slot_ms", part or "why")}
+
+
+def _moment_of_several(of: Cluster, asked_ms: int) -> tuple[Moment, dict[str, Newest]]:
+    """Find the last interval of which any broker has a snapshot that was taken at the moment or before."""
+    newest, rows = newest_of(of.names, asked_ms), Snapshot.objects.filter(broker__in=of.names)
+    slot_ms = max((each.slot_ms for each in newest.values()), default=-1)
+
+    # the last snapshot of an interval stands for it: at its moment those of the others are there
+    def first_of(of_interval: QuerySet[Snapshot], *order: str) -> int | None:
+        return of_interval.order_by(*order, "-at_ms").values_list("at_ms", flat=True).first()
+
+    moment = Moment(
+        asked_ms,
+        max((each.at_ms for each in newest.values()), default=None),
+        of.source,
+        previous_ms=first_of(rows.filter(slot_ms__lt=slot_ms), "-slot_ms"),
+        next_ms=first_of(rows.filter(slot_ms__gt=slot_ms), "slot_ms"),
+        first_ms=rows.order_by("at_ms").values_list("at_ms", flat=True).first(),
+        has_several=True,
+    )
+    return moment, newest
+
+
+def parts_at(asked_ms: int, part: str, kind: type[Shape]) -> tuple[Moment, list[tuple[str, Shape]]]:
+    """Return one part of the snapshots for a moment, by broker, as far as it is known."""
+    of = cluster()
+    if of.has_several:
+        moment, found = _parts_of_several(of, asked_ms, {part: kind})
+        return moment, [(broker, held) for broker, held in found[part].items()]
+    moment = _moment_of_one(_name(of), asked_ms)
+    if moment.at_ms is None:
+        return moment, []
+    packed, why = _columns_at(moment.broker, moment.at_ms, part, "why")
+    if packed is None:
+        return replace(moment, why=reason_of(why, part)), []
+    return replace(moment, is_known=True), [(moment.broker, opened(kind, bytes(packed)))]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The parts of the snapshots for a moment, each by broker as far as it is known; and why others are not."""
+
+    parts: dict[str, dict[str, Any]]
+    why: dict[str, str]
+
+
+def whole_at(asked_ms: int, kinds: dict[str, type[Any]]) -> tuple[Moment, Whole | None]:
+    """Return all these parts of the snapshots for a moment, None without a snapshot; `kinds`: the shape of each."""
+    of = cluster()
+    if of.has_several:
+        moment, found = _parts_of_several(of, asked_ms, kinds)
+        return moment, Whole(found, {}) if moment.at_ms is not None else None
+    moment = _moment_of_one(_name(of), asked_ms)
     if moment.at_ms is None:
         return moment, None
-    packed, why = columns_at(moment.at_ms, part, "why")
-    if packed is None:
-        return replace(moment, why=reason_of(why, part)), None
-    return replace(moment, is_known=True), opened(kind, bytes(packed))
+    *packed, why = _columns_at(moment.broker, moment.at_ms, *kinds, "why")
+    held = {
+        part: {} if each is None else {moment.broker: opened(kind, bytes(each))}
+        for (part, kind), each in zip(kinds.items(), packed, strict=True)
+    }
+    known = any(held.values())
+    return replace(moment, is_known=known, why=None if known else reason_of(why, next(iter(kinds)))), Whole(held, why)
+
+
+def _parts_of_several(
+    of: Cluster, asked_ms: int, kinds: dict[str, type[Any]]
+) -> tuple[Moment, dict[str, dict[str, Any]]]:
+    """Return parts by their name and broker: what was not read at the moment as it was known before."""
+    moment, newest = _moment_of_several(of, asked_ms)
+    if moment.at_ms is None:
+        return moment, {part: {} for part in kinds}
+    slot_ms = max(each.slot_ms for each in newest.values())
+    found: dict[str, dict[str, Any]] = {}
+    older: dict[str, OldPart] = {}
+    for part, kind in kinds.items():
+        known = newest_of(of.names, asked_ms, part)
+        found[part] = {name: opened(kind, bytes(known[name].held)) for name in of.names if name in known}
+        for name in of.names:
+            old = _old_part(name, part, known.get(name), newest.get(name), slot_ms)
+            if old is not None and (name not in older or (old.at_ms or 0) < (older[name].at_ms or 0)):
+                older[name] = old
+    if any(found.values()):
+        return replace(moment, is_known=True, older=tuple(older[name] for name in sorted(older))), found
+    why = next(iter(newest.values())).held
+    return replace(moment, why=reason_of(why, next(iter(kinds)))), found
+
+
+def _old_part(name: str, part: str, known: Newest | None, newest: Newest | None, slot_ms: int) -> OldPart | None:
+    """Return what is shown of a broker instead of its part of the moment; None: that is what is shown."""
+    if known is not None and known.slot_ms == slot_ms:
+        return None
+    is_unread = newest is not None and newest.slot_ms == slot_ms
+    why = reason_of(newest.held, part) if newest is not None and is_unread else None
+    return OldPart(name, known.at_ms if known else None, why)
 
 
 @authorised
 def sums(scope: TopicScope, most: int = 240) -> tuple[Sums, ...]:
     """Return sums over all that is kept, at most so many moments evenly apart; the lag of all groups is for those who
     see all."""
-    rows = Snapshot.objects.filter(broker=mirrored().name).order_by("at_ms")
-    found = [Sums(*row) for row in rows.values_list("at_ms", "lanes_pending", "timers_pending", "lag")]
-    step = max(1, -(-len(found) // most))
-    chosen = found[::-step][::-1]
+    of = cluster()
+    if of.has_several:
+        chosen: Sequence[Sums] = _sums_of_several(of, most)
+    else:
+        rows = Snapshot.objects.filter(broker=_name(of)).order_by("at_ms")
+        chosen = _apart([Sums(*row) for row in rows.values_list("at_ms", *_SUMMED)], most)
     return tuple(chosen if scope.see_all else (replace(row, lag=None) for row in chosen))
+
+
+def _apart(found: Sequence[Each], most: int) -> Sequence[Each]:
+    """Return at most so many, evenly apart, the last one among them."""
+    step = max(1, -(-len(found) // most))
+    return found[::-step][::-1]
+
+
+#: the sums that a snapshot has as columns, and the part that each is from
+_SUMMED = {"lanes_pending": "lanes", "timers_pending": "timers", "lag": "groups"}
+
+
+def _sums_of_several(of: Cluster, most: int) -> list[Sums]:
+    """Return the sums of at most so many intervals; what was not read of a broker counts as in the one before."""
+    rows = Snapshot.objects.filter(broker__in=of.names)
+    slots = _apart(list(rows.order_by("slot_ms").values_list("slot_ms", flat=True).distinct()), most)
+    unread = {
+        f"no_{part}": ExpressionWrapper(Q(**{f"{part}__isnull": True}), output_field=BooleanField())
+        for part in _SUMMED.values()
+    }
+    told = rows.filter(slot_ms__in=slots).annotate(**unread).order_by("slot_ms", "at_ms")
+    last: dict[tuple[str, int], int | None] = {}
+    found = []
+    every = told.values_list("slot_ms", "at_ms", "broker", *_SUMMED, *unread)
+    for _slot_ms, interval in groupby(every, key=itemgetter(0)):
+        taken = list(interval)
+        for _slot, _at, broker, *columns in taken:
+            values, gaps = columns[: len(_SUMMED)], columns[len(_SUMMED) :]
+            last |= {(broker, n): value for n, (value, gap) in enumerate(zip(values, gaps, strict=True)) if not gap}
+        found.append(Sums(taken[-1][1], *(_known_sum(last, number) for number in range(len(_SUMMED)))))
+    return found
+
+
+def _known_sum(last: dict[tuple[str, int], int | None], number: int) -> int | None:
+    known = [value for (_broker, which), value in last.items() if which == number and value is not None]
+    return sum(known) if known else None
 
 
 def evidence_of(moment: Moment) -> Evidence:
@@ -163,7 +334,7 @@ def evidence_of(moment: Moment) -> Evidence:
     return Evidence(_("snapshot of %(broker)s") % {"broker": moment.broker}, None, True, moment.why)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _opened_before(kind: type[Any], packed: bytes) -> Any:
     """Unpack bytes, or return the frozen shapes of the same bytes; who may see what of them is decided by the
     caller."""
@@ -177,9 +348,9 @@ def opened(kind: type[Shape], packed: bytes) -> Shape:
     return found
 
 
-def columns_at(at_ms: int, *names: str) -> tuple[Any, ...]:
-    """Return these columns of a snapshot, the last of which is `why`."""
-    rows = Snapshot.objects.filter(broker=mirrored().name, at_ms=at_ms).order_by("slot_ms")
+def _columns_at(broker: str, at_ms: int, *names: str) -> tuple[Any, ...]:
+    """Return these columns of the snapshot of one broker, the last of which is `why`."""
+    rows = Snapshot.objects.filter(broker=broker, at_ms=at_ms).order_by("slot_ms")
     # thinned in this moment: as one that knows nothing
     return rows.values_list(*names).first() or (*(None for _ in names[:-1]), {})
 

@@ -44,7 +44,14 @@ class TopicMissing(DashboardError):
 
 
 class BrokerAway(DashboardError):
-    """A broker that holds part of what is to be read does not answer."""
+    """A broker that holds part of what is to be read does not answer; ``why``: what was tried."""
+
+    def __init__(self, broker: str, why: str) -> None:
+        super().__init__(
+            f"The broker {broker} does not answer, and without it some messages would be missing: {why} To read the "
+            "others only, name them: brokers=NAME,NAME."
+        )
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +127,7 @@ class Cluster:
         """
         for broker in sorted({queue.broker for queue in queues} | (self._only if named else frozenset())):
             if broker in self.away or broker not in self.addresses:
-                raise BrokerAway(
-                    f"The broker {broker} does not answer, and without it some messages would be missing: "
-                    f"{self.away.get(broker, UNKNOWN)} To read the others only, name them: brokers=NAME,NAME."
-                )
+                raise BrokerAway(broker, self.away.get(broker, UNKNOWN))
 
     def log_end(self, broker: str) -> int | None:
         """Return the position behind what a broker has in its log now, None if it does not tell."""

@@ -8,7 +8,7 @@ positions  records behind it: all that an alarm names, else the first and the la
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -48,16 +48,21 @@ class Question:
 
     ``as_of_ms``: the moment that is now. ``offsets``: rows (topic, group, queue_id, offset) of what groups have
     consumed. ``segments``: (start, size) of each. ``retention_ms``: how long the broker keeps a segment.
+
+    In a run of several logs ``brokers`` are their names by number, rows of ``offsets`` have that number as well, a
+    ``start`` is a place (``places.py``), and ``retentions_ms`` says by number which log is kept for another time.
     """
 
     as_of_ms: int
-    offsets: Sequence[tuple[str, str, int, int]] = ()
+    offsets: Sequence[tuple[str, str, int, int] | tuple[str, str, int, int, int]] = ()
     segments: Sequence[tuple[int, int]] = ()
     retention_ms: int = RETENTION_HOURS * HOUR_MS
     #: A message that is due for longer and still waits is an alarm of the ledger.
     grace_ms: int = MINUTE_MS
     #: How many producers, keys and the like are named.
     top: int = field(default=20)
+    brokers: Sequence[str] = ()
+    retentions_ms: Mapping[int, int] = field(default_factory=dict)
 
 
 def points(

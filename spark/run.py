@@ -4,9 +4,14 @@
      "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n (0: priority.py), "memory_mb": n,
      "retention_hours": n, "scratch": directory or "", "disk": directory if memory does not do,
      "broker_address": "host:port" of the broker that is asked where its log ends, or "",
-     "access": options of the source rocketmq that say who asks}
+     "access": options of the source rocketmq that say who asks,
+     "parts": of a run over several brokers each of them: {"broker": …, "store": …, "levels": …, "retention_hours": …,
+              "broker_address": …}; what is not said of one is as above}
 
 The store may be ``rocketmq://`` and name servers: then the broker of that name is asked for all that it gives out.
+
+A run over several brokers leaves out those that cannot be read now, and says so in its row: what is not there of a
+broker that is away must not take the figures of the others with it. Where none can be read it fails.
 
 One scan of the log serves all dashboards. A second thread says every second how far it is, and ends the work when
 somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say why.
@@ -26,6 +31,7 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,17 +44,18 @@ from broker import log_lines
 from broker.rocketmq.fields import LONG_MAX
 from broker.rocketmq.layout import RETENTION_HOURS
 from broker.rocketmq.topics import DELAY_LEVELS
+from spark.cluster import BrokerAway
 from spark.cluster_options import parse_cluster_options
 from spark.cluster_source import cluster_of
 from spark.jobs import JOBS
-from spark.options import parse_options
+from spark.places import LOG, MOST_LOGS, place_of, position_at
 from spark.points import HOUR_MS, Question
 from spark.priority import GROUP_NICENESS, available, chosen, give_way
-from spark.scan import CLUSTER, clear_scans, is_cluster, shared_scan
+from spark.scan import CLUSTER, Source, clear_scans, is_cluster, shared_scan
 from spark.session import open_session, scratch_of
-from spark.sink import Coverage, Sink
-from spark.source import LogReader, first_position
-from spark.store import DashboardError, LogStore, StoreUnreadable
+from spark.sink import Coverage, Part, Sink
+from spark.source import LogPartition, first_position
+from spark.store import DashboardError, LogStore, Segment, StoreUnreadable
 from spark.view import OPTIONS, view_of
 
 #: How a window is written: a number of hours or days.
@@ -78,6 +85,12 @@ class Order:
     disk: str = ""
     broker_address: str = ""
     access: dict[str, str] = field(default_factory=dict, repr=False)
+    parts: Sequence[dict[str, Any]] = ()
+
+    @property
+    def each(self) -> list[Order]:
+        """The order for each broker alone."""
+        return [replace(self, parts=(), **part) for part in self.parts] or [self]
 
     @property
     def since_ms(self) -> int | None:
@@ -92,7 +105,11 @@ def settled(order: Order, session_niceness: int = GROUP_NICENESS) -> Order:
     meanwhile. To be called once, before anything is started. Only cores that somebody counted bind a scan."""
     cores = chosen(available(), order.cores)
     give_way(cores if order.cores else (), session_niceness)
-    return replace(order, cores=len(cores), scratch=str(scratch_for(order.store, order.scratch, order.disk)))
+    return replace(
+        order,
+        cores=len(cores),
+        scratch=str(scratch_for([each.store for each in order.each], order.scratch, order.disk)),
+    )
 
 
 class Progress:
@@ -165,19 +182,56 @@ def run(order: Order, session: SparkSession | None = None) -> dict[str, int]:
             opened.stop()
 
 
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """A log of a run: how it is read, its segments where its files are read, or why it cannot be read."""
+
+    order: Order
+    source: Source | None
+    segments: Sequence[Segment] = ()
+    error: str = ""
+
+
+class NothingReadable(DashboardError):
+    """None of the brokers can be read now."""
+
+
+def _logs(order: Order) -> list[_Log]:
+    """Return what is read, by number. Raises DashboardError, OSError where that is nothing."""
+    if not order.parts:
+        return [_Log(order, Source(order.store, options_of(order)), _segments(order.store))]
+    if len(order.parts) > MOST_LOGS:
+        raise NothingReadable(f"{len(order.parts)} brokers are more than one run reads: name one of them.")
+    found = [_one_of_several(each, number) for number, each in enumerate(order.each)]
+    if all(log.source is None for log in found):
+        each = "; ".join(f"{log.order.broker}: {log.error}" for log in found)
+        raise NothingReadable(f"None of the brokers can be read. {each}")
+    return found
+
+
+def _one_of_several(order: Order, number: int) -> _Log:
+    try:
+        source = Source(order.store, options_of(order), number)
+        return _Log(order, replace(source, partitions=source.reader.partitions()), _segments(order.store))
+    except BrokerAway as error:
+        return _Log(order, None, error=f"It does not answer: {error.why}")
+    except (DashboardError, OSError) as error:
+        return _Log(order, None, error=str(error))
+
+
+def _segments(store: str) -> list[Segment]:
+    return [] if is_cluster(store) else LogStore(store).segments()
+
+
 def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress) -> dict[str, int]:
     started_s = time.monotonic()
-    segments = [] if is_cluster(order.store) else LogStore(order.store).segments()
+    logs = _logs(order)
     counts: dict[str, int] = {}
-    with shared_scan(session, order.store, options_of(order), scratch_of(order.scratch)) as records:
-        coverage = _coverage(records, order, first_position(segments))
+    sources = [log.source for log in logs if log.source is not None]
+    with shared_scan(session, sources, scratch_of(order.scratch)) as records:
+        coverage = _coverage(records, order, logs)
         progress.done = _SCAN_SHARE
-        question = Question(
-            as_of_ms=order.as_of_ms,
-            offsets=sink.offsets(order.broker),
-            segments=[(segment.start, segment.size) for segment in segments],
-            retention_ms=int(order.retention_hours * HOUR_MS),
-        )
+        question = _question(order, logs, sink)
         view = view_of(records).keep()
         try:
             for number, name in enumerate(order.runs, 1):
@@ -193,12 +247,39 @@ def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress
     return counts
 
 
+def _question(order: Order, logs: Sequence[_Log], sink: Sink) -> Question:
+    """Return what the jobs need to know beside the records."""
+    if not order.parts:
+        return Question(
+            as_of_ms=order.as_of_ms,
+            offsets=sink.offsets(order.broker),
+            segments=[(segment.start, segment.size) for segment in logs[0].segments],
+            retention_ms=int(order.retention_hours * HOUR_MS),
+        )
+    numbered = list(enumerate(logs))
+    return Question(
+        as_of_ms=order.as_of_ms,
+        offsets=[(*row, number) for number, log in numbered if log.source for row in sink.offsets(log.order.broker)],
+        segments=[(place_of(number, one.start), one.size) for number, log in numbered for one in log.segments],
+        brokers=[log.order.broker for log in logs],
+        retentions_ms={number: int(log.order.retention_hours * HOUR_MS) for number, log in numbered},
+    )
+
+
 def log_bytes(order: Order) -> int:
-    """Return how much of the log will be read, at most; of a cluster nobody knows, and it counts as much."""
-    if is_cluster(order.store):
+    """Return how much of the logs will be read, at most; of a cluster nobody knows, and it counts as much."""
+    if any(is_cluster(each.store) for each in order.each):
         return sys.maxsize
-    reader = LogReader(parse_options({**options_of(order), "path": order.store}))
-    return sum(partition.stretch.end - partition.stretch.begin for partition in reader.partitions())
+    found = 0
+    for each in order.each:
+        try:
+            partitions = Source(each.store, options_of(each)).reader.partitions()
+        except (DashboardError, OSError):
+            if not order.parts:
+                raise
+            continue  # the run says so
+        found += sum(one.stretch.end - one.stretch.begin for one in partitions if isinstance(one, LogPartition))
+    return found
 
 
 def options_of(order: Order) -> dict[str, str]:
@@ -219,13 +300,14 @@ def _cluster_options(order: Order) -> dict[str, str]:
     What is stored while its queues are read belongs to the next run: a release whose message was not seen waiting
     would be an alarm.
     """
+    own_name = order.broker.rpartition("/")[2]  # before it: what the settings call its cluster
     options = {
         **OPTIONS,
         **order.access,
         "levels": order.levels,
         "topics": "*",
         "system_topics": "true",
-        "brokers": order.broker,
+        "brokers": own_name,
         "inflate": "false",
         "fail_on_data_loss": "false",
     }
@@ -236,20 +318,39 @@ def _cluster_options(order: Order) -> dict[str, str]:
     if end is None:
         cluster = cluster_of(parsed)
         try:
-            end = cluster.log_end(order.broker)
+            end = cluster.log_end(own_name)
         finally:
             cluster.close()
     return options | {"end_position": str(LONG_MAX if end is None else end)}
 
 
-def _coverage(records: DataFrame, order: Order, start: int) -> Coverage:
-    row = records.agg(
-        F.count("*"), F.min("position"), F.max(F.col("position") + F.col("size")), F.count("corrupt")
-    ).first()
-    assert row is not None
-    return Coverage(
-        start if row[1] is None or order.since_ms is None else row[1], row[2] or start, row[0], row[3], order.as_of_ms
-    )
+def _coverage(records: DataFrame, order: Order, logs: Sequence[_Log]) -> Coverage:
+    by = [LOG] if order.parts else []
+    rows = {
+        row[LOG] if by else 0: row
+        for row in records.groupBy(*by)
+        .agg(
+            F.count("*").alias("rows"),
+            F.min("position").alias("start"),
+            F.max(F.col("position") + F.col("size")).alias("end"),
+            F.count("corrupt").alias("damaged"),
+        )
+        .collect()
+    }
+    parts = []
+    for number, log in enumerate(logs):
+        start, row = first_position(log.segments), rows.get(number)
+        if row is None or row["end"] is None:
+            parts.append(Part(log.order.broker, log.order.store, start, start, 0, 0, log.error))
+            continue
+        begin, end = (position_at(row[name])[1] if by else row[name] for name in ("start", "end"))
+        first = start if order.since_ms is None else begin
+        parts.append(Part(log.order.broker, log.order.store, first, end, row["rows"], row["damaged"], log.error))
+    if not order.parts:
+        only = parts[0]
+        return Coverage(only.start_position, only.end_position, only.rows_read, only.damaged_rows, order.as_of_ms)
+    read, damaged = sum(part.rows_read for part in parts), sum(part.damaged_rows for part in parts)
+    return Coverage(None, None, read, damaged, order.as_of_ms, parts)
 
 
 logger = logging.getLogger(__name__)
@@ -287,8 +388,8 @@ def _is_ours(directory: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
-def scratch_for(store: str, wanted: str, disk: str, memory: Path = MEMORY) -> Path:
-    """Return the directory ``wanted``; without a word one in memory if it holds the log, else ``disk``.
+def scratch_for(stores: Sequence[str], wanted: str, disk: str, memory: Path = MEMORY) -> Path:
+    """Return the directory ``wanted``; without a word one in memory if it holds the logs, else ``disk``.
 
     What runs left behind whose process is gone is removed from both.
     """
@@ -296,14 +397,14 @@ def scratch_for(store: str, wanted: str, disk: str, memory: Path = MEMORY) -> Pa
         return Path(wanted)
     beside = scratch_of(disk)
     clear_scans(beside)
-    if is_cluster(store):
+    if any(map(is_cluster, stores)):
         return beside  # how much it will be is not known
     own = memory / f"escapement-{os.getuid()}"
     if not _is_ours(own):
         return beside
     clear_scans(own)
     try:
-        needed = TIMES * sum(segment.size for segment in LogStore(store).segments())
+        needed = TIMES * sum(segment.size for store in stores for segment in LogStore(store).segments())
     except (OSError, StoreUnreadable):
         return beside  # whoever reads it says so
     free = min(psutil.virtual_memory().available, shutil.disk_usage(own).free)

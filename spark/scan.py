@@ -3,15 +3,18 @@
 On this machine the processes that decode write what they find as Parquet, and Java reads the columns that a job asks
 for: no row goes through a socket, and what is kept is page cache, not memory of Java. On a cluster of Spark there is no
 directory that all machines reach, so Spark keeps the rows.
+
+Several logs are one scan: each has a number, and positions become places (``places.py``).
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +25,7 @@ from pyspark.sql.datasource import InputPartition
 from .cluster_options import parse_cluster_options
 from .cluster_source import ClusterReader
 from .options import parse_options
+from .places import numbered_batch, numbered_frame, numbered_schema
 from .source import LogReader
 
 #: What a store begins with that is no store, but the name servers of a cluster.
@@ -52,15 +56,45 @@ _FEW = (
 _PREFIX = "scan-"
 
 
-@contextmanager
-def shared_scan(session: SparkSession, store: str, options: dict[str, str], scratch: Path) -> Iterator[DataFrame]:
-    """Read a log, or what brokers give out of theirs, once; the frame that is given can be asked often.
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A log that is read in a scan: a path, or ``rocketmq://`` and name servers.
 
-    ``store``: a path, or ``rocketmq://`` and name servers. ``scratch``: where the copy lies meanwhile. Raises
-    DashboardError, OSError, PySparkException.
+    ``log``: its number among several; None: it is the only one, and its positions stay as they are. ``partitions``: how
+    its reading is divided, where that is settled already.
     """
+
+    store: str
+    options: dict[str, str] = field(repr=False)
+    log: int | None = None
+    partitions: Sequence[InputPartition] | None = None
+
+    @property
+    def reader(self) -> LogReader | ClusterReader:
+        """A reader of it. Raises OptionInvalid."""
+        if is_cluster(self.store):
+            return ClusterReader(parse_cluster_options({**self.options, "namesrv": self.store.removeprefix(CLUSTER)}))
+        return LogReader(parse_options({**self.options, "path": self.store}))
+
+    def frame(self, session: SparkSession) -> DataFrame:
+        """Return its records as Spark reads them."""
+        if is_cluster(self.store):
+            reader, path = session.read.format("rocketmq").option("namesrv", self.store.removeprefix(CLUSTER)), None
+        else:
+            reader, path = session.read.format("rocketmq_log"), self.store
+        found = reader.options(**self.options).load(path)
+        return found if self.log is None else numbered_frame(found, self.log)
+
+
+@contextmanager
+def shared_scan(session: SparkSession, sources: Sequence[Source], scratch: Path) -> Iterator[DataFrame]:
+    """Read logs, or what brokers give out of theirs, once; the frame that is given can be asked often.
+
+    ``scratch``: where the copy lies meanwhile. Raises DashboardError, OSError, PySparkException.
+    """
+    frames = [source.frame(session) for source in sources]
     if not (session.sparkContext.master or "").startswith("local"):
-        log = _frame(session, store, options).persist()
+        log = reduce(DataFrame.unionAll, frames).persist()
         try:
             yield log
         finally:
@@ -70,23 +104,10 @@ def shared_scan(session: SparkSession, store: str, options: dict[str, str], scra
     directory = scratch / f"{_PREFIX}{os.getpid()}"
     directory.mkdir(parents=True)
     try:
-        frame = _frame(session, store, options)
-        _copy(session, _reader(store, options), directory)
-        yield session.read.schema(frame.schema).parquet(str(directory))
+        _copy(session, sources, directory)
+        yield session.read.schema(frames[0].schema).parquet(str(directory))
     finally:
         shutil.rmtree(directory)
-
-
-def _frame(session: SparkSession, store: str, options: dict[str, str]) -> DataFrame:
-    if is_cluster(store):
-        return session.read.format("rocketmq").options(**options, namesrv=store.removeprefix(CLUSTER)).load()
-    return session.read.format("rocketmq_log").options(**options).load(store)
-
-
-def _reader(store: str, options: dict[str, str]) -> LogReader | ClusterReader:
-    if is_cluster(store):
-        return ClusterReader(parse_cluster_options({**options, "namesrv": store.removeprefix(CLUSTER)}))
-    return LogReader(parse_options({**options, "path": store}))
 
 
 def clear_scans(scratch: Path) -> None:
@@ -102,11 +123,15 @@ class _Copier:
     """Writes the rows of one partition; sent to the processes that do it."""
 
     reader: LogReader | ClusterReader
-    schema: pa.Schema
+    log: int | None
     directory: str
 
-    def __call__(self, numbered: tuple[int, InputPartition]) -> int:
-        number, partition = numbered
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are written."""
+        return self.reader.schema if self.log is None else numbered_schema(self.reader.schema)
+
+    def __call__(self, number: int, partition: InputPartition) -> int:
         schema = self.schema
         name = f"{number:08d}.parquet"
         few = [column for column in _FEW if column in schema.names]
@@ -116,7 +141,7 @@ class _Copier:
             Path(self.directory, name), schema, compression="snappy", use_dictionary=few, write_statistics=few
         ) as writer:
             for batch in self.reader.read(partition):
-                batches.append(batch)
+                batches.append(batch if self.log is None else numbered_batch(batch, self.log))
                 held, rows = held + batch.num_rows, rows + batch.num_rows
                 if held >= GROUP_ROWS:
                     writer.write_table(pa.Table.from_batches(batches, schema))
@@ -127,8 +152,18 @@ class _Copier:
         return rows
 
 
-def _copy(session: SparkSession, reader: LogReader | ClusterReader, directory: Path) -> None:
-    partitions = list(enumerate(reader.partitions()))
+def _copy(session: SparkSession, sources: Sequence[Source], directory: Path) -> None:
+    copiers = [_Copier(source.reader, source.log, str(directory)) for source in sources]
+    partitions = [
+        (which, partition)
+        for which, (source, copier) in enumerate(zip(sources, copiers, strict=True))
+        for partition in (copier.reader.partitions() if source.partitions is None else source.partitions)
+    ]
+
+    def copy(numbered: tuple[int, tuple[int, InputPartition]]) -> int:
+        number, (which, partition) = numbered
+        return copiers[which](number, partition)
+
     if partitions:
-        tasks = session.sparkContext.parallelize(partitions, len(partitions))
-        tasks.map(_Copier(reader, reader.schema, str(directory))).sum()
+        tasks = session.sparkContext.parallelize(list(enumerate(partitions)), len(partitions))
+        tasks.map(copy).sum()

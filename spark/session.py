@@ -16,6 +16,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from broker import rocketmq
+
 from .cluster_source import ClusterDataSource
 from .source import LogDataSource
 from .store import DashboardError
@@ -39,9 +41,11 @@ SMALL_LOG_BYTES = 32 << 20
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 #: What Spark takes for a master (SparkContext, SparkSubmit).
 _MASTER = re.compile(r"local(-cluster)?(\[[^\]]+\])?|(spark|k8s)://\S+|yarn")
-ROOT = Path(__file__).parents[1]
+#: Where this package is found, alone or as a part of another one.
+ROOT = Path(__file__).parents[__name__.count(".")]
 #: What a worker on another machine needs of this project: this package and the codec.
-_SHIPPED = ("spark/**/*.py", "broker/__init__.py", "broker/rocketmq/*.py")
+_CODEC = Path(rocketmq.__file__).parent
+_SHIPPED = (_CODEC.parent / "__init__.py", *_CODEC.glob("*.py"), *Path(__file__).parent.rglob("*.py"))
 
 
 class JavaMissing(DashboardError):
@@ -140,7 +144,6 @@ def _package() -> str:
     """Return a zip of what workers on other machines import."""
     path = Path(tempfile.mkdtemp(prefix="escapement-")) / "escapement.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for pattern in _SHIPPED:
-            for file in sorted(ROOT.glob(pattern)):
-                archive.write(file, file.relative_to(ROOT))
+        for file in sorted(_SHIPPED):
+            archive.write(file, file.relative_to(ROOT))
     return str(path)

@@ -2,15 +2,21 @@
 
 Points come with the word that they are the current ones, in one transaction: a process that ends before leaves nothing,
 and the same job over the same window takes the place of the run before.
+
+The row of a run over several brokers has none as its own, and says of each what was read (``parts``); its points say of
+each position whose it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import psycopg
+from psycopg.types.json import Jsonb
+
+from spark.places import positions_at
 
 #: Runs remembered of each dashboard and window; of older ones even the row goes.
 KEPT_RUNS = 200
@@ -57,14 +63,31 @@ MOMENTS = range(-1, 253_370_764_800_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
-    """The extent of a run: positions [start, end), rows, rows that stand for damage, and the moment that was now."""
+class Part:
+    """The extent of a run at one of several brokers; ``error``: why it could not be read."""
 
+    broker: str
+    source: str
     start_position: int
     end_position: int
     rows_read: int
     damaged_rows: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The extent of a run: positions [start, end), rows, rows that stand for damage, and the moment that was now.
+
+    Of a run over several brokers: ``parts`` by the number of the log, and no positions.
+    """
+
+    start_position: int | None
+    end_position: int | None
+    rows_read: int
+    damaged_rows: int
     as_of_ms: int
+    parts: Sequence[Part] = ()
 
 
 class Sink:
@@ -97,6 +120,7 @@ class Sink:
     def finish(self, job: str, coverage: Coverage, points: Iterable[Sequence[Any]], duration_ms: int) -> int:
         """Write the points of one dashboard and make them the current ones; return how many there are."""
         number, count = self._runs[job], 0
+        brokers = [part.broker for part in coverage.parts]
         with self._connection.transaction(), self._connection.cursor() as cursor:
             row = cursor.execute(
                 'SELECT broker, dashboard, "window", state FROM console_dashboardrun WHERE id = %s FOR UPDATE',
@@ -109,15 +133,16 @@ class Sink:
             cursor.execute(_DROP_POINTS, key)
             cursor.execute(_RETIRE, key)
             with cursor.copy(
-                "COPY console_dashboardpoint (run_id, series, topic, label, part, at_ms, value, positions) FROM STDIN"
+                "COPY console_dashboardpoint (run_id, series, topic, label, part, at_ms, value, positions, brokers)"
+                " FROM STDIN"
             ) as copy:
                 for point in points:
-                    copy.write_row((number, *_kept(point)))
+                    copy.write_row((number, *_kept(point, brokers)))
                     count += 1
             cursor.execute(
                 "UPDATE console_dashboardrun SET state = 'done', is_current = true, finished_at = now(), progress = 1,"
                 " start_position = %s, end_position = %s, rows_read = %s, damaged_rows = %s, as_of_ms = %s,"
-                " duration_ms = %s, error = '' WHERE id = %s",
+                " duration_ms = %s, parts = coalesce(%s, parts), error = '' WHERE id = %s",
                 (
                     coverage.start_position,
                     coverage.end_position,
@@ -125,6 +150,7 @@ class Sink:
                     coverage.damaged_rows,
                     coverage.as_of_ms,
                     duration_ms,
+                    Jsonb([asdict(part) for part in coverage.parts]) if coverage.parts else None,
                     number,
                 ),
             )
@@ -141,11 +167,13 @@ class Sink:
             row = cursor.execute(
                 "SELECT end_position, state FROM console_dashboardrun WHERE id = %s FOR UPDATE", (number,)
             ).fetchone()
-            if row is None or row[1] not in ("queued", "running") or (row[0] or 0) >= coverage.end_position:
+            if row is None or row[1] not in ("queued", "running") or (row[0] or 0) >= (coverage.end_position or 0):
                 return False
             cursor.execute("CREATE TEMP TABLE more (LIKE console_dashboardpoint) ON COMMIT DROP")
             cursor.execute("ALTER TABLE more ALTER id DROP NOT NULL, ALTER run_id DROP NOT NULL")
-            with cursor.copy("COPY more (series, topic, label, part, at_ms, value, positions) FROM STDIN") as copy:
+            with cursor.copy(
+                "COPY more (series, topic, label, part, at_ms, value, positions, brokers) FROM STDIN"
+            ) as copy:
                 for point in points:
                     copy.write_row(_kept(point))
             cursor.execute(_ADD_KNOWN, (number,))
@@ -172,9 +200,16 @@ class Sink:
         )
 
 
-def _kept(point: Sequence[Any]) -> tuple[Any, ...]:
-    """Return a point as PostgreSQL can keep it: a producer may put into keys what is no text there."""
-    series, topic, label, part, at_ms, *rest = point
+def _kept(point: Sequence[Any], brokers: Sequence[str] = ()) -> tuple[Any, ...]:
+    """Return a point as PostgreSQL can keep it: a producer may put into keys what is no text there.
+
+    Of several brokers its places are kept as positions, and whose each of them is.
+    """
+    series, topic, label, part, at_ms, value, positions = point
     topic, label, part = (text.replace("\0", "\ufffd") if text else text for text in (topic, label, part))
     # where no checksum covers a time, rot can make any of it
-    return (series, topic[:MOST_LETTERS], label, part, at_ms if at_ms is not None and at_ms in MOMENTS else None, *rest)
+    at_ms = at_ms if at_ms is not None and at_ms in MOMENTS else None
+    owners = None
+    if brokers and positions is not None:
+        positions, owners = positions_at(positions, brokers)
+    return (series, topic[:MOST_LETTERS], label, part, at_ms, value, positions, owners)

@@ -247,7 +247,7 @@ def known_end(store: LogStore, options: LogOptions) -> int | None:
     return store.checkpoint_position() if options.end == "checkpoint" else None
 
 
-def first_position(segments: list[Segment]) -> int:
+def first_position(segments: Sequence[Segment]) -> int:
     """Return where the log begins, as far as it is there."""
     return segments[0].start if segments else 0
 

@@ -7,6 +7,9 @@ nothing: there the n-th release of a unique key on a topic is taken for the n-th
 Escapement writes one half record a transaction, and says in the op record what was decided (ESC_DECISIONS). Apache
 RocketMQ writes a half again with each check (a chain of records, of which the decision names one), and an op record
 that does not say whether it was a commit: it was, if a message names one of the chain (prepared position).
+
+Where the records are those of several logs, a position is a place (``places.py``), and all other keys go with the
+number of the log: a message that a client sent again to another broker has the same unique key there.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from pyspark.sql import functions as F
 from broker.rocketmq.topics import CHECKS_TOPIC, OP_TOPIC
 
 from .columns import KINDS
+from .places import apart
 
 #: Columns that the jobs look at beside what each record is.
 COLUMNS = (
@@ -99,6 +103,7 @@ def endings(records: DataFrame) -> DataFrame:
 
 def _apache_endings(records: DataFrame) -> DataFrame:
     """Match releases and deletes of Apache RocketMQ with what they end, within each unique key."""
+    own = apart(records)
     marks = records.where(
         "unique_key is not null and released and source_position is null"
         " or kind = 'delete' and not exact and deletes_key is not null"
@@ -112,11 +117,12 @@ def _apache_endings(records: DataFrame) -> DataFrame:
         "position",
         "store_ms",
         F.col("shown").alias("ended_topic"),
+        *own,
     )
-    turn = Window.partitionBy("unique_key", "shown").orderBy("item")
+    turn = Window.partitionBy("unique_key", "shown", *own).orderBy("item")
     parked = (
         records.where("kind = 'parked'")
-        .join(marks.select("unique_key").distinct(), "unique_key", "left_semi")
+        .join(marks.select("unique_key", *own).distinct(), ["unique_key", *own], "left_semi")
         .select(
             "unique_key",
             "shown",
@@ -124,11 +130,12 @@ def _apache_endings(records: DataFrame) -> DataFrame:
             "mode",
             F.col("out_ms").alias("item_out_ms"),
             F.col("position").alias("item"),
+            *own,
         )
         .withColumn("nth", F.row_number().over(turn))
     )
-    among = Window.partitionBy("unique_key", "ended_topic", "released").orderBy("position")
-    found = marks.withColumn("mark", F.row_number().over(among)).join(parked, "unique_key")
+    among = Window.partitionBy("unique_key", "ended_topic", "released", *own).orderBy("position")
+    found = marks.withColumn("mark", F.row_number().over(among)).join(parked, ["unique_key", *own])
     releases = F.col("released") & (F.col("ended_topic") == F.col("shown")) & (F.col("mark") == F.col("nth"))
     deletes = (
         ~F.col("released")
@@ -147,6 +154,19 @@ def _apache_endings(records: DataFrame) -> DataFrame:
     )
 
 
+_OF_HALVES = (
+    "position",
+    "queue_offset",
+    "unique_key",
+    "producer_group",
+    "shown",
+    "store_ms",
+    "size",
+    "check_times",
+    "put_back",
+)
+
+
 def half_messages(records: DataFrame) -> DataFrame:
     """Return one row a transaction.
 
@@ -154,29 +174,20 @@ def half_messages(records: DataFrame) -> DataFrame:
     (committed, rolled back, stuck, open), decided_ms, copies (messages that its commit made), said (what the op record
     says: c, r, or ? where it does not tell; null without one).
     """
-    order = Window.partitionBy("unique_key", "producer_group").orderBy("position")
+    own = apart(records)
+    order = Window.partitionBy("unique_key", "producer_group", *own).orderBy("position")
     # one more wherever a record was not put back; what has no key is a chain of its own
     chain = F.when(F.col("unique_key").isNull(), F.col("position")).otherwise(
         F.sum(F.when(F.col("put_back"), 0).otherwise(1)).over(order)
     )
     halves = (
         records.where("kind = 'half'")
-        .select(
-            "position",
-            "queue_offset",
-            "unique_key",
-            "producer_group",
-            "shown",
-            "store_ms",
-            "size",
-            "check_times",
-            "put_back",
-        )
-        .join(_said_of_offsets(records), "queue_offset", "left")
+        .select(*_OF_HALVES, *own)
+        .join(_said_of_offsets(records), ["queue_offset", *own], "left")
         .join(_said_of_positions(records), "position", "left")
         .withColumn("chain", chain)
     )
-    found = halves.groupBy("unique_key", "producer_group", "chain").agg(
+    found = halves.groupBy("unique_key", "producer_group", "chain", *own).agg(
         F.min("position").alias("position"),
         F.min_by("shown", "position").alias("topic"),
         F.min("store_ms").alias("store_ms"),
@@ -187,8 +198,7 @@ def half_messages(records: DataFrame) -> DataFrame:
         F.coalesce(F.sum("copies"), F.lit(0)).alias("copies"),
         F.coalesce(F.bool_or("stuck"), F.lit(False)).alias("stuck"),
     )
-    by_key = records.where("kind = 'stuck' and stuck_position is null").select("unique_key").distinct()
-    found = found.join(F.broadcast(by_key.withColumn("stuck_key", F.lit(True))), "unique_key", "left")
+    found = found.join(F.broadcast(_stuck_keys(records)), ["unique_key", *own], "left")
     outcome = (
         F.when((F.col("said") == "c") | (F.col("copies") > 0), "committed")
         .when(F.col("said").isNotNull(), "rolled back")
@@ -209,6 +219,12 @@ def half_messages(records: DataFrame) -> DataFrame:
     )
 
 
+def _stuck_keys(records: DataFrame) -> DataFrame:
+    """Return the unique keys that were given up where nothing names the half, with stuck_key."""
+    given_up = records.where("kind = 'stuck' and stuck_position is null")
+    return given_up.select("unique_key", *apart(records)).distinct().withColumn("stuck_key", F.lit(True))
+
+
 def _said_of_offsets(records: DataFrame) -> DataFrame:
     """Return what ops and notes say of half offsets: said (c, r, ?; the first word counts), op_ms, asked."""
     words = F.split(F.col("body").cast("string"), ",")
@@ -226,9 +242,9 @@ def _said_of_offsets(records: DataFrame) -> DataFrame:
         )
     )
     spread = records.where("kind in ('op', 'note')").select(
-        is_op.alias("is_op"), "position", "store_ms", F.explode(pairs).alias("pair")
+        is_op.alias("is_op"), "position", "store_ms", F.explode(pairs).alias("pair"), *apart(records)
     )
-    return spread.groupBy(F.col("pair.place").cast("bigint").alias("queue_offset")).agg(
+    return spread.groupBy(F.col("pair.place").cast("bigint").alias("queue_offset"), *apart(records)).agg(
         F.min_by("pair.word", F.when(F.col("is_op"), F.col("position"))).alias("said"),
         F.min(F.when(F.col("is_op"), F.col("store_ms"))).alias("op_ms"),
         F.max(F.when(~F.col("is_op"), F.col("pair.word").cast("int"))).alias("asked"),

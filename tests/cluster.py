@@ -74,6 +74,10 @@ class Cluster:
         """The names of all brokers."""
         return sorted({name for name, _ in self.processes})
 
+    def store(self, name: str) -> Path:
+        """The directory of a master's store."""
+        return self._directory_of(name, 0) / "store"
+
     def slave(self, name: str, number: int = 1) -> BrokerThread:
         """Start one more process of this broker, and list it."""
         process = self.processes[name, number] = self._made(name, number)
@@ -88,8 +92,11 @@ class Cluster:
         """Stop a process, and list it no more."""
         self.processes.pop((name, number)).stop()
 
+    def _directory_of(self, name: str, number: int) -> Path:
+        return Path(self._directory.name) / f"{name}-{number}"
+
     def _made(self, name: str, number: int) -> BrokerThread:
-        config = small_store(Path(self._directory.name) / f"{name}-{number}")
+        config = small_store(self._directory_of(name, number))
         return BrokerThread(replace(config, broker_name=name, broker_id=number, **self._settings))
 
 
@@ -129,6 +136,10 @@ class NameService:
         topic = request.ext.get("topic", "")
         if request.code == Request.GET_BROKER_CLUSTER_INFO:
             return request.answer(body=msgspec.json.encode(self._cluster()))
+        if request.code == Request.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+            said = [self._said(name, number, request.code) for name, number in sorted(self._processes)]
+            topics = {topic for one in said if one is not None for topic in one["topicList"]}
+            return request.answer(body=msgspec.json.encode({"topicList": sorted(topics)}))
         if request.code == Request.GET_ROUTEINFO_BY_TOPIC:
             route = self._route(topic)
             if route is None:

@@ -24,7 +24,11 @@ SLOW = (
     "hosting",
     "crash",
     "console/run",
+    "celery/test_kills.py",
+    "celery/test_workers.py",
     "outbox",
+    "package/test_wheel.py",
+    "package/test_outbox_project.py",
     "properties",
     "redisson/test_transfer.py",
     "redisson/test_reliable_ends.py",
@@ -47,6 +51,8 @@ SLOW = (
     "redisson/test_model.py",
     "server/test_every_handler.py",
     "server/test_full_tables.py",
+    "tasks/test_killed.py",
+    "tasks/test_django6.py",
 )
 #: what the gate runs of `make interop`: each client and each direction once, the longest left to `make interop`
 CORE = (

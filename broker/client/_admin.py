@@ -242,20 +242,27 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
         found = await self.records_by_unique_id(topic, unique_id)
         return found[0] if found else None
 
-    async def records_by_unique_id(self, topic: str, unique_id: str, max_count: int = 32) -> list[Message]:
-        """Return the records of the topic with this unique id, newest first: a message can be parked more than once."""
-        return await self._query(topic, unique_id, max_count, 0, WHOLE_TIME_MS, unique=True)
+    async def records_by_unique_id(
+        self, topic: str, unique_id: str, max_count: int = 32, *, address: str | None = None
+    ) -> list[Message]:
+        """Return the records of the topic with this unique id, newest first: a message can be parked more than once.
+
+        `address`: only that broker is asked, not all that have the topic.
+        """
+        addresses = None if address is None else [address]
+        return await self._query(topic, unique_id, max_count, 0, WHOLE_TIME_MS, unique=True, addresses=addresses)
 
     async def _query(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique: bool
-    ) -> list[Message]:
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique: bool,
+        addresses: Sequence[str] | None = None,
+    ) -> list[Message]:  # fmt: skip
         ext = {
             "topic": topic, "key": key, "maxNum": str(max_count), "beginTimestamp": str(begin_ms),
             "endTimestamp": str(end_ms), "_UNIQUE_KEY_QUERY": "true" if unique else "false",
             "indexType": "U" if unique else "K",
         }  # fmt: skip
         found: list[Message] = []
-        for address in await self._addresses_of(topic):
+        for address in addresses or await self._addresses_of(topic):
             answer = await self._session.ask(address, Request.QUERY_MESSAGE, ext, accept=_QUERIED)
             found.extend(read_record(record) for record in split_records(answer.body))
         # the index knows hash codes only: other keys may share one

@@ -24,7 +24,15 @@ from ._session import DEFAULT_TIMEOUT_MS, Session
 from ._types import Broker
 from .admin import Pending, TopicWaiting, UserAccess
 from .credentials import Access
-from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotSupported, RouteNotFound
+from .errors import (
+    BadAnswer,
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientError,
+    InvalidArgument,
+    NotSupported,
+    RouteNotFound,
+)
 from .names import check_user
 from .remoting import Response
 
@@ -233,6 +241,27 @@ class SettingQuestions(Questions):
         }
         for broker in await self._chosen():
             await self._change(Request.UPDATE_AND_CREATE_TOPIC, ext, address=broker.address)
+
+    async def set_writable(self, broker: str, writable: bool) -> dict[str, int]:
+        """Have every name server say that nothing may be sent to a broker, or that it may again (requests 205, 327).
+
+        Producers learn of it with their next look at the routes, within half a minute; what is there can be read, and
+        what waits there comes out. Returns by name server how many topics that are; raises BrokerRefused, and
+        BrokerUnreachable or Timeout for the first one that did not answer, when all have been asked.
+        """
+        names.check_broker(broker)
+        code = Request.ADD_WRITE_PERM_OF_BROKER if writable else Request.WIPE_WRITE_PERM_OF_BROKER
+        counts: dict[str, int] = {}
+        errors: list[ClientError] = []
+        for address in self._session.namesrv:
+            try:
+                answer = await self._session.ask(address, code, {"brokerName": broker})
+                counts[address] = int(answer.ext.get("addTopicCount" if writable else "wipeTopicCount", "0"))
+            except ClientError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return counts
 
     async def group_settings(self, name: str) -> dict[str, Any] | None:
         """Return a group's SubscriptionGroupConfig as the (first) broker keeps it, None if there is no such group."""

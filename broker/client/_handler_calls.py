@@ -190,13 +190,19 @@ def for_messages(handler: Handler) -> Callable[[Message], object]:
     if events is None:
         return handler
 
-    def handle(message: Message) -> object:
+    def given(message: Message) -> tuple[object, ...] | None:
         if not events.wants(message.properties):
             return None
         read = _event_of(message, events)
-        return handler(read, message) if events.with_message else handler(read)
+        return (read, message) if events.with_message else (read,)
 
-    return handle
+    def handle(message: Message) -> object:
+        return None if (taken := given(message)) is None else handler(*taken)
+
+    async def handle_in_loop(message: Message) -> object:
+        return None if (taken := given(message)) is None else await cast(Awaitable[object], handler(*taken))
+
+    return handle_in_loop if inspect.iscoroutinefunction(handler) else handle
 
 
 def _event_of(message: Message, events: EventInput) -> object:

@@ -178,9 +178,14 @@ class Admin(Face[AsyncAdmin]):
         """Return the newest record of the topic with this unique id, None if there is none."""
         return _run(self._core.message_by_unique_id(topic, unique_id))
 
-    def records_by_unique_id(self, topic: str, unique_id: str, max_count: int = 32) -> list[Message]:
-        """Return the records of the topic with this unique id, newest first: a message can be parked more than once."""
-        return _run(self._core.records_by_unique_id(topic, unique_id, max_count))
+    def records_by_unique_id(
+        self, topic: str, unique_id: str, max_count: int = 32, *, address: str | None = None
+    ) -> list[Message]:
+        """Return the records of the topic with this unique id, newest first: a message can be parked more than once.
+
+        `address`: only that broker is asked, not all that have the topic.
+        """
+        return _run(self._core.records_by_unique_id(topic, unique_id, max_count, address=address))
 
     def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
         """Return what was told of a message in `topic`, oldest first; nothing if its clients do not trace.
@@ -275,6 +280,15 @@ class Admin(Face[AsyncAdmin]):
     def set_topic(self, name: str, changes: Mapping[str, Any]) -> None:
         """Change these fields of the topic everywhere, or make it; `attributes` holds name -> value, None removes."""
         _run(self._core.set_topic(name, changes))
+
+    def set_writable(self, broker: str, writable: bool) -> dict[str, int]:
+        """Have every name server say that nothing may be sent to a broker, or that it may again (requests 205, 327).
+
+        Producers learn of it with their next look at the routes, within half a minute; what is there can be read, and
+        what waits there comes out. Returns by name server how many topics that are; raises BrokerRefused, and
+        BrokerUnreachable or Timeout for the first one that did not answer, when all have been asked.
+        """
+        return _run(self._core.set_writable(broker, writable))
 
     def group_settings(self, name: str) -> dict[str, Any] | None:
         """Return a group's SubscriptionGroupConfig as the (first) broker keeps it, None if there is no such group."""

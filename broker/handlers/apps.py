@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.core.checks import Tags, register
 
 from ..django import remember_access
 
@@ -16,5 +17,10 @@ class HandlingConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Have clients of the configured name server sign and encrypt as ESCAPEMENT_CLIENT says."""
+        """Have clients of the configured name server sign and encrypt as ESCAPEMENT_CLIENT says; add the checks."""
+        from .checks import check_handlers, check_migrations, check_name_server
+
         remember_access()
+        register(check_handlers)
+        register(check_name_server, deploy=True)
+        register(check_migrations, Tags.database)

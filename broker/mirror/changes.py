@@ -69,6 +69,8 @@ class Changes:
     groups: tuple[ConsumerGroup, ...] = ()
     offsets: tuple[ConsumerOffset, ...] = ()
     levels: tuple[ScheduleLevel, ...] = ()
+    #: topics of a polled broker that came into being since its first listing, and whose queues are told first now
+    new_topics: frozenset[str] = frozenset()
     deleted_topics: tuple[str, ...] = ()
     deleted_groups: tuple[str, ...] = ()
     #: (group, topic, queue id)
@@ -285,6 +287,8 @@ class Poller:
         self._runtime: Mapping[str, str] = {}
         self._topics: deque[str] = deque()
         self._groups: deque[str] = deque()
+        #: topics that no earlier listing had and that had no turn yet
+        self._new: set[str] = set()
 
     def read(self, known: Broker, now_ms: int) -> Changes:
         """Return one reading of the broker, `now_ms` its moment."""
@@ -297,6 +301,9 @@ class Poller:
             if not self._is_slave:
                 complete |= {"topics", "groups"}
             self._listed_ms = now_ms
+        queues = tuple(self._queues(known.name))
+        new = frozenset(row.topic for row in queues) & self._new
+        self._new -= new
         return Changes(
             token="",
             as_of_ms=now_ms,
@@ -304,7 +311,8 @@ class Poller:
             polling=True,
             complete=complete,
             topics=topics,
-            queues=tuple(self._queues(known.name)),
+            queues=queues,
+            new_topics=new,
             groups=groups,
             offsets=tuple(self._offsets(known.name)),
             levels=tuple(self._levels(known.name)),
@@ -341,7 +349,10 @@ class Poller:
             for group in self._source.groups()
             if group.broker == self._own_name
         )
-        self._topics = _turns(self._topics, [topic.name for topic in topics if is_storable(topic.name)])
+        names = [topic.name for topic in topics if is_storable(topic.name)]
+        if self._listed_ms is not None:
+            self._new |= set(names) - set(self._topics)
+        self._topics = _turns(self._topics, names)
         self._groups = _turns(self._groups, [row.name for row in groups if not row.is_system and is_storable(row.name)])
         return topics, groups
 

@@ -24,7 +24,7 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connections, transaction
 
 from ..client import Admin
-from ..client.errors import ClientError, NotSupported
+from ..client.errors import BrokerUnreachable, ClientError, NotSupported
 from ..rocketmq.topics import SCHEDULE_TOPIC
 from .announcer import Announcer, now_us
 from .changes import Changes, Poller, UnreadableChangesError, read_changes
@@ -231,14 +231,9 @@ class Mirror:
         return known, self._state, self._watch
 
     def _is_served_otherwise(self) -> bool:
-        """Tell whether another process of the broker answers now than the slave that was read, its master most
-        likely."""
-        state = self._state
-        return (
-            state is not None
-            and state.slave_number is not None
-            and (self._source.asked().broker_id != state.slave_number)
-        )
+        """Tell whether another process of the broker answers now than the one that was read: its master is back, or
+        went, perhaps without a request to it that failed."""
+        return self._state is not None and self._source.asked().broker_id != (self._state.slave_number or 0)
 
     def _ask(self, known: Broker, state: MirrorState) -> dict[str, Any] | None:
         """Return what changed, as the broker tells it; None of one that has to be polled."""
@@ -254,7 +249,10 @@ class Mirror:
         if body is not None:
             return watch.with_empty_queues(fit(read_changes(body, known, self._clock()), KEYS))
         assert self._poller is not None, "made by _ask"
-        return fit(self._poller.read(known, self._clock()), KEYS)
+        found = self._poller.read(known, self._clock())
+        if self._is_served_otherwise():
+            raise BrokerUnreachable(known.address, "another process of the broker answers since the reading began")
+        return fit(found, KEYS)
 
     def _hear_clock(self, changes: Changes) -> None:
         """Have every process here know how the broker's clock runs."""

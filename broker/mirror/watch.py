@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 
-from ..rocketmq.topics import SCHEDULE_TOPIC
+from ..rocketmq.topics import DLQ_PREFIX, SCHEDULE_TOPIC
 from .changes import Changes, Flaw, is_system_topic, shown
 from .models import SLOT_MS, SLOTS, ConsumerGroup, ConsumerOffset, MirrorRow, Queue, RateHistory, ScheduleLevel, Topic
 
@@ -36,6 +36,12 @@ _SHOWN = tuple(
 )
 
 Range = tuple[int, int]
+
+
+def _is_counted(topic: str, known: int | None, changes: Changes) -> bool:
+    """Tell whether the growth of a polled broker's queue is counted: that of dead letters, of which it matters that
+    there are some, not in which seconds. What a queue held before it was read first was not given up just now."""
+    return topic.startswith(DLQ_PREFIX) and (known is not None or topic in changes.new_topics)
 
 
 def _width(topic: Topic) -> int:
@@ -186,11 +192,16 @@ class Watch:
     def _queues(self, changes: Changes, counting: bool) -> None:
         for row in changes.queues:
             end = row.max_offset or 0
-            grown = end - self.ends.get((row.topic, row.queue_id), 0)
+            known = self.ends.get((row.topic, row.queue_id))
             self.ends[row.topic, row.queue_id] = end
-            if not counting or changes.polling or grown <= 0:
+            if changes.polling and not _is_counted(row.topic, known, changes):
+                continue
+            grown = end - (known or 0)
+            if not counting or grown <= 0:
                 continue
             self.rates.add("topic", row.topic, grown)
+            if changes.polling:
+                continue
             if row.topic == SCHEDULE_TOPIC or not is_system_topic(row.topic):
                 self.rates.add("flow", "accepted", grown)
 

@@ -13,6 +13,8 @@ PostgreSQL (pg_xact_status of the transaction that sent it):
 
 Other databases: a row commits; no row is unknown until ESCAPEMENT_TRANSACTION_LIMIT_S after the half, then roll back.
 
+A half to be committed whose message is on its topic already is rolled back: another commit would show it once more.
+
 Which database and which transaction that is stands in property ESC_XID of the half:
 
     pg/<system identifier>/<database oid>/<transaction id>     PostgreSQL
@@ -33,8 +35,9 @@ from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from ..client import Decision, Message
-from .configuration import transaction_limit_s
+from ..client import Admin, ClientError, Decision, Message
+from ..rocketmq.message import written_address
+from .configuration import namesrv, transaction_limit_s
 from .models import OutboxHalf
 
 logger = logging.getLogger(__name__)
@@ -60,12 +63,33 @@ def check(message: Message) -> Decision:
         if connection is None:
             logger.error("no entry of DATABASES is %s, which half %s is of", origin.database, transaction_id)
             return Decision.UNKNOWN
-        return decide(connection, origin, transaction_id, age_s=time.time() - message.born_ms / 1000)
+        decision = decide(connection, origin, transaction_id, age_s=time.time() - message.born_ms / 1000)
+        if decision is Decision.COMMIT and is_shown(message):
+            OutboxHalf.objects.using(connection.alias).filter(pk=transaction_id).update(state=OutboxHalf.State.DONE)
+            return Decision.ROLLBACK
+        return decision
     except Error as error:
         logger.warning("half %s cannot be decided now: %s", transaction_id, error)
         return Decision.UNKNOWN
     finally:
         connections.close_all()
+
+
+def is_shown(message: Message) -> bool:
+    """Tell whether the broker that asks about a half has its message on the topic already; False if it cannot be asked.
+
+    Apache RocketMQ keeps the word of a commit in memory for up to transactionOpBatchInterval (3 s): killed meanwhile,
+    it asks again about what consumers have seen. So it does about the copies that it makes of a half for each check.
+    """
+    asks = written_address(*message.store_host)
+    try:
+        with Admin(namesrv()) as admin:
+            if message.unique_key is None or asks not in [each.address for each in admin.brokers()]:
+                return False
+            return bool(admin.records_by_unique_id(message.topic, message.unique_key, 1, address=asks))
+    except ClientError as error:
+        logger.info("whether half %s is shown already cannot be asked: %s", message.unique_key, error)
+        return False
 
 
 def decide(connection: BaseDatabaseWrapper, origin: Origin, transaction_id: str, *, age_s: float) -> Decision:

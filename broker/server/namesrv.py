@@ -147,7 +147,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return 1 if it could not start, else 0."""
     os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m broker.server.namesrv", description=__doc__)
-    parser.add_argument("--root", required=True, help="directory of its values and users")
+    parser.add_argument(
+        "--store", "--root", dest="root", metavar="DIRECTORY", required=True, help="directory of its values and users"
+    )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; beyond loopback only with access control and TLS"
     )

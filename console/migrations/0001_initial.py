@@ -9,7 +9,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-import console.features.checkback.models
+import console.features.checkback.models as checkback
 
 
 class Migration(migrations.Migration):
@@ -76,7 +76,7 @@ class Migration(migrations.Migration):
                 ("webhook", models.CharField(blank=True, max_length=500, verbose_name="webhook")),
                 (
                     "salt",
-                    models.CharField(default=console.features.checkback.models.new_salt, editable=False, max_length=32),
+                    models.CharField(default=checkback.new_salt, editable=False, max_length=32),
                 ),
                 ("is_on", models.BooleanField(default=True, verbose_name="on")),
             ],

@@ -39,7 +39,7 @@ def discover() -> None:
     features = import_module("console.features")
     for folder in features.__path__:
         for file in sorted(Path(folder).glob("*/*operations.py")):
-            import_module(f"console.features.{file.parent.name}.{file.stem}")
+            import_module(f"{features.__name__}.{file.parent.name}.{file.stem}")
 
 
 def kind_of(name: str) -> Kind[Any]:

@@ -105,7 +105,8 @@ def chosen_body(field: str, parameters: Mapping[str, Any], names: Mapping[str, s
     if "targets" in parameters:
         return {field: [renamed(target, _TARGETS) for target in parameters["targets"]]}
     if "filter" in parameters:
-        return {"filter": renamed(parameters["filter"], names), **all_of(parameters)}
+        among = {"brokers": parameters["brokers"]} if "brokers" in parameters else {}
+        return {"filter": renamed(parameters["filter"], names), **all_of(parameters), **among}
     return {}
 
 

@@ -45,6 +45,14 @@ AtBroker = Annotated[
     str, Meta(min_length=1, max_length=255, description="The broker to do it at; needed where there are several.")
 ]
 
+#: of what is chosen one by one, or by a filter, at several brokers
+ItsBroker = Annotated[
+    str, Meta(min_length=1, max_length=255, description="The broker at which it lies; of all that are chosen, or none.")
+]
+AmongBrokers = Annotated[
+    list[str], Meta(min_length=1, max_length=100, description="The brokers at which a filter looks; instead of broker.")
+]
+
 
 @contextmanager
 def of_broker(broker: str) -> Iterator[None]:
@@ -130,6 +138,18 @@ def places_of(cursor: str | None) -> Places:
     if places is None:
         raise InvalidParameter(f"The cursor {(cursor or '')[:40]!r} is none of this list's; begin without one.")
     return places
+
+
+async def spanned(
+    state: ApiState, named: Sequence[str], own: Sequence[str | None], among: Sequence[str] | None, wanted: str | None
+) -> str:
+    """Return the broker that an operation is of, as `named_of`; "" where it is said of each (`own`), or of the filter
+    (`among`), at which broker it is. Raises InvalidParameter where both are said, too."""
+    if among is None and not any(own):
+        return await named_of(state, named, wanted)
+    if wanted is not None:
+        raise InvalidParameter("Give broker, or say of each (of a filter: brokers) where it is; not both.")
+    return ""
 
 
 async def named_of(state: ApiState, named: Sequence[str], wanted: str | None) -> str:

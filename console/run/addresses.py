@@ -33,8 +33,18 @@ MODES = ("permissive", "enforcing")
 
 
 def var_directory() -> Path:
-    """Return the directory that holds everything a run leaves behind; ESCAPEMENT_VAR moves it."""
-    return Path(os.environ.get("ESCAPEMENT_VAR") or Path(__file__).resolve().parents[2] / "var").resolve()
+    """Return the directory that holds everything a run leaves behind; ESCAPEMENT_VAR moves it.
+
+    Without that it is `var` of a checkout; for what was installed, `escapement` where a user's programs keep data.
+    """
+    return Path(os.environ.get("ESCAPEMENT_VAR") or _own_directory()).resolve()
+
+
+def _own_directory() -> Path:
+    home = Path(__file__).resolve().parents[2]
+    if (home / "manage.py").exists():
+        return home / "var"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "escapement"
 
 
 def database_url() -> str:

@@ -17,7 +17,8 @@ from console.run.addresses import answers, database_url, taken
 from console.run.supervisor import ChildSpec
 from console.site.checks import ServingRefused, refuse_open_serving
 
-MANAGE = str(settings.ROOT / "manage.py")
+#: Django's command line: `-m console`, or under its name in a wheel.
+MANAGE = ("-m", __name__.removesuffix(".run.processes"))
 #: A worker of ours that hosts something: no tasks but its own queue, nothing to say to other workers.
 HOSTING_WORKER = ("-P", "threads", "-c", "1", "--without-gossip", "--without-mingle")
 #: The broker drains and closes within 10 s of SIGTERM; a little more before it is killed.
@@ -83,7 +84,7 @@ def _servers() -> list[ChildSpec]:
 
 
 def _prepare() -> ChildSpec:
-    return ChildSpec("prepare", (sys.executable, MANAGE, "prepare"), runs_once=True, ready_timeout_s=120.0)
+    return ChildSpec("prepare", (sys.executable, *MANAGE, "prepare"), runs_once=True, ready_timeout_s=120.0)
 
 
 def _name_services() -> list[ChildSpec]:
@@ -163,9 +164,9 @@ def _workers() -> list[ChildSpec]:
 def _checkbacks() -> list[ChildSpec]:
     """Return processes that answer a broker's question about a half: from the database, and from addresses of REST
     producers."""
-    specs = [ChildSpec("checkback-http", (sys.executable, MANAGE, "checkback_http"))]
+    specs = [ChildSpec("checkback-http", (sys.executable, *MANAGE, "checkback_http"))]
     if settings.ESCAPEMENT_PRODUCER_GROUPS:
-        specs.insert(0, ChildSpec("checkback", (sys.executable, MANAGE, "checkback")))
+        specs.insert(0, ChildSpec("checkback", (sys.executable, *MANAGE, "checkback")))
     return specs
 
 
@@ -185,7 +186,7 @@ def _web() -> ChildSpec:
 def _demo() -> list[ChildSpec]:
     if os.environ.get("ESCAPEMENT_DEMO") == "0" or "demo" not in get_commands():
         return []
-    return [ChildSpec("demo", (sys.executable, MANAGE, "demo", "flights"))]
+    return [ChildSpec("demo", (sys.executable, *MANAGE, "demo", "flights"))]
 
 
 def _worker(name: str, *options: str) -> tuple[str, ...]:

@@ -138,13 +138,17 @@ class Mirrored:
 
     def histories(self, kind: str, names: Iterable[str]) -> Mapping[str, History]:
         """Return the histories of one kind by name."""
-        wanted = list(names)
-        if self.polling and kind in ("topic", "group"):
-            return dict.fromkeys(wanted, History())
+        asked = list(names)
+        # of a polled broker's topics only those of dead letters are counted
+        is_told = not self.polling or kind not in ("topic", "group")
+        wanted = [name for name in asked if is_told or (kind == "topic" and name.startswith(DLQ_PREFIX))]
+        unknown = dict.fromkeys(asked, History())
+        if not wanted:
+            return unknown
         found = RateHistory.objects.filter(broker=self.name, kind=kind, name__in=wanted)
         rows = {name: (slot, counts) for name, slot, counts in found.values_list("name", "slot", "counts").order_by()}
         silent = self._history(None)
-        return {name: self._history(rows[name]) if name in rows else silent for name in wanted}
+        return unknown | {name: self._history(rows[name]) if name in rows else silent for name in wanted}
 
     def rates(self, kind: str) -> Mapping[str, float | None]:
         """Return the latest rate of each thing of a kind that has a history: as `History.latest`, without the rest."""

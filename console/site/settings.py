@@ -135,6 +135,10 @@ SECOND_PERSON_KINDS = {
 }
 SECOND_PERSON_HOURS = float(os.environ.get("ESCAPEMENT_SECOND_PERSON_HOURS", "24"))
 
+# --- timers that are moved to another broker --------------------------------------------------------------------------
+# What is due sooner is left to its broker; longer than it takes until somebody goes on after a runner was killed.
+MOVE_LEAVES_S = float(os.environ.get("ESCAPEMENT_MOVE_LEAVES_S", "120"))
+
 # --- Django -----------------------------------------------------------------------------------------------------------
 WEB_HOST = os.environ.get("ESCAPEMENT_WEB_HOST", "127.0.0.1")
 WEB_PORT = int(os.environ.get("ESCAPEMENT_WEB_PORT", "8000"))
@@ -151,7 +155,8 @@ INSTALLED_APPS = [
     "broker.mirror",
     "broker.outbox",
     "broker.handlers",
-    "console",
+    "broker.tasks",
+    "console.apps.ConsoleConfig",
     "axes",
     "channels",
     "csp",

@@ -20,6 +20,8 @@ from console.operations.registry import ACTS, KINDS, OUTCOMES
 from console.templatetags.escapement import span
 
 register = template.Library()
+#: the console under the name that it is imported by: another one in a wheel
+_CONSOLE = __name__.removesuffix(".templatetags.operations")
 
 
 @register.filter
@@ -123,8 +125,8 @@ def python_call(row: Operation) -> str:
     """The same in Python, where Django is set up; `user` is who does it."""
     given = masked_parameters(row.kind, row.parameters)
     start = f"workflow.start({row.kind!r}, {given!r},\n               Actor.of(user), reason=...)"
-    imports = "from console.operations import workflow\nfrom console.operations.actor import Actor\n"
+    imports = f"from {_CONSOLE}.operations import workflow\nfrom {_CONSOLE}.operations.actor import Actor\n"
     if not row.broker:
         return f"{imports}\n{start}"
-    imports += "from console.site.chosen import choice_of, choosing\n"
+    imports += f"from {_CONSOLE}.site.chosen import choice_of, choosing\n"
     return f"{imports}\nwith choosing(choice_of({row.broker!r})):\n    {start}"

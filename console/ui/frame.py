@@ -143,9 +143,14 @@ class Picker:
         return self.brokers[1].broker if len(self.brokers) > 1 else ""
 
     @property
+    def has_several(self) -> bool:
+        """Tell whether this cluster has more than one broker."""
+        return len(self.brokers) > 2
+
+    @property
     def is_needed(self) -> bool:
         """Tell whether there is more than one broker, or one was chosen."""
-        return len(self.brokers) > 2 or len(self.clusters) > 1 or self.choice != ALL
+        return self.has_several or len(self.clusters) > 1 or self.choice != ALL
 
 
 def _brokers_with(match: ResolverMatch | None) -> set[str] | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import pairwise
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.places import LOG, apart, log_of, position_at, position_of
 from spark.points import DAY_MS, HOUR_MS, Question, floor_to, points, some_positions, together
 from spark.view import View
 
@@ -20,33 +22,38 @@ def storage(view: View, question: Question) -> DataFrame:
     growth     bytes of the log by hour (at_ms) and topic
     expiry     when a segment (label) may be deleted (value and at_ms): old enough, and nothing in it waits any more;
                half messages that are open have no moment, they hold it until they are decided (value -1)
+
+    Of several brokers those whose files are read; a segment is named with its broker then.
     """
-    sized = view.records.withColumn("segment", _segment_of(F.col("position"), question))
+    sized = _by_segment(view.records, question)
     hour = floor_to(F.col("store_ms"), HOUR_MS).alias("at_ms")
     filled = sized.groupBy("segment", "shown", hour).agg(
         F.sum("size").alias("bytes"), F.min("position").alias("first"), F.max("position").alias("last")
     )
-    waiting = _waiting(view).withColumn("segment", _segment_of(F.col("position"), question))
+    waiting = _by_segment(_waiting(view), question)
     held = waiting.groupBy("segment", "topic", "part").agg(
         F.count("*").alias("count"), F.sum("size").alias("bytes"), F.min("position").alias("first")
     )
-    last = sized.groupBy("segment").agg((F.max("store_ms") + question.retention_ms).alias("old_ms"))
+    kept_ms = _retention_ms(F.col("segment"), question)
+    last = sized.groupBy("segment").agg(F.max("store_ms").alias("last_ms"))
+    last = last.select("segment", (F.col("last_ms") + kept_ms).alias("old_ms"))
     until = waiting.groupBy("segment").agg(
         F.max("due_ms").alias("held_ms"), F.bool_or(F.col("due_ms").isNull()).alias("undecided")
     )
     expiry = last.join(until, "segment", "left").select(
         "segment", F.when(F.col("undecided"), F.lit(-1)).otherwise(F.greatest("old_ms", "held_ms")).alias("at_ms")
     )
-    by = {"label": F.col("segment"), "topic": F.col("topic"), "part": F.col("part")}
+    label = _named(F.col("segment"), question)
+    by = {"label": label, "topic": F.col("topic"), "part": F.col("part")}
     return together(
-        _filled(filled),
+        _filled(filled, question),
         points(held, "held", F.col("count"), positions=F.array("first"), **by),
         points(held, "held_bytes", F.col("bytes"), **by),
-        points(expiry, "expiry", F.col("at_ms"), label=F.col("segment"), at_ms=F.col("at_ms")),
+        points(expiry, "expiry", F.col("at_ms"), label=label, at_ms=F.col("at_ms")),
     )
 
 
-def _filled(filled: DataFrame) -> DataFrame:
+def _filled(filled: DataFrame, question: Question) -> DataFrame:
     """Add up what fills the log, once by segment and once by hour."""
     both = F.array(
         F.struct(F.lit("content").alias("series"), F.col("segment").alias("label"), F.lit(None).alias("at_ms")),
@@ -63,20 +70,55 @@ def _filled(filled: DataFrame) -> DataFrame:
         F.col("series"),
         F.col("bytes"),
         topic=F.col("shown"),
-        label=F.col("label"),
+        label=_named(F.col("label"), question),
         at_ms=F.col("at_ms"),
         positions=F.col("behind"),
     )
 
 
-def _segment_of(position: Column, question: Question) -> Column:
+def _by_segment(frame: DataFrame, question: Question) -> DataFrame:
+    """Say of each row in which segment it lies; of several logs some may be pulled, and have none."""
+    position = F.col("position")
+    if question.brokers:
+        frame = frame.where(log_of(position).isin(sorted({position_at(start)[0] for start, _ in question.segments})))
+    return frame.withColumn("segment", _segment_of(position, question))
+
+
+def _named(segment: Column, question: Question) -> Column:
+    """Return the name of a segment: its first position, of several logs behind the name of the broker."""
+    if not question.brokers:
+        return segment
+    broker = F.element_at(F.array(*map(F.lit, question.brokers)), (log_of(segment) + 1).cast("int"))
+    return F.concat(broker, F.lit(" "), position_of(segment).cast("string"))
+
+
+def _retention_ms(segment: Column, question: Question) -> Column:
+    """Return for how long the broker of a segment keeps it."""
+    found = F.lit(question.retention_ms)
+    for log, kept_ms in question.retentions_ms.items():
+        found = F.when(log_of(segment) == log, F.lit(kept_ms)).otherwise(found)
+    return found
+
+
+def _segment_of(place: Column, question: Question) -> Column:
     """Return the first position of the segment that holds a record."""
-    starts = sorted(start for start, _ in question.segments)
+    starts: dict[int, list[int]] = defaultdict(list)
+    for start, _ in sorted(question.segments):
+        starts[position_at(start)[0]].append(start)
     if len(starts) < 2:
-        return F.lit(starts[0] if starts else 0).cast("bigint")
+        return _segment_among(place, next(iter(starts.values()), [0]))
+    found = F.lit(None).cast("bigint")
+    for log, of_log in starts.items():
+        found = F.when(log_of(place) == log, _segment_among(place, of_log)).otherwise(found)
+    return found
+
+
+def _segment_among(place: Column, starts: list[int]) -> Column:
+    if len(starts) < 2:
+        return F.lit(starts[0]).cast("bigint")
     # segments of one store are of one size; a file can be shorter, where it was not copied whole
     size = min(later - start for start, later in pairwise(starts))
-    return position - F.pmod(position - F.lit(starts[0]), F.lit(size))
+    return place - F.pmod(place - F.lit(starts[0]), F.lit(size))
 
 
 def _waiting(view: View) -> DataFrame:
@@ -147,13 +189,15 @@ def _account(entries: DataFrame) -> list[DataFrame]:
 
 def _alarms(view: View, question: Question) -> DataFrame:
     # what was parked before the first position that is left cannot be looked up any more
-    begin = view.records.agg(F.min("position").alias("begin"))
+    own = apart(view.records)
+    begin = F.broadcast(view.records.groupBy(*own).agg(F.min("position").alias("begin")))
     overdue = (F.col("ends") == 0) & (F.col("due_ms") < question.as_of_ms - question.grace_ms)
     of_items = F.when(F.col("position").isNull(), "unknown").when(F.col("ends") > 1, "twice").when(overdue, "overdue")
     of_halves = F.when((F.col("said") == "c") & (F.col("copies") == 0), "no copy").when(
         F.col("copies") > 1, "two copies"
     )
-    items = view.items.join(F.broadcast(begin)).where("position is not null or item >= begin")
+    mine = log_of(F.coalesce("position", "item")) == F.col(LOG) if own else None
+    items = view.items.join(begin, mine).where("position is not null or item >= begin")
     found = together(
         items.select(
             F.col("shown").alias("topic"), of_items.alias("part"), F.coalesce("position", "ended_by").alias("at")

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from spark.places import apart
 from spark.points import MINUTE_MS, Question, first_and_last, floor_to, points, quantiles, some_positions, together
 from spark.view import View
 
@@ -46,14 +47,18 @@ def _figure(series: str, value: Column, position: Column) -> Column:
 
 
 def _consumed(records: DataFrame, question: Question) -> DataFrame:
-    session = records.sparkSession
+    session, own = records.sparkSession, apart(records)
     offsets = session.createDataFrame(
-        list(question.offsets), "topic string, consumer string, queue_id int, next_offset bigint"
+        list(question.offsets),
+        ", ".join(
+            ("topic string, consumer string, queue_id int, next_offset bigint", *(f"{name} int" for name in own))
+        ),
     )
+    at_ms = floor_to(F.col("store_ms"), MINUTE_MS).alias("at_ms")
     past = (
         records.where("kind = 'plain'")
-        .select("position", "topic", "queue_id", "queue_offset", floor_to(F.col("store_ms"), MINUTE_MS).alias("at_ms"))
-        .join(F.broadcast(offsets), ["topic", "queue_id"])
+        .select("position", "topic", "queue_id", "queue_offset", at_ms, *own)
+        .join(F.broadcast(offsets), ["topic", "queue_id", *own])
         .where("queue_offset < next_offset")
         .groupBy("topic", "consumer", "at_ms")
         .agg(F.count("*").alias("count"), first_and_last(F.col("position")).alias("behind"))
@@ -158,8 +163,9 @@ def keys(view: View, question: Question) -> DataFrame:
     topics = F.broadcast(topics.select(F.col("shown").alias("topic"), F.xxhash64("shown").alias("about")))
     # all records of a key come to one place once, for both ways to count them
     words = _words(view.records).repartition(_PLACES_A_CORE * _cores(view), "key")
+    turn, first = _turn(view.records)
     busy = words.groupBy("about", "key").agg(
-        F.count_if("sent").alias("sent"), F.min("store_ms").alias("first_ms"), F.min("position").alias("first")
+        F.count_if("sent").alias("sent"), F.min("store_ms").alias("first_ms"), first.alias("first")
     )
     best = F.expr(
         "min_by(struct(key, sent, first_ms, first), struct(-sent AS most, first, key), "
@@ -177,9 +183,9 @@ def keys(view: View, question: Question) -> DataFrame:
         words.groupBy("key")
         .agg(
             F.count("sent").alias("records"),
-            F.min_by("about", "position").alias("about"),
+            F.min_by("about", turn).alias("about"),
             (F.max("store_ms") - F.min("store_ms")).alias("life_ms"),
-            F.min("position").alias("first"),
+            first.alias("first"),
         )
         .where("records > 1")
     )
@@ -199,6 +205,14 @@ def keys(view: View, question: Question) -> DataFrame:
 
 def _cores(view: View) -> int:
     return int(view.records.sparkSession.sparkContext.defaultParallelism)
+
+
+def _turn(records: DataFrame) -> tuple[Column, Column]:
+    """Return what orders messages, and the position of the first of some: of several logs only time can tell."""
+    if not apart(records):
+        return F.col("position"), F.min("position")
+    turn = F.struct("store_ms", "position")
+    return turn, F.min_by("position", turn)
 
 
 def _line(series: str, key: Column, value: Column, first_ms: Column, first: Column) -> Column:

@@ -16,7 +16,7 @@ def test_the_examples_work(broker: BrokerThread, capsys: pytest.CaptureFixture[s
     names: dict[str, object] = {}
     for example in EXAMPLES:
         own = example.replace("127.0.0.1:9876", broker.namesrv).replace("from escapement_mq.", "from broker.")
-        exec(own, names)  # noqa: S102 - it is our own page
+        exec(compile(own, "docs/CLIENT.md", "exec", dont_inherit=True), names)  # noqa: S102 - it is our own page
     said = capsys.readouterr().out.splitlines()
     assert said == [
         "100",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from types import ModuleType
+from typing import get_type_hints
 
 import msgspec
 import pytest
@@ -42,4 +43,4 @@ def test_the_handlers_of_the_document_are_registered(monkeypatch: pytest.MonkeyP
         ("billing", "orders", "created || paid", "shop.handlers.bill", False),
         ("billing", "refunds", "*", "shop.handlers.refund", False),
     ]
-    assert book.__annotations__ == {"payment": OrderPaid}
+    assert get_type_hints(book) == {"payment": OrderPaid}

@@ -6,15 +6,17 @@ groups, offsets, delay levels, timers) on the master's VIP port, which is two be
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from broker.client import Admin
 from broker.client.errors import ClientError
-from tests.interop.names import ApacheBroker, ApacheNamesrv
+from tests.interop.names import SMALL, ApacheBroker, ApacheNamesrv
 from tests.interop.process import Child
 from tests.interop.readiness import await_runtime, has_topic
-from tests.interop.servers import START_TIMEOUT_S, says
+from tests.interop.servers import START_TIMEOUT_S, StoreShape, says
 from tests.waiting import until
 
 A, B = "broker-a", "broker-b"
@@ -22,6 +24,10 @@ A, B = "broker-a", "broker-b"
 
 class Member(ApacheBroker):
     """A master or a slave of the cluster; it can be killed and started again on the same store."""
+
+    def __init__(self, work: Path, at: str, name: str, broker_id: int = 0, *, shape: StoreShape = SMALL) -> None:
+        super().__init__(work, at, name, broker_id)
+        self.shape = shape
 
     def _settings(self) -> dict[str, object]:
         # the address that a master tells its slaves is another setting than the one that clients are told
@@ -37,13 +43,23 @@ class Member(ApacheBroker):
         self.prepare()
         self.await_up(self.launch())
 
+    @contextmanager
+    def dead(self) -> Iterator[None]:
+        """Kill it, and start it again when the block ends, however that ends."""
+        self.kill()
+        try:
+            yield
+        finally:
+            self.start()
+
 
 class ApacheCluster:
     """`namesrv`, masters `a` and `b`, and `slave`, which is process 1 of broker-a."""
 
-    def __init__(self, work: Path) -> None:
+    def __init__(self, work: Path, shape: StoreShape = SMALL) -> None:
         self.names = ApacheNamesrv(work / "names")
         self._work = work
+        self._shape = shape
 
     @property
     def namesrv(self) -> str:
@@ -69,9 +85,9 @@ class ApacheCluster:
 
     def _start(self) -> None:
         self.names.start()
-        self.a = Member(self._work / "a", self.namesrv, A)
-        self.b = Member(self._work / "b", self.namesrv, B)
-        self.slave = Member(self._work / "slave", self.namesrv, A, 1)
+        self.a = Member(self._work / "a", self.namesrv, A, shape=self._shape)
+        self.b = Member(self._work / "b", self.namesrv, B, shape=self._shape)
+        self.slave = Member(self._work / "slave", self.namesrv, A, 1, shape=self._shape)
         started = []
         for each in (self.a, self.b):
             each.prepare()

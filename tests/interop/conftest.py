@@ -14,11 +14,17 @@ import redis
 
 from broker.redisson import Codec, DelayedQueue
 from tests import speed
+from tests.interop.apache_cluster import ApacheCluster
 from tests.interop.golang import GoProducer, GoProgram
 from tests.interop.programs import JavaConsumer, JavaProducer, Program
 from tests.interop.redis_servers import RedisServer
 from tests.interop.redisson import CURRENT, LEGACY, JavaQueues
 from tests.interop.servers import SERVERS, Server, StoreShape, served
+
+#: asks soon about halves, and tries soon again
+SOON = StoreShape(
+    heap="512m", transaction_interval_ms=1_000, transaction_checks=255, delay_levels="1s 1s 1s 1s 2s 5s 10m 1h"
+)
 
 NUMBERS = itertools.count(1)
 ServerFactory = Callable[..., Server]
@@ -52,6 +58,14 @@ def server(request: pytest.FixtureRequest) -> Server:
     """Each of the two: what holds for Apache RocketMQ must hold for ours."""
     chosen: Server = request.getfixturevalue(request.param)
     return chosen
+
+
+@pytest.fixture(scope="session")
+def quick_apaches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """Two masters and a slave of Apache RocketMQ 5.5.0 that ask soon and try soon again; whoever kills one starts it
+    again."""
+    with ApacheCluster(tmp_path_factory.mktemp("cluster"), SOON) as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """A program that makes one order. Arguments: topic, name, seconds that its transaction takes, how it ends:
 
 `commit`; `dies-open`: killed inside its transaction; `dies-committed`: killed when the database has committed and the
-broker was not told. Prints `began` when the broker has the half, and `committed`.
+broker was not told. A fifth argument names the broker that the half goes to. Prints `began` when that has it, and
+`committed`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import django
 def main() -> None:
     """Make the order."""
     topic, name, seconds, end = sys.argv[1:5]
+    broker = sys.argv[5] if len(sys.argv) > 5 else None
     django.setup()
     from django.db import connection, transaction
 
@@ -28,7 +30,7 @@ def main() -> None:
         if end == "dies-committed":
             transaction.on_commit(die)
         cursor.execute("INSERT INTO orders (name) VALUES (%s)", [name])
-        block.send(topic, name)
+        block.send(topic, name, broker=broker)
         sys.stdout.write("began\n")
         sys.stdout.flush()
         cursor.execute("SELECT pg_sleep(%s)", [float(seconds)])

@@ -7,18 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import psycopg
 
 from broker.client import Admin, Decision, Message, TransactionProducer, prepare
 from tests.interop.jars import REPOSITORY
 from tests.interop.process import Child
-from tests.interop.servers import Server, StoreShape, says
+from tests.interop.servers import StoreShape, says
 from tests.interop.waiting import wait_until
 
 START_S = 60
@@ -30,10 +30,17 @@ DATABASES = itertools.count(1)
 MANAGE = (sys.executable, "-m", "django")
 
 
+class Named(Protocol):
+    """A broker, or a cluster of several, by its name server."""
+
+    @property
+    def namesrv(self) -> str: ...
+
+
 class Project:
     """A Django project with the outbox, and a table `orders`; its processes run in `work`."""
 
-    def __init__(self, server: Server, database_url: str, group: str, work: Path) -> None:
+    def __init__(self, server: Named, database_url: str, group: str, work: Path) -> None:
         self.server = server
         self.database_url = database_url
         self._group = group
@@ -47,10 +54,12 @@ class Project:
         subprocess.run([*MANAGE, "migrate", "-v", "0"], env=environment, cwd=work, check=True)
         with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute("CREATE TABLE orders (name text PRIMARY KEY)")
+            connection.execute("CREATE TABLE handled (name text, times int)")
 
-    def start(self, *command: str) -> Child:
+    def start(self, *command: str, **environment: str) -> Child:
         """Start a program of the project."""
-        child = Child([sys.executable, "-m", *command], log=self._work / f"{command[0]}.log", env=self._environment)
+        log = self._work / f"{command[0]}-{len(self._started)}.log"
+        child = Child([sys.executable, "-m", *command], log=log, env=self._environment | environment)
         self._started.append(child)
         return child
 
@@ -58,6 +67,18 @@ class Project:
         """Start `manage.py checkback`, and wait until it says that it answers."""
         child = self.start("django", "checkback")
         child.wait_for(says("answering checks"), START_S, "checkback")
+        return child
+
+    def outbox(self) -> Child:
+        """Start `manage.py outbox`, and wait until it says that it sends."""
+        child = self.start("django", "outbox")
+        child.wait_for(says("sending the outbox"), START_S, "outbox")
+        return child
+
+    def consume(self, topic: str, group: str) -> Child:
+        """Start `manage.py consume` with the handlers of ordering/, and wait until it consumes this topic."""
+        child = self.start("django", "consume", ORDERS_TOPIC=topic, ORDERS_GROUP=group)
+        child.wait_for(says("consuming"), START_S, "consume")
         return child
 
     def close(self) -> None:
@@ -70,6 +91,16 @@ class Project:
         with psycopg.connect(self.database_url, autocommit=True) as connection:
             return Counter(name for (name,) in connection.execute("SELECT name FROM orders"))
 
+    def handled(self) -> Counter[tuple[str, int]]:
+        """What the handlers wrote: an order, and how often it had failed before."""
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            return Counter((name, times) for name, times in connection.execute("SELECT name, times FROM handled"))
+
+    def waiting(self) -> int:
+        """How many rows wait for `manage.py outbox`."""
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            return int(connection.execute("SELECT count(*) FROM escapement_outbox_message").fetchone()[0])
+
     def rows(self) -> Counter[str]:
         """How many rows of the outbox are in which state."""
         with psycopg.connect(self.database_url, autocommit=True) as connection:
@@ -77,7 +108,7 @@ class Project:
 
 
 @contextmanager
-def new_project(server: Server, postgres: str, group: str, work: Path) -> Iterator[Project]:
+def new_project(server: Named, postgres: str, group: str, work: Path) -> Iterator[Project]:
     """A project on a database of its own, in the server at `postgres`."""
     name = f"transactional_{next(DATABASES)}"
     with psycopg.connect(postgres, autocommit=True) as connection:
@@ -90,35 +121,48 @@ def new_project(server: Server, postgres: str, group: str, work: Path) -> Iterat
         project.close()
 
 
-def bodies(server: Server, topic: str) -> Counter[str]:
-    """The bodies of all messages of the topic, and how often each is there."""
-    found: Counter[str] = Counter()
+def bodies(server: Named, topic: str) -> Counter[str]:
+    """The bodies of all messages of the topic, of all brokers, and how often each is there."""
+    return sum(bodies_by_broker(server, topic).values(), Counter())
+
+
+def bodies_by_broker(server: Named, topic: str) -> dict[str, Counter[str]]:
+    """The same for each broker that has the topic."""
+    found: dict[str, Counter[str]] = {}
     with Admin(server.namesrv) as admin:
-        for queue in admin.topic_stats(topic).queues:
-            offset = queue.min_offset
-            while offset < queue.max_offset:
-                page = admin.pull(topic, queue.queue.queue_id, offset, 32)
-                found.update(message.body.decode() for message in page)
-                offset = page[-1].queue_offset + 1 if page else queue.max_offset
+        for part in admin.topic_stats(topic).queues:
+            here = found.setdefault(part.queue.broker, Counter())
+            offset = part.min_offset
+            while offset < part.max_offset:
+                page = admin.pull(topic, part.queue.queue_id, offset, 32, broker=part.queue.broker)
+                here.update(message.body.decode() for message in page)
+                offset = page[-1].queue_offset + 1 if page else part.max_offset
     return found
 
 
-def wait_until_all_are_asked(server: Server, topic: str, rounds: int = 2) -> None:
-    """Return when a half that was sent last has been asked about in several rounds: all before it were, too.
+def wait_until_all_are_asked(server: Named, topic: str, rounds: int = 2) -> None:
+    """Return when a half that was sent last has been asked about in several rounds, at each broker: all before it
+    were, too.
 
     Brokers ask in the order of the half queue.
     """
-    asked = threading.Semaphore(0)
+    name = f"Sentinel{topic}"
+    asked: Counter[str | None] = Counter()
 
     def check(message: Message) -> Decision:
-        asked.release()
+        asked[message.unique_key] += 1
         return Decision.UNKNOWN
 
+    with Admin(server.namesrv) as admin:
+        admin.create_topic(name, queues=1)
+        brokers = {each.name for each in admin.brokers()}
+        assert wait_until(lambda: {each.broker for each in admin.route(name).writable()} == brokers)
     with TransactionProducer(f"sentinel-{topic}", server.namesrv, check=check) as sentinel:
-        half = sentinel.send_half(f"Sentinel{topic}", prepare("last"))
-        for _ in range(rounds):
-            assert asked.acquire(timeout=DECIDED_S), "the sentinel is not asked about"
-        sentinel.rollback(half)
+        halves = [sentinel.send_half(name, prepare("last", broker=each)) for each in sorted(brokers)]
+        for half in halves:
+            is_asked = wait_until(lambda key=half.transaction_id: asked[key] >= rounds, DECIDED_S)
+            assert is_asked, f"{half.broker} does not ask about the sentinel"
+            sentinel.rollback(half)
 
 
 def agree(project: Project, topic: str) -> bool:

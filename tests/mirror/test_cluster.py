@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from broker.client import Admin, Producer
+from broker.client import Admin, BrokerUnreachable, Producer
+from broker.client.admin import TopicConfig
 from broker.mirror import cluster as clusters
 from broker.mirror.cluster import UNLISTED, follow
 from broker.mirror.follower import Mirror, MirrorBusyError
 from broker.mirror.models import Broker, MirrorState, Queue, Replica, Topic
 from tests.cluster import Cluster
 from tests.mirror.test_only_one import elsewhere
+from tests.mirror.test_polling import PlainAdmin
 from tests.waiting import until
 
 
@@ -80,7 +82,7 @@ def test_each_broker_has_its_own_rows(cluster: Cluster, admin: Admin) -> None:
     told = replica("broker-a")
     assert (told.role, told.address) == ("master", cluster["broker-a"].address)
     assert told.version
-    assert told.log_end_position
+    until(lambda: replica("broker-a").log_end_position)
     assert told.as_of_ms
 
 
@@ -129,6 +131,51 @@ def test_a_slave_is_read_while_its_master_is_away(cluster: Cluster, admin: Admin
         assert replica("broker-b").error
         cluster["broker-b"].start()
         until(lambda: MirrorState.objects.filter(broker="broker-b", slave_number=None, polling=False).exists())
+
+
+def test_a_master_that_goes_unasked_is_missed_all_the_same(
+    cluster: Cluster, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name service lists it no more before a request to it could fail."""
+    monkeypatch.setattr("broker.client._session.MEMBERS_AGE_S", 0.0)
+    monkeypatch.setattr("broker.mirror.changes.LISTING_INTERVAL_MS", 0)
+    cluster.slave("broker-b")
+    admin.create_topic("orders", queues=1)
+    with PlainAdmin(cluster.namesrv, broker="broker-b") as source:
+        mirror = Mirror(source, "broker-b")
+        mirror.run_once()
+        assert MirrorState.objects.get().slave_number is None
+        cluster.delist("broker-b")
+        mirror.run_once()
+        assert MirrorState.objects.get().slave_number == 1
+        assert Topic.objects.filter(broker="broker-b", name="orders").exists(), "the slave does not list it"
+        mirror.close()
+
+
+def test_a_reading_of_two_processes_is_not_written(
+    cluster: Cluster, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master went while it was read."""
+    monkeypatch.setattr("broker.client._session.MEMBERS_AGE_S", 0.0)
+    cluster.slave("broker-b")
+    admin.create_topic("orders", queues=1)
+
+    class Going(PlainAdmin):
+        """Its master is delisted once it is asked for the topics."""
+
+        def topics(self) -> tuple[TopicConfig, ...]:
+            if ("broker-b", 0) in cluster.processes:
+                cluster.delist("broker-b")
+            return super().topics()
+
+    with Going(cluster.namesrv, broker="broker-b") as source:
+        mirror = Mirror(source, "broker-b")
+        with pytest.raises(BrokerUnreachable):
+            mirror.run_once()
+        assert not Topic.objects.filter(broker="broker-b").exists()
+        mirror.run_once()
+        assert MirrorState.objects.get().slave_number == 1
+        mirror.close()
 
 
 def test_without_a_name_service_brokers_are_followed_where_they_were(cluster: Cluster, admin: Admin) -> None:

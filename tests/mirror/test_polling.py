@@ -9,10 +9,12 @@ import pytest
 from broker.client import Admin, Consumer, NotSupported, Producer
 from broker.mirror.follower import Mirror
 from broker.mirror.models import (
+    SLOT_MS,
     ConsumerGroup,
     ConsumerOffset,
     MirrorState,
     Queue,
+    RateHistory,
     ScheduleLevel,
     Topic,
 )
@@ -78,3 +80,32 @@ def test_it_is_said_in_the_rows(polling: Mirror) -> None:
     state = MirrorState.objects.get()
     assert state.polling
     assert state.token == ""
+
+
+def test_dead_letters_that_come_are_counted_and_those_that_were_there_are_not(
+    transactional_db: None, broker: RunningBroker, admin: Admin, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.mirror.changes.LISTING_INTERVAL_MS", 0)
+    admin.create_topic("orders", queues=1)
+    record = admin.message_by_offset_id(producer.send("orders", "x").offset_message_id)
+    for group in ("billing", "shipping"):
+        admin.create_group(group)
+    moment = [100 * SLOT_MS]
+
+    def give_up(group: str) -> None:
+        admin.send_back(group, record, delay_level=-1, max_reconsume_times=0)
+
+    give_up("billing")
+    with PlainAdmin(broker.namesrv) as plain:
+        follower = Mirror(plain, clock=lambda: moment[0])
+        follower.run_once()
+        moment[0] += SLOT_MS
+        give_up("billing")
+        give_up("shipping")
+        # a turn after it was listed a new topic is read
+        for later_ms in (0, 0, SLOT_MS):
+            moment[0] += later_ms
+            follower.run_once()
+        follower.close()
+    counted = {row.name: row.counts for row in RateHistory.objects.filter(kind="topic")}
+    assert counted == {"%DLQ%billing": [1], "%DLQ%shipping": [1]}

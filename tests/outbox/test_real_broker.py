@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 
-from broker.client import Admin, InvalidArgument, Message, Producer
+from broker.client import Admin, Decision, InvalidArgument, Message, Producer
 from broker.outbox import send_later, send_on_commit, transactional
+from broker.outbox.decisions import check
 from broker.outbox.models import OutboxHalf, OutboxMessage
 from broker.outbox.transaction_block import close_all
 from broker.testing import BrokerThread, small_store
 from tests.interop.waiting import wait_until
+from tests.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 QUEUES = 4
@@ -150,3 +153,17 @@ def test_a_row_of_an_older_release_is_sent(broker: BrokerThread) -> None:
     call_command("outbox", "--once", stdout=StringIO())
     assert bodies(stored(broker)) == ["old"]
     assert not OutboxMessage.objects.exists()
+
+
+def test_a_check_of_what_is_shown_already_rolls_back(broker: BrokerThread) -> None:
+    """As of a broker that was killed before the word of the commit was on its disk; the lost one was not shown."""
+    with transactional() as block:
+        half = block.send("orders", "4711")
+    with Admin(broker.namesrv) as admin:
+        [shown] = until(lambda: admin.records_by_unique_id("orders", half.transaction_id))
+    rows = OutboxHalf.objects.filter(pk=half.transaction_id)
+    assert rows.get().state == OutboxHalf.State.CONFIRMED
+    assert check(shown) is Decision.ROLLBACK
+    assert rows.get().state == OutboxHalf.State.DONE
+    OutboxHalf.objects.create(transaction_id="LOST", producer_group="shop", topic="orders")
+    assert check(replace(shown, properties=shown.properties | {"UNIQ_KEY": "LOST"})) is Decision.COMMIT

@@ -16,7 +16,7 @@ from console.features.dashboards.models import DashboardRun
 from spark.jobs import JOBS
 from spark.points import Question
 from spark.run import Order, options_of
-from spark.scan import shared_scan
+from spark.scan import Source, shared_scan
 from spark.view import view_of
 from tests.waiting import until
 
@@ -55,7 +55,7 @@ def test_every_dashboard_is_the_same_both_ways(
     figures: list[dict[str, list[str]]] = []
     for source in (str(store), f"rocketmq://{broker.namesrv}"):
         order = Order(source, "", "broker-a", {}, AS_OF_MS, levels="1s 1h", broker_address=broker.address)
-        with shared_scan(session, source, options_of(order), tmp_path) as records:
+        with shared_scan(session, [Source(source, options_of(order))], tmp_path) as records:
             view = view_of(records)
             figures.append({name: sorted(map(str, JOBS[name](view, question).collect())) for name in NAMES})
     from_log, pulled = figures

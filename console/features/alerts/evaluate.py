@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from broker.mirror.models import HalfMessage
+from broker.mirror.models import HalfMessage, Replica
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.groups.read import group_rows
 from console.features.overview.findings import UNDECIDED, ServerFacts, server_facts
@@ -179,7 +179,8 @@ def _of_one(here: Mirrored, wanted: Collection[str]) -> tuple[list[Reading], set
         found += _of_lanes(here)
     if What.HALF_AGE in wanted:
         found += _of_halves(here)
-    told |= _OF_MIRROR & set(wanted)
+    # how fast the groups of a polled broker are nobody counts
+    told |= (_OF_MIRROR - {What.STILL} if here.polling else _OF_MIRROR) & set(wanted)
     if known.timers is not None:
         told.add(What.LATENESS)
         late_ms = timer_figures(known.timers).lateness_p99_ms
@@ -189,8 +190,13 @@ def _of_one(here: Mirrored, wanted: Collection[str]) -> tuple[list[Reading], set
 
 
 def _of_broker(here: Mirrored) -> Iterator[Reading]:
-    if here.state is not None and here.state.as_of_ms is not None:
-        yield Reading(What.BROKER_DOWN, here.name, max(0, here.now_ms - here.state.as_of_ms) / 1000)
+    seen_ms = here.as_of_ms
+    if here.state is not None and here.state.slave_number is not None:
+        # a slave is read, and takes no message
+        master = Replica.objects.filter(broker=here.name, number=0).values_list("as_of_ms", flat=True)
+        seen_ms = master.first() or seen_ms
+    if seen_ms is not None:
+        yield Reading(What.BROKER_DOWN, here.name, max(0, here.now_ms - seen_ms) / 1000)
 
 
 def _of_groups(here: Mirrored) -> Iterator[Reading]:

@@ -1,5 +1,8 @@
 """Rows of dashboards: a run of one dashboard over a stretch of the log, and the points that it found.
 
+A run is of one broker, or of several in total: `broker` is what an address chooses them by then ("" for all of the
+first cluster), and `parts` says of each what was read.
+
 The process that runs Spark writes both (``spark/sink.py``): all points of a run and the word that they are the current
 ones in one transaction, so a killed run leaves nothing.
 """
@@ -7,6 +10,7 @@ ones in one transaction, so a killed run leaves nothing.
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -28,7 +32,7 @@ class DashboardRun(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     #: runs that share one scan of the log
     batch = models.UUIDField(default=uuid.uuid4, db_index=True)
-    broker = models.CharField(max_length=255)
+    broker = models.CharField(max_length=255, blank=True)
     #: name of the job (spark/jobs)
     dashboard = models.CharField(max_length=32)
     #: "all", or how far back from its moment: "24h", "7d"
@@ -57,6 +61,9 @@ class DashboardRun(models.Model):
     damaged_rows = models.BigIntegerField(null=True)
     duration_ms = models.BigIntegerField(null=True)
     error = models.TextField(blank=True)
+    #: of a run over several brokers each of them: broker, source; once it is done start_position, end_position,
+    #: rows_read, damaged_rows, and error, why it was left out (spark/sink.py)
+    parts = models.JSONField(default=list)
 
     class Meta:
         verbose_name = _("run of a dashboard")
@@ -71,7 +78,17 @@ class DashboardRun(models.Model):
         permissions = [("run_dashboards", _("Can run and stop dashboards"))]
 
     def __str__(self) -> str:
-        return f"{self.dashboard} of {self.broker}, {self.window}"
+        return f"{self.dashboard} of {self.whose}, {self.window}"
+
+    @property
+    def whose(self) -> str:
+        """The broker, or all of them."""
+        return ", ".join(part["broker"] for part in self.parts) or self.broker
+
+    @property
+    def lacking(self) -> list[dict[str, Any]]:
+        """The brokers that were left out, with the reason."""
+        return [part for part in self.parts if part.get("error")]
 
 
 class DashboardPoint(models.Model):
@@ -86,6 +103,8 @@ class DashboardPoint(models.Model):
     value = models.FloatField()
     #: records behind the figure, where there are few
     positions = ArrayField(models.BigIntegerField(), null=True)
+    #: in whose log each of them is, in a run over several brokers
+    brokers = ArrayField(models.CharField(max_length=255), null=True)
 
     class Meta:
         default_permissions = ("view",)

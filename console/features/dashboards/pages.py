@@ -28,7 +28,7 @@ SEE, RUN = "console.view_dashboardrun", "console.run_dashboards"
 WINDOWS = ("all", "7d", "24h", dashboards_runs.LIVE)
 #: no bar of a drawing begins, or lasts, longer than this
 _LAST_MS = 10**15 - 1
-_COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions")
+_COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions", "brokers")
 
 
 @require_safe
@@ -80,6 +80,7 @@ def data(request: HttpRequest, name: str, form: str) -> HttpResponse | Streaming
         "end_position": run.end_position,
         "rows_read": run.rows_read,
         "damaged_rows": run.damaged_rows,
+        "parts": run.parts,
     }
     return exported(name, form, _COLUMNS, rows, about)
 
@@ -104,11 +105,7 @@ def run(request: HttpRequest) -> HttpResponse:
         raise Http404(_("There is no such dashboard."))
     if dashboards_runs.missing() is None:
         try:
-            broker = dashboards_runs.shown_broker()
-            source = dashboards_runs.source_of(broker)
-            names = dashboards_runs.readable(tuple(DASHBOARDS), source)
-            actor = request.user.get_username()
-            batch = dashboards_runs.queue(names, window, actor=actor, store=source, broker=broker)
+            batch = dashboards_runs.queue_chosen(tuple(DASHBOARDS), window, actor=request.user.get_username())
         except ValueError:
             raise Http404(_("There is no such window.")) from None
         run_dashboards.delay(str(batch))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,9 @@ from console.features.dashboards import DASHBOARDS, PanelSpec
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.security.topic_scope import TopicScope, VisibleTopics
+from console.site.chosen import choice_of, choosing, chosen
 from console.site.clock import now_ms
+from console.site.mirrored import cluster
 
 #: Bars of a drawing, rows of a table, lines of the history at most.
 MOST_BARS, MOST_ROWS, MOST_RUNS = 24, 100, 12
@@ -64,6 +67,18 @@ class Row:
     value: float
     positions: tuple[int, ...] = ()
     link: str = ""
+    #: in whose log each position is, where the figures are of several brokers
+    brokers: tuple[str, ...] = ()
+
+    @property
+    def broker(self) -> str:
+        """In whose log the first position is; "" where all are of one broker."""
+        return self.brokers[0] if self.brokers else ""
+
+    @property
+    def messages(self) -> list[tuple[str, int]]:
+        """The messages by broker and position."""
+        return list(zip(self.brokers or ("",) * len(self.positions), self.positions, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +113,17 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The figures behind one bar: their number, their sum, the largest ones, and messages (position, address)."""
+    """The figures behind one bar: their number, their sum, the largest ones, and messages.
+
+    A message: position, address, and the broker in whose log it is, where the figures are of several.
+    """
 
     spec: PanelSpec
     bar: Bar
     total: int
     value: float
     rows: tuple[Row, ...]
-    messages: tuple[tuple[int, str], ...]
+    messages: tuple[tuple[int, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +152,14 @@ class DashboardPage:
     behind: Behind | None = None
 
     @property
+    def without_files(self) -> tuple[str, ...]:
+        """The brokers that a dashboard about files leaves out: their messages were pulled."""
+        if self.run is None or self.name != dashboards_runs.OF_FILES:
+            return ()
+        pulled = (part for part in self.run.parts if part["source"].startswith(dashboards_runs.CLUSTER))
+        return tuple(part["broker"] for part in pulled)
+
+    @property
     def has_plots(self) -> bool:
         """Tell whether a panel has more moments than its drawing shows one by one."""
         return any(panel.is_dense for panel in self.panels)
@@ -144,8 +170,9 @@ def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
     specs = DASHBOARDS[name].panels
     run = current_run(name, asked.window)
     found = points(run, asked, topics) if run is not None else DashboardPoint.objects.none()
-    ids = _MessageIds(run.broker if run is not None else "")
-    runs = DashboardRun.objects.filter(broker=dashboards_runs.shown_broker())
+    ids = _MessageIds(run)
+    shown = _shown(run)
+    runs = DashboardRun.objects.filter(broker__in=shown)
     names: tuple[str, ...] = ()
     if run is not None:
         every = points(run, Asked(), topics).exclude(topic="").values_list("topic", flat=True)
@@ -165,12 +192,27 @@ def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
 
 
 def current_run(name: str, window: str) -> DashboardRun | None:
-    """Return the run whose points are shown, None without one."""
+    """Return the run whose points are shown, None without one.
+
+    Where no broker is chosen, that is the run over all of them, and as long as there is none the first one's.
+    """
     if name not in DASHBOARDS:
         return None
-    return DashboardRun.objects.filter(
-        broker=dashboards_runs.shown_broker(), dashboard=name, window=window, is_current=True
-    ).first()
+    first = dashboards_runs.first_broker()
+    names = {chosen().text, first}
+    current = DashboardRun.objects.filter(broker__in=names, dashboard=name, window=window, is_current=True)
+    found = {run.broker: run for run in current}
+    in_total = None if chosen().broker else found.get(chosen().text)
+    if in_total is not None and (first not in found or cluster().has_several):
+        return in_total
+    return found.get(first)
+
+
+def _shown(run: DashboardRun | None) -> list[str]:
+    """Return whose runs are told beside the one that is shown."""
+    if run is not None and run.parts:
+        return [run.broker]
+    return sorted({chosen().text, dashboards_runs.first_broker()})
 
 
 def points(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> QuerySet[DashboardPoint]:
@@ -197,9 +239,12 @@ def _of_groups_unseen(run: DashboardRun, topics: VisibleTopics) -> Q:
 
 def exported(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> Iterator[dict[str, Any]]:
     """Return all points that are asked for and may be seen, as plain values in a stable order."""
-    names = ("series", "topic", "label", "part", "at_ms", "value", "positions")
+    names = ("series", "topic", "label", "part", "at_ms", "value", "positions", "brokers")
     ordered = points(run, asked, topics).order_by(*names[:4], F("at_ms").asc(nulls_first=True), "id")
-    yield from ordered.values(*names).iterator(chunk_size=2_000)
+    for row in ordered.values(*names).iterator(chunk_size=2_000):
+        if row["brokers"] is None and row["positions"] is not None:
+            row["brokers"] = [run.broker] * len(row["positions"])
+        yield row
 
 
 def lines(run: DashboardRun, series: str, asked: Asked, topics: VisibleTopics) -> Lines:
@@ -236,14 +281,15 @@ def _behind(specs: tuple[PanelSpec, ...], bar: Bar, found: QuerySet[DashboardPoi
     if bar.at_ms is not None:
         mine = mine.filter(at_ms__gte=bar.at_ms, at_ms__lt=bar.at_ms + max(1, bar.step_ms))
     rows = tuple(_row(point, ids) for point in mine.order_by("-value", "topic", "label", "part")[:MOST_MESSAGES])
-    positions = sorted({position for row in rows for position in row.positions})[:MOST_MESSAGES]
+    # by broker and position; of one broker alone nobody is named
+    named = sorted({message for row in rows for message in row.messages})[:MOST_MESSAGES]
     return Behind(
         spec,
         bar,
         mine.count(),
         mine.aggregate(total=Sum("value"))["total"] or 0.0,
         rows,
-        tuple((position, ids.address(position)) for position in positions),
+        tuple((position, ids.address(position, broker), broker) for broker, position in named),
     )
 
 
@@ -295,8 +341,8 @@ def _fitted(moments: list[tuple[int, float]], *, is_heat: bool) -> tuple[tuple[t
 
 
 def _row(point: DashboardPoint, ids: _MessageIds) -> Row:
-    positions = tuple(point.positions or ())
-    link = ids.address(positions[0]) if positions else ""
+    positions, brokers = tuple(point.positions or ()), tuple(point.brokers or ())
+    link = ids.address(positions[0], *brokers[:1]) if positions else ""
     if point.run.dashboard == "pending" and point.series in _AHEAD_MS and point.at_ms is not None:
         until_ms = point.at_ms + _AHEAD_MS[point.series]
         bounds: dict[str, str | int] = {"topic": point.topic, "from": point.at_ms, "to": until_ms}
@@ -310,22 +356,35 @@ def _row(point: DashboardPoint, ids: _MessageIds) -> Row:
         point.value,
         positions,
         link or (reverse("topic", args=[point.topic]) if point.topic and "/" not in point.topic else ""),
+        brokers,
     )
 
 
 class _MessageIds:
     """The way from positions to messages' addresses: an offset message id is store host, port and position in hex."""
 
-    def __init__(self, broker: str) -> None:
-        row = Broker.objects.filter(name=broker).first() if broker else None
-        self._host = ""
-        if row is not None and row.address:
-            address, _, port = row.address.rpartition(":")
-            try:
-                self._host = ipaddress.ip_address(address.strip("[]")).packed.hex() + f"{int(port):08x}"
-            except ValueError:
-                return
+    def __init__(self, run: DashboardRun | None) -> None:
+        names = [part["broker"] for part in run.parts] or [run.broker] if run is not None else []
+        rows = Broker.objects.filter(name__in=names).values_list("name", "address") if names else ()
+        self._hosts = {name: _host_of(address) for name, address in rows}
+        self._own = run.broker if run is not None else ""
 
-    def address(self, position: int) -> str:
-        """Return the address of a message's page, empty if the broker's own address is not known."""
-        return reverse("message", args=[f"{self._host}{position:016x}".upper()]) if self._host else ""
+    def address(self, position: int, broker: str = "") -> str:
+        """Return the address of a message's page, empty if the broker's own address is not known.
+
+        ``broker``: of several the one that has it, and the page is its.
+        """
+        host = self._hosts.get(broker or self._own)
+        if not host:
+            return ""
+        with choosing(choice_of(broker)) if broker else nullcontext():
+            return reverse("message", args=[f"{host}{position:016x}".upper()])
+
+
+def _host_of(address: str) -> str:
+    """Return a broker's address as message ids have it, empty for one that is none."""
+    host, _, port = address.rpartition(":")
+    try:
+        return ipaddress.ip_address(host.strip("[]")).packed.hex() + f"{int(port):08x}"
+    except ValueError:
+        return ""

@@ -1,5 +1,7 @@
 """Starting runs of dashboards: the rows are made first, then the process that fills them.
 
+A run is of one broker, or of all that an address chooses, if those are several. The timetable computes both.
+
 The console itself never loads Spark. Besides its window and address, a run is given what the broker knows and its log
 does not say: the delays of its levels, and for how long it keeps messages.
 """
@@ -32,7 +34,8 @@ from broker.mirror.models import Broker, ScheduleLevel
 from console.features.dashboards import DASHBOARDS
 from console.features.dashboards.models import DashboardRun
 from console.site.broker import ask, namesrv_of
-from console.site.chosen import choice_of, choosing, chosen
+from console.site.chosen import Choice, choice_of, choosing, chosen
+from console.site.mirrored import cluster, mirrored
 
 WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
 #: What a source begins with that is no store, but name servers (spark/scan.py).
@@ -43,6 +46,8 @@ OF_FILES = "storage"
 LIVE = "live"
 #: A run whose process said nothing for so long is dead.
 SILENT_S = 60
+#: letters of its column
+_MOST_SOURCE = 1024
 _WITHOUT_A_WORD = "Its process ended without a word."
 
 
@@ -63,9 +68,19 @@ def missing() -> str | None:
     return None
 
 
-def shown_broker() -> str:
-    """Return the broker whose dashboards are shown: the one that is chosen, else the first that runs here."""
+def first_broker() -> str:
+    """Return the broker whose dashboards are shown where there are none in total: the one chosen, else the first."""
+    if chosen().entry:
+        return mirrored().name
     return chosen().name or str(settings.BROKER_NAME)
+
+
+def parts_in_total() -> list[dict[str, str]]:
+    """Return the brokers that are chosen and where each is read; none where that is one broker."""
+    if chosen().broker:
+        return []
+    here = cluster()
+    return [{"broker": name, "source": _found(name)} for name in here.names] if here.has_several else []
 
 
 def _stores() -> dict[str, Path]:
@@ -76,14 +91,44 @@ def _stores() -> dict[str, Path]:
 def source_of(broker: str) -> str:
     """Return where the records of a broker are read: its store, where that is here, else its cluster's name servers."""
     store = _stores().get(broker)
-    if store is not None:
-        return str(store)
+    return str(store) if store is not None else _namesrv_of(broker)
+
+
+def _found(broker: str) -> str:
+    """Return the same, and the name servers as well for a broker elsewhere that is called as one here might be."""
+    store = _stores().get(broker)
+    return str(store) if store is not None and store.is_dir() else _namesrv_of(broker)
+
+
+def _namesrv_of(broker: str) -> str:
     return f"{CLUSTER}{namesrv_of(choice_of(broker).entry)}"
 
 
-def readable(names: Sequence[str], source: str) -> tuple[str, ...]:
-    """Return the dashboards that can be made of this source."""
-    return tuple(name for name in names if name != OF_FILES or not source.startswith(CLUSTER))
+def readable(names: Sequence[str], *sources: str) -> tuple[str, ...]:
+    """Return the dashboards that can be made of these sources: what is about files needs those of one of them."""
+    has_files = any(not source.startswith(CLUSTER) for source in sources)
+    return tuple(name for name in names if name != OF_FILES or has_files)
+
+
+def queue_chosen(names: Sequence[str], window: str, *, actor: str = "") -> uuid.UUID:
+    """Create the rows of a batch about the brokers that are chosen, in total if they are several.
+
+    Raises ValueError as `queue`.
+    """
+    parts = parts_in_total()
+    if parts:
+        return queue_total(names, window, parts, actor=actor)
+    broker = first_broker()
+    source = source_of(broker)
+    return queue(readable(names, source), window, actor=actor, store=source, broker=broker)
+
+
+def queue_total(names: Sequence[str], window: str, parts: list[dict[str, str]], *, actor: str = "") -> uuid.UUID:
+    """Create the rows of a batch over several brokers. Raises ValueError as `queue`."""
+    wanted = readable(names, *(part["source"] for part in parts))
+    source = ";".join("{broker}={source}".format(**part) for part in parts)[:_MOST_SOURCE]
+    run = DashboardRun(broker=Choice(chosen().entry).text, window=window, actor=actor, source=source, parts=parts)
+    return _queue(wanted, run)
 
 
 def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = "", broker: str = "") -> uuid.UUID:
@@ -91,25 +136,28 @@ def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = ""
 
     While a batch of the same dashboards and window is under way, that one is returned: two would do the same work.
     """
+    owner, source = broker or settings.BROKER_NAME, store or str(settings.BROKER_STORE)
+    return _queue(names, DashboardRun(broker=owner, window=window, actor=actor, source=source))
+
+
+def _queue(names: Sequence[str], like: DashboardRun) -> uuid.UUID:
     unknown = set(names) - set(DASHBOARDS)
     if unknown:
         raise ValueError(f"{', '.join(sorted(unknown))}: the dashboards are {', '.join(DASHBOARDS)}.")
-    if not WINDOW.fullmatch(window):
-        raise ValueError(f"{window!r} is no window: 'all', or hours or days such as 24h, 7d.")
-    broker, source = broker or settings.BROKER_NAME, store or str(settings.BROKER_STORE)
+    if not WINDOW.fullmatch(like.window):
+        raise ValueError(f"{like.window!r} is no window: 'all', or hours or days such as 24h, 7d.")
+    same = {name: getattr(like, name) for name in ("broker", "window", "source")}
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('escapement-dashboards', 0))")
         fail_abandoned()
-        active = DashboardRun.objects.filter(
-            broker=broker, window=window, source=source, state__in=("queued", "running"), is_abort_wanted=False
-        )
+        active = DashboardRun.objects.filter(**same, state__in=("queued", "running"), is_abort_wanted=False)
         for batch in active.values_list("batch", flat=True).distinct():
             if set(active.filter(batch=batch).values_list("dashboard", flat=True)) >= set(names):
                 return batch
         batch = uuid.uuid4()
         DashboardRun.objects.bulk_create(
-            DashboardRun(batch=batch, broker=broker, dashboard=name, window=window, actor=actor, source=source)
+            DashboardRun(batch=batch, dashboard=name, actor=like.actor, parts=like.parts, **same)
             for name in DASHBOARDS
             if name in names
         )
@@ -213,9 +261,8 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         "memory_mb": settings.DASHBOARDS_MEMORY_MB,
         "scratch": settings.DASHBOARDS_SCRATCH,
         "disk": str(settings.VAR / "spark"),
-        "broker_address": broker_address(first),
-        "access": access() if first.source.startswith(CLUSTER) else {},
-        **broker_settings(first.broker),
+        "access": access() if any(source.startswith(CLUSTER) for source in _sources(first)) else {},
+        **(_several(first) if first.parts else _one(first.broker, first.source)),
     }
     try:
         subprocess.run(
@@ -234,10 +281,35 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         raise
 
 
+def _sources(run: DashboardRun) -> list[str]:
+    return [part["source"] for part in run.parts] or [run.source]
+
+
+def _several(run: DashboardRun) -> dict[str, Any]:
+    parts = [{"broker": part["broker"], "store": part["source"]} for part in run.parts]
+    return {"parts": [part | _one(part["broker"], part["store"]) for part in parts]}
+
+
+def _one(broker: str, source: str) -> dict[str, Any]:
+    """Return what is said of each broker alone: whom to ask for the end of its log, and what the broker was told."""
+    return {"broker_address": broker_address(broker, source), **broker_settings(broker)}
+
+
 def renew() -> None:
-    """Compute all dashboards of everything, of each broker whose log is here, unless nothing can be computed here."""
-    for broker, store in _stores().items():
-        if missing() is None and Path(store, "commitlog").is_dir():
+    """Compute all dashboards of everything, of each broker whose log is here, unless nothing can be computed here.
+
+    Where there are several brokers in total first, if all their logs are here: what another machine has would have to
+    be pulled whole, again and again, and is computed when somebody asks.
+    """
+    if missing() is not None:
+        return
+    here = {broker: store for broker, store in _stores().items() if Path(store, "commitlog").is_dir()}
+    try:
+        parts = parts_in_total() if len(here) > 1 else []
+        if parts and here.keys() >= {part["broker"] for part in parts}:
+            run_batch(queue_total(tuple(DASHBOARDS), "all", parts))
+    finally:
+        for broker, store in here.items():
             run_batch(queue(tuple(DASHBOARDS), "all", store=str(store), broker=broker))
 
 
@@ -248,11 +320,11 @@ def cancel(batch: uuid.UUID) -> int:
     return waiting + rows.filter(state="running").update(is_abort_wanted=True)
 
 
-def broker_address(run: DashboardRun) -> str:
-    """Return the broker that is asked where the log ends; empty if the checkpoint in the store has to do."""
-    if run.source not in map(str, _stores().values()):
+def broker_address(broker: str, source: str) -> str:
+    """Return the broker that is asked where its log ends; empty if the checkpoint in the store has to do."""
+    if source not in map(str, _stores().values()):
         return ""
-    row = Broker.objects.filter(name=run.broker).first()
+    row = Broker.objects.filter(name=broker).first()
     return row.address if row is not None else ""
 
 

@@ -26,6 +26,7 @@ from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.redisson.read import QUEUES_SHOWN, QueueRow, read_queues
 from console.features.schedule.shapes import Lane, NextMinute
 from console.features.timers.shapes import ZOOMS
+from console.last_known import Away
 from console.operations.models import Operation
 from console.operations.registry import scope_of
 from console.run.supervisor import Process
@@ -132,6 +133,8 @@ class Overview:
     #: those that `make run` keeps on this machine
     processes: tuple[Process, ...] = ()
     has_several: bool = False
+    #: brokers that do not answer: their timers are counted as they were known last
+    timers_away: tuple[Away, ...] = ()
 
     @property
     def is_table(self) -> bool:

@@ -29,7 +29,9 @@ from console.features.overview.findings import (
 )
 from console.features.schedule.read import LANE_REQUESTS, lanes_with_parts
 from console.features.schedule.shapes import Lane
+from console.features.timers.kept import away_at
 from console.features.timers.read import timer_figures
+from console.last_known import Away
 from console.run.supervisor import ROSTER_FILE, Process, read_roster
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import brokers_of, read_each
@@ -63,7 +65,7 @@ def read_overview(scope: TopicScope) -> Overview:
     names = list(Topic.objects.filter(broker__in=of.names).values_list("name", "is_system"))
     lags = [row.lag for row in groups if row.lag is not None]
     lag = sum(lags) if lags else None
-    strip = found.figures
+    strip, away = found.figures, _timers_away(watched, scope)
     return Overview(
         evidence=of.evidence(polled_by=OVERVIEW_REQUESTS),
         now_ms=of.now_ms,
@@ -81,7 +83,8 @@ def read_overview(scope: TopicScope) -> Overview:
         groups=len(groups),
         lag=lag,
         stored_total=_stored(of, [name for name, is_system in names if is_system or not scope.topic(name)]),
-        timers_pending=_timers_pending(watched, scope),
+        timers_pending=_timers_pending(watched, away, scope),
+        timers_away=away,
         lateness_p99_ms=_lateness_p99_ms(watched),
         processes=_processes(),
         has_several=of.has_several,
@@ -154,12 +157,24 @@ def _slave(row: Replica, master_end: int | None) -> SlaveRow:
     return SlaveRow(row.number, row.address, end, behind, row.as_of_ms, row.error)
 
 
-def _timers_pending(watched: Sequence[Watched], scope: TopicScope) -> int | None:
-    """Return the number of pending timers of the topics that are seen, at the brokers that tell."""
+def _timers_away(watched: Sequence[Watched], scope: TopicScope) -> tuple[Away, ...]:
+    """Return, of several brokers, those that do not answer, with their timers as they were known last."""
+    if len(watched) < 2:
+        return ()
+    stale = [each.here for each in watched if each.known.timers is None and each.here.evidence(polled_by=()).stale]
+    return away_at([here.name for here in stale if not here.polling], None if scope.see_all else scope.topic)
+
+
+def _timers_pending(watched: Sequence[Watched], away: Sequence[Away], scope: TopicScope) -> int | None:
+    """Return the number of pending timers of the topics that are seen, at the brokers that tell, and of those that are
+    away as it was known last."""
     told = [each.known.timers for each in watched if each.known.timers is not None]
-    if not told or scope.see_all:
-        return sum(each.pending for each in told) if told else None
-    return sum(row.pending for each in told for row in each.by_topic if scope.topic(row.topic))
+    known = [each.count for each in away if each.count is not None]
+    if not told and not known:
+        return None
+    if scope.see_all:
+        return sum(each.pending for each in told) + sum(known)
+    return sum(row.pending for each in told for row in each.by_topic if scope.topic(row.topic)) + sum(known)
 
 
 def _lateness_p99_ms(watched: Sequence[Watched]) -> float | None:

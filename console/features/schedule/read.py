@@ -30,8 +30,8 @@ from console.features.schedule.shapes import (
     NextMinute,
     ParkedMessage,
 )
-from console.features.schedule.total import in_total, is_unsaved, sum_of, total_of, typical
-from console.past import Moment, evidence_of, part_at
+from console.features.schedule.total import in_total, is_unsaved, minute_of_all, sum_of, total_of, typical
+from console.past import Moment, evidence_of, parts_at
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, pull_all, read_each
@@ -473,9 +473,25 @@ def kept_lanes() -> Lanes:
 
 
 def lanes_at(asked_ms: int) -> tuple[Moment, Lanes | None]:
-    """Return all lanes at an earlier moment, as its snapshot has them."""
-    moment, found = part_at(asked_ms, "lanes", Lanes)
-    if found is None:
+    """Return all lanes at an earlier moment, as its snapshots have them, of several brokers in total."""
+    moment, parts = parts_at(asked_ms, "lanes", Lanes)
+    if not parts:
         return moment, None
+    found = lanes_together(parts, moment.broker) if moment.has_several else parts[0][1]
     evidence = evidence_of(moment)
     return moment, replace(found, evidence=evidence, next_minute_evidence=evidence)
+
+
+def lanes_together(parts: Sequence[tuple[str, Lanes]], source: str) -> Lanes:
+    """Return the lanes of several brokers in total, each as it was kept."""
+    newest = max((kept for _broker, kept in parts), key=lambda kept: kept.now_ms)
+    started = [kept.figures.started_ms for _broker, kept in parts if kept.figures.started_ms is not None]
+    drawn = in_total([(broker, lane) for broker, kept in parts for lane in kept.lanes], len(parts))
+    return replace(
+        newest,
+        broker=source,
+        figures=_figures(drawn, min(started, default=None)),
+        lanes=drawn,
+        next_minute=minute_of_all([kept.next_minute for _broker, kept in parts]),
+        has_several=True,
+    )

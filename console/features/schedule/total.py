@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from console.features.schedule.shapes import DueSpread, Lane, LanePart, LaneState
+from console.features.schedule.shapes import DueSpread, Lane, LanePart, LaneState, NextMinute
 from console.site.mirrored import added
 
 Number = TypeVar("Number", int, float)
@@ -56,6 +56,25 @@ def total_of(parts: Sequence[tuple[str, Lane]], brokers: int) -> Lane:
         parts=tuple(_part(broker, lane) for broker, lane in parts),
         is_everywhere=len(parts) == brokers and len({lane.level for lane in lanes}) == 1,
     )
+
+
+def minute_of_all(minutes: Sequence[NextMinute | None]) -> NextMinute | None:
+    """Return the messages due in each second from the newest beginning on; None where those of one are not known.
+
+    What one that began earlier has behind its own end is not known, and what was due before does not count.
+    """
+    known = [minute for minute in minutes if minute is not None]
+    if not known or len(known) < len(minutes):
+        return None
+    start_ms = max(minute.start_ms for minute in known)
+    counts = [0] * 60
+    for minute in known:
+        ahead = minute.counts[max(0, start_ms - minute.start_ms) // 1_000 :]
+        for second, count in enumerate(ahead):
+            counts[second] += count
+    peak = max(range(60), key=lambda second: counts[second]) if any(counts) else None
+    most = max(known, key=lambda minute: minute.peak)
+    return NextMinute(start_ms, tuple(counts), peak, most.peak_level, exact=False)
 
 
 def is_unsaved(lane: Lane) -> bool:

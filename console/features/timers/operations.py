@@ -5,6 +5,7 @@
     {"targets": [{"position": 4711}, {"topic": "orders", "scheduleKey": "order-4711"}, ...]}
     {"filter": {"topic": "orders", "key": "", "from_ms": 1795247527000, "to_ms": None}, "is_all": False}
 
+With a `broker` in each target, or `brokers` beside the filter, they are those of several (operations/spanning.py).
 An empty filter means every timer and must be asked for by `is_all`. An Apache RocketMQ broker takes request 370 with a
 handle made from the parked message; it notes the wish and does not say what became of it, so the outcome there is
 `recall_noted`, never `cancelled`.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 from django.http import QueryDict
@@ -48,7 +49,6 @@ from console.operations.kind import (
     ItemNow,
     ItemResult,
     Kind,
-    LagPreview,
     Outcome,
     Target,
     Undo,
@@ -61,12 +61,23 @@ from console.operations.selection import (
     EXAMPLES,
     PREVIEW_PATIENCE_S,
     TOPICS,
-    admin_of_one,
     chosen_body,
     chosen_scope,
     count_of,
     there_before,
     topics_of,
+)
+from console.operations.spanning import (
+    BrokersPreview,
+    act_at_each,
+    among,
+    checked_brokers,
+    counted,
+    find_at_each,
+    look_at_each,
+    previewed,
+    shares_of,
+    totals,
 )
 from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
@@ -85,7 +96,7 @@ OVER: Mapping[str, Outcome] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimersPreview(LagPreview):
+class TimersPreview(BrokersPreview):
     """The timers that would be touched, and how busy the broker would be with releasing them."""
 
     first_due_ms: int | None = None
@@ -101,8 +112,6 @@ class TimersPreview(LagPreview):
     busiest_count: int | None = None
     #: how late the last one would be
     last_late_ms: int | None = None
-    #: [broker, what waits there or is overdue (None: it did not tell), why], where it is done at several
-    brokers: list[list[Any]] = field(default_factory=list)
 
 
 OfTimers = TypeVar("OfTimers", bound=TimersPreview)
@@ -136,16 +145,16 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the selection alone."""
-        return checked_selection(parameters)
+        return checked_brokers(parameters, checked_selection(parameters))
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the rows that were selected, or the filter that they were found by."""
         if given.get("scope") == "matching":
             bounds = {name: whole_number(given.get(name)) for name in ("from_ms", "to_ms")}
             wanted = {"topic": given.get("topic", ""), "key": given.get("key", ""), **bounds}
-            return {"filter": wanted, "is_all": given.get("is_all") == "1"}
-        positions = [whole_number(text) for text in given.getlist("position")]
-        return {"targets": [{"position": position} for position in positions if position is not None]}
+            return {"filter": wanted, "is_all": given.get("is_all") == "1", **among()}
+        places = [_place(text) for text in given.getlist("position")]
+        return {"targets": [place for place in places if place is not None]}
 
     def commands(self, verb: str, rest: str) -> Iterator[Command]:
         """Yield one for the timers with a key; what follows the key is the reason."""
@@ -173,11 +182,15 @@ class SteerTimers(TimerKind[TimersPreview]):
         said = ", ".join(parts) or gettext("a range of time")
         return gettext("all that match: %(filter)s") % {"filter": said}
 
+    @property
+    def rest_path(self) -> str:
+        """The address of the call for many timers, behind /api/v1/."""
+        return f"timers:{self.action.replace('_', '-')}"
+
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call of the action on many timers."""
         body = chosen_body("timers", parameters, _FILTER)
-        path = f"timers:{self.action.replace('_', '-')}"
-        return "POST", path, {**body, **renamed(parameters, _MOVED), **REASON}
+        return "POST", self.rest_path, {**body, **renamed(parameters, _MOVED), **REASON}
 
     def undo_of(self, row: Operation) -> Undo | None:
         """Return how many can be taken back while their moments are ahead."""
@@ -193,9 +206,20 @@ class SteerTimers(TimerKind[TimersPreview]):
         return selection.taken_back(row, items) if self.undone_by else {}
 
     def preview(self, parameters: Mapping[str, Any]) -> TimersPreview:
-        """Count them, with examples, topics, and what the broker will have to release at once."""
-        admin = admin_of_one()
-        found = self._find(admin, parameters, PREVIEW_PATIENCE_S)
+        """Count them, with examples, topics, and what each broker will have to release at once."""
+        shares = shares_of(parameters)
+        told = look_at_each(shares, lambda admin, share: self._find(admin, share, PREVIEW_PATIENCE_S))
+        parts: dict[str, TimersPreview] = {}
+        for each in told:
+            if each.answer is not None:
+                with at(each.broker):
+                    parts[each.broker] = self._preview(site_broker.admin(), shares[each.broker], each.answer)
+        if "" in shares:
+            return parts[""]
+        return replace(together(parts), brokers=counted(shares, parts, told))
+
+    def _preview(self, admin: Admin, parameters: Mapping[str, Any], found: Found) -> TimersPreview:
+        """Return the preview of what was found at one broker."""
         rows, count = found.rows, count_of(parameters, found.rows)
         capacity = capacity_of(admin)
         load = self.load(admin, parameters, rows, capacity)
@@ -220,25 +244,30 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     def targets(self, parameters: Mapping[str, Any], preview: TimersPreview) -> Sequence[Target]:
         """Return what matches now and was there when it was previewed; a named one stays, whatever became of it."""
-        found = self._find(admin_of_one(), parameters, None)
-        if "filter" in parameters:
-            rows = there_before(found.rows, preview)
-            return [self._target({"position": row.position}, row, parameters) for row in rows]
-        return [
-            self._target(target, row, parameters)
-            for target, row in zip(parameters["targets"], found.named, strict=True)
-        ]
+
+        def targets_of(found: Found, share: Mapping[str, Any]) -> list[Target]:
+            if "filter" in share:
+                rows = there_before(found.rows, preview)
+                return [self._target({"position": row.position}, row, share) for row in rows]
+            named = zip(share["targets"], found.named, strict=True)
+            return [self._target(target, row, share) for target, row in named]
+
+        shares = previewed(shares_of(parameters), preview)
+        return find_at_each(shares, lambda admin, share: self._find(admin, share, None), targets_of)
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Send one request to the broker; to an Apache RocketMQ broker a recall for each."""
-        admin = admin_of_one()
-        try:
-            answer = admin.steer_timers(self.action, [target_of(target) for target in targets], reason=reason)
-        except NotSupported:
-            if self.action != "cancel":
-                return [ItemResult("refused", {"error": "not-supported"}) for _ in targets]
-            return recall(admin, targets)
-        return [result_of(steered) for steered in answer.results]
+        """Send one request to each broker; to an Apache RocketMQ broker a recall for each."""
+
+        def steer(admin: Admin, own: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+            try:
+                answer = admin.steer_timers(self.action, [target_of(target) for target in own], reason=reason)
+            except NotSupported:
+                if self.action != "cancel":
+                    return [ItemResult("refused", {"error": "not-supported"}) for _ in own]
+                return recall(admin, own)
+            return [result_of(steered) for steered in answer.results]
+
+        return act_at_each(targets, steer)
 
     def load(
         self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
@@ -323,7 +352,7 @@ class RescheduleTimers(SteerTimers):
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the selection, and a moment or a span."""
-        checked = checked_selection(parameters)
+        checked = super().checked(parameters)
         given = checked_move(parameters)
         own = all("dueMs" in target for target in checked.get("targets", [{}]))
         return {**checked, **given, **({"is_own": True} if own and not given else {})}
@@ -452,6 +481,27 @@ class ResumeTimers(SwitchTimers):
     effect = _("What is overdue fires at once, oldest first; then all goes on.")
     outcomes = {"resumed": Outcome(_("resumed"))}
     is_paused_after = False
+
+
+def together(parts: Mapping[str, TimersPreview]) -> TimersPreview:
+    """Return the preview of several brokers; each releases its own, so the load is that of the one it burdens most."""
+    previews = list(parts.values())
+    worst = max(previews, key=lambda each: (each.last_late_ms or 0, each.busiest_count or 0))
+    return replace(
+        worst,
+        **totals(parts),
+        first_due_ms=min((each.first_due_ms for each in previews if each.first_due_ms is not None), default=None),
+        last_due_ms=max((each.last_due_ms for each in previews if each.last_due_ms is not None), default=None),
+    )
+
+
+def _place(text: str) -> dict[str, Any] | None:
+    """Return the target that a row of the list names as `position` or `position-broker`; None: it names none."""
+    number, _mark, broker = text.partition("-")
+    position = whole_number(number)
+    if position is None:
+        return None
+    return {"position": position, "broker": broker} if broker else {"position": position}
 
 
 def _brokers_of(parameters: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import attrgetter
@@ -26,7 +26,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from broker.client import Admin
-from console.features.timers import apache_records, read
+from console.features.timers import apache_records, read, total
+from console.features.timers.kept import TimersKept, Zoomed, away_at
 from console.features.timers.shapes import (
     DEFAULT,
     TIMERS,
@@ -34,7 +35,6 @@ from console.features.timers.shapes import (
     Forecast,
     LifeEvent,
     LifeKind,
-    Stretch,
     TimerFilter,
     TimerLife,
     TimerList,
@@ -46,9 +46,10 @@ from console.features.timers.shapes import (
 from console.operations.models import Operation, OperationItem
 from console.operations.reading import is_seen
 from console.operations.typed_moments import bound_ms
-from console.past import Moment, asked_of, evidence_of, part_at, past_of, status_of
+from console.past import Moment, asked_of, evidence_of, parts_at, past_of, status_of
 from console.security.topic_scope import EVERYTHING, TopicScope, authorised, current_scope
 from console.site.broker import ask
+from console.site.evidence import Evidence
 from console.site.merged import LONGEST
 from console.site.mirrored import Mirrored, alone
 from console.site.parsing import whole_number
@@ -59,24 +60,6 @@ from console.ui.live import LiveKind
 
 #: zooms that are kept: below a second the timers themselves would have to be
 KEPT_ZOOMS = tuple(name for name in ZOOMS if name != "1s")
-
-
-@dataclass(frozen=True, slots=True)
-class Zoomed:
-    """The forecast and strip for one zoom of the Timers page."""
-
-    zoom: str
-    forecast: Forecast | None = None
-    #: on a broker that tells no forecast: counted from its newest records
-    strip: Stretch | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TimersKept:
-    """The Timers page without the list of what fires next, and all its zooms."""
-
-    page: TimersPage
-    zooms: tuple[Zoomed, ...]
 
 
 def kept_timers(here: Mirrored, zooms: tuple[str, ...], why: dict[str, str]) -> TimersKept | None:
@@ -131,11 +114,31 @@ def _pulled(here: Mirrored, page: TimersPage, zooms: tuple[str, ...]) -> tuple[Z
 
 @authorised
 def timers_at(scope: TopicScope, asked_ms: int, zoom: str = "") -> tuple[Moment, TimersPage | None]:
-    """Return the Timers page at a moment, at one of the zooms that are kept, else at the default one."""
-    moment, kept = part_at(asked_ms, "timers", TimersKept)
-    if kept is None:
+    """Return the Timers page at a moment, at one of the zooms that are kept, else at the default one; of several
+    brokers in total."""
+    moment, parts = parts_at(asked_ms, "timers", TimersKept)
+    if not parts:
         return moment, None
     evidence = evidence_of(moment)
+    pages = [_past_page(kept, zoom, evidence) for _broker, kept in parts]
+    page = pages[0]
+    if moment.has_several:
+        newest = max(pages, key=lambda each: each.now_ms)
+        page = replace(together(pages, moment.broker), now_ms=newest.now_ms, evidence=evidence)
+    return moment, page if scope.see_all else read.without_names(page, scope)
+
+
+def together(pages: Sequence[TimersPage], source: str) -> TimersPage:
+    """Return kept pages of several brokers in total; their lists are empty."""
+    return replace(
+        total.page_of_all(pages, source, pages[0].first),
+        topics_left=sum(page.topics_left for page in pages),
+        is_past=True,
+    )
+
+
+def _past_page(kept: TimersKept, zoom: str, evidence: Evidence) -> TimersPage:
+    """Return the page of one broker as it was kept."""
     zooms = {each.zoom: each for each in kept.zooms}
     chosen = zooms.get(zoom) or zooms.get(DEFAULT)
     forecast = chosen.forecast if chosen else None
@@ -145,7 +148,7 @@ def timers_at(scope: TopicScope, asked_ms: int, zoom: str = "") -> tuple[Moment,
         # what is due beyond the stretch was asked for at the default zoom alone
         beyond = wheel.beyond if chosen and chosen.zoom == DEFAULT else None
         wheel = replace(wheel, strip=strip, beyond=beyond, evidence=evidence) if strip else None
-    page = replace(
+    return replace(
         kept.page,
         evidence=evidence,
         zoom=chosen.zoom if chosen else DEFAULT,
@@ -154,7 +157,6 @@ def timers_at(scope: TopicScope, asked_ms: int, zoom: str = "") -> tuple[Moment,
         forecast=forecast and replace(forecast, evidence=evidence),
         is_past=True,
     )
-    return moment, page if scope.see_all else read.without_names(page, scope)
 
 
 _LENGTHS = {"topic": 255, "key": 1_024, "from": 64, "to": 64, "cursor": LONGEST}
@@ -201,6 +203,7 @@ def timer_list(request: HttpRequest) -> Answer:
         "here": "timers",
         "given": given,
         "errors": errors,
+        "away": away_at(data.evidence.stale_of),
         "number": uuid.uuid4(),
         "first_page": "?" + urlencode(shown),
         "next_page": "?" + urlencode({**shown, "cursor": data.cursor}) if data.cursor else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from broker.client import Admin
 from broker.client.timers import DueBucket, Timer, TimerStatus, TimerTarget, TopicLateness, WheelBucket
 from broker.rocketmq.codes import Request
 from console.features.timers import apache_records, total
+from console.features.timers.kept import with_last_known
 from console.features.timers.shapes import (
     DAY,
     FIRST_COUNT,
@@ -112,8 +113,12 @@ def _page_at(of: Cluster, zoom: str, at_ms: int | None) -> TimersPage:
     if len(pages) == 1:
         return pages[0]
     lists = [page.first for page in pages]
-    first = total.list_of_all(lists, of.names, {}, of.source, FIRST_COUNT)
-    return total.page_of_all(pages, of.source, first)
+    return _in_total(pages, of, total.list_of_all(lists, of.names, {}, of.source, FIRST_COUNT))
+
+
+def _in_total(pages: Sequence[TimersPage], of: Cluster, first: TimerList) -> TimersPage:
+    known, away = with_last_known(pages)
+    return replace(total.page_of_all(known, of.source, first), away=away)
 
 
 def _page_of(here: Mirrored, window: Window) -> TimersPage:
@@ -157,7 +162,7 @@ def timer_sums(scope: TopicScope, of: Cluster | None = None) -> TimersPage:
     of = of or cluster()
     window = window_of("", None, of.now_ms)
     pages = read_each(lambda here: _sums(here, window), of)
-    found = pages[0] if len(pages) == 1 else total.page_of_all(pages, of.source, pages[0].first)
+    found = pages[0] if len(pages) == 1 else _in_total(pages, of, pages[0].first)
     return without_names(_topics_cut(found, lambda topic: True), scope)
 
 

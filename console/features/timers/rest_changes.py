@@ -59,7 +59,7 @@ from console.rest.schemas import (
     Text,
     TopicOfUniqueId,
 )
-from console.rest.several import AtBroker, asked, named_of, tell_each
+from console.rest.several import AmongBrokers, AtBroker, ItsBroker, asked, spanned, tell_each
 from console.rest.state import ApiState
 from console.security.tokens import PUBLISH, Grant
 from console.site.clock import now_ms
@@ -116,6 +116,7 @@ class ChosenTimer(Struct, forbid_unknown_fields=True, kw_only=True):
     message_id: Name | None = None
     position: Place | None = None
     deliver_at: DeliverAt | None = None
+    broker: ItsBroker | None = None
 
 
 class TimerFilter(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -132,7 +133,8 @@ class TimerFilter(Struct, forbid_unknown_fields=True, kw_only=True):
 class ManyTimers(Struct, forbid_unknown_fields=True, kw_only=True):
     """Up to 1,000 waiting messages that are chosen (`timers`), or up to 10,000 that match (`filter`), and why.
 
-    `all: true` is needed for a filter without any condition.
+    `all: true` is needed for a filter without any condition. Of several brokers say at which one: `broker` for all,
+    or `broker` for each that is chosen, or `brokers` for a filter.
     """
 
     filter: TimerFilter | None = None
@@ -141,6 +143,7 @@ class ManyTimers(Struct, forbid_unknown_fields=True, kw_only=True):
     all: bool = False
     preview: Look = False
     broker: AtBroker | None = None
+    brokers: AmongBrokers | None = None
 
 
 class ManyMoved(ManyTimers, forbid_unknown_fields=True, kw_only=True):
@@ -149,6 +152,12 @@ class ManyMoved(ManyTimers, forbid_unknown_fields=True, kw_only=True):
 
     deliver_at: DeliverAt | None = None
     shift_ms: ShiftMs | None = None
+
+
+class ManyToBroker(ManyTimers, forbid_unknown_fields=True, kw_only=True):
+    """The timers of one broker, as in ManyTimers, and the broker to move them `to`."""
+
+    to: Annotated[str, Meta(min_length=1, max_length=510, description="A broker; of another cluster: lisbon/broker-a.")]
 
 
 _ONE = "/messages/{id}/schedule"
@@ -268,6 +277,12 @@ async def reschedule_many(call: Call, body: ManyMoved) -> Response:
     else:
         where = {"shift_ms": body.shift_ms}
     return await _begin(call, "timers.reschedule", body, where)
+
+
+@_on_many("move-to-broker", "Move chosen waiting messages, or all that match, to another broker", to="broker-b")
+async def move_many(call: Call, body: ManyToBroker) -> Response:
+    """Move all that are chosen or match to another broker, which delivers them at the same moments."""
+    return await _begin(call, "timers.move_to_broker", body, {"to": body.to})
 
 
 def _due_ms(wanted: NewMoment, now_ms: int) -> int:
@@ -464,13 +479,16 @@ async def _begin(call: Call, kind: str, wanted: ManyTimers, more: Mapping[str, A
     if (wanted.filter is None) == (wanted.timers is None):
         raise SchemaViolated("Give filter or timers, and not both.")
     allow: Allow | None = None
-    broker = await named_of(call.state, _brokers_in(wanted.timers or ()), wanted.broker)
+    chosen = wanted.timers or ()
+    own = [each.broker for each in chosen]
+    broker = await spanned(call.state, _brokers_in(chosen), own, wanted.brokers, wanted.broker)
     if wanted.timers is not None:
         targets, is_bound = _chosen(call, wanted.timers, may_move=kind_of(kind).needs_moment)
         parameters: dict[str, Any] = {"targets": targets}
         allow = None if is_bound else call.preview_check()
     else:
         parameters = {"filter": _filter(call, wanted.filter), "is_all": wanted.all}
+    parameters |= {"brokers": wanted.brokers} if wanted.brokers is not None else {}
     parameters |= more or {}
     actor = _actor(call.grant)
     return await begun(kind, parameters, wanted.reason, actor, allow=allow, is_look=wanted.preview, broker=broker)
@@ -514,6 +532,7 @@ def _chosen(call: Call, chosen: Sequence[ChosenTimer], *, may_move: bool) -> tup
     """
     targets = [_target_of(call, each) for each in chosen]
     for each, target in zip(chosen, targets, strict=True):
+        target |= {} if each.broker is None else {"broker": each.broker}
         if each.deliver_at is None:
             continue
         if not may_move:

@@ -123,7 +123,7 @@ def filter_of(given: Mapping[str, Any]) -> TimerFilter:
 def _target(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidParameter("targets", "A target is an object that names a timer.")
-    names = {name for name in given if name != "dueMs"}
+    names = {name for name in given if name not in ("dueMs", "broker")}
     if names not in _FORMS:
         raise InvalidParameter(
             "targets", "A target is named by position, topic and scheduleKey, topic and uniqueKey, handle or messageId."
@@ -131,7 +131,7 @@ def _target(given: Any) -> dict[str, Any]:
     for name in ("position", "dueMs"):
         if not is_whole(given.get(name, 0)):
             raise InvalidParameter("targets", f"{name} is a whole number.")
-    for name in names - {"position"}:
+    for name in (names | ({"broker"} & set(given))) - {"position"}:
         if not isinstance(given[name], str) or not 0 < len(given[name]) <= _TEXT_LENGTH:
             raise InvalidParameter("targets", f"{name} is a text of 1 to {_TEXT_LENGTH:,} characters.")
     return dict(given)

@@ -18,6 +18,7 @@ from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
 from broker.client.timers import WheelBucket
+from console.last_known import Away
 from console.site.evidence import Evidence
 from console.ui.table import (
     AGE,
@@ -62,8 +63,8 @@ TIMERS = Table(
     ),
     choice=Choice("position", "position"),
 )
-#: of several brokers: what is chosen is of one
-TIMERS_OF_ALL = replace(TIMERS, choice=None)
+#: of several brokers: a box says whose the timer is
+TIMERS_OF_ALL = replace(TIMERS, choice=Choice("position", "place"))
 
 NEXT_TIMERS = Table(
     "timers",
@@ -174,6 +175,11 @@ class TimerRow:
         """The name that people know it by: its schedule key, else its first key, else its unique id."""
         return self.schedule_key or next(iter(self.keys), "") or self.unique_key or str(self.position)
 
+    @property
+    def place(self) -> str:
+        """What names it among those of several brokers."""
+        return f"{self.position}-{self.broker}"
+
 
 @dataclass(frozen=True, slots=True)
 class TimerFilter:
@@ -212,14 +218,13 @@ class TimerList:
     records: int | None = None
     #: so many were looked through where the look ended before the page was full; 0: it did not
     looked: int = 0
-    #: the rows are of several brokers, of these; of those that have no list of their own the newest records
+    #: the rows are of several brokers; of these, which have no list of their own, the newest records
     has_several: bool = False
-    brokers: tuple[str, ...] = ()
     polled_of: tuple[str, ...] = ()
 
     @property
     def table(self) -> Table:
-        """The columns; rows of several brokers are not chosen."""
+        """The columns; a row of several brokers is chosen with its broker."""
         return TIMERS_OF_ALL if self.has_several else TIMERS
 
 
@@ -422,6 +427,8 @@ class TimersPage:
     polled_of: tuple[str, ...] = ()
     paused_of: tuple[str, ...] = ()
     switched_of: tuple[str, ...] = ()
+    #: those that do not answer: what waited there last is in the sums, and in nothing else
+    away: tuple[Away, ...] = ()
 
     @property
     def is_partly_paused(self) -> bool:

@@ -125,7 +125,6 @@ def list_of_all(lists: Sequence[TimerList], names: Sequence[str], before: Places
         newest_read=sum(each.newest_read or 0 for each in polled) if is_polled else None,
         records=sum(each.records or 0 for each in polled) if is_polled else None,
         has_several=True,
-        brokers=tuple(names),
         polled_of=tuple(name for name, each in pairs if each.newest_read is not None),
     )
 
@@ -195,10 +194,18 @@ def _wheel(pages: Sequence[TimersPage], source: str) -> Wheel | None:
 
 
 def stretch_of_all(several: Sequence[Stretch]) -> Stretch:
-    """Return the counts in total; they are cut alike, as all were asked for at the same moment."""
-    first = several[0]
-    alike = [each for each in several if (each.start_ms, each.step_ms) == (first.start_ms, first.step_ms)]
-    return replace(first, slots=tuple(_slot(column) for column in zip(*(each.slots for each in alike), strict=True)))
+    """Return the counts in total, from the newest beginning on.
+
+    All that are asked for at one moment are cut alike; kept ones may begin some slots apart: of one that began earlier
+    what was due before does not count, and what it has behind its own end is not known.
+    """
+    first = max(several, key=lambda each: each.start_ms)
+    columns: list[list[WheelSlot]] = [[slot] for slot in first.slots]
+    for each in (each for each in several if each is not first and each.step_ms == first.step_ms):
+        ahead = each.slots[(first.start_ms - each.start_ms) // first.step_ms :]
+        for column, slot in zip(columns, ahead, strict=False):
+            column.append(slot)
+    return replace(first, slots=tuple(_slot(column) for column in columns))
 
 
 def _slot(column: Sequence[WheelSlot]) -> WheelSlot:

@@ -11,12 +11,12 @@ A cancelled timer is parked again as a new message for the same moment, made fro
 until retention takes it; nothing is kept beside it. The new message has what its sender gave, under a new unique id:
 Apache RocketMQ deletes by unique id within a second, and would delete the new one with the old one. The new id follows
 from the old record, so the broker itself can be asked whether the timer was parked again already.
+
+What was done at several brokers is taken back at each; where one does not answer, its timers are left as they are.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -42,23 +42,7 @@ from broker.client import (
     SendResult,
     TimerPast,
 )
-from broker.rocketmq.properties import (
-    BUYER_ID,
-    CORRELATION_ID,
-    INSTANCE_ID,
-    KEYS,
-    MESSAGE_REPLY_TO_CLIENT,
-    MESSAGE_TTL,
-    OWN_PREFIX,
-    REJECT_PAST,
-    SCHEDULE_KEY,
-    SHARDING_KEY,
-    SYSTEM_PROPERTIES,
-    TAGS,
-    TIMER_DELIVER_MS,
-    UNIQUE_KEY,
-    WAIT,
-)
+from broker.rocketmq.properties import REJECT_PAST, SCHEDULE_KEY, TIMER_DELIVER_MS, UNIQUE_KEY
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.apache_records import row_of_record
 from console.features.timers.operations import (
@@ -71,30 +55,27 @@ from console.features.timers.operations import (
     label_of,
     result_of,
 )
+from console.features.timers.parked import given_properties, sent_to_queue, unique_id_again
 from console.features.timers.read import one_timer, target_of
-from console.features.timers.selection import OF, TAKE_BACK, busiest, capacity_of, previous_due_ms
+from console.features.timers.selection import OF, TAKE_BACK, Load, busiest, capacity_of, previous_due_ms
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import STEER_TIMERS, UNBOUNDED, Scope
-from console.operations.copies import COPY_OF, NotReadable, plain_body, producer
+from console.operations.copies import COPY_OF, NotReadable, plain_body
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import LIMIT, REASON, Call, ItemNow, ItemResult, Outcome, Target
 from console.operations.models import Operation, OperationItem
 from console.operations.registry import register, scope_of
 from console.operations.selection import EXAMPLES, PREVIEW_PATIENCE_S, admin_of_one, topics_of
+from console.operations.spanning import OF as BROKER
+from console.operations.spanning import act_at_each
+from console.site import broker as site_broker
+from console.site.broker import at
 from console.site.chosen import chosen
 from console.site.clock import now_ms
 
 _MOVED_BACK = {"rescheduled": "moved_back", "changed": "changed_since"}
 
 _ENDED = {"released": "already_delivered", "cancelled": "already_cancelled", "unknown": "gone"}
-
-#: what a sender may have set among the properties that mean something to clients; the rest is the broker's
-_SENDERS = frozenset(
-    {KEYS, TAGS, WAIT, BUYER_ID, INSTANCE_ID, CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT, MESSAGE_TTL, SHARDING_KEY}
-)
-#: RocketMQ's unique ids: 4 bytes of address, 2 of process, 4 of loader, 4 of time in the month, 2 of counter
-_UNIQUE_ID = re.compile(r"[0-9A-F]{32}\Z")
-_OF_SENDER = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,12 +149,13 @@ class TakeBack(TimerKind[TakeBackPreview]):
         if item.outcome == "moved_back":
             return ItemNow(due_ms)
         if item.outcome == "taken_back" and position:
-            return ItemNow(due_ms, address=reverse("timer", args=[position]))
+            with at(item.target.get(BROKER, "")):
+                return ItemNow(due_ms, address=reverse("timer", args=[position]))
         return super().item_now(item)
 
     def preview(self, parameters: Mapping[str, Any]) -> TakeBackPreview:
         """Count how many still can be, and why the others cannot; the broker is asked as long as patience lasts."""
-        way, admin, end_s = _WAYS[parameters["of"]], admin_of_one(), time.monotonic() + PREVIEW_PATIENCE_S
+        way, end_s = _WAYS[parameters["of"]], time.monotonic() + PREVIEW_PATIENCE_S
         at_ms, kept_out, missing = now_ms(), Counter[str](), list[str]()
         left: list[OperationItem] = []
         for item in way.items(parameters):
@@ -182,13 +164,12 @@ class TakeBack(TimerKind[TakeBackPreview]):
             elif time.monotonic() > end_s:
                 missing = ["unchecked"]
                 left.append(item)
-            elif code := way.obstacle(admin, way.target(item)):
+            elif code := _obstacle(way, way.target(item)):
                 kept_out[code] += 1
             else:
                 left.append(item)
         dues = [way.previous_due_ms(item) for item in left]
-        capacity = capacity_of(admin)
-        load = busiest(admin, (), dues, capacity)
+        load, capacity = _load([(item.target.get(BROKER, ""), due) for item, due in zip(left, dues, strict=True)])
         return TakeBackPreview(
             at_ms=at_ms,
             count=len(left),
@@ -215,14 +196,45 @@ class TakeBack(TimerKind[TakeBackPreview]):
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Take them back; nobody else takes back the same operation meanwhile, as its row is locked."""
-        way, admin = _WAYS[parameters["of"]], admin_of_one()
-        with transaction.atomic():
-            Operation.objects.select_for_update().filter(pk=parameters["operation"]).first()
+        way = _WAYS[parameters["of"]]
+
+        def take_back(admin: Admin, own: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
             at_ms = now_ms()
-            found = ["too_late" if each["formerMs"] <= at_ms else way.obstacle(admin, each) for each in targets]
-            free = [target for target, code in zip(targets, found, strict=True) if not code]
+            found = ["too_late" if each["formerMs"] <= at_ms else way.obstacle(admin, each) for each in own]
+            free = [target for target, code in zip(own, found, strict=True) if not code]
             done = iter(way.take_back(admin, free, reason) if free else ())
             return [ItemResult(code) if code else next(done) for code in found]
+
+        with transaction.atomic():
+            Operation.objects.select_for_update().filter(pk=parameters["operation"]).first()
+            return act_at_each(targets, take_back)
+
+
+def _obstacle(way: _Way, target: Mapping[str, Any]) -> str:
+    """Return why it cannot be taken back, as an outcome; "": it can.
+
+    Raises ClientError without an answer, unless it is one of several brokers that gives none.
+    """
+    broker = target.get(BROKER, "")
+    try:
+        with at(broker):
+            return way.obstacle(site_broker.admin() if broker else admin_of_one(), target)
+    except ClientError:
+        if not broker:
+            raise
+        return "unknown"
+
+
+def _load(dues: Sequence[tuple[str, int]]) -> tuple[Load | None, float | None]:
+    """Return the busiest second of the broker that would be burdened most, and what it can release; `dues`: moments
+    with their broker."""
+    found: list[tuple[Load | None, float | None]] = []
+    for broker in dict.fromkeys(name for name, _due in dues):
+        with at(broker):
+            admin = site_broker.admin() if broker else admin_of_one()
+            capacity = capacity_of(admin)
+            found.append((busiest(admin, (), [due for name, due in dues if name == broker], capacity), capacity))
+    return max(found, key=lambda pair: pair[0].count if pair[0] else 0, default=(None, None))
 
 
 class _Way(ABC):
@@ -251,6 +263,7 @@ class _Way(ABC):
             "uniqueKey": told.get("unique_key") or "",
             "scheduleKey": told.get("schedule_key") or "",
             "isNoted": item.outcome == "recall_noted",
+            **({BROKER: item.target[BROKER]} if BROKER in item.target else {}),
         }
 
     def obstacle(self, admin: Admin, target: Mapping[str, Any]) -> str:
@@ -335,24 +348,10 @@ class _Cancelled(_Way):
             except (BrokerRefused, InvalidArgument):
                 results[nth] = ItemResult("gone")
         for (topic, queue_id), mine in ready.items():
-            answers = _sent(topic, queue_id, [message for _nth, message in mine])
+            answers = sent_to_queue(topic, queue_id, [message for _nth, message in mine])
             for (nth, _message), answer in zip(mine, answers, strict=True):
                 results[nth] = _result_of(answer, targets[nth], row_of_record(records[nth]))
         return [each if each is not None else ItemResult("unknown") for each in results]
-
-
-def _sent(topic: str, queue_id: int | None, messages: Sequence[Outgoing]) -> Sequence[SendResult | ClientError]:
-    """Send to the queue that each was meant for, while the topic has it."""
-    try:
-        return producer().send_each(topic, messages, queue_id=queue_id)
-    except InvalidArgument:
-        pass
-    except ClientError as error:
-        return [error] * len(messages)
-    try:
-        return producer().send_each(topic, messages)
-    except ClientError as error:
-        return [error] * len(messages)
 
 
 def _result_of(answer: SendResult | ClientError, target: Mapping[str, Any], row: Any) -> ItemResult:
@@ -369,19 +368,9 @@ def _result_of(answer: SendResult | ClientError, target: Mapping[str, Any], row:
     return ItemResult("parked_again" if target["isNoted"] else "taken_back", told)
 
 
-def unique_id_again(position: int, unique_key: str) -> str:
-    """Return the unique id of what takes the place of a cancelled record; its time of birth stays readable."""
-    made = hashlib.sha256(f"{position} {unique_key}".encode()).hexdigest().upper()
-    return made[:_OF_SENDER] + (unique_key if _UNIQUE_ID.match(unique_key) else "0" * 32)[_OF_SENDER:]
-
-
 def message_again(record: Message, due_ms: int) -> Outgoing:
     """Return the message to send; a moment that is past is refused by the broker. Raises NotReadable."""
-    kept = {
-        name: text
-        for name, text in record.properties.items()
-        if name in _SENDERS or not (name in SYSTEM_PROPERTIES or name.startswith(OWN_PREFIX))
-    }
+    kept = given_properties(record)
     if SCHEDULE_KEY in record.properties:
         kept[SCHEDULE_KEY] = record.properties[SCHEDULE_KEY]
     unique_id = unique_id_again(record.position, record.unique_key or "")

@@ -30,13 +30,12 @@ from console.features.transactions.shapes import TransactionFilter, TransactionR
 from console.operations.actor import STEER_TRANSACTIONS, Scope
 from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
-from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, LagPreview, Outcome, Target, Words
+from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target, Words
 from console.operations.registry import register
 from console.operations.selection import (
     EXAMPLES,
     MOST_TARGETS,
     PREVIEW_PATIENCE_S,
-    admin_of_one,
     checked_filter,
     chosen_body,
     chosen_scope,
@@ -45,9 +44,22 @@ from console.operations.selection import (
     there_before,
     topics_of,
 )
+from console.operations.spanning import (
+    BrokersPreview,
+    act_at_each,
+    among,
+    checked_brokers,
+    counted,
+    find_at_each,
+    look_at_each,
+    previewed,
+    shares_of,
+    totals,
+)
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask_each
+from console.site import broker as site_broker
+from console.site.broker import ask_each, at
 from console.site.clock import now_ms
 from console.site.mirrored import cluster
 from console.site.parsing import whole_number
@@ -157,7 +169,7 @@ def pages_of(admin: Admin, wanted: TransactionFilter, *, now_ms: int) -> Iterato
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionsPreview(LagPreview):
+class TransactionsPreview(BrokersPreview):
     """The transactions that would be touched."""
 
     #: how many are undecided now, all of the broker's; of those to be checked, how many have nobody to be asked
@@ -190,7 +202,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         if given.get("scope") == "matching":
             wanted = {name: given.get(name, "") for name in ("state", "group", "topic")}
             before_ms = whole_number(given.get("before_ms"))
-            return {"filter": {**wanted, "before_ms": before_ms}, "is_all": given.get("is_all") == "1"}
+            return {"filter": {**wanted, "before_ms": before_ms}, "is_all": given.get("is_all") == "1", **among()}
         return {"targets": [_place(text) for text in given.getlist("half")]}
 
     def commands(self, verb: str, rest: str) -> Iterator[Command]:
@@ -240,7 +252,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return which ones, in one form."""
         if "targets" in parameters:
-            return {"targets": _targets(parameters["targets"])}
+            return checked_brokers(parameters, {"targets": _targets(parameters["targets"])})
         given = parameters.get("filter")
         if not isinstance(given, Mapping):
             raise InvalidParameter("filter", "Name transactions (targets), or give a filter.")
@@ -250,11 +262,26 @@ class SteerTransactions(Kind[TransactionsPreview]):
         if wanted.is_empty and not parameters.get("is_all"):
             raise InvalidParameter("filter", "A filter without any condition is every one; say so with all.")
         fields = {name: getattr(wanted, name) for name in ("state", "group", "topic", "before_ms")}
-        return {"filter": fields, "is_all": bool(parameters.get("is_all"))}
+        return checked_brokers(parameters, {"filter": fields, "is_all": bool(parameters.get("is_all"))})
 
     def preview(self, parameters: Mapping[str, Any]) -> TransactionsPreview:
         """Count them, with examples and topics, and what `met` and `behind` say."""
-        found = self._find(parameters, PREVIEW_PATIENCE_S)
+        shares = shares_of(parameters)
+        told = look_at_each(shares, lambda admin, share: self._find(admin, share, PREVIEW_PATIENCE_S))
+        parts: dict[str, TransactionsPreview] = {}
+        for each in told:
+            if each.answer is not None:
+                with at(each.broker):
+                    parts[each.broker] = self._preview(shares[each.broker], each.answer)
+        if "" in shares:
+            return parts[""]
+        met = [part.met_count for part in parts.values() if part.met_count is not None]
+        return TransactionsPreview(
+            **totals(parts), met_count=sum(met) if met else None, brokers=counted(shares, parts, told)
+        )
+
+    def _preview(self, parameters: Mapping[str, Any], found: Found) -> TransactionsPreview:
+        """Return the preview of what was found at one broker."""
         rows, count = found.rows, count_of(parameters, found.rows)
         missing = [] if found.is_whole else ["count"]
         behind = self.behind(rows)
@@ -278,14 +305,18 @@ class SteerTransactions(Kind[TransactionsPreview]):
 
     def targets(self, parameters: Mapping[str, Any], preview: TransactionsPreview) -> Sequence[Target]:
         """Return what matches now and was there when it was previewed; a named one stays, whatever became of it."""
-        found = self._find(parameters, None)
-        if "filter" in parameters:
-            rows = there_before(found.rows, preview)
-            return [Target({"offset": row.offset, "position": row.position}, label_of(row)) for row in rows]
-        return [
-            Target(target, label_of(row) if row is not None else {"name": f"{target['offset']:,}"})
-            for target, row in zip(parameters["targets"], found.named, strict=True)
-        ]
+
+        def targets_of(found: Found, share: Mapping[str, Any]) -> list[Target]:
+            if "filter" in share:
+                rows = there_before(found.rows, preview)
+                return [Target({"offset": row.offset, "position": row.position}, label_of(row)) for row in rows]
+            return [
+                Target(target, label_of(row) if row is not None else {"name": f"{target['offset']:,}"})
+                for target, row in zip(share["targets"], found.named, strict=True)
+            ]
+
+        shares = previewed(shares_of(parameters), preview)
+        return find_at_each(shares, lambda admin, share: self._find(admin, share, None), targets_of)
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Act in the console's own name."""
@@ -294,14 +325,17 @@ class SteerTransactions(Kind[TransactionsPreview]):
     def act_as(
         self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
     ) -> list[ItemResult]:
-        """Send one request to the broker, which keeps who and why; to an Apache RocketMQ broker one for each."""
-        admin = admin_of_one()
-        named = [TransactionTarget(target["offset"], target["position"]) for target in targets]
-        try:
-            answer = admin.steer_transactions(self.action, named, who=who, reason=reason)
-        except NotSupported:
-            return records.steer(admin, self.action, self.done, targets)
-        return [self._result(steered) for steered in answer.results]
+        """Send one request to each broker, which keeps who and why; to an Apache RocketMQ broker one for each half."""
+
+        def steer(admin: Admin, own: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+            named = [TransactionTarget(target["offset"], target["position"]) for target in own]
+            try:
+                answer = admin.steer_transactions(self.action, named, who=who, reason=reason)
+            except NotSupported:
+                return records.steer(admin, self.action, self.done, own)
+            return [self._result(steered) for steered in answer.results]
+
+        return act_at_each(targets, steer)
 
     def _result(self, steered: SteeredTransaction) -> ItemResult:
         place = {"offset": steered.offset, "position": steered.position}
@@ -309,8 +343,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
             return ItemResult("refused", {**place, "error": steered.error, "code": steered.code})
         return ItemResult(self.done if steered.outcome == "done" else self.already, place)
 
-    def _find(self, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
-        admin = admin_of_one()
+    def _find(self, admin: Admin, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
         if "filter" in parameters:
             return find_matching(admin, filter_of(parameters["filter"]), most=LIMIT + 1, patience_s=patience_s)
         return find_named(admin, parameters["targets"])
@@ -332,7 +365,7 @@ class CommitTransactions(SteerTransactions):
 
     def behind(self, rows: Sequence[TransactionRow]) -> Behind | None:
         """Return how far every group of their topics would be behind."""
-        return behind_after(admin_of_one(), Counter(row.topic for row in rows))
+        return behind_after(site_broker.admin(), Counter(row.topic for row in rows))
 
 
 @register
@@ -401,23 +434,27 @@ def label_of(row: TransactionRow) -> dict[str, Any]:
     }
 
 
-def _targets(given: Any) -> list[dict[str, int]]:
+def _targets(given: Any) -> list[dict[str, Any]]:
     if not isinstance(given, list) or not 0 < len(given) <= MOST_TARGETS:
         raise InvalidParameter("targets", f"Name 1 to {MOST_TARGETS:,} transactions; for more, use a filter.")
     for target in given:
         if (
             not isinstance(target, Mapping)
-            or set(target) != {"offset", "position"}
-            or not all(map(is_whole, target.values()))
+            or set(target) - {"broker"} != {"offset", "position"}
+            or not is_whole(target["offset"])
+            or not is_whole(target["position"])
+            or not isinstance(target.get("broker", ""), str)
         ):
             raise InvalidParameter("targets", "A transaction is named by the offset and the position of its half.")
-    unique = {target["position"]: dict(target) for target in given}
+    unique = {(target.get("broker"), target["position"]): dict(target) for target in given}
     return list(unique.values())
 
 
-def _place(text: str) -> dict[str, int]:
-    """Return the target that a row of the list names as `offset-position`; raises InvalidParameter."""
-    offset, position = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+def _place(text: str) -> dict[str, Any]:
+    """Return the target that a row of the list names as `offset-position`, of several brokers `offset-position-broker`;
+    raises InvalidParameter."""
+    first, second, broker = (*text.split("-", 2), "", "")[:3]
+    offset, position = whole_number(first), whole_number(second)
     if offset is None or position is None:
         raise InvalidParameter("targets", gettext("This names no transaction; load the page again."))
-    return {"offset": offset, "position": position}
+    return {"offset": offset, "position": position, **({"broker": broker} if broker else {})}

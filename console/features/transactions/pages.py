@@ -92,13 +92,15 @@ def _page_now(of: Cluster) -> TransactionsPage:
 
 
 def _in_total(pages: Sequence[TransactionsPage], of: Cluster) -> TransactionsPage:
-    several = [page.figures for page in pages]
-    return total.page_of_all(
-        pages,
+    known, away = total.with_last_known(pages)
+    several = [page.figures for page in known]
+    found = total.page_of_all(
+        known,
         of.source,
         DECISIONS,
         lambda decided: total.figures_of(several, _took(TransactionFigures(), decided.rows)),
     )
+    return replace(found, away=away)
 
 
 def _page_of(here: Mirrored) -> TransactionsPage:
@@ -479,6 +481,7 @@ def transaction_list(request: HttpRequest) -> Answer:
         "here": FAMILY,
         "given": given,
         "errors": errors,
+        "away": total.away_at(data.evidence.stale_of),
         "states": STATES,
         "number": uuid.uuid4(),
         "first_page": "?" + urlencode(shown),

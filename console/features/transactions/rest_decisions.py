@@ -49,7 +49,7 @@ from console.rest.request_body import MAX_SINGLE_BYTES, NewMessage, check_topic_
 from console.rest.responses import json_answer
 from console.rest.route import Call, Handler, route
 from console.rest.schemas import BEGUN, PREVIEWED, WAITS, Look, Moment, Name, Place, ProducerGroupName, Reason, Text
-from console.rest.several import AtBroker, asked, first_found, named_of
+from console.rest.several import AmongBrokers, AtBroker, ItsBroker, asked, first_found, spanned
 from console.rest.state import ApiState
 from console.security.tokens import PUBLISH, Grant
 from console.site import broker as site_broker
@@ -96,6 +96,7 @@ class ChosenTransaction(Struct, forbid_unknown_fields=True, kw_only=True):
     id: Name | None = None
     offset: Place | None = None
     position: Place | None = None
+    broker: ItsBroker | None = None
 
 
 class TransactionFilter(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -111,7 +112,8 @@ class TransactionFilter(Struct, forbid_unknown_fields=True, kw_only=True):
 class ManyTransactions(Struct, forbid_unknown_fields=True, kw_only=True):
     """Up to 1,000 that are chosen (`transactions`), or up to 10,000 that match (`filter`), and why.
 
-    `all: true` is needed for a filter without any condition but a state.
+    `all: true` is needed for a filter without any condition but a state. Of several brokers say at which one: `broker`
+    for all, or `broker` for each that is chosen, or `brokers` for a filter.
     """
 
     filter: TransactionFilter | None = None
@@ -120,6 +122,7 @@ class ManyTransactions(Struct, forbid_unknown_fields=True, kw_only=True):
     all: bool = False
     preview: Look = False
     broker: AtBroker | None = None
+    brokers: AmongBrokers | None = None
 
 
 class DecisionReason(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -338,12 +341,17 @@ async def _begin_many(call: Call, action: Action, wanted: ManyTransactions) -> R
     if wanted.transactions is not None:
         found = await _targets(call, wanted.transactions)
         named = [broker for broker, _target in found if broker]
-        parameters: dict[str, Any] = {"targets": [target for _broker, target in found]}
+        pairs = zip(wanted.transactions, found, strict=True)
+        parameters: dict[str, Any] = {
+            "targets": [{**target, **({"broker": each.broker} if each.broker else {})} for each, (_, target) in pairs]
+        }
         allow = None if all(each.id is not None for each in wanted.transactions) else call.preview_check()
     else:
         parameters = {"filter": _filter(call, wanted.filter), "is_all": wanted.all}
+    parameters |= {"brokers": wanted.brokers} if wanted.brokers is not None else {}
     kind, actor = f"transactions.{action}", _actor(call.grant)
-    broker = await named_of(call.state, named, wanted.broker)
+    own = [each.broker for each in wanted.transactions or ()]
+    broker = await spanned(call.state, named, own, wanted.brokers, wanted.broker)
     return await begun(kind, parameters, wanted.reason, actor, allow=allow, is_look=wanted.preview, broker=broker)
 
 

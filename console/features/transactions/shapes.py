@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 from console.features.checkback.registry import AddressRow
+from console.last_known import Away
 from console.site.evidence import Evidence
 from console.site.merged import Place
 from console.ui.table import AGE, BROKER, KEY, LEFT, MOMENT, SPAN, VALUE, Cell, Choice, Column, Table
@@ -59,8 +60,11 @@ TRANSACTIONS: Mapping[str, Table] = {
         file_order=_FILE,
     ),
 }
-#: of several brokers: what is chosen is of one
-OF_ALL: Mapping[str, Table] = {state: replace(table, choice=None) for state, table in TRANSACTIONS.items()}
+#: of several brokers: a box says whose the half is
+OF_ALL: Mapping[str, Table] = {
+    state: replace(table, choice=table.choice and Choice("half", "choice_of_all"))
+    for state, table in TRANSACTIONS.items()
+}
 
 
 #: rows of each table on the first page, and on a page of the list
@@ -164,6 +168,11 @@ class TransactionRow:
         """The name of the row in a form; empty where it cannot be acted on."""
         return "" if self.position is None else f"{self.offset}-{self.position}"
 
+    @property
+    def choice_of_all(self) -> str:
+        """The same among rows of several brokers."""
+        return "" if self.position is None else f"{self.choice}-{self.broker}"
+
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
@@ -258,9 +267,8 @@ class TransactionList:
     total: int | None = None
     #: so many were looked through where the look ended before the page was full; 0: it did not
     looked: int = 0
-    #: the rows are of several brokers, of these; of those that have no list of their own from their newest records
+    #: the rows are of several brokers; of these, which have no list of their own, from their newest records
     has_several: bool = False
-    brokers: tuple[str, ...] = ()
     polled_of: tuple[str, ...] = ()
 
     @property
@@ -270,7 +278,7 @@ class TransactionList:
 
     @property
     def table(self) -> Table:
-        """The columns of its state; rows of several brokers are not chosen."""
+        """The columns of its state; a row of several brokers is chosen with its broker."""
         tables = OF_ALL if self.has_several else TRANSACTIONS
         return tables.get(self.wanted.state, tables["open"])
 
@@ -296,6 +304,8 @@ class TransactionsPage:
     polled_of: tuple[str, ...] = ()
     #: the brokers ask after other times, or otherwise often, than each other
     has_other_checks: bool = False
+    #: those that do not answer: what was undecided there last is in the sums, and in nothing else
+    away: tuple[Away, ...] = ()
 
     @property
     def lonely(self) -> tuple[GroupRow, ...]:

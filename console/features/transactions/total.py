@@ -1,4 +1,7 @@
-"""Transactions of several brokers in total: figures added up, lists merged by time, a board for each broker."""
+"""Transactions of several brokers in total: figures added up, lists merged by time, a board for each broker.
+
+Of a broker that is away figures are those of its newest snapshot.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,14 @@ from console.features.transactions.shapes import (
     TransactionRow,
     TransactionsPage,
 )
+from console.last_known import Away, last_known
 from console.site.evidence import joined
 from console.site.merged import Part, Place, Places, merged
 
 Value = TypeVar("Value")
+
+#: the part of a snapshot
+PART = "transactions"
 
 #: halves of all boards together, and of one board at least
 _HALVES, _LEAST_HALVES = 16, 4
@@ -48,6 +55,32 @@ def page_of_all(
         polled_of=tuple(each.broker for each in pages if each.polled),
         has_other_checks=len({_checks(each.figures) for each in pages if each.figures.max_checks is not None}) > 1,
     )
+
+
+def away_at(names: Sequence[str]) -> tuple[Away, ...]:
+    """Return the brokers of these names with the halves that were undecided and parked there last."""
+    known = last_known(names, PART, TransactionFigures)
+    return tuple(_away(name, known.get(name)) for name in names)
+
+
+def _away(name: str, known: tuple[int, TransactionFigures] | None) -> Away:
+    return Away(name, known[0], known[1].open, known[1].parked) if known else Away(name)
+
+
+def with_last_known(pages: Sequence[TransactionsPage]) -> tuple[list[TransactionsPage], tuple[Away, ...]]:
+    """Return the pages of several brokers, those of brokers that are away with what was undecided and parked there
+    when a snapshot saw them last."""
+    names = [page.broker for page in pages if page.evidence.stale and page.figures.open is None]
+    known = last_known(names, PART, TransactionFigures)
+    found = [
+        replace(page, figures=_counts(page.figures, known[page.broker][1])) if page.broker in known else page
+        for page in pages
+    ]
+    return found, tuple(_away(name, known.get(name)) for name in names)
+
+
+def _counts(figures: TransactionFigures, then: TransactionFigures) -> TransactionFigures:
+    return replace(figures, open=then.open, parked=then.parked, oldest_store_ms=then.oldest_store_ms)
 
 
 def figures_of(several: Sequence[TransactionFigures], own: TransactionFigures) -> TransactionFigures:
@@ -130,7 +163,6 @@ def list_of_all(
         read=sum(each.read or 0 for each in polled) if is_polled else None,
         total=sum(each.total or 0 for each in polled) if is_polled else None,
         has_several=True,
-        brokers=tuple(names),
         polled_of=tuple(name for name, each in pairs if each.polled),
     )
 

@@ -33,9 +33,9 @@ class Command(BaseCommand):
         run.add_argument("names", nargs="*", metavar="NAME", help=", ".join(DASHBOARDS))
         run.add_argument("--since", default="all", metavar="WINDOW", help="how far back: 24h, 7d, ...; all by default")
         run.add_argument(
-            "--store", default="", help="the store to read (this broker's by default); also hdfs://, s3://"
+            "--store", default="", help="the store to read (those of all brokers by default); also hdfs://, s3://"
         )
-        run.add_argument("--broker", default="", help="whose store that is")
+        run.add_argument("--broker", default="", help="whose store that is; alone: this broker and no others")
         run.add_argument(
             "--namesrv", default="", metavar="HOST:PORT", help="ask that broker by its name servers, where no store is"
         )
@@ -91,7 +91,7 @@ class Command(BaseCommand):
 
         def compute() -> None:
             nonlocal batch
-            batch = dashboards_runs.queue(names, options["since"], store=options["store"], broker=options["broker"])
+            batch = _queued(names, options)
             dashboards_runs.run_batch(batch)
 
         self._guarded(compute)
@@ -124,12 +124,31 @@ def _without_files(options: dict[str, Any]) -> Sequence[str]:
     """Choose the name servers as what is read; return the dashboards that need no files of the log."""
     if options["store"]:
         raise CommandError("--store and --namesrv are two ways to the same messages: leave one out.")
-    if dashboards_runs.OF_FILES in options["names"]:
+    options["store"] = f"{dashboards_runs.CLUSTER}{options['namesrv']}"
+    _refuse_files(options["names"], options["store"])
+    return dashboards_runs.readable(options["names"] or tuple(DASHBOARDS), options["store"])
+
+
+def _queued(names: Sequence[str], options: dict[str, Any]) -> uuid.UUID:
+    """Queue what is asked for: of one broker that is named, or whose store is, else of all there are."""
+    store, broker = options["store"], options["broker"]
+    if not store and not broker:
+        parts = dashboards_runs.parts_in_total()
+        if parts:
+            _refuse_files(options["names"], *(part["source"] for part in parts))
+            return dashboards_runs.queue_total(names, options["since"], parts)
+    store = store or (dashboards_runs.source_of(broker) if broker else "")
+    _refuse_files(options["names"], store)
+    names = dashboards_runs.readable(names, store)
+    return dashboards_runs.queue(names, options["since"], store=store, broker=broker)
+
+
+def _refuse_files(names: Sequence[str], *sources: str) -> None:
+    """Refuse a dashboard about files that is named where nothing but messages can be had."""
+    if dashboards_runs.OF_FILES in names and not dashboards_runs.readable((dashboards_runs.OF_FILES,), *sources):
         raise CommandError(
             f"{dashboards_runs.OF_FILES} is about the files of the log: give --store, or name other dashboards."
         )
-    options["store"] = f"{dashboards_runs.CLUSTER}{options['namesrv']}"
-    return options["names"] or tuple(name for name in DASHBOARDS if name != dashboards_runs.OF_FILES)
 
 
 @contextmanager
@@ -149,7 +168,10 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 def _line(run: DashboardRun) -> str:
     if run.state != DashboardRun.State.DONE:
         return f"{run.dashboard} {run.window}: {run.state} {run.error}".strip()
-    return (
-        f"{run.dashboard} {run.window}: {run.points.count():,} points from {run.rows_read or 0:,} records "
-        f"[{run.start_position:,}, {run.end_position:,}) in {(run.duration_ms or 0) / 1000:.1f} s"
-    )
+    said = f"{run.dashboard} {run.window}: {run.points.count():,} points from {run.rows_read or 0:,} records "
+    took = f" in {(run.duration_ms or 0) / 1000:.1f} s"
+    if not run.parts:
+        return f"{said}[{run.start_position:,}, {run.end_position:,}){took}"
+    lacking = "".join(f"; without {part['broker']}: {part['error']}" for part in run.lacking)
+    read = ", ".join(part["broker"] for part in run.parts if not part.get("error"))
+    return f"{said}of {read}{took}{lacking}"

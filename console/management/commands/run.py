@@ -16,6 +16,8 @@ from console.run.processes import exposed, processes, taken_ports
 from console.run.supervisor import ROSTER_FILE, Roster, Supervisor
 
 NAME_WIDTH = 14
+#: what starts it again: in a checkout, and where the wheel was installed
+STARTED_BY = "make run" if (settings.ROOT / "manage.py").exists() else "escapement-console run"
 
 
 class Command(BaseCommand):
@@ -42,7 +44,7 @@ class Command(BaseCommand):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as taken:
             raise CommandError(
-                f"Another `make run` already uses {settings.VAR}; ESCAPEMENT_VAR chooses another."
+                f"Another `{STARTED_BY}` already uses {settings.VAR}; ESCAPEMENT_VAR chooses another."
             ) from taken
         specs = processes()
         problems = [*exposed(specs), *taken_ports(specs)]
@@ -83,5 +85,5 @@ class Command(BaseCommand):
         else:
             self._say("run", "log in    as before; `manage.py changepassword NAME` gives a user a new password")
         self._say("run", f"clients   name service {settings.ESCAPEMENT_NAMESRV}")
-        self._say("run", "Ctrl-C stops everything; `make run` resumes.")
+        self._say("run", f"Ctrl-C stops everything; `{STARTED_BY}` resumes.")
         self._say("run", "")

@@ -14,6 +14,7 @@ from django.core import mail
 from django.test import Client
 from django.utils import timezone
 
+from broker.mirror.models import Broker, MirrorState, Replica
 from broker.redisson import DelayedQueue
 from console.features.alerts import evaluate
 from console.features.alerts.deliveries import secret_of_rule
@@ -21,6 +22,7 @@ from console.features.alerts.evaluate import News
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.overview import findings
 from console.features.redisson.read import QUEUES_SHOWN, hang_up
+from console.site.clock import now_ms
 from console.tasks import watch_alerts
 from tests.console.alerts.stage import Webhook, after, rule, tell
 from tests.console.alerts.stage import webhook as webhook
@@ -196,3 +198,20 @@ def test_who_may_only_look_does_not_silence(db: None) -> None:
     assert "disabled" in viewer.get("/alerts/").content.decode()
     assert viewer.post("/alerts/silence/", {"minutes": "30", "reason": "x"}).status_code == 403
     assert viewer.post("/operations/draft/", {"kind": "alerts.end_silence", "silence": "1"}).status_code == 403
+
+
+@pytest.mark.django_db
+def test_of_a_polled_broker_whose_slave_is_read_its_master_counts_as_away(settings: Any) -> None:
+    settings.REDISSON_URL = ""
+    at_ms = now_ms()
+    (broker,) = Broker.mirror_writer.bulk_create([Broker(name="broker-a")])
+    MirrorState.mirror_writer.bulk_create([MirrorState(broker=broker, as_of_ms=at_ms, polling=True, slave_number=1)])
+    Replica.mirror_writer.bulk_create(
+        Replica(broker=broker, number=number, as_of_ms=at_ms - away_ms) for number, away_ms in ((0, 60_000), (1, 0))
+    )
+    found = evaluate.read((AlertRule.What.BROKER_DOWN, AlertRule.What.STILL, AlertRule.What.DEAD_LETTERS))
+    (away,) = [each for each in found.readings if each.what == AlertRule.What.BROKER_DOWN]
+    assert away.subject == "broker-a"
+    assert 60 <= away.value < 90
+    # how fast its groups are nobody counts
+    assert found.told == {AlertRule.What.BROKER_DOWN, AlertRule.What.DEAD_LETTERS}

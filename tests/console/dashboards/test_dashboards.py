@@ -28,8 +28,9 @@ NOON_MS = 1_795_262_400_000
 def computed(name: str, *points: tuple[object, ...], window: str = "all", **more: object) -> DashboardRun:
     """A run whose points are (series, topic, label, part, at_ms, value, positions)."""
     fields = {"state": "done", "is_current": True, "as_of_ms": NOON_MS, "start_position": 0, "end_position": 9_000}
+    fields["broker"] = "broker-a"
     run = DashboardRun.objects.create(
-        broker="broker-a", dashboard=name, window=window, source="/store", rows_read=1_234, damaged_rows=2,
+        dashboard=name, window=window, source="/store", rows_read=1_234, damaged_rows=2,
         duration_ms=1_500, finished_at=timezone.now(), **(fields | more),
     )  # fmt: skip
     names = ("series", "topic", "label", "part", "at_ms", "value", "positions")

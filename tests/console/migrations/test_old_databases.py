@@ -22,7 +22,7 @@ from pytest_django import DjangoDbBlocker
 
 from console.apps import SQUASHED
 from console.features.alerts.models import Alert
-from console.features.groups.pages import GroupsKept
+from console.features.groups.kept import GroupsKept
 from console.past import Snapshot, unpack
 from console.run.addresses import database_settings
 from tests.house.sources import ROOT

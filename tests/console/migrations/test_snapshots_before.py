@@ -10,10 +10,10 @@ import pytest
 from django.apps import apps
 from django.db import connection
 
-from console.features.groups.pages import GroupsKept, GroupTopic
+from console.features.groups.kept import GroupsKept, GroupTopic
 from console.features.groups.read import GroupRow, GroupState
 from console.features.schedule.shapes import DueSpread, Lanes, LaneState, NextMinute
-from console.features.timers.pages import TimersKept
+from console.features.timers.kept import TimersKept
 from console.features.timers.shapes import ClockSteps, Herd, Lateness, Stretch, TimerFigures, TopicTimers, WheelSlot
 from console.features.transactions.shapes import TransactionFigures
 from console.past import Snapshot, unpack

@@ -124,6 +124,43 @@ async def test_many_are_of_one_broker(api: httpx.AsyncClient, sent: list[tuple[i
     assert len(await listed(api, "timers", broker=B)) == 2
 
 
+async def test_many_are_of_several_where_each_says_which(
+    api: httpx.AsyncClient, brokers: Several, sent: list[tuple[int, str, str]]
+) -> None:
+    rows = {row["keys"][0]: row for row in await listed(api, "timers")}
+    two = [rows["k0"], rows["k1"]]
+    chosen = [{"topic": "orders", "message_id": row["message_id"], "broker": row["broker"]} for row in two]
+    assert {each["broker"] for each in chosen} == {A, B}
+    both = {"timers": chosen, "reason": "tried"}
+    assert (await api.post("/api/v1/timers:cancel", json={**both, "broker": A})).status_code == 400
+    done = (await api.post("/api/v1/timers:cancel", json=both)).json()
+    assert (done["results"], done["preview"]["brokers"]) == ({"cancelled": 2}, [[A, 1, ""], [B, 1, ""]])
+    back = (await api.post(f"/api/v1/operations/{done['id']}:take-back", json={"reason": "tried"})).json()
+    assert back["results"] == {"taken_back": 2}
+    wanted = {"filter": {"topic": "orders"}, "brokers": [A, B], "shift_ms": HOUR_MS, "reason": "tried"}
+    moved = (await api.post("/api/v1/timers:reschedule", json=wanted)).json()
+    assert moved["results"] == {"rescheduled": 9}
+    unknown = await api.post("/api/v1/timers:reschedule", json={**wanted, "brokers": [A, "broker-z"]})
+    assert (unknown.status_code, "broker-z" in unknown.text) == (422, True)
+    move = {"filter": {"topic": "orders"}, "brokers": [A], "to": B, "reason": "tried"}
+    assert (await api.post("/api/v1/timers:move-to-broker", json=move)).status_code == 422
+
+
+async def test_timers_are_moved_from_one_to_the_other(api: httpx.AsyncClient, sent: list[tuple[int, str, str]]) -> None:
+    wanted = {"filter": {"topic": "orders"}, "reason": "tried", "broker": A}
+    refused = await api.post("/api/v1/timers:move-to-broker", json={**wanted, "to": A})
+    assert (refused.status_code, refused.json()["code"]) == (422, "operation_refused")
+    assert (await api.post("/api/v1/timers:move-to-broker", json=wanted)).status_code == 400
+    look = await api.post("/api/v1/timers:move-to-broker", json={**wanted, "to": B, "preview": True})
+    assert (look.json()["preview"]["count"], look.json()["preview"]["to"]) == (6, B)
+    done = (await api.post("/api/v1/timers:move-to-broker", json={**wanted, "to": B})).json()
+    assert (done["state"], done["results"]) == ("done", {"moved": 6})
+    told = done["told"]
+    assert (told.pop("chosen"), told.pop("moved"), set(told.values())) == (6, 6, {0})
+    rows = await listed(api, "timers")
+    assert [(row["due_ms"], row["broker"], row["keys"][0]) for row in rows] == [(due, B, key) for due, _, key in sent]
+
+
 async def test_all_timers_are_paused_at_one_or_at_all(api: httpx.AsyncClient, brokers: Several) -> None:
     one = await api.post("/api/v1/timers:pause", json={"reason": "tried", "broker": B})
     assert one.json()["results"] == {"paused": 1}
@@ -153,6 +190,13 @@ async def test_transactions_are_merged_and_decided_at_their_broker(api: httpx.As
     decided = await listed(api, "transactions", state="decided", limit=1)
     assert sorted((row["broker"], row["state"]) for row in decided) == [(A, "rolled back"), (B, "committed")]
     assert [row["keys"] for row in await listed(api, "transactions")] == [["a1"]]
+    left = (await listed(api, "transactions"))[0]
+    chosen = {"transactions": [{"id": left["id"], "broker": A}], "reason": "tried"}
+    many = await api.post("/api/v1/transactions:commit", json=chosen)
+    assert many.json()["results"] == {"committed": 1}
+    none = {"filter": {"state": "open"}, "all": True, "brokers": [A, B], "reason": "tried", "preview": True}
+    look = (await api.post("/api/v1/transactions:rollback", json=none)).json()
+    assert look["preview"]["brokers"] == [[A, 0, ""], [B, 0, ""]]
 
 
 async def test_messages_with_one_schedule_key_at_two_brokers_are_both_cancelled(

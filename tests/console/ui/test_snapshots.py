@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from broker.mirror.models import Broker, MirrorState
 from console.comparison import Pair, compared
 from console.features.groups import read as groups_read
-from console.features.groups.pages import GroupsKept, GroupTopic, groups_at
+from console.features.groups.kept import GroupsKept, GroupTopic
+from console.features.groups.pages import groups_at
 from console.features.groups.read import GroupRow, GroupState
 from console.features.schedule import read as schedule_read
 from console.features.schedule.read import lanes_at

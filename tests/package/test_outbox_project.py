@@ -1,10 +1,8 @@
-"""The wheel `escapement` in a Django project that knows nothing of this checkout."""
+"""The outbox from the wheel, in a Django project that knows nothing of this checkout."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -16,17 +14,15 @@ from broker.client import Decision
 from tests.client.halfbroker import HalfBroker
 from tests.interop.process import Child
 from tests.interop.servers import says
+from tests.package.conftest import Install, run
 
-REPOSITORY = Path(__file__).parents[2]
-UV = Path(sys.executable).with_name("uv")
-BUILD_S = 300
 START_S = 60
 DATABASE = "wheel_project"
 
 SETTINGS = """
 import os
 SECRET_KEY = "tests"
-INSTALLED_APPS = ["shop", "escapement.outbox"]
+INSTALLED_APPS = ["shop", "escapement_mq.outbox"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"]}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
@@ -40,7 +36,7 @@ class Order(models.Model):
 """
 COMMAND = """
 from django.core.management.base import BaseCommand
-from escapement.outbox import producer, transactional
+from escapement_mq.outbox import producer, transactional
 from shop.models import Order
 class Command(BaseCommand):
     def handle(self, *args, **options):
@@ -57,24 +53,10 @@ class Command(BaseCommand):
 """
 
 
-def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path = REPOSITORY) -> str:
-    done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True, timeout=BUILD_S, check=False
-    )
-    assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a fresh environment in which the wheel is installed, built from a copy of what is tracked."""
-    work = tmp_path_factory.mktemp("wheel")
-    run(UV, "build", "--wheel", "--out-dir", work / "dist", REPOSITORY)
-    (wheel,) = (work / "dist").glob("escapement-*.whl")
-    run(UV, "venv", "--python", sys.executable, work / "venv")
-    interpreter = work / "venv" / "bin" / "python"
-    run(UV, "pip", "install", "--python", interpreter, f"{wheel}[django]", "psycopg[binary]")
-    return interpreter
+@pytest.fixture
+def python(install: Install) -> Path:
+    """The interpreter of an environment with Django and a driver."""
+    return install("django", "psycopg[binary]")
 
 
 @pytest.fixture
@@ -123,11 +105,3 @@ def test_another_project_installs_the_wheel_and_sends_by_its_transactions(
     broker.check(half.properties["UNIQ_KEY"])
     broker.wait(lambda: len(half.decisions) == 2)
     assert (half.codes, checkback.stop()) == ([Decision.ROLLBACK, Decision.ROLLBACK], 0)
-
-
-def test_the_wheel_brings_one_package_and_no_other_name(python: Path) -> None:
-    site = python.parent.parent / "lib"
-    (packages,) = site.glob("python*/site-packages")
-    assert not {"broker", "console", "tests"} & {path.name for path in packages.iterdir()}
-    ask = "import importlib.util as u, escapement.client as c; print(c.Producer.__module__, u.find_spec('broker'))"
-    assert run(python, "-I", "-c", ask, cwd=packages).strip() == "escapement.client._sync_clients None"

@@ -1,0 +1,1 @@
+"""An app of the tests' project that handles its orders."""
