@@ -19,8 +19,7 @@ from typing import Any, Self, Unpack
 from ..client import MessageOptions, Producer, SendResult
 from ..rocketmq.properties import DLQ_ORIGIN_TOPIC
 from ..rocketmq.topics import DLQ_PREFIX
-from .calling import run_here, run_in_loop
-from .consuming import Consumed, Consuming, Handlers, OnError, chosen
+from .consuming import Consumed, Consuming, Handlers, OnError, chosen, run_here, run_in_loop
 from .guard import guard
 from .messages import ANYTHING, Messages, PendingMessage, SentMessage, body_of, expected, in_order, make_message, moment
 from .reading import messages_of, visible, waiting
