@@ -19,7 +19,6 @@ from broker.client import Admin, ClientError, Producer, SendResult
 from broker.mirror.cluster import follow
 from broker.mirror.models import MirrorState, Queue, Replica
 from tests.console.kept import hang_up
-from tests.mirror.test_only_one import elsewhere
 from tests.waiting import until
 
 #: a topic of a polled broker has its turn within a second, while it has not many more; listed every ten
@@ -89,7 +88,7 @@ def staged(namesrv: str, names: tuple[str, ...], settings: Any, processes: int) 
     """The settings point at this cluster and its mirror runs, until the block ends."""
     settings.ESCAPEMENT_NAMESRV = namesrv
     stop = threading.Event()
-    thread = threading.Thread(target=elsewhere, args=(lambda: follow({"": namesrv}, stop),))
+    thread = threading.Thread(target=follow, args=({"": namesrv}, stop))
     thread.start()
     stage = Stage(namesrv, names)
     try:

@@ -143,7 +143,6 @@ def test_a_snapshot_has_both_brokers(stage: Stage, operator: Client, topic: str,
         for page in ("schedule", "timers", "groups"):
             said = words(operator.get(f"/at/{name}/{page}/", {"as_of": taken[name].at_ms}))
             assert f"snapshot of {name}" in said, (name, page, said)
-    assert {row.broker for row in snapshots.take()} == set()
 
 
 def test_a_snapshot_of_a_dead_broker_says_so(quick_apaches: ApacheCluster, stage: Stage, operator: Client) -> None:

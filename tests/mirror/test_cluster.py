@@ -40,7 +40,7 @@ def followed(*namesrvs: str, **entries: str) -> Iterator[None]:
     """All brokers of these clusters are mirrored for a `with` block."""
     stop = threading.Event()
     named = dict.fromkeys(("",), namesrvs[0]) | entries
-    thread = threading.Thread(target=elsewhere, args=(lambda: follow(named, stop),))
+    thread = threading.Thread(target=follow, args=(named, stop))
     thread.start()
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -154,10 +155,12 @@ def test_the_command_computes_all_brokers_unless_one_is_named(mirrored: Cluster)
     assert set(segments.values_list("label", flat=True)) == {f"{A} 0", f"{B} 0"}
 
 
-def test_a_broker_that_is_named_is_computed_alone(mirrored: Cluster) -> None:
-    call_command("dashboards", "run", "flow", "--broker", B)
+def test_a_broker_that_is_named_is_computed_alone(mirrored: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(CommandError, match="Java 17"):
+        call_command("dashboards", "run", "flow", "--broker", B)
     (only,) = DashboardRun.objects.all()
-    assert (only.broker, only.state, only.parts, only.source) == (B, "done", [], files(mirrored)[1]["source"])
+    assert (only.broker, only.parts, only.source) == (B, [], files(mirrored)[1]["source"])
 
 
 def test_what_no_broker_has_files_for_is_refused(mirrored: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,17 +171,29 @@ def test_what_no_broker_has_files_for_is_refused(mirrored: Cluster, monkeypatch:
     assert DashboardRun.objects.count() == 0
 
 
-def test_the_timetable_computes_the_total_and_each(mirrored: Cluster) -> None:
-    dashboards_runs.renew()
+@pytest.fixture
+def broken_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that ends at once: what is computed fails within seconds, and says so."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+
+def test_the_timetable_has_the_total_first_and_each_even_where_one_fails(mirrored: Cluster, broken_java: None) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        dashboards_runs.renew()
     rows = DashboardRun.objects.order_by("queued_at", "id")
     assert list(dict.fromkeys(rows.values_list("broker", flat=True))) == ["", A, B]
-    assert {(row.state, row.is_current, row.error) for row in rows} == {("done", True, "")}
+    assert {(row.state, row.error[:19]) for row in rows} == {("failed", "Spark did not start")}
     assert len(rows) == 3 * len(DASHBOARDS)
-    read = {broker: DashboardRun.objects.get(broker=broker, dashboard="flow").rows_read for broker in ("", A, B)}
-    assert read[""] == (read[A] or 0) + (read[B] or 0) > 100
 
 
-def test_the_timetable_pulls_nothing_whole_from_elsewhere(mirrored: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timetable_pulls_nothing_whole_from_elsewhere(
+    mirrored: Cluster, broken_java: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(settings, "OTHER_STORES", {})
-    dashboards_runs.renew()
+    with pytest.raises(subprocess.CalledProcessError):
+        dashboards_runs.renew()
     assert set(DashboardRun.objects.values_list("broker", flat=True)) == {A}

@@ -124,3 +124,13 @@ def test_processes_are_started_again_and_end_together(shop: Project) -> None:
     until(lambda: sum("runs tasks of" in line for line in workers.lines) == 3, START_S)
     assert workers.stop() == 0
     assert sorted(shop.ran()) == list(range(20))
+
+
+def test_processes_end_when_the_one_that_watches_them_is_killed(shop: Project) -> None:
+    workers = shop.worker("--processes", "2", "--threads", "2", *HELD)
+    until(lambda: sum("runs tasks of" in line for line in workers.lines) == 2, START_S)
+    children = [Path(f"/proc/{line.split('-')[-2]}") for line in workers.lines]
+    assert all(child.exists() for child in children)
+    os.kill(workers.pid, signal.SIGKILL)
+    until(lambda: not any(child.exists() for child in children), START_S)
+    workers.stop()

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from os import environ
 from pathlib import Path
 from typing import Any
@@ -303,14 +304,22 @@ def renew() -> None:
     """
     if missing() is not None:
         return
-    here = {broker: store for broker, store in _stores().items() if Path(store, "commitlog").is_dir()}
-    try:
-        parts = parts_in_total() if len(here) > 1 else []
-        if parts and here.keys() >= {part["broker"] for part in parts}:
-            run_batch(queue_total(tuple(DASHBOARDS), "all", parts))
-    finally:
-        for broker, store in here.items():
-            run_batch(queue(tuple(DASHBOARDS), "all", store=str(store), broker=broker))
+    names, here = (
+        tuple(DASHBOARDS),
+        {name: store for name, store in _stores().items() if (store / "commitlog").is_dir()},
+    )
+    parts = parts_in_total() if len(here) > 1 else []
+    queued = [partial(queue, names, "all", store=str(store), broker=broker) for broker, store in here.items()]
+    if parts and here.keys() >= {part["broker"] for part in parts}:
+        queued.insert(0, partial(queue_total, names, "all", parts))
+    failures: list[subprocess.CalledProcessError] = []
+    for batch in queued:
+        try:
+            run_batch(batch())
+        except subprocess.CalledProcessError as error:  # its rows say why; the others have their turn
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 def cancel(batch: uuid.UUID) -> int:

@@ -262,7 +262,7 @@ def test_a_total_does_not_shrink_when_a_broker_dies(brokers: Several, operator: 
     found = compared(kept.at_ms, None)
     figures = {measure: pair for line in found.figures for measure, pair in line.pairs}
     assert (figures["timers_pending"].difference, figures["open"].difference) == (0, 0)
-    assert [part.broker for part in found.after.older] == [B]
+    assert B in [part.broker for part in found.after.older]
 
 
 def test_a_broker_of_which_nothing_is_kept_is_named(brokers: Several, operator: Client) -> None:

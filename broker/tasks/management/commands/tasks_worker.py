@@ -38,6 +38,8 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Command(BaseCommand):
     """Threads, or processes with threads each, that run tasks."""
 
+    #: In a child, the end of a pipe whose other end only its parent has: it is closed when that dies.
+    _parent: int | None = None
     help = "Run the tasks of a backend (TASKS): those that are due, the most urgent first."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -126,7 +128,14 @@ class Command(BaseCommand):
                 loop.add_signal_handler(number, workshop.stop)
             else:
                 signal.signal(number, lambda *_: loop.call_soon_threadsafe(workshop.stop))
+        if (parent := self._parent) is not None:
+            loop.add_reader(parent, self._orphaned, loop, parent, workshop)
         return await workshop.run(options["drain_timeout"])
+
+    def _orphaned(self, loop: asyncio.AbstractEventLoop, parent: int, workshop: Any) -> None:
+        """Stop as by a signal: the process that would start this one again has died."""
+        loop.remove_reader(parent)
+        workshop.stop()
 
     def _end_now(self, left: int) -> None:
         """End without the threads that Python would wait for, without end if need be."""
@@ -143,6 +152,7 @@ class Command(BaseCommand):
         if not hasattr(os, "fork"):
             raise CommandError("--processes needs a system that forks: start the command several times.")
         connections.close_all()
+        self._parent, mine = os.pipe()
         children: set[int] = set()
         stopping = threading.Event()
 
@@ -157,7 +167,7 @@ class Command(BaseCommand):
         failed = 0
         while True:
             while len(children) < options["processes"] and not stopping.is_set():
-                children.add(self._child(backend, queues, options))
+                children.add(self._child(mine, backend, queues, options))
             if stopping.is_set():
                 stop()  # one that was born meanwhile
             if not children:
@@ -172,13 +182,14 @@ class Command(BaseCommand):
         if failed:
             raise CommandError("tasks were left behind: they run again", returncode=EXIT_LATE)
 
-    def _child(self, backend: Any, queues: list[str], options: dict[str, Any]) -> int:
+    def _child(self, parents_end: int, backend: Any, queues: list[str], options: dict[str, Any]) -> int:
         """Fork a process that works, and return its id."""
         pid = os.fork()
         if pid:
             return pid
         code = EXIT_LATE
         try:
+            os.close(parents_end)
             for number in STOP_SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             code = EXIT_LATE if self._work(backend, queues, options) else 0
