@@ -71,4 +71,4 @@ class SharedProducer:
 
 
 #: Has all methods of a Producer.
-producer: Producer = SharedProducer()  # type: ignore[assignment]
+producer: Producer = SharedProducer()  # type: ignore[assignment] # __getattr__ gives them

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from ..client import DeadLetter, Handler, Message, RetryIn
 from ..client.handlers import for_messages
+from ..rocketmq.properties import ORIGIN_MESSAGE_ID
 from .models import InboxMessage
 
 DEFAULT_KEEP_DAYS = 30
@@ -43,7 +44,7 @@ def once(handler: Handler, group: str, using: str | None = None) -> Callable[[Me
 
 def key_of(message: Message) -> str:
     """Return what is the same each time the message comes."""
-    key = message.unique_key or message.properties.get("ORIGIN_MESSAGE_ID") or message.offset_message_id
+    key = message.unique_key or message.properties.get(ORIGIN_MESSAGE_ID) or message.offset_message_id
     return key if len(key) <= _KEY_CHARACTERS else sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 

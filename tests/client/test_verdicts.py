@@ -121,7 +121,7 @@ def test_a_handler_that_takes_too_long_has_failed(broker: BrokerThread) -> None:
     async def stuck(message: Message) -> None:
         seen.put(("coroutine", message.reconsume_times))
         if message.reconsume_times == 0:
-            await asyncio.Event().wait()
+            await asyncio.get_running_loop().create_future()
 
     with Producer("shop", broker.namesrv) as producer:
         producer.send("slow", "x")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
-from broker.handlers import HandlingError, checks
+from broker.handlers import apps as checks
 from broker.testing import BrokerThread
 
 
@@ -29,12 +30,16 @@ def test_one_that_is_not_is_a_warning_that_names_the_setting(settings: Any, free
     assert (found.id, "ESCAPEMENT_NAMESRV" in found.hint) == ("escapement.W001", True)
 
 
-def test_handlers_that_contradict_each_other_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def contradict(name: str) -> None:
-        raise HandlingError("two of them")
-
+def test_handlers_that_contradict_each_other_are_an_error(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert checks.check_handlers() == []
-    monkeypatch.setattr(checks, "autodiscover_modules", contradict)
+    app = tmp_path / "contradicting"
+    app.mkdir()
+    (app / "__init__.py").touch()
+    (app / "handlers.py").write_text("from broker.handlers import HandlingError\nraise HandlingError('two of them')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "contradicting"]
     assert ids(checks.check_handlers()) == ["escapement.E001"]
 
 
