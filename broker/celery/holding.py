@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from ..client import AsyncSimpleConsumer, ClientClosed, ClientError, NotHeld, Receipt, Received
+from ..rocketmq.properties import KEYS
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class Held:
 
     def __init__(self, received: Received) -> None:
         self.receipt: Receipt = received.receipt
-        self.name = received.message.properties.get("KEYS", "")
+        self.name = received.message.properties.get(KEYS, "")
         self.is_lost = False
         #: acknowledged or given back: nothing more is to be done to keep it
         self.is_over = False
