@@ -174,7 +174,7 @@ class Link:
             await asyncio.wait(set(self._underway), timeout=_CLOSE_S)
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections of it."""
         await self.flush()
         for client in (self.producer, self.admin, self.holder, self.session):
             await client.close()

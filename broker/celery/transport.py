@@ -24,9 +24,6 @@ from .channel import Channel
 from .link import Link, links
 from .settings import DEFAULT_PORT, settings_of
 
-with suppress(ImportError):  # kombu may be used without Celery
-    from . import moments  # noqa: F401 - it is there for its signal
-
 logger = logging.getLogger(__name__)
 
 #: Messages handed over in one turn of Celery's event loop.
@@ -189,3 +186,19 @@ class Transport(_kombu.Transport):  # type: ignore[misc] # a base of no known ty
     def _drain_channel(self, channel: Any, callback: Any, timeout: float | None = None) -> None:
         if not channel.deliver_one():
             raise Empty
+
+
+def _put_back(task: Any = None, **_: Any) -> None:
+    """Have a task that was a timer find its eta where Celery's tasks look for it: `self.request.eta`.
+
+    It was taken out of the headers, so that the worker does not wait a second time; `timer` kept it.
+    """
+    timer = getattr(task.request, "timer", None)
+    if timer is not None:
+        task.request.eta = timer
+
+
+with suppress(ImportError):  # kombu may be used without Celery
+    from celery.signals import task_prerun
+
+    task_prerun.connect(_put_back, weak=False)

@@ -220,7 +220,8 @@ class Escapement:
         topic their group.
 
         `on_error`: with "raise" what a handler raises comes out here, and its message is not consumed; with "retry" the
-        message comes again when it is due, or is a dead letter, as with a consumer.
+        message comes again when it is due, or is a dead letter, as with a consumer. What a handler decides itself
+        (RetryIn, DeadLetter) is done in either case.
         """
         return run_here(self._consuming(handlers, group, on_error))
 

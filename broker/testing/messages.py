@@ -12,6 +12,8 @@ import msgspec
 from ..client import InvalidArgument, Message, MessageOptions, prepare
 from ..rocketmq.properties import OWN_PREFIX, SCHEDULE_KEY, SYSTEM_PROPERTIES, parse_properties
 
+#: On a dead letter: why its handler gave it up.
+DEAD_REASON = "ESC_DEAD_REASON"
 Kind = Literal["delay", "timer", "retry", "half", "parked half"]
 
 #: A value that nobody has asked to be compared.
@@ -48,7 +50,11 @@ class SentMessage:
 
     def json(self) -> Any:
         """Return what the body says as JSON; raises msgspec.DecodeError if it is none."""
-        return msgspec.json.decode(self.message.body)
+        return self.message.json()
+
+    def event(self) -> Any:
+        """Return the event that the message is; raises NotThisEvent."""
+        return self.message.event()
 
     @property
     def tag(self) -> str | None:
@@ -75,9 +81,14 @@ class SentMessage:
         }
 
     @property
-    def unique_key(self) -> str | None:
-        """The id that the sender's client gave it."""
-        return self.message.unique_key
+    def message_id(self) -> str:
+        """The id that its send was answered with."""
+        return self.message.message_id
+
+    @property
+    def dead_reason(self) -> str | None:
+        """Why the handler gave it up, if it is a dead letter and the handler said so (DeadLetter)."""
+        return self.message.properties.get(DEAD_REASON)
 
     @property
     def visible_at(self) -> datetime:

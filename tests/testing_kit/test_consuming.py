@@ -6,11 +6,13 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 
+import msgspec
 import pytest
 
-from broker.client import Consumer, Message, Sql
+from broker.client import Consumer, DeadLetter, Message, Producer, RetryIn, Sql, event
 from broker.handlers import consumer, forget_all
 from broker.testing import Escapement, OutsideRefused
+from broker.testing.consuming import chosen
 from tests.waiting import until
 
 
@@ -235,3 +237,115 @@ def test_a_refusal_of_the_guard_is_no_failure_of_a_handler(escapement: Escapemen
     escapement.send("orders", "4711")
     with pytest.raises(OutsideRefused):
         escapement.consume_all({"orders": handle}, on_error="retry")
+
+
+# What handlers decide, and what they take.
+
+
+@event("kit.paid", version=1)
+class Paid(msgspec.Struct):
+    """An event of these tests."""
+
+    number: int
+
+
+def test_a_handler_decides_when_it_wants_a_message_again(escapement: Escapement) -> None:
+    seen: list[int] = []
+
+    @consumer("orders", group="billing")
+    def bill(message: Message) -> RetryIn | None:
+        seen.append(message.reconsume_times)
+        if len(seen) == 1:
+            raise RetryIn(timedelta(minutes=7))
+        return RetryIn(timedelta(days=2)) if len(seen) == 2 else None
+
+    escapement.send("orders", "4711", keys=["k"])
+    (first,) = escapement.consume_all()
+    assert first.outcome == "retry"
+    (waiting,) = escapement.pending
+    assert (waiting.kind, waiting.group, waiting.topic, waiting.keys) == ("retry", "billing", "orders", ["k"])
+    assert waiting.due == escapement.now + timedelta(minutes=7)
+    escapement.forward(minutes=7)
+    escapement.consume_all()
+    assert escapement.pending[0].due == escapement.now + timedelta(days=2)
+    escapement.forward(days=2)
+    assert [each.outcome for each in escapement.consume_all()] == ["done"]
+    assert seen == [0, 1, 2]
+    escapement.assert_nothing_pending()
+
+
+def test_a_handler_decides_that_a_message_is_dead(escapement: Escapement) -> None:
+    @consumer("orders", group="billing")
+    def bill(message: Message) -> None:
+        raise DeadLetter("no such order")
+
+    escapement.send("orders", "4711")
+    assert [each.outcome for each in escapement.consume_all()] == ["dead letter"]
+    (dead,) = escapement.dead_letters("billing")
+    assert (dead.topic, dead.text, dead.dead_reason) == ("orders", "4711", "no such order")
+    escapement.assert_nothing_pending()
+
+
+def test_the_steps_of_a_handler_are_kept(escapement: Escapement) -> None:
+    @consumer("orders", group="billing", backoff=[timedelta(seconds=1), timedelta(hours=1)], max_reconsume_times=2)
+    def bill(message: Message) -> None:
+        raise Fails
+
+    escapement.send("orders", "4711")
+    for step in (timedelta(seconds=1), timedelta(hours=1)):
+        escapement.consume_all(on_error="retry")
+        assert escapement.pending[0].due == escapement.now + step
+        escapement.forward(step)
+    assert [each.outcome for each in escapement.consume_all(on_error="retry")] == ["dead letter"]
+
+
+def test_batches_are_what_is_there(escapement: Escapement) -> None:
+    seen: list[list[bytes]] = []
+
+    @consumer("orders", group="billing", batch=3)
+    def bill(messages: list[Message]) -> None:
+        seen.append([message.body for message in messages])
+        if messages[0].reconsume_times == 0 and len(seen) == 2:
+            raise Fails
+
+    for number in range(5):
+        escapement.send("orders", str(number))
+    done = escapement.consume_all(on_error="retry")
+    assert seen == [[b"0", b"1", b"2"], [b"3", b"4"]]
+    assert [each.outcome for each in done] == ["done", "done", "done", "retry", "retry"]
+    escapement.forward(seconds=10)
+    escapement.consume_all()
+    assert seen[2] == [b"3", b"4"]
+
+
+def test_typed_handlers_are_given_events(escapement: Escapement) -> None:
+    seen: list[object] = []
+
+    @consumer("orders", group="billing")
+    def bill(paid: Paid, message: Message) -> None:
+        seen.append((paid, message.topic))
+
+    @consumer("orders", group="shipping")
+    async def ship(paid: Paid) -> None:
+        seen.append(paid)
+
+    with Producer("shop", escapement.namesrv) as producer:
+        producer.send("orders", Paid(4711))
+    escapement.consume_all()
+    assert seen == [(Paid(4711), "orders"), Paid(4711)]
+
+
+@pytest.mark.django_db
+def test_once_is_once(escapement: Escapement) -> None:
+    seen: list[bytes] = []
+
+    @consumer("orders", group="billing", once=True)
+    def bill(message: Message) -> None:
+        seen.append(message.body)
+
+    escapement.send("orders", "4711")
+    escapement.consume_all()
+    (message,) = escapement.sent
+    for handling in chosen(None, None):
+        handling.call([message.message])
+    assert seen == [b"4711"]

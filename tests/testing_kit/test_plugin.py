@@ -10,8 +10,8 @@ import broker.testing.plugin
 from tests.house.sources import ROOT
 
 PLUGIN = (
-    "-p", "no:escapement", "-p", broker.testing.plugin.__name__, "-p", "no:django",
-    "-o", "asyncio_default_fixture_loop_scope=function",
+    "-p", "no:escapement",  # the one that is installed
+    "-p", broker.testing.plugin.__name__, "-p", "no:django", "-o", "asyncio_default_fixture_loop_scope=function",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",
 )  # fmt: skip
 USED = """
