@@ -135,6 +135,8 @@ class AsyncConsumer(AsyncClosing):
         What waits for its moment, or for another attempt, is not counted until it is there. Raises ClientError where
         a broker does not say.
         """
+        if self._stopping is not None:
+            raise ClientClosed
         waiting = 0
         for wanted in self._membership.subscriptions:
             try:

@@ -19,19 +19,19 @@ from broker.testing import BrokerThread
 WAIT_S = 30
 
 
-@event("order.paid", version=1)
+@event("sold.paid", version=1)
 class OrderPaid(msgspec.Struct):
     number: str
     amount: Decimal
 
 
-@event("order.paid", version=2)
+@event("sold.paid", version=2)
 class OrderPaidNow(msgspec.Struct):
     number: str
     cents: int
 
 
-@event("order.cancelled")
+@event("sold.cancelled")
 class OrderCancelled(msgspec.Struct):
     number: str
 
@@ -55,7 +55,7 @@ def test_an_event_is_json_with_its_name_and_version(broker: BrokerThread, orders
     message = got(broker)
     assert json.loads(message.body) == message.json() == {"number": "4711", "amount": "9.99"}
     told = {name: message.properties[name] for name in ("event", "event_version", "shop", "TAGS")}
-    assert told == {"event": "order.paid", "event_version": "1", "shop": "7", "TAGS": "paid"}
+    assert told == {"event": "sold.paid", "event_version": "1", "shop": "7", "TAGS": "paid"}
     assert message.event() == PAID
     assert message.event(OrderPaid) == PAID
     assert message.tag == "paid"
@@ -74,11 +74,11 @@ def test_what_is_no_event_says_so(broker: BrokerThread, orders: Producer) -> Non
 @pytest.mark.parametrize(
     ("body", "properties", "words"),
     [
-        (b"{}", {"event": "order.paid", "event_version": "9"}, "version 9"),
-        (b"{}", {"event": "order.paid", "event_version": "x"}, "version x"),
-        (b"{}", {"event": "order.cancelled"}, "no order.cancelled"),
-        (b"\xff", {"event": "order.cancelled"}, "no order.cancelled"),
-        (b"{}", {"event": "order.lost"}, "order.lost"),
+        (b"{}", {"event": "sold.paid", "event_version": "9"}, "version 9"),
+        (b"{}", {"event": "sold.paid", "event_version": "x"}, "version x"),
+        (b"{}", {"event": "sold.cancelled"}, "no sold.cancelled"),
+        (b"\xff", {"event": "sold.cancelled"}, "no sold.cancelled"),
+        (b"{}", {"event": "sold.lost"}, "sold.lost"),
     ],
 )
 def test_events_that_cannot_be_read_say_why(body: bytes, properties: dict[str, str], words: str) -> None:
@@ -88,7 +88,7 @@ def test_events_that_cannot_be_read_say_why(body: bytes, properties: dict[str, s
 
 def test_an_event_of_another_type_than_asked_for_is_refused(broker: BrokerThread, orders: Producer) -> None:
     orders.send("orders", PAID)
-    with pytest.raises(NotThisEvent, match=r"here: order\.cancelled 1"):
+    with pytest.raises(NotThisEvent, match=r"here: sold\.cancelled 1"):
         got(broker).event(OrderCancelled)
 
 
@@ -99,7 +99,7 @@ def test_structs_that_are_no_events_and_names_in_use_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="@event"):
         prepare(Plain("1"))
     with pytest.raises(InvalidArgument, match="both version 1"):
-        event("order.paid", version=1)(Plain)
+        event("sold.paid", version=1)(Plain)
     with pytest.raises(InvalidArgument, match="told by the event"):
         prepare(PAID, properties={"event": "mine"})
     for name, version in (("", 1), ("a b", 1), ("x", 0), ("x", True)):

@@ -45,6 +45,8 @@ CLASSES = (
 )  # fmt: skip
 #: What is answered from memory, and what may be said twice.
 QUIET = {
+    "activity",
+    "troubles",
     "at_work",
     "core",
     "client_id",
@@ -107,7 +109,7 @@ def arguments(kind: Any, method: str, things: Things) -> tuple[Any, ...]:
             "seek_to_end": (), "seek_to_time": (0,), "subscribe": ("t",), "unsubscribe": ("t",),
         }[method]  # fmt: skip
     alone: dict[str, tuple[Any, ...]] = {
-        "ack": (things.receipt,), "commit": (things.half,), "end": (things.half, Decision.COMMIT),
+        "ack": (things.receipt,), "backlog": (), "commit": (things.half,), "end": (things.half, Decision.COMMIT),
         "end_all": ([things.half], Decision.COMMIT), "extend": (things.receipt, 1000), "nack": (things.receipt,),
         "on": ("t",), "recall": ("t", things.handle), "receive": ("t",), "reply": (things.message, b"x"),
         "request": ("t", b"x"), "rollback": (things.half,), "run": (), "send": ("t", b"x"),
