@@ -17,8 +17,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
 
-from ..client import AsyncSimpleConsumer, ClientClosed, ClientError, Message, Received, RouteNotFound
-from ..client._types import MessageQueue
+from ..client import AsyncSimpleConsumer, ClientClosed, ClientError, Message, MessageQueue, Received, RouteNotFound
 from .holding import Holding
 from .link import Link
 from .tailing import Tail

@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from ..client import ALL, Message, RouteNotFound, subscription
+from ..client import ALL, Message, MessageQueue, RouteNotFound, subscription
 from ..client._offsets import QueueOffsets
 from ..client._reader import read_delivery, split_records
 from ..client._session import Session
-from ..client._types import MessageQueue
 from ..client.errors import BadAnswer
 from ..rocketmq.codes import Answer, Request
 

@@ -19,7 +19,7 @@ from ..rocketmq.sql92 import parse
 from ..rocketmq.sql92_nodes import BadExpression
 from . import names
 from ._events import read_event
-from .errors import InvalidArgument
+from .errors import InvalidArgument, InvalidFilter
 
 
 class Message(StoredMessage):
@@ -198,7 +198,7 @@ def subscription(topic: str, expression: str = ALL) -> Subscription:
             parse(str(expression))
         except BadExpression as error:
             text = f"The filter {str(expression)!r:.300} cannot be read: {error}"
-            raise InvalidArgument(text, field="expression") from None
+            raise InvalidFilter(text, field="expression") from None
         return Subscription(topic, str(expression), frozenset(), version, SQL92)
     text = expression.strip()
     if text in ("", ALL):

@@ -40,6 +40,7 @@ __all__ = [
     "ClientError",
     "HalfNotSafe",
     "InvalidArgument",
+    "InvalidFilter",
     "NoBroker",
     "NoSuchQueue",
     "NotHeld",
@@ -70,6 +71,10 @@ class InvalidArgument(ClientError):
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)
         self.field = field
+
+
+class InvalidFilter(InvalidArgument):
+    """The filter cannot be read as SQL92; nothing was asked."""
 
 
 class NoSuchQueue(InvalidArgument):

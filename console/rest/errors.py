@@ -14,7 +14,7 @@ import msgspec
 
 from broker.client import HalfNotSafe
 from broker.client import errors as client
-from broker.client.errors import Answer, PlainSendRefused
+from broker.client.errors import Answer, InvalidFilter, NotThisEvent, PlainSendRefused
 
 
 class RequestError(Exception):
@@ -240,6 +240,9 @@ class Rule:
     retry_after_s: int | None = None
 
 
+INVALID_FILTER = Rule(
+    400, "invalid_filter", "Invalid filter", "Correct the expression; docs/CONSUMING.md has the words."
+)
 RULES: dict[type[Exception], Rule] = {
     NotJson: Rule(400, "not_json", "Not JSON", "Send one JSON object in UTF-8."),
     DuplicateName: Rule(400, "duplicate_name", "Duplicate name", "Send each name once."),
@@ -298,6 +301,8 @@ RULES: dict[type[Exception], Rule] = {
     client.NoSuchQueue: Rule(
         400, "queue_not_found", "No such queue", "Send to a queue that the topic has, or name none."
     ),
+    InvalidFilter: INVALID_FILTER,
+    NotThisEvent: Rule(400, "not_this_event", "Another event", "Ask for the event that the message is."),
     client.InvalidArgument: Rule(400, "invalid_message", "Invalid message", "Correct the field that is named."),
     HalfNotSafe: Rule(503, "half_not_safe", "Half not safe", "Send again; look at the broker's disk and slave.", 1),
     PlainSendRefused: Rule(409, "plain_send", "Inside a transaction", "Send with the producer of the block."),
@@ -336,9 +341,7 @@ REFUSALS: dict[int, Rule] = {
     Answer.SERVICE_NOT_AVAILABLE: Rule(503, "broker_unavailable", "Broker unavailable", "Try again later.", 5),
     Answer.NO_PERMISSION: Rule(403, "topic_not_writable", "No permission", "Check the topic's permission."),
     Answer.TOPIC_NOT_EXIST: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
-    Answer.SUBSCRIPTION_PARSE_FAILED: Rule(
-        400, "invalid_filter", "Invalid filter", "Correct the expression; docs/CONSUMING.md has the words."
-    ),
+    Answer.SUBSCRIPTION_PARSE_FAILED: INVALID_FILTER,
     Answer.QUERY_NOT_FOUND: Rule(404, "message_not_found", "Not found", "It may have passed its retention time."),
     Answer.SUBSCRIPTION_GROUP_NOT_EXIST: Rule(404, "group_not_found", "Group not found", "Check the group's name."),
     Answer.ILLEGAL_OPERATION: Rule(

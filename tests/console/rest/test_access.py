@@ -37,7 +37,7 @@ from console.features.redisson.rest import (
     QueueTopic,
 )
 from console.features.timers.rest import SwitchReason
-from console.features.timers.rest_changes import ManyMoved, ManyTimers, NewMoment
+from console.features.timers.rest_changes import ManyMoved, ManyTimers, ManyToBroker, NewMoment
 from console.features.topics.rest import GroupChange, NewGroup, NewTopic, TopicChange
 from console.features.transactions.rest_decisions import DecisionReason, ManyTransactions, NewHalf
 from console.operations.models import AuditEntry, Operation
@@ -62,6 +62,7 @@ BODIES: Mapping[type[msgspec.Struct], Callable[[str], dict[str, Any]]] = {
     NewMoment: lambda side: LATER,
     Resend: lambda side: WHY,
     ManyTimers: lambda side: {"filter": {"topic": f"{side}t"}, **WHY},
+    ManyToBroker: lambda side: {"filter": {"topic": f"{side}t"}, "to": "broker-z", **WHY},
     ManyMoved: lambda side: {"filter": {"topic": f"{side}t"}, **LATER, **WHY},
     SwitchReason: lambda side: WHY,
     TakenBack: lambda side: WHY,

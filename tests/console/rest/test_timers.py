@@ -148,7 +148,7 @@ async def test_a_message_that_another_replaced_does_not_wait(api: httpx.AsyncCli
 
 async def test_a_past_moment_replaces_or_keeps_what_waits(api: httpx.AsyncClient, admin: AsyncAdmin) -> None:
     first = await send(api, schedule_key="order-1")
-    past = {"body": "y", "deliver_at": 5, "schedule_key": "order-1"}
+    past = {"body": "y", "deliver_at": 1_000_000_000_000, "schedule_key": "order-1"}
     kept = await api.post(ONE, json=past | {"on_conflict": "keep"})
     assert (kept.status_code, kept.json()["id"], kept.json()["conflict"]) == (200, first["id"], "kept")
     assert (await api.post(ONE, json=past)).json()["code"] == "schedule_key_taken"

@@ -47,6 +47,9 @@ SOURCES = {"mirrored", "cluster", "ask", "_ask", "ask_each", "read_each", "ask_r
 #: reads that are not given the scope of whoever looks, and why they need not be
 OPEN_READS = {
     "alerts.evaluate.read": "watches all, for the rules",
+    "dashboards.read.current_run": "which run is shown; its points are read for whoever looks",
+    "dashboards.runs.first_broker": "a broker's name",
+    "dashboards.runs.parts_in_total": "names of brokers, and where their logs are",
     "dead_letters.pages.read_dead_letters": "REST says itself what a token sees",
     "messages.across.hops_elsewhere": "the page that asks leaves out what is not seen",
     "redisson.read.read_queue": "REST says itself what a token sees",

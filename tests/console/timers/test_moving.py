@@ -12,8 +12,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from broker.client import Admin, ClientError, Consumer, Producer
-from broker.client._outgoing import prepare
+from broker.client import Admin, ClientError, Consumer, Producer, prepare
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers import moving
 from console.features.timers.move_operations import MoveTimers, ledger
