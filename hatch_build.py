@@ -48,10 +48,13 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         )
 
     def create_module(self, spec):
-        return importlib.import_module(_real(spec.name))
+        module = importlib.import_module(_real(spec.name))
+        spec.loader_state = module.__spec__
+        return module
 
     def exec_module(self, module):
-        module.__spec__ = importlib.util.find_spec(module.__name__)
+        # Python has just given it the specification of the other name
+        module.__spec__ = module.__spec__.loader_state
 
     def get_source(self, name):
         return importlib.util.find_spec(_real(name)).loader.get_source(_real(name))

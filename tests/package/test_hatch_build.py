@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from hatch_build import moved, renamed
+from tests.house.sources import ROOT
 
 MODULES = {
     "broker": set(), "broker.client": {"Producer"}, "broker.hosting.worker": {"EngineStep"}, "console": set(),
@@ -57,3 +61,20 @@ def test_the_broker_is_the_package_itself() -> None:
     assert [moved(name) for name in ("broker", "broker.client", "console", "spark.run")] == [
         "escapement_mq", "escapement_mq.client", "escapement_mq.console", "escapement_mq.spark.run",
     ]  # fmt: skip
+
+
+def test_in_a_checkout_both_names_are_the_same_module() -> None:
+    ask = (
+        "import sys, importlib, broker.client.names as real\n"
+        "import escapement_mq, escapement_mq.client.names as alias, escapement_mq.console.run.addresses\n"
+        "import broker, console.run.addresses as addresses\n"
+        "assert escapement_mq is broker and alias is real, (alias, real)\n"
+        "assert escapement_mq.console.run.addresses is addresses\n"
+        "wrong = {n: m.__spec__.name for n, m in sys.modules.items() if n.startswith(('broker', 'console'))"
+        " and m.__spec__.name != n}\n"
+        "assert not wrong, wrong\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ask], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -63,4 +63,4 @@ class Command(BaseCommand):
                 line += f", the first due {each['due_at']:%Y-%m-%d %H:%M:%S %Z}".rstrip()
             self.stdout.write(escaped(line))
         if not found:
-            self.stdout.write(f"{using}: no tasks; those that are over are kept for {named.keep_days:g} days")
+            self.stdout.write(escaped(f"{using}: no tasks; those that are over are kept for {named.keep_days:g} days"))
