@@ -1,4 +1,4 @@
-"""Beside the console on two masters and a slave of Apache RocketMQ: alerts, Redisson, snapshots."""
+"""Beside the console on two masters and a slave of Apache RocketMQ: alerts, Redisson, snapshots, dashboards."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
@@ -23,6 +24,7 @@ from broker.redisson.transfer import transfer_service
 from console import snapshots
 from console.features.alerts import deliveries, evaluate
 from console.features.alerts.models import Alert, AlertRule
+from console.features.dashboards.models import DashboardRun
 from console.past import Snapshot
 from tests.console.alerts.stage import Webhook, rule
 from tests.console.alerts.stage import webhook as webhook
@@ -190,3 +192,19 @@ def test_due_values_of_redisson_reach_the_topic_while_a_master_dies(
     # at least once: what was on its way to the one that died may come twice
     assert set(sum(by_broker.values(), Counter())) == {f"v{number}" for number in range(VALUES)}
     assert read_mode(reliable).sending == 0 == reliable.size()
+
+
+def test_dashboards_of_both_brokers(stage: Stage, operator: Client, topic: str) -> None:
+    stage.create(topic)
+    counts = dict(zip(BOTH, (3, 5), strict=True))
+    for broker, count in counts.items():
+        for _ in range(count):
+            stage.producer.send(topic, "plain", broker=broker)
+    for broker in BOTH:
+        call_command("dashboards", "run", "flow", "--namesrv", stage.namesrv, "--broker", broker)
+    assert set(DashboardRun.objects.filter(state="done").values_list("broker", flat=True)) == set(BOTH)
+    for broker, count in counts.items():
+        answer: Any = operator.get(f"/at/{broker}/dashboards/flow/data.json?topic={topic}")
+        found = json.loads(b"".join(answer.streaming_content))
+        assert sum(row["value"] for row in found if row["series"] == "sent") == count, found
+        assert topic in words(operator.get(f"/at/{broker}/dashboards/flow/"))
