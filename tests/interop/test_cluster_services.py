@@ -205,6 +205,6 @@ def test_dashboards_of_both_brokers(stage: Stage, operator: Client, topic: str) 
     assert set(DashboardRun.objects.filter(state="done").values_list("broker", flat=True)) == set(BOTH)
     for broker, count in counts.items():
         answer: Any = operator.get(f"/at/{broker}/dashboards/flow/data.json?topic={topic}")
-        found = json.loads(b"".join(answer.streaming_content))
+        found = json.loads(b"".join(answer.streaming_content))["points"]
         assert sum(row["value"] for row in found if row["series"] == "sent") == count, found
         assert topic in words(operator.get(f"/at/{broker}/dashboards/flow/"))
