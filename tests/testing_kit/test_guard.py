@@ -72,7 +72,7 @@ def test_the_broker_of_a_test_is_reached_while_it_runs() -> None:
         address = escapement.namesrv
         Admin(address).close()
         Admin(address.replace("127.0.0.1", "localhost")).close()
-        with pytest.raises(OutsideRefused, match=f"Here are {address}"):
+        with pytest.raises(OutsideRefused, match=f"Here are .*{address}"):
             Admin(ELSEWHERE)
     with pytest.raises(OutsideRefused):
         Admin(address)

@@ -69,7 +69,7 @@ def test_a_client_made_while_tests_are_imported_is_refused(pytester: pytest.Pyte
     pytester.makepyfile("from broker.client import Admin\nadmin = Admin('192.0.2.1:9876')\ndef test_it(): pass")
     result = pytester.runpytest_inprocess(*PLUGIN)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*None is here: does the test ask for the fixture `escapement`?*"])
+    result.stdout.fnmatch_lines(["*192.0.2.1:9876, which is outside of the tests*"])
 
 
 def test_settings_turn_it_off_or_allow_addresses(pytester: pytest.Pytester) -> None:
