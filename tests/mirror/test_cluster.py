@@ -76,13 +76,13 @@ def test_each_broker_has_its_own_rows(cluster: Cluster, admin: Admin) -> None:
         for name in cluster.names:
             until(ends_at(name, sent.count(name)))
         until(lambda: Replica.objects.filter(error="").count() == 2)
+        until(lambda: replica("broker-a").log_end_position)
     assert list(Topic.objects.filter(name="there").values_list("broker", flat=True)) == ["broker-b"]
     own = {row.name: row for row in Broker.objects.all()}
     assert {name: row.address for name, row in own.items()} == {name: cluster[name].address for name in cluster.names}
     told = replica("broker-a")
     assert (told.role, told.address) == ("master", cluster["broker-a"].address)
     assert told.version
-    until(lambda: replica("broker-a").log_end_position)
     assert told.as_of_ms
 
 
