@@ -196,11 +196,15 @@ class Intake:
                 return
             except ClientError as error:
                 failures += 1
-                self._note_away(source, error)
-                await asyncio.sleep(min(_PAUSE_S * failures, _LONGEST_PAUSE_S))
+                await self._rest(source, error, failures)
         for asked in source.asked.values():  # what they still bring is for others
             with suppress(ClientError):
                 await self.holding.give_back_received(await asked)
+
+    async def _rest(self, source: Source, error: ClientError, failures: int) -> None:
+        """Note that the broker is away, and wait the longer the more often it was."""
+        self._note_away(source, error)
+        await asyncio.sleep(min(_PAUSE_S * failures, _LONGEST_PAUSE_S))
 
     def _left(self) -> int:
         """Return how many more messages the channel may have."""
@@ -296,8 +300,7 @@ class Intake:
                 return
             except ClientError as error:
                 failures += 1
-                self._note_away(source, error)
-                await asyncio.sleep(min(_PAUSE_S * failures, _LONGEST_PAUSE_S))
+                await self._rest(source, error, failures)
                 continue
             if not source.is_wanted():
                 return

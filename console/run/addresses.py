@@ -26,6 +26,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from broker.client import Access, Tls
 
+#: the checkout; in a wheel the package that the console is a part of
+_HOME = Path(__file__).resolve().parents[2]
 DATABASE_URL_FILE = "database-url"
 REDIS_URL_FILE = "redis-url"
 
@@ -40,10 +42,14 @@ def var_directory() -> Path:
     return Path(os.environ.get("ESCAPEMENT_VAR") or _own_directory()).resolve()
 
 
+def is_checkout() -> bool:
+    """Tell whether this runs from a checkout, and not from an installed wheel."""
+    return (_HOME / "manage.py").exists()
+
+
 def _own_directory() -> Path:
-    home = Path(__file__).resolve().parents[2]
-    if (home / "manage.py").exists():
-        return home / "var"
+    if is_checkout():
+        return _HOME / "var"
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "escapement"
 
 

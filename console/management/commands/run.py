@@ -10,14 +10,14 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from broker.log_lines import escaped
-from console.run.addresses import DATABASE_URL_FILE, REDIS_URL_FILE
+from console.run.addresses import DATABASE_URL_FILE, REDIS_URL_FILE, is_checkout
 from console.run.private_files import first_login, first_login_path, keep_private, narrow
 from console.run.processes import exposed, processes, taken_ports
 from console.run.supervisor import ROSTER_FILE, Roster, Supervisor
 
 NAME_WIDTH = 14
 #: what starts it again: in a checkout, and where the wheel was installed
-STARTED_BY = "make run" if (settings.ROOT / "manage.py").exists() else "escapement-console run"
+STARTED_BY = "make run" if is_checkout() else "escapement-console run"
 
 
 class Command(BaseCommand):
