@@ -83,7 +83,7 @@ def _for_generators(told: Any) -> Any:
 
 def _operation(each: Route) -> dict[str, Any]:
     told: dict[str, Any] = {
-        "operationId": re.sub(r"\W+", "_", f"{each.method.lower()}{each.path}").strip("_"),
+        "operationId": each.name,
         "summary": each.summary,
         "description": _needed(each),
         "tags": [each.feature],

@@ -166,6 +166,12 @@ class Route:
         *_, folder, module = self.handler.__module__.split(".")
         return (module if folder == "rest" else folder).replace("_", " ").capitalize()
 
+    @property
+    def name(self) -> str:
+        """Return what generated clients call it: `get_topics`, `timers_cancel_many`."""
+        group = "get" if self.method == "GET" else self.feature.lower().replace(" ", "_")
+        return f"{group}_{self.handler.__name__}"
+
     async def answer(self, request: Request, grant: Grant, state: ApiState) -> Response:
         """Return the handler's answer to a token that is allowed all that the route declares.
 

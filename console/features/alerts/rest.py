@@ -140,7 +140,7 @@ async def rules(call: Call) -> Response:
 
 
 @route("POST", _RULES, "Make an alert rule", action=SETTINGS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
-async def make(call: Call, body: NewAlertRule) -> Response:
+async def make_rule(call: Call, body: NewAlertRule) -> Response:
     """Make a rule that is not there yet."""
     settings = _joined(msgspec.to_builtins(body.settings))
     return await _begun(call, "create", {"settings": settings}, body.reason, is_look=body.preview)
@@ -169,7 +169,7 @@ async def rule(call: Call) -> Response:
     answers=(BEGUN_OR_WAITS, (200, "It is so already; asked for a preview: OperationPreview.", AlertRuleShown)),
     errors=(AlertRuleUnknown,),
 )
-async def change(call: Call, body: AlertRuleChange) -> Response:
+async def change_rule(call: Call, body: AlertRuleChange) -> Response:
     """Change the settings that are named; the rest stays."""
     row = await in_thread(lambda: _row(call))
     given = msgspec.to_builtins(body)
@@ -189,7 +189,7 @@ async def change(call: Call, body: AlertRuleChange) -> Response:
     answers=(BEGUN_OR_WAITS, PREVIEWED),
     errors=(AlertRuleUnknown,),
 )
-async def delete(call: Call, query: Deletion) -> Response:
+async def delete_rule(call: Call, query: Deletion) -> Response:
     """Delete a rule with the alerts that it raised."""
     is_look, row = query.is_look(), await in_thread(lambda: _row(call))
     return await _begun(call, "delete", {"rule": row.pk}, query.reason, is_look=is_look)

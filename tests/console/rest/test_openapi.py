@@ -47,6 +47,8 @@ def test_generators_of_clients_can_read_it() -> None:
     calls = [call for path in told["paths"].values() for call in path.values()]
     assert len({call["operationId"] for call in calls}) == len(calls)
     assert all(call["tags"] and call["operationId"].isidentifier() for call in calls)
+    assert told["paths"]["/api/v1/topics/{topic}/messages"]["post"]["operationId"] == "messages_send_one"
+    assert told["paths"]["/api/v1/groups/{group}/dead-letters"]["get"]["operationId"] == "get_dead_letters"
     assert {tag for call in calls for tag in call["tags"]} == {tag["name"] for tag in told["tags"]}
 
 
