@@ -1,6 +1,7 @@
-"""Celery tasks of the timetable, one line each; they run on the `jobs` worker, dashboards on their own.
+"""Celery tasks of the timetable, one line each, in the queue `jobs`.
 
-What is queued by somebody stands with what it runs: operations.runner, features.dashboards.runs.
+What is queued by somebody stands with what it runs: operations.runner, features.dashboards.runs (whose own queue is
+`dashboards`).
 """
 
 from __future__ import annotations
@@ -10,14 +11,7 @@ from django.utils import timezone
 
 from console import snapshots
 from console.features.alerts import deliveries, evaluate
-from console.features.dashboards import runs as dashboards_runs
 from console.operations import runner
-
-
-@shared_task(name="console.renew_dashboards", queue="dashboards")
-def renew_dashboards() -> None:
-    """Compute all dashboards anew, by the timetable."""
-    dashboards_runs.renew()
 
 
 @shared_task(name="console.watch_alerts")

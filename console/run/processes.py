@@ -12,7 +12,6 @@ from django.conf import settings
 from django.core.management import get_commands
 
 from broker.hosting import HostingRefused, refuse_open_listening
-from console.features.dashboards.runs import missing
 from console.run.addresses import answers, database_url, taken
 from console.run.supervisor import ChildSpec
 from console.site.checks import ServingRefused, refuse_open_serving
@@ -139,43 +138,10 @@ def _environment_of(name: str, number: int) -> dict[str, str]:
 
 
 def _workers() -> list[ChildSpec]:
-    beat = (
-        sys.executable,
-        "-m",
-        "celery",
-        "-A",
-        "console.site",
-        "beat",
-        "--schedule",
-        str(settings.VAR / "beat-schedule"),
-    )
-    return [
-        ChildSpec("mirror", _worker("mirror", *HOSTING_WORKER, "-Q", "mirror", "--mirror"), stop_timeout_s=15.0),
-        ChildSpec(
-            "transfer", _worker("transfer", *HOSTING_WORKER, "-Q", "transfer", "--transfer"), stop_timeout_s=15.0
-        ),
-        ChildSpec("jobs", _worker("jobs", "-P", "prefork", "-c", "1", "-Q", "jobs", "--without-mingle")),
-        *_checkbacks(),
-        *_dashboards(),
-        ChildSpec("beat", (*beat, "--pidfile=", "-l", "INFO")),
-    ]
-
-
-def _checkbacks() -> list[ChildSpec]:
-    """Return processes that answer a broker's question about a half: from the database, and from addresses of REST
-    producers."""
-    specs = [ChildSpec("checkback-http", (sys.executable, *MANAGE, "checkback_http"))]
-    if settings.ESCAPEMENT_PRODUCER_GROUPS:
-        specs.insert(0, ChildSpec("checkback", (sys.executable, *MANAGE, "checkback")))
-    return specs
-
-
-def _dashboards() -> list[ChildSpec]:
-    """Return a worker for dashboards alone, as a scan of the log must not hold up operations."""
-    if missing() is not None:
-        return []
-    command = _worker("dashboards", "-P", "prefork", "-c", "1", "-Q", "dashboards", "--without-mingle")
-    return [ChildSpec("dashboards", command)]
+    """Return the one worker of all that mostly waits: it has a thread for dashboards beside that for all else."""
+    hosts = ("--mirror", "--transfer", "--checkback", "--timetable")
+    command = _worker("worker", "-P", "threads", "-c", "2", "-Q", "jobs,dashboards", "--without-mingle", *hosts)
+    return [ChildSpec("worker", command, stop_timeout_s=15.0)]
 
 
 def _web() -> ChildSpec:

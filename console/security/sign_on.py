@@ -1,6 +1,6 @@
 """Signing in by an OpenID Connect provider: off unless its settings are given (docs/CONSOLE.md).
 
-Authlib speaks to it: discovery, authorization code with PKCE, checked id token. The provider decides at each signing in
+How it is spoken to stands in provider.py. The provider decides at each signing in
 which groups a user has: those that he is no longer in there are gone here, too.
 
 The pages are the way to the provider and back, and what is told after too many wrong passwords.
@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any
 
-from authlib.common.errors import AuthlibBaseError
-from authlib.integrations.django_client import OAuth
 from django.conf import settings
 from django.contrib.auth import get_user_model, login
 from django.contrib.auth.models import Group
@@ -26,29 +23,16 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from joserfc.errors import JoseError
-from requests import RequestException
 
 from console.security.gate import ADMINISTRATOR
 from console.security.models import SUBJECT_LENGTH, Identity
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT_S = 10
-DISCOVERY = "/.well-known/openid-configuration"
-
 _NAME_LENGTH = 150
 _NEXT = "sign_on_next"
 _BACKEND = "django.contrib.auth.backends.ModelBackend"
 _NAMES = ("preferred_username", "email", "name", "sub")
-
-
-class SignOnFailed(Exception):
-    """The provider did not say who the user is; the text is for the log, and may hold what a stranger sent."""
-
-
-class ProviderDown(SignOnFailed):
-    """The provider does not answer, or not as a provider does."""
 
 
 class NotMeant(Exception):
@@ -63,55 +47,6 @@ def is_on() -> bool:
 def label() -> str:
     """Return the provider's name for the button; empty without a provider."""
     return str(settings.OIDC_NAME) if is_on() else ""
-
-
-def to_provider(request: HttpRequest, back: str) -> HttpResponse:
-    """Send the browser to the provider; it comes back to ``back``. Raises ProviderDown."""
-    try:
-        return cast(HttpResponse, _client().authorize_redirect(request, back))
-    except (AuthlibBaseError, RequestException, RuntimeError, ValueError, KeyError) as error:
-        raise ProviderDown(str(error)) from error
-
-
-def claims_of(request: HttpRequest) -> dict[str, Any]:
-    """Return the claims of the checked id token, with groups from the user's information if the token has none.
-
-    Raises SignOnFailed.
-    """
-    try:
-        client = _client()
-        token = client.authorize_access_token(request)
-        claims = dict(token.get("userinfo") or {})
-        if not claims.get("sub") or claims.get("iss") != settings.OIDC_ISSUER:
-            raise SignOnFailed("there is no id token of this provider")
-        if settings.OIDC_GROUPS_CLAIM not in claims and client.load_server_metadata().get("userinfo_endpoint"):
-            told = dict(client.userinfo(token=token))
-            if told.get("sub") != claims["sub"]:
-                raise SignOnFailed("the user's information is of somebody else")
-            claims = {**told, **claims}
-        return claims
-    except (AuthlibBaseError, JoseError) as error:
-        raise SignOnFailed(str(error)) from error
-    except (RequestException, RuntimeError, ValueError, KeyError) as error:
-        raise ProviderDown(str(error)) from error
-
-
-def _client() -> Any:
-    return _made(settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET, settings.OIDC_SCOPES)
-
-
-@lru_cache(maxsize=4)
-def _made(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
-    """Make one client a provider, which remembers the provider's metadata and asks for its keys again when they
-    change."""
-    kwargs = {"scope": scopes, "code_challenge_method": "S256", "default_timeout": TIMEOUT_S}
-    return OAuth().register(
-        "provider",
-        client_id=client_id,
-        client_secret=secret,
-        server_metadata_url=issuer.rstrip("/") + DISCOVERY,
-        client_kwargs=kwargs,
-    )
 
 
 def user_of(claims: Mapping[str, Any]) -> Any:
@@ -162,10 +97,12 @@ def leave(request: HttpRequest) -> HttpResponse:
     """Send the browser to the provider, and remember the page that was wanted."""
     if not is_on():
         raise Http404
+    from console.security import provider
+
     request.session[_NEXT] = request.GET.get("next", "")
     try:
-        return to_provider(request, request.build_absolute_uri(reverse("sign_on_back")))
-    except ProviderDown as error:
+        return provider.to_provider(request, request.build_absolute_uri(reverse("sign_on_back")))
+    except provider.ProviderDown as error:
         return _refused(request, "down", error)
 
 
@@ -175,12 +112,14 @@ def back(request: HttpRequest) -> HttpResponse:
     """Sign in the user who comes back from the provider, or say why not."""
     if not is_on():
         raise Http404
+    from console.security import provider
+
     wanted = request.session.pop(_NEXT, "")
     try:
-        user = user_of(claims_of(request))
-    except ProviderDown as error:
+        user = user_of(provider.claims_of(request))
+    except provider.ProviderDown as error:
         return _refused(request, "down", error)
-    except SignOnFailed as error:
+    except provider.SignOnFailed as error:
         return _refused(request, "failed", error)
     except NotMeant as error:
         return _refused(request, "not_meant", error)

@@ -1,5 +1,5 @@
-"""The Celery app. Workers that host something say so: `--engine NAME`, `--namesrv PORT`, `--mirror` or
-`--transfer`."""
+"""The Celery app. Workers that host something say so: `--engine NAME`, `--namesrv PORT`, and one worker any of
+`--mirror`, `--transfer`, `--checkback` and `--timetable`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,19 @@ app.user_options["worker"].add(Option(("--mirror",), is_flag=True, help="Host th
 app.user_options["worker"].add(
     Option(("--transfer",), is_flag=True, help="Move what is due in Redisson's delayed queues, in this worker.")
 )
+app.user_options["worker"].add(
+    Option(("--checkback",), is_flag=True, help="Answer brokers' checks of transactions, in this worker.")
+)
+app.user_options["worker"].add(
+    Option(("--timetable",), is_flag=True, help="Queue what is due by the timetable, in this worker; instead of beat.")
+)
 # Named, not imported: only a worker loads the engine, the web process never does.
 app.steps["worker"].add("broker.hosting.worker:EngineStep")
 app.steps["worker"].add("broker.hosting.worker:NamesrvStep")
 app.steps["worker"].add("broker.hosting.worker:MirrorStep")
 app.steps["worker"].add("broker.hosting.worker:TransferStep")
+app.steps["worker"].add("console.run.guests:CheckbackStep")
+app.steps["worker"].add("console.run.guests:TimetableStep")
 
 
 @setup_logging.connect

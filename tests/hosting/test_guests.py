@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.hosting.worker import EngineGuest, Guest, MirrorGuest, NamesrvGuest, TransferGuest
+from broker.hosting.guests import MirrorGuest, TransferGuest
+from broker.hosting.servers import EngineGuest, NamesrvGuest
+from broker.hosting.worker import Guest
 
 
 def ignore(reason: str) -> None:

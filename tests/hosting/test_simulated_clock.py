@@ -10,7 +10,7 @@ import pytest
 
 from broker.client import Producer
 from broker.hosting import HostingRefused, simulation
-from broker.hosting.worker import EngineGuest
+from broker.hosting.servers import EngineGuest
 from tests.hosting.test_host import two_free_ports
 
 Visit = Callable[[str], None]

@@ -12,7 +12,7 @@ from broker.engine.config import EngineConfig
 from broker.engine.disk import OsFiles
 from broker.engine.engine import Engine
 from broker.engine.testing.driver import TINY, open_engine
-from broker.hosting.worker import engine_config
+from broker.hosting.servers import engine_config
 
 FIXTURES = Path(__file__).parents[1] / "data" / "rocketmq-5.5.0"
 LATER_MS = 1_800_000_000_000

@@ -12,11 +12,11 @@ import pytest
 
 from broker.engine.errors import TimerFlowControl, TimerTooFar
 from broker.engine.testing.driver import Driver, open_engine
-from broker.hosting.worker import engine_config
+from broker.hosting.servers import engine_config
 
 DAY_MS = 86_400_000
 _SAY = (
-    "import django; django.setup(); from broker.hosting.worker import engine_config; c = engine_config('b');"
+    "import django; django.setup(); from broker.hosting.servers import engine_config; c = engine_config('b');"
     "print(c.timer_max_delay_ms, c.timer_max_pending, c.timer_max_per_slot)"
 )
 

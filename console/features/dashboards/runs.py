@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -178,10 +179,34 @@ def fail_abandoned() -> int:
     return count
 
 
-@shared_task(name="console.run_dashboards", queue="dashboards")
-def run_dashboards(batch: str) -> None:
-    """Compute a batch of dashboards that was queued."""
-    run_batch(uuid.UUID(batch))
+#: Held by the task that computes: one at a time in a worker, however many threads it has for other tasks.
+_computing = threading.Lock()
+_AGAIN_S = 2.0
+#: What this process started to compute, and whether it is about to end.
+_processes: set[subprocess.Popen[str]] = set()
+_is_ending = threading.Event()
+
+
+@shared_task(name="console.run_dashboards", queue="dashboards", bind=True, max_retries=None)
+def run_dashboards(self: Any, batch: str) -> None:
+    """Compute a batch of dashboards that was queued; later, while this worker computes another."""
+    if not _computing.acquire(blocking=False):
+        raise self.retry(countdown=_AGAIN_S)
+    try:
+        run_batch(uuid.UUID(batch))
+    finally:
+        _computing.release()
+
+
+@shared_task(name="console.renew_dashboards", queue="dashboards")
+def renew_dashboards() -> None:
+    """Compute all dashboards anew, by the timetable; the next time, while this worker computes others."""
+    if not _computing.acquire(blocking=False):
+        return
+    try:
+        renew()
+    finally:
+        _computing.release()
 
 
 def run_batch(batch: uuid.UUID) -> None:
@@ -266,20 +291,40 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         **(_several(first) if first.parts else _one(first.broker, first.source)),
     }
     try:
-        subprocess.run(
-            [sys.executable, "-m", module],
-            input=json.dumps(order | more),
-            text=True,
-            check=True,
-            cwd=settings.ROOT,
-            stdout=subprocess.PIPE,
-        )
+        _in_process([sys.executable, "-m", module], json.dumps(order | more))
     except subprocess.CalledProcessError:
-        mine.update(state="failed", error=_WITHOUT_A_WORD, finished_at=timezone.now())
+        state = {"state": "cancelled"} if _is_ending.is_set() else {"state": "failed", "error": _WITHOUT_A_WORD}
+        mine.update(**state, finished_at=timezone.now())
         raise
     except (KeyboardInterrupt, SystemExit):  # whoever waits was told to end, and what it started ended with it
         mine.update(state="cancelled", finished_at=timezone.now())
         raise
+
+
+def _in_process(command: Sequence[str], order: str) -> None:
+    """Run it and wait for it; as subprocess.run, but `end_computing` may end it. Raises CalledProcessError."""
+    with subprocess.Popen(
+        command, text=True, cwd=settings.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        _processes.add(process)
+        try:
+            if _is_ending.is_set():
+                process.terminate()
+            process.communicate(order)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            _processes.discard(process)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+
+
+def end_computing() -> None:
+    """End what computes in this process, which is about to end itself; its runs are cancelled."""
+    _is_ending.set()
+    for process in list(_processes):
+        process.terminate()
 
 
 def _sources(run: DashboardRun) -> list[str]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import Error, close_old_connections, connections
+from django.db import connections
 
 from ....client import StopSignals
 from ....log_lines import escaped
+from ...answering import answer_checks
 from ...configuration import NotConfigured, producer_groups
-from ...decisions import clean
-from ...transaction_block import close_all, producer_of
-
-logger = logging.getLogger(__name__)
-CLEAN_EVERY_S = 3600.0
 
 
 class Command(BaseCommand):
@@ -33,26 +29,9 @@ class Command(BaseCommand):
             groups = producer_groups()
         except NotConfigured as error:
             raise CommandError(escaped(str(error))) from error
-        databases = options["database"] or list(connections)
         with StopSignals() as stop:
-            for group in groups:
-                producer_of(group).start()
-            self.stdout.write(escaped(f"answering checks of {', '.join(groups)}"))
-            self.stdout.flush()
-            while not stop.is_set:
-                for using in databases:
-                    _clean(using)
-                stop.wait(CLEAN_EVERY_S)
-            close_all()
+            answer_checks(groups, options["database"] or list(connections), stop.wait, lambda: self._tell(groups))
 
-
-def _clean(using: str) -> None:
-    try:
-        count = clean(using)
-    except Error as error:
-        logger.warning("old rows of %s are not cleaned: %s", using, error)
-    else:
-        if count:
-            logger.info("%d old rows of %s deleted", count, using)
-    finally:
-        close_old_connections()
+    def _tell(self, groups: Sequence[str]) -> None:
+        self.stdout.write(escaped(f"answering checks of {', '.join(groups)}"))
+        self.stdout.flush()
