@@ -281,9 +281,12 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
         events = [each for message in told for each in read_traces(message.body) if each.unique_id == unique_id]
         return sorted(dict.fromkeys(events), key=lambda each: (each.at_ms or 0, _ORDER[each.kind]))
 
-    async def changes(self, token: str) -> dict[str, Any]:
-        """Return what changed since `token` ("" for everything), as request 14000 answers it; raises NotSupported."""
-        answer = await self._ask(Request.GET_CHANGES, {"token": token})
+    async def changes(self, token: str, *, wait_ms: int = 0) -> dict[str, Any]:
+        """Return what changed since `token` ("" for everything), as request 14000 answers it; raises NotSupported.
+
+        Where nothing has, the broker may wait for it as long as `wait_ms` (at most 5 s).
+        """
+        answer = await self._ask(Request.GET_CHANGES, {"token": token, **({"waitMs": str(wait_ms)} if wait_ms else {})})
         return cast(dict[str, Any], read_object(answer.body))
 
     async def schedule_status(self) -> list[dict[str, Any]]:

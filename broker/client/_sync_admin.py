@@ -194,9 +194,12 @@ class Admin(Face[AsyncAdmin]):
         """
         return _run(self._core.traces(unique_id, topic=topic, max_count=max_count))
 
-    def changes(self, token: str) -> dict[str, Any]:
-        """Return what changed since `token` ("" for everything), as request 14000 answers it; raises NotSupported."""
-        return _run(self._core.changes(token))
+    def changes(self, token: str, *, wait_ms: int = 0) -> dict[str, Any]:
+        """Return what changed since `token` ("" for everything), as request 14000 answers it; raises NotSupported.
+
+        Where nothing has, the broker may wait for it as long as `wait_ms` (at most 5 s).
+        """
+        return _run(self._core.changes(token, wait_ms=wait_ms))
 
     def schedule_status(self) -> list[dict[str, Any]]:
         """Return all delay levels with their figures, as request 14001 answers them; raises NotSupported."""

@@ -27,7 +27,7 @@ from .queues.queues import QueueEntry
 from .queues.reader import Pulled, Reader, Selection
 from .queues.repair import QueueRepair
 from .schedule import Schedule
-from .status import Health, assess, changes_since, level_json
+from .status import Health, assess, changes_since, level_json, token_of
 from .store import Store
 from .tables.topics import Pending
 from .timer.service import Timers
@@ -455,6 +455,10 @@ class Engine:
             records_recovered=self._records_recovered,
             unreadable=self.schedule.unreadable(),
         )
+
+    def changes_token(self) -> str:
+        """Return the token that 14000 would give now: while it is the same, nothing has changed."""
+        return token_of(self._store, self._started_ms)
 
     def changes_since(self, token: str, now_ms: int) -> dict[str, Any]:
         """Return the body of request 14000 (see status.py)."""

@@ -82,6 +82,11 @@ def assess(
 # What changed since a token.
 
 
+def token_of(store: Store, started_ms: int) -> str:
+    """Return the token of what there is now."""
+    return f"{started_ms}-{store.changes.sequence}"
+
+
 def changes_since(store: Store, schedule: Schedule, health: Health, token: str, now_ms: int) -> dict[str, Any]:
     """Return what changed since ``token``; levels are always there, they are few and always moving."""
     epoch, _, number = token.partition("-")
@@ -93,7 +98,7 @@ def changes_since(store: Store, schedule: Schedule, health: Health, token: str, 
     known_topics = [topic for name in topics if (topic := store.topics.get(name))]
     known_groups = [group for name in groups if (group := store.groups.get(name))]
     return {
-        "token": f"{health.started_ms}-{store.changes.sequence}",
+        "token": token_of(store, health.started_ms),
         "full": full,
         "nowMs": now_ms,
         "broker": broker_json(store, health),

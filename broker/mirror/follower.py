@@ -1,8 +1,9 @@
 """The mirror of one broker: the one writer of its rows. It follows the broker through remoting, like any client.
 
 A round = ask for what changed since the token, write rows and token in one transaction, tell the pages. Whatever
-happens in between, the next round begins at the token that is in the database: a crash repeats, it never loses. A
-round in which nothing moved writes nothing, but once a second how far it is.
+happens in between, the next round begins at the token that is in the database: a crash repeats, it never loses. Our own
+broker is not asked again and again: it waits for news before it answers. A round in which nothing moved writes nothing,
+but once a second how far it is.
 
 While the broker's master is away and the name service lists a slave, that one is read, by standard requests.
 A lock (lock.py) makes one mirror the only one of its broker; cluster.py has one for each broker of a cluster.
@@ -48,11 +49,13 @@ from .writer import KEYS, Flaws, clear, fit, note_error, storable, write, write_
 
 logger = logging.getLogger(__name__)
 
-#: pause between two rounds: our own broker, and one that is polled
+#: pause after a round that wrote, and how long our own broker waits for a change in a round that has none
 FOLLOW_INTERVAL_S = 0.2
+WAIT_MS = 1_000
+#: pause between two rounds of a broker that is polled
+POLL_INTERVAL_S = 1.0
 #: a round that writes much is followed by a pause of so many times its length
 PAUSE_RATIO = 3
-POLL_INTERVAL_S = 1.0
 #: how often it is written how far a broker is that is quiet
 STATE_INTERVAL_MS = 1_000
 #: pause after a failed round, and while another mirror has the lock
@@ -72,6 +75,8 @@ class Round:
     polling: bool
     #: everything was read, not only changes
     full: bool
+    #: without what the broker waited for news
+    took_s: float
 
 
 class Mirror:
@@ -113,12 +118,12 @@ class Mirror:
         finally:
             self.close()
 
-    def run_once(self) -> Round:
+    def run_once(self, wait_ms: int = 0) -> Round:
         """Do one round, or change nothing and raise MirrorBusyError, ClientError, UnreadableChangesError,
-        DatabaseError."""
+        DatabaseError. A broker without news may wait for them for `wait_ms`."""
         self._hold()
         try:
-            return self._round()
+            return self._round(wait_ms)
         except BaseException:
             # memory may be ahead of the rows: read them again next time
             self._forget()
@@ -151,9 +156,8 @@ class Mirror:
 
     def _attempt(self) -> float:
         """Do one round with its errors handled; return the pause after it in seconds."""
-        begin_s = time.monotonic()
         try:
-            done = self.run_once()
+            done = self.run_once(WAIT_MS)
         except MirrorBusyError:
             return RETRY_INTERVAL_S
         except (ClientError, UnreadableChangesError) as error:
@@ -173,15 +177,15 @@ class Mirror:
             return RETRY_INTERVAL_S
         if done.polling:
             return POLL_INTERVAL_S
-        return max(FOLLOW_INTERVAL_S, min(PAUSE_RATIO * (time.monotonic() - begin_s), POLL_INTERVAL_S))
+        return max(FOLLOW_INTERVAL_S, min(PAUSE_RATIO * done.took_s, POLL_INTERVAL_S))
 
-    def _round(self) -> Round:
+    def _round(self, wait_ms: int) -> Round:
+        known, state, watch = self._resume(self._clock())
+        body = self._ask(known, state, wait_ms)
         begin_ms, begin_s = self._clock(), time.monotonic()
-        known, state, watch = self._resume(begin_ms)
-        body = self._ask(known, state)
         if body is not None and self._told.is_quiet(body, begin_ms):
             state.token = str(body["token"])
-            return self._end(known, state, begin_ms, set())
+            return self._end(known, state, begin_ms, set(), begin_s)
         changes = self._read(body, known, watch)
         self._hear_clock(changes)
         samples = {level: self._sample(level, missing) for level, missing in watch.unmarked(changes).items()}
@@ -200,16 +204,18 @@ class Mirror:
             write_state(state)
         self._told.note(body, begin_ms)
         self._statistics.look(watch.rows())
-        return self._end(known, state, changes.as_of_ms, kinds, is_full="queues" in changes.complete)
+        return self._end(known, state, changes.as_of_ms, kinds, begin_s, is_full="queues" in changes.complete)
 
     def _end(
-        self, known: Broker, state: MirrorState, as_of_ms: int, kinds: set[str], *, is_full: bool = False
-    ) -> Round:
+        self, known: Broker, state: MirrorState, as_of_ms: int, kinds: set[str], begin_s: float, *,
+        is_full: bool = False,
+    ) -> Round:  # fmt: skip
         if not state.polling and self._halves.look(known.name, self._clock()):
             kinds.add("transactions")
         if kinds:
             self._announce(kinds)
-        return Round(state.sequence, as_of_ms, frozenset(kinds), state.polling, is_full)
+        took_s = time.monotonic() - begin_s
+        return Round(state.sequence, as_of_ms, frozenset(kinds), state.polling, is_full, took_s)
 
     def _resume(self, now_ms: int) -> tuple[Broker, MirrorState, Watch]:
         """Return the broker that answers, the position kept for it, and what is remembered."""
@@ -235,11 +241,11 @@ class Mirror:
         went, perhaps without a request to it that failed."""
         return self._state is not None and self._source.asked().broker_id != (self._state.slave_number or 0)
 
-    def _ask(self, known: Broker, state: MirrorState) -> dict[str, Any] | None:
+    def _ask(self, known: Broker, state: MirrorState, wait_ms: int) -> dict[str, Any] | None:
         """Return what changed, as the broker tells it; None of one that has to be polled."""
         if self._poller is None:
             try:
-                return self._source.changes(state.token)
+                return self._source.changes(state.token, wait_ms=wait_ms)
             except NotSupported:
                 logger.info("%s has no request 14000: it is polled by standard requests", known.name)
                 self._poller = Poller(self._source)

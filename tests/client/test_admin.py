@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from broker.client import (
@@ -69,6 +71,26 @@ async def test_changes_have_a_token_and_say_everything_at_first(admin: AsyncAdmi
     changes = await admin.changes("")
     assert changes["full"] is True
     assert (await admin.changes(changes["token"]))["full"] is False
+
+
+async def test_who_waits_for_changes_is_told_when_there_is_one(admin: AsyncAdmin, producer: AsyncProducer) -> None:
+    await producer.send("t", b"")
+    token = (await admin.changes(""))["token"]
+    waiting = asyncio.ensure_future(admin.changes(token, wait_ms=5_000))
+    assert await admin.delay_levels()  # asked behind it on the same connection, answered before it
+    assert not waiting.done()
+    await producer.send("t", b"")
+    told = await waiting
+    assert [(each["topic"], each["max"]) for each in told["queues"]] != []
+    assert told["token"] != token
+
+
+async def test_who_waits_for_changes_in_vain_is_told_that_there_are_none(admin: AsyncAdmin) -> None:
+    token = (await admin.changes(""))["token"]
+    told = await admin.changes(token, wait_ms=150)
+    assert (told["token"], told["full"], told["topics"]) == (token, False, [])
+    with pytest.raises(BrokerRefused, match="waitMs"):
+        await admin.changes(token, wait_ms=5_001)
 
 
 async def test_a_deleted_topic_has_no_route(admin: AsyncAdmin) -> None:

@@ -7,6 +7,8 @@ import pytest
 from broker.hosting.guests import MirrorGuest, TransferGuest
 from broker.hosting.servers import EngineGuest, NamesrvGuest
 from broker.hosting.worker import Guest
+from console.run.guests import CheckbackGuest, TimetableGuest
+from console.site.celery import app
 
 
 def ignore(reason: str) -> None:
@@ -28,6 +30,8 @@ def test_a_guest_that_cannot_be_started_or_stopped_is_not_made(missing: str) -> 
         lambda failed: NamesrvGuest("9877", failed),
         MirrorGuest,
         TransferGuest,
+        CheckbackGuest,
+        lambda failed: TimetableGuest(failed, app),
     ],
 )
 def test_each_kind_of_guest_can_be_made(kind: type[Guest]) -> None:

@@ -120,6 +120,22 @@ def test_with_access_control_it_listens_for_everyone_and_takes_only_what_is_sign
         assert producer.send("host-tests", b"signed").status == "SEND_OK"
 
 
+def test_a_worker_hosts_all_that_waits_and_stops_when_told(place: Place, hire: Hire) -> None:
+    worker = hire(place, "-P", "threads", "--mirror", "--transfer", "--checkback", "--timetable")
+    worker.await_line("ready.")
+    hosted = {line.partition("hosting ")[2].split(" of ")[0] for line in worker.output if "hosting " in line}
+    assert hosted == {"mirror", "the transfer", "answers to checks", "the timetable"}
+    assert worker.stop()[0] == 0
+    assert list(place.var.glob("beat-schedule*"))
+
+
+def test_a_network_for_checks_that_cannot_be_read_is_refused(place: Place, hire: Hire) -> None:
+    place.settings["ESCAPEMENT_CHECKBACK_NETWORKS"] = "nowhere"
+    worker = hire(place, "-P", "threads", "--checkback")
+    assert worker.wait() != 0
+    assert [line for line in worker.output if "CRITICAL" in line and "ESCAPEMENT_CHECKBACK_NETWORKS" in line]
+
+
 def test_brokers_register_at_a_name_service_in_a_worker_of_its_own(place: Place, hire: Hire) -> None:
     _, port = two_free_ports()
     names = hire(place, "-P", "threads", "--namesrv", str(port))

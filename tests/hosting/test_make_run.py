@@ -26,10 +26,7 @@ ROOT = Path(__file__).parents[2]
 START_S = 120.0
 STOP_S = 60.0
 #: Started last, stopped first.
-STOP_ORDER = [
-    "web", "beat", "dashboards", "checkback-http", "checkback", "jobs", "transfer", "mirror", "broker", "valkey",
-    "postgres",
-]  # fmt: skip
+STOP_ORDER = ["web", "worker", "broker", "valkey", "postgres"]
 
 
 class Home:

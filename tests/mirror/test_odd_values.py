@@ -29,7 +29,7 @@ class Odd(Admin):
     more: Mapping[str, list[Any]] = {}
     facts: Mapping[str, Any] = {}
 
-    def changes(self, token: str) -> dict[str, Any]:
+    def changes(self, token: str, *, wait_ms: int = 0) -> dict[str, Any]:
         body = dict(super().changes(token))
         for kind, rows in self.more.items():
             body[kind] = [*body.get(kind, ()), *rows]
@@ -249,7 +249,7 @@ def test_what_nobody_thought_of_ends_a_reading_and_not_the_mirror(
     calls: list[int] = []
 
     class Surprising(Admin):
-        def changes(self, token: str) -> dict[str, Any]:
+        def changes(self, token: str, *, wait_ms: int = 0) -> dict[str, Any]:
             calls.append(1)
             if len(calls) == 2:
                 raise RuntimeError("out of the\0blue \ud800")

@@ -397,6 +397,10 @@ def _refused(remark: str) -> RequestRefused:
 #: What this broker calls itself; clients compare the protocol's version (request 28), people read this one.
 VERSION = "Escapement 0.1"
 _LOOK_INTERVAL_MS = 5_000
+#: how long who asks for changes may wait for one, and how often it is looked meanwhile: on the path of a message
+#: nobody is told
+MOST_WAIT_MS = 5_000
+_LOOK_AGAIN_MS = 100
 
 
 class ScheduleProcessor:
@@ -421,7 +425,31 @@ class ScheduleProcessor:
         version = {"counter": 0, "stateVersion": 0, "timestamp": self._state.clock()}
         return request.answer(body=json_body({"dataVersion": version, "offsetTable": offsets}))
 
-    def _changes(self, _: Connection, request: Command) -> Command:
+    def _changes(self, connection: Connection, request: Command) -> Command | None:
+        wait_ms = whole(request.ext, "waitMs", 0, low=0, high=MOST_WAIT_MS)
+        if wait_ms and not self._has_news(request.ext.get("token", "")):
+            self._look_again(connection, request, wait_ms, self._state.clients.consumer_counts())
+            return None
+        return self._answer(request)
+
+    def _has_news(self, token: str) -> bool:
+        return token != self._engine.changes_token()
+
+    def _look_again(self, connection: Connection, request: Command, left_ms: int, members: dict[str, int]) -> None:
+        """Answer in a moment, if something has changed by then; else look again, as long as the asker waits."""
+
+        def look() -> None:
+            if not connection.is_open:
+                return
+            is_over = left_ms <= _LOOK_AGAIN_MS or self._state.clients.consumer_counts() != members
+            if is_over or self._has_news(request.ext.get("token", "")):
+                connection.send(self._answer(request))
+            else:
+                self._look_again(connection, request, left_ms - _LOOK_AGAIN_MS, members)
+
+        asyncio.get_running_loop().call_later(_LOOK_AGAIN_MS / 1000, look)
+
+    def _answer(self, request: Command) -> Command:
         now_ms = self._state.clock()
         changes = self._engine.changes_since(request.ext.get("token", ""), now_ms)
         if not self._looked_ms <= now_ms < self._looked_ms + _LOOK_INTERVAL_MS:
