@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from broker.mirror.models import MirrorState
 from console.operations.models import Operation
+from console.site.mirrored import cluster
 
 
 @require_safe
@@ -33,13 +34,23 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Answer 200 while the database answers, else 503."""
+    """Answer 200 while the database answers, else 503; with `?broker` only while every broker is known as well.
+
+    Which one is not, a stranger is not told.
+    """
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
+        is_known = "broker" not in request.GET or _every_broker_is_known()
     except DatabaseError:
         return HttpResponse("the database does not answer\n", content_type="text/plain", status=503)
+    if not is_known:
+        return HttpResponse("a broker is not known as it is now\n", content_type="text/plain", status=503)
     return HttpResponse("OK\n", content_type="text/plain")
+
+
+def _every_broker_is_known() -> bool:
+    return not cluster().evidence(polled_by=()).stale
 
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -28,7 +28,12 @@ BROKERS_APART = 10
 
 def processes() -> list[ChildSpec]:
     """Return all children of `make run`, without those that DATABASE_URL, REDIS_URL or ESCAPEMENT_NAMESRV replaces."""
-    return [*_servers(), _prepare(), *_name_services(), *_brokers(), *_workers(), _web(), *_demo()]
+    return [*_servers(), _prepare(), *served(), *_demo()]
+
+
+def served() -> list[ChildSpec]:
+    """Return those of them that go on for good and are ours; `manage.py serve NAME` becomes one of these."""
+    return [*_name_services(), *_brokers(), _worker_of_all(), _web()]
 
 
 def taken_ports(specs: list[ChildSpec]) -> list[str]:
@@ -137,11 +142,11 @@ def _environment_of(name: str, number: int) -> dict[str, str]:
     }
 
 
-def _workers() -> list[ChildSpec]:
+def _worker_of_all() -> ChildSpec:
     """Return the one worker of all that mostly waits: it has a thread for dashboards beside that for all else."""
     hosts = ("--mirror", "--transfer", "--checkback", "--timetable")
     command = _worker("worker", "-P", "threads", "-c", "2", "-Q", "jobs,dashboards", "--without-mingle", *hosts)
-    return [ChildSpec("worker", command, stop_timeout_s=15.0)]
+    return ChildSpec("worker", command, stop_timeout_s=15.0)
 
 
 def _web() -> ChildSpec:

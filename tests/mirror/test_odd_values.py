@@ -184,7 +184,7 @@ def test_what_the_database_refuses_for_reasons_of_its_own_is_left_out_alone(foll
 class Apache(Admin):
     """A client of a broker without request 14000, whose tables hold what another tool put there."""
 
-    def changes(self, token: str) -> dict[str, Any]:
+    def changes(self, token: str, *, wait_ms: int = 0) -> dict[str, Any]:
         raise NotSupported(3, "request type 14000 not supported")
 
     def topics(self) -> Any:

@@ -24,7 +24,7 @@ from tests.mirror.running import RunningBroker
 class PlainAdmin(Admin):
     """A client whose broker refuses what RocketMQ does not have."""
 
-    def changes(self, token: str) -> dict[str, Any]:
+    def changes(self, token: str, *, wait_ms: int = 0) -> dict[str, Any]:
         raise NotSupported(3, "request type 14000 not supported")
 
 

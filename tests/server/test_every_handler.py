@@ -130,7 +130,7 @@ def polled(broker: RunningBroker) -> None:
     """The mirror as it follows a broker by standard requests."""
 
     class Plain(Admin):
-        def changes(self, token: str) -> dict[str, Any]:
+        def changes(self, token: str, *, wait_ms: int = 0) -> dict[str, Any]:
             raise NotSupported(3, "request type 14000 not supported")
 
     with Plain(broker.namesrv, access_key=ROOT[0], secret_key=ROOT[1].decode()) as source:
