@@ -113,7 +113,7 @@ class TimetableGuest(ThreadsGuest):
         self._beat = Service(app, max_interval=BEAT_S, schedule_filename=str(settings.VAR / "beat-schedule"))
 
     def start(self) -> str:
-        """Start the timetable."""
+        """Start queueing what is due."""
         self._begin("the timetable", self._run)
         return "the timetable"
 

@@ -1,22 +1,33 @@
-"""The OpenID Connect provider, by Authlib: discovery, authorization code with PKCE, checked id token.
+"""What the OpenID Connect provider says, and who that is here. Authlib speaks to it: discovery, authorization code with
+PKCE, checked id token.
 
 Loaded only when somebody signs in by it: Authlib takes 17 MB, and most processes never speak with a provider.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
 from authlib.common.errors import AuthlibBaseError
 from authlib.integrations.django_client import OAuth
 from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from joserfc.errors import JoseError
 from requests import RequestException
 
+from console.security.gate import ADMINISTRATOR
+from console.security.models import SUBJECT_LENGTH, Identity
+
 TIMEOUT_S = 10
 DISCOVERY = "/.well-known/openid-configuration"
+
+_NAME_LENGTH = 150
+_NAMES = ("preferred_username", "email", "name", "sub")
 
 
 class SignOnFailed(Exception):
@@ -25,6 +36,10 @@ class SignOnFailed(Exception):
 
 class ProviderDown(SignOnFailed):
     """The provider does not answer, or not as a provider does."""
+
+
+class NotMeant(Exception):
+    """The user is known to the provider, but has no group with a place here, or a closed account."""
 
 
 def to_provider(request: HttpRequest, back: str) -> HttpResponse:
@@ -74,3 +89,45 @@ def _made(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
         server_metadata_url=issuer.rstrip("/") + DISCOVERY,
         client_kwargs=kwargs,
     )
+
+
+def user_of(claims: Mapping[str, Any]) -> Any:
+    """Return the user, created the first time. An account with a password and the same name is somebody else.
+
+    Raises NotMeant.
+    """
+    subject = str(claims["sub"])
+    groups = _groups(claims)
+    if not groups or len(subject) > SUBJECT_LENGTH:
+        raise NotMeant
+    with transaction.atomic():
+        known = Identity.objects.select_related("user").filter(issuer=settings.OIDC_ISSUER, subject=subject).first()
+        user = known.user if known is not None else _new(claims, subject)
+        if not user.is_active:
+            raise NotMeant
+        user.groups.set(groups)
+        user.is_staff = any(group.name == ADMINISTRATOR for group in groups)
+        user.save(update_fields=["is_staff"])
+    return user
+
+
+def _groups(claims: Mapping[str, Any]) -> list[Group]:
+    """Return our groups for the provider's groups of the user; anything but a list of names gives none."""
+    said = claims.get(settings.OIDC_GROUPS_CLAIM)
+    theirs = said if isinstance(said, list) else [said]
+    ours = {settings.OIDC_GROUPS[name] for name in theirs if isinstance(name, str) and name in settings.OIDC_GROUPS}
+    return list(Group.objects.filter(name__in=ours))
+
+
+def _new(claims: Mapping[str, Any], subject: str) -> Any:
+    users = get_user_model().objects
+    said = (claims.get(name) for name in _NAMES)
+    wanted = next(name for name in said if isinstance(name, str) and name.strip() and name.isprintable())
+    wanted = " ".join(wanted.split())[: _NAME_LENGTH - 10]
+    name, number = wanted, 1
+    while users.filter(username__iexact=name).exists():
+        number += 1
+        name = f"{wanted}-{number}"
+    user = users.create_user(name)  # without a password: none is right
+    Identity.objects.create(issuer=settings.OIDC_ISSUER, subject=subject, user=user)
+    return user

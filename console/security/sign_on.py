@@ -9,14 +9,11 @@ The pages are the way to the provider and back, and what is told after too many 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import get_user_model, login
-from django.contrib.auth.models import Group
-from django.db import transaction
+from django.contrib.auth import login
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -24,19 +21,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from console.security.gate import ADMINISTRATOR
-from console.security.models import SUBJECT_LENGTH, Identity
-
 logger = logging.getLogger(__name__)
 
-_NAME_LENGTH = 150
 _NEXT = "sign_on_next"
 _BACKEND = "django.contrib.auth.backends.ModelBackend"
-_NAMES = ("preferred_username", "email", "name", "sub")
-
-
-class NotMeant(Exception):
-    """The user is known to the provider, but has no group with a place here, or a closed account."""
 
 
 def is_on() -> bool:
@@ -47,48 +35,6 @@ def is_on() -> bool:
 def label() -> str:
     """Return the provider's name for the button; empty without a provider."""
     return str(settings.OIDC_NAME) if is_on() else ""
-
-
-def user_of(claims: Mapping[str, Any]) -> Any:
-    """Return the user, created the first time. An account with a password and the same name is somebody else.
-
-    Raises NotMeant.
-    """
-    subject = str(claims["sub"])
-    groups = _groups(claims)
-    if not groups or len(subject) > SUBJECT_LENGTH:
-        raise NotMeant
-    with transaction.atomic():
-        known = Identity.objects.select_related("user").filter(issuer=settings.OIDC_ISSUER, subject=subject).first()
-        user = known.user if known is not None else _new(claims, subject)
-        if not user.is_active:
-            raise NotMeant
-        user.groups.set(groups)
-        user.is_staff = any(group.name == ADMINISTRATOR for group in groups)
-        user.save(update_fields=["is_staff"])
-    return user
-
-
-def _groups(claims: Mapping[str, Any]) -> list[Group]:
-    """Return our groups for the provider's groups of the user; anything but a list of names gives none."""
-    said = claims.get(settings.OIDC_GROUPS_CLAIM)
-    theirs = said if isinstance(said, list) else [said]
-    ours = {settings.OIDC_GROUPS[name] for name in theirs if isinstance(name, str) and name in settings.OIDC_GROUPS}
-    return list(Group.objects.filter(name__in=ours))
-
-
-def _new(claims: Mapping[str, Any], subject: str) -> Any:
-    users = get_user_model().objects
-    said = (claims.get(name) for name in _NAMES)
-    wanted = next(name for name in said if isinstance(name, str) and name.strip() and name.isprintable())
-    wanted = " ".join(wanted.split())[: _NAME_LENGTH - 10]
-    name, number = wanted, 1
-    while users.filter(username__iexact=name).exists():
-        number += 1
-        name = f"{wanted}-{number}"
-    user = users.create_user(name)  # without a password: none is right
-    Identity.objects.create(issuer=settings.OIDC_ISSUER, subject=subject, user=user)
-    return user
 
 
 @require_safe
@@ -116,12 +62,12 @@ def back(request: HttpRequest) -> HttpResponse:
 
     wanted = request.session.pop(_NEXT, "")
     try:
-        user = user_of(provider.claims_of(request))
+        user = provider.user_of(provider.claims_of(request))
     except provider.ProviderDown as error:
         return _refused(request, "down", error)
     except provider.SignOnFailed as error:
         return _refused(request, "failed", error)
-    except NotMeant as error:
+    except provider.NotMeant as error:
         return _refused(request, "not_meant", error)
     login(request, user, backend=_BACKEND)
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())

@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("name", help="`broker`, `worker`, `web`; where there are several brokers, one's own name")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Become it."""
+        """Become that process, or say which there are."""
         specs = {spec.name: spec for spec in served()}
         spec = specs.get(options["name"])
         if spec is None:
