@@ -29,6 +29,7 @@ SLOW = (
     "outbox",
     "package/test_wheel.py",
     "package/test_outbox_project.py",
+    "package/test_reference.py",
     "properties",
     "redisson/test_transfer.py",
     "redisson/test_reliable_ends.py",

@@ -1,6 +1,6 @@
 """Handlers of messages in Django apps: found in each app's `handlers.py`, run by `manage.py consume`.
 
->>> from escapement.handlers import consumer
+>>> from escapement_mq.handlers import consumer
 >>> @consumer("orders", group="billing", expression="created || paid")
 ... def bill(message):
 ...     Invoice.objects.create(order_id=message.body.decode())
