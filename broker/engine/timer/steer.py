@@ -73,6 +73,8 @@ class Outcome:
     delivered_ms: int | None = None
     message_id: str | None = None
     error: str | None = None
+    #: why it was refused; None where it may be asked for again at once
+    cause: BrokerError | None = None
     tickets: list[Ticket] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
@@ -139,7 +141,7 @@ class Steering:
         except StoreRefused:
             raise
         except BrokerError as error:
-            return self._refused(pending[0], str(error))
+            return self._refused(pending[0], str(error), error)
 
     def recall(self, topic: str, unique_key: str, moment_ms: int, now_ms: int, owner: object) -> Outcome:
         """End what waits with a unique key in a topic, and what comes with it until its moment is over.
@@ -201,7 +203,7 @@ class Steering:
 
     def _reschedule(self, timer: Timer, message: Message, due_ms: int | None, now_ms: int, owner: object) -> Outcome:
         if due_ms is None:
-            return self._refused(timer, "a new moment (dueMs) is needed")
+            return self._refused(timer, "a new moment (dueMs) is needed", InvalidMessage("a new moment is needed"))
         self._parking.check_reach(due_ms, now_ms)
         self._parking.check_second(due_ms, timer.due_ms)
         kept = {name: value for name, value in message.properties.items() if name not in _OURS | _RELATIVE}
@@ -268,9 +270,9 @@ class Steering:
         if self._store.join(ticket):
             outcome.tickets.append(ticket)
 
-    def _refused(self, timer: Timer, error: str) -> Outcome:
+    def _refused(self, timer: Timer, error: str, cause: BrokerError | None = None) -> Outcome:
         outcome = self._outcome("refused", timer)
-        outcome.error = error
+        outcome.error, outcome.cause = error, cause
         return outcome
 
     def _outcome(self, name: str, timer: Timer) -> Outcome:
