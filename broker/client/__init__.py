@@ -26,7 +26,7 @@ from ._producer import AsyncProducer
 from ._simple import AsyncSimpleConsumer, Receipt, Received, SimpleConsumers, read_receipt
 from ._sync_admin import Admin
 from ._sync_clients import Consumer, LitePullConsumer, Producer, SimpleConsumer, Timers, TransactionProducer
-from ._timers import AsyncTimers
+from ._timers import AsyncTimers, timer_half
 from ._trace_events import trace_topic
 from ._tracing import with_trace
 from ._transaction import Decision, Half, TransactionListener, TransactionResult, as_half, plain_sends
@@ -127,6 +127,7 @@ __all__ = [
     "read_receipt",
     "remember",
     "subscription",
+    "timer_half",
     "trace_topic",
     "with_trace",
 ]

@@ -232,6 +232,10 @@ class Producer(Face[AsyncProducer]):
         """
         return _run(self._core.recall(topic, handle, timeout_ms=timeout_ms), timeout_ms=timeout_ms)
 
+    def brokers_of(self, topic: str, *, timeout_ms: int = 3000) -> tuple[str, ...]:
+        """Return the names of the brokers that have a topic now, and whose masters are there; raises RouteNotFound."""
+        return _run(self._core.brokers_of(topic, timeout_ms=timeout_ms), timeout_ms=timeout_ms)
+
     def request(
         self,
         topic: str,

@@ -19,6 +19,7 @@ from typing import Literal, TypeVar, Unpack
 import msgspec
 
 from ..rocketmq.codes import Answer, Request
+from ..rocketmq.properties import REASON, SCHEDULE_KEY, TIMER_ACT, TIMER_DELAY_MS, TIMER_DELIVER_MS
 from . import names
 from ._event_loop import plain_send
 from ._outgoing import Body, MessageOptions, Outgoing, Timing, moment_asked, prepare
@@ -36,6 +37,9 @@ NO_KEYS = (
     "Apache RocketMQ knows no schedule keys. Send with delay= or at= and keep the recall_handle of the answer for "
     "`recall`, or have the topic at a broker of Escapement."
 )
+_BAD_REASON = "The reason holds \\x01 or \\x02, which part properties."
+#: Longest reason that a half carries, in characters.
+MOST_REASON = 1_000
 _DONE = ("cancelled", "rescheduled", "delivered_now")
 #: What is told of several brokers where nothing was done.
 _RANKS = {"changed": 0, "already_delivered": 1, "already_cancelled": 2, "unknown": 3}
@@ -128,7 +132,7 @@ class AsyncTimers:
     ) -> Steered:  # fmt: skip
         target = msgspec.structs.replace(_target(topic, key), **when)
         if "\x01" in reason or "\x02" in reason:
-            raise InvalidArgument("The reason holds \\x01 or \\x02, which part properties.", field="reason")
+            raise InvalidArgument(_BAD_REASON, field="reason")
         body = msgspec.json.encode({"action": action, "reason": reason, "targets": [target]})
         deadline = Deadline(timeout_ms)
 
@@ -199,6 +203,31 @@ def prepare_put(key: str, body: Body, options: MessageOptions) -> Outgoing:
     given["schedule_key"] = key
     given["on_conflict"] = options.get("on_conflict") or "replace"
     return prepare(body, **given)
+
+
+def timer_half(
+    action: Literal["cancel", "move"], key: str, *, at: datetime | None = None, delay: timedelta | None = None,
+    deliver_at_ms: int | None = None, delay_ms: int | None = None, reason: str = "",
+) -> Outgoing:  # fmt: skip
+    """Return a half whose commit cancels or moves what waits under a schedule key, and shows no message.
+
+    For `TransactionProducer.send_half`, one for each broker that has the topic (`brokers_of`); a delay counts from the
+    commit. Of halves about one key the one that was sent last counts. Raises InvalidArgument.
+    """
+    if action not in ("cancel", "move"):
+        raise InvalidArgument(f"The action is 'cancel' or 'move', not {action!r}.", field="action")
+    names.check_schedule_key(key)
+    if "\x01" in reason or "\x02" in reason:
+        raise InvalidArgument(_BAD_REASON, field="reason")
+    when: Timing = {"at": at, "delay": delay, "deliver_at_ms": deliver_at_ms, "delay_ms": delay_ms}
+    asked = moment_to(when) if action == "move" else {}
+    if action == "cancel" and moment_asked(when, 0) is not None:
+        raise InvalidArgument("A cancel has no moment.", field="at")
+    properties = {SCHEDULE_KEY: key, TIMER_ACT: action} | ({REASON: reason[:MOST_REASON]} if reason else {})
+    properties |= {TIMER_DELAY_MS if name == "delay_ms" else TIMER_DELIVER_MS: str(ms) for name, ms in asked.items()}
+    message = prepare(action)
+    stored = message.properties + "".join(f"{name}\x01{text}\x02" for name, text in properties.items())
+    return msgspec.structs.replace(message, properties=stored, schedule_key=key)
 
 
 def moment_to(timing: Timing) -> dict[str, int]:

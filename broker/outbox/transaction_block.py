@@ -27,12 +27,13 @@ from typing import Any, TypeVar, Unpack, overload
 from django.db import DEFAULT_DB_ALIAS, Error, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from ..client import Body, ClientError, Decision, Half, MessageOptions, TransactionProducer, prepare
+from ..client import Body, ClientError, Decision, Half, MessageOptions, Outgoing, TransactionProducer, prepare
 from ..client import plain_sends as plain_sends_of_thread
 from .configuration import BlockEnded, NotInTransaction, TransactionTooLong, WrongThread, namesrv, transaction_limit_s
 from .configuration import producer_group as chosen_group
 from .decisions import Origin, check, confirmed, current_origin, decide, row_state
 from .models import OutboxHalf
+from .timers import BlockTimers
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,10 @@ class Block:
         either end the block, so that nothing is committed. A delay counts from the commit; a `schedule_key` needs
         `on_conflict="replace"`, for after the commit nobody can be told that it is taken.
         """
-        message = prepare(body, **options)
+        return self.send_prepared(topic, prepare(body, **options), timeout_ms=timeout_ms)
+
+    def send_prepared(self, topic: str, message: Outgoing, *, timeout_ms: int = 3000) -> Half:
+        """Send one message that `prepare` or `timer_half` made; otherwise as `send`."""
         connection = self._connection()
         origin = current_origin(connection)
         began_s = time.monotonic()
@@ -85,6 +89,17 @@ class Block:
             raise
         transaction.on_commit(lambda: self.settlement.committed(sent), using=self.using, robust=True)
         return half
+
+    @property
+    def timers(self) -> BlockTimers:
+        """Timers by schedule key that are put, moved and cancelled with the commit."""
+        return BlockTimers(lambda: self)
+
+    @property
+    def plain_producer(self) -> TransactionProducer:
+        """The producer behind the block; raises outside of it: what it sends itself no transaction decides."""
+        self._connection()
+        return producer_of(self.group)
 
     def _connection(self) -> BaseDatabaseWrapper:
         if self._ended:
@@ -209,6 +224,11 @@ class InnermostProducer:
     ) -> Half:
         """Send in the innermost open block, as Block.send does."""
         return self.block.send(topic, body, timeout_ms=timeout_ms, **options)
+
+    @property
+    def timers(self) -> BlockTimers:
+        """Timers by schedule key in the innermost open block, as Block.timers."""
+        return BlockTimers(lambda: self.block)
 
 
 producer = InnermostProducer()

@@ -20,7 +20,7 @@ PACKAGE = """
     Receipt Received RetryIn RouteNotFound SUSPEND_BOUNDS_MS SUSPEND_MS ScheduleKeyTaken SendResult SimpleConsumer
     SimpleConsumers Sql StopSignals Timeout TimerLimit TimerPast TimerTarget TimerTooFar Timers Timing Tls Trace
     TransactionListener TransactionProducer TransactionResult UsedAfterFork as_half event plain_sends prepare
-    read_receipt remember subscription trace_topic with_trace
+    read_receipt remember subscription timer_half trace_topic with_trace
 """
 MODULES = {
     "admin": """

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.errors import TimerIllegal, TimerTooFar
+from broker.engine.fsck.store import check_store
 from broker.engine.log.ticket import Ticket
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles
+from broker.engine.timer.steer import Target
 from broker.rocketmq.topics import TIMER_TOPIC
 from tests.engine.transacting import begin, end, end_soon, transacting
 
@@ -175,6 +177,29 @@ def test_a_half_that_was_decided_long_ago_is_known_after_a_start(stop: str | Non
     assert end(driver, third, commit=True)
     assert end(driver, first, commit=True)
     assert waiting(driver) == {"2": 5 * HOUR_MS}
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_timer_that_a_person_moves_on_still_says_that_a_half_only_moved_it(restart: bool) -> None:
+    files = SimulatedFiles()
+    driver = transacting(files)
+    put(driver)
+    first, second = put_half(driver, "1"), move_half(driver, "2", 5 * HOUR_MS)
+    assert end(driver, second, commit=True)
+    due_ms = driver.clock.now_ms + 8 * HOUR_MS
+    target = Target(topic="orders", schedule_key=KEY)
+    moved = driver.engine.steer_timer(
+        "reschedule", target, due_ms=due_ms, reason="", now_ms=driver.clock.now_ms, owner=None
+    )
+    driver.settle()
+    assert (moved.outcome, waiting(driver)) == ("rescheduled", {"pay!": 8 * HOUR_MS})
+    if restart:
+        driver.close()
+        driver = transacting(files, clock=driver.clock)
+    assert end(driver, first, commit=True)
+    assert waiting(driver) == {"1": 5 * HOUR_MS}, "the message of the first half is not lost"
+    driver.close()
+    assert not check_store(files, "/store").damages
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from ...rocketmq.properties import (
     ON_CONFLICT,
     REAL_QUEUE_ID,
     REAL_TOPIC,
+    REASON,
     REPLACES,
     SCHEDULE_KEY,
     SOURCE,
@@ -112,7 +113,8 @@ class Acts:
         if holder is None:
             return self._deletes.nothing(topic, from_half, "nothing waited", sent, now_ms)
         if due_ms is None:
-            return self._deletes.cancel(holder, sent, now_ms, "", from_half=from_half)
+            reason = half.properties.get(REASON, "")
+            return self._deletes.cancel(holder, sent, now_ms, reason, from_half=from_half)
         return self._move(holder, due_ms, from_half, sent, now_ms)
 
     def _moment_of(self, half: Message, now_ms: int) -> int:

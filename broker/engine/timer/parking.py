@@ -293,12 +293,8 @@ class Parking:
         """
         tail = self._tails.get((topic, queue_id)) or self._tail_of(topic, queue_id)
         stored = b"%s%s%d%s%d\x02" % (facts.stored, _OUT_MS, (due_ms - 1) // 1000 * 1000, tail, due_ms)
-        if replaced is not None:
-            stored += f"{REPLACES}\x01{replaced.timer.position}\x02".encode()
-        if half_position is not None:
-            stored += f"{SOURCE}\x01{half_position}\x02".encode()
-        if moved_to_ms is not None:
-            stored += f"{MOVED}\x01{moved_to_ms}\x02".encode()
+        if replaced is not None or half_position is not None:
+            stored += _origin(replaced, half_position, moved_to_ms)
         # what was taken before has had its reserve
         reserve = _RESERVE_BYTES if facts.timer and half_position is None else CRC_SIZE
         if len(stored) + reserve > _STORED_LIMIT_BYTES:
@@ -309,24 +305,11 @@ class Parking:
         unique_key, tags = facts.unique_key, facts.tags
         flag, sys_flag, born_ms, born_host, reconsume_times = sent
         ticket = store.append(
-            TIMER_TOPIC,
-            0,
-            body,
-            new(Facts, (stored, unique_key, tags, facts.keys, 0, "", None)),
-            store.tags_code(tags) if tags else 0,
-            flag,
-            sys_flag,
-            born_ms,
-            born_host,
-            now_ms,
-            reconsume_times,
-            half_position or 0,
-            owner=owner,
-            asked_topic=topic,
-            asked_queue_id=queue_id,
-            due_ms=due_ms,
+            TIMER_TOPIC, 0, body, new(Facts, (stored, unique_key, tags, facts.keys, 0, "", None)),
+            store.tags_code(tags) if tags else 0, flag, sys_flag, born_ms, born_host, now_ms, reconsume_times,
+            half_position or 0, owner=owner, asked_topic=topic, asked_queue_id=queue_id, due_ms=due_ms,
             also_key=schedule_entry(topic, key) if key is not None else None,
-        )
+        )  # fmt: skip
         ticket.is_timer = True
         position, old = ticket.position, -1 if replaced is None else replaced.timer.position
         timer = new(Timer, (ticket.queue_offset, position, ticket.size, due_ms, topic, unique_key, key, old))
@@ -417,6 +400,13 @@ def ticket_of(store: Store, timer: Timer, queue_id: int, now_ms: int, owner: obj
 def sent_of(message: Message) -> Sent:
     """Return what a record says of how it was sent."""
     return Sent(message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), message.reconsume_times)
+
+
+def _origin(replaced: Replacement | None, half_position: int | None, moved_to_ms: int | None) -> bytes:
+    """Return the properties that say which timer a new one replaces, and which half it comes from."""
+    named = [(REPLACES, replaced.timer.position if replaced is not None else None), (SOURCE, half_position)]
+    named.append((MOVED, moved_to_ms))
+    return "".join([f"{name}\x01{value}\x02" for name, value in named if value is not None]).encode()
 
 
 # Records that end a timer.

@@ -14,6 +14,7 @@ from ...rocketmq.message import Message, offset_message_id
 from ...rocketmq.properties import (
     DUE_MS,
     KEYS,
+    MOVED,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     REPLACES,
@@ -39,7 +40,7 @@ from .wheel import second_of
 Action = Literal["cancel", "reschedule", "deliver_now"]
 _NOBODY = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 #: What parking adds; the rest is the message as its sender gave it.
-_OURS = frozenset({TIMER_OUT_MS, REAL_TOPIC, REAL_QUEUE_ID, DUE_MS, REPLACES, SOURCE})
+_OURS = frozenset({TIMER_OUT_MS, REAL_TOPIC, REAL_QUEUE_ID, DUE_MS, REPLACES, SOURCE, MOVED})
 _RELATIVE = frozenset({TIMER_DELAY_MS, TIMER_DELAY_SEC})
 
 
@@ -229,10 +230,12 @@ class Steering:
         queue = message.properties.get(REAL_QUEUE_ID, "0")
         queue_id = int(queue) if queue.isdigit() else 0
         half_position = number_of(message.properties.get(SOURCE))
+        moved_to_ms = number_of(message.properties.get(MOVED))
         sent, old = sent_of(message), Replacement(timer, end)
         return self._parking.append(
-            timer.topic, queue_id, message.body, facts, sent, due_ms, now_ms, owner, timer.key, old, half_position
-        )
+            timer.topic, queue_id, message.body, facts, sent, due_ms, now_ms, owner, timer.key, old, half_position,
+            moved_to_ms,
+        )  # fmt: skip
 
     def _deliver_now(self, timer: Timer, message: Message, now_ms: int, owner: object) -> Outcome:
         entry = Entry(timer.due_ms, timer.offset, timer.position, timer.size)

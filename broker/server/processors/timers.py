@@ -459,4 +459,5 @@ class ScheduleProcessor:
         return {"simulatedClock": {"speed": speed, "simulatedMs": now_ms, "realMs": real_ms}}
 
     def _status(self, _: Connection, request: Command) -> Command:
-        return request.answer(body=json_body(self._engine.schedule_json(self._state.clock())))
+        status = self._engine.schedule_json(self._state.clock())
+        return request.answer(body=json_body({**status, "halfActs": ["cancel", "move"]}))
