@@ -31,6 +31,8 @@ from tests.interop.process import Child
 BLOCK = re.compile(r"^```(sh|python|text) ?([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 #: pip downloads, and a machine may be busy
 PATIENCE_S = 600
+#: a terminal that was opened has begun what it is to say
+SAY_S = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Walk:
         wanted = [_pattern(self._own(line)) for line in block.text.splitlines()]
         if isinstance(said, Child):
             for pattern in wanted:
-                said.wait_for(_says(pattern), PATIENCE_S, pattern.pattern)
+                said.wait_for(_says(pattern), SAY_S, pattern.pattern)
             return
         lines = iter(said.splitlines())
         for pattern in wanted:
