@@ -483,8 +483,8 @@ class Consumer(ConsumerFace):
     ...     done.wait()
 
     Returning acknowledges the message; an exception has it delivered again later, after `max_reconsume_times` (16, if
-    none are given) it is a dead letter. A handler runs in a thread, `threads` of them at once (`handlers` is the older
-    name of that); a coroutine function runs in the event loop.
+    none are given) it is a dead letter. A handler runs in a thread, `threads` of them at once (`handlers`, the older
+    name of that, warns); a coroutine function runs in the event loop.
 
     `orderly`: messages of a queue are handled one after the other, and nobody else handles that queue. After an
     exception the queue rests for `suspend_ms` and the same message comes again, until it was handled again
@@ -506,8 +506,8 @@ class Consumer(ConsumerFace):
         namesrv: str = "127.0.0.1:9876",
         *,
         from_where: Literal["first", "last"] = "last",
-        handlers: int = DEFAULT_HANDLERS,
-        threads: int | None = None,
+        threads: int = DEFAULT_HANDLERS,
+        handlers: int | None = None,
         orderly: bool = False,
         max_reconsume_times: int | None = None,
         suspend_ms: int = SUSPEND_MS,
@@ -520,8 +520,8 @@ class Consumer(ConsumerFace):
                 group,
                 namesrv,
                 from_where=from_where,
-                handlers=handlers,
                 threads=threads,
+                handlers=handlers,
                 orderly=orderly,
                 max_reconsume_times=max_reconsume_times,
                 suspend_ms=suspend_ms,

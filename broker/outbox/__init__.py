@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .timers import BlockTimers as BlockTimers
     from .transaction_block import Block as Block
     from .transaction_block import producer as producer
+    from .transaction_block import run_in_transaction as run_in_transaction
     from .transaction_block import transactional as transactional
 
 _HOMES = {
@@ -31,6 +32,7 @@ _HOMES = {
     "NotInTransaction": "configuration",
     "OutboxError": "configuration",
     "producer": "transaction_block",
+    "run_in_transaction": "transaction_block",
     "send_later": "after_commit",
     "send_on_commit": "after_commit",
     "transactional": "transaction_block",
@@ -41,6 +43,7 @@ __all__ = [
     "NotInTransaction",
     "OutboxError",
     "producer",
+    "run_in_transaction",
     "send_later",
     "send_on_commit",
     "transactional",

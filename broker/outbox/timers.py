@@ -11,13 +11,33 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Unpack
+from typing import Protocol, Unpack
 
-from ..client import Body, Half, InvalidArgument, MessageOptions, NotSupported, Outgoing, timer_half
+from ..client import (
+    Body,
+    Half,
+    InvalidArgument,
+    MessageOptions,
+    NotSupported,
+    Outgoing,
+    TransactionProducer,
+    timer_half,
+)
 from ..client.timers import Timer
 
-if TYPE_CHECKING:
-    from .transaction_block import Block
+
+class Joined(Protocol):
+    """A block that joins messages to its transaction."""
+
+    @property
+    def plain_producer(self) -> TransactionProducer:
+        """The producer behind the block."""
+
+    def send(self, topic: str, body: Body, *, timeout_ms: int = ..., **options: Unpack[MessageOptions]) -> Half:
+        """Send a message that is shown with the commit."""
+
+    def send_prepared(self, topic: str, message: Outgoing, *, timeout_ms: int = ...) -> Half:
+        """Send one that is made already."""
 
 
 class BlockTimers:
@@ -26,7 +46,7 @@ class BlockTimers:
     Raises as Block.send does: let that end the block, so that nothing is committed.
     """
 
-    def __init__(self, block: Callable[[], Block]) -> None:
+    def __init__(self, block: Callable[[], Joined]) -> None:
         self._block = block
 
     def put(

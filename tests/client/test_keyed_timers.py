@@ -10,6 +10,7 @@ import pytest
 from broker.client import (
     AsyncProducer,
     BrokerUnreachable,
+    ClientClosed,
     InvalidArgument,
     NotSupported,
     Producer,
@@ -152,6 +153,19 @@ def test_a_block_that_refuses_plain_sends_refuses_all_but_looking(shop: Producer
             with pytest.raises(PlainSendRefused):
                 call()
         assert shop.timers.get("orders", "k") is not None
+
+
+def test_a_producer_that_is_closed_answers_at_once(broker: BrokerThread) -> None:
+    with Producer("shop", broker.namesrv) as shop:
+        timers = shop.timers
+    for call in (
+        lambda: timers.put("orders", "k", "1", delay=HOUR),
+        lambda: timers.move("orders", "k", delay=HOUR),
+        lambda: timers.cancel("orders", "k"),
+        lambda: timers.get("orders", "k"),
+    ):
+        with pytest.raises(ClientClosed):
+            call()
 
 
 async def test_the_same_in_coroutines(service: BrokerService) -> None:

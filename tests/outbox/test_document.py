@@ -19,6 +19,7 @@ from tests.client.halfbroker import HalfBroker
 
 PAGE = (Path(__file__).parents[2] / "docs" / "TRANSACTIONS.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+COROUTINES = re.findall(r"```python coroutines\n(.*?)```", PAGE, re.DOTALL)
 TIMERS = re.findall(r"```python timers\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -55,5 +56,15 @@ def test_the_timers_of_the_page_are_put_moved_and_taken_back(tmp_path: Path, set
         close_all()
 
 
+@pytest.mark.django_db(transaction=True)
+async def test_the_coroutine_of_the_page_pays(broker: HalfBroker) -> None:
+    names: dict[str, Any] = {"Order": Order}
+    for example in COROUTINES:
+        exec(example.replace("from escapement_mq.", "from broker."), names)  # noqa: S102 - the page is ours
+    assert await names["view"](None) == "4715"
+    assert await Order.objects.filter(name="4715").aexists()
+    assert [half.codes for half in broker.halves.values()] == [[Decision.COMMIT]]
+
+
 def test_every_example_is_run() -> None:
-    assert len(EXAMPLES) + len(TIMERS) == PAGE.count("```python") - PAGE.count("```python settings")
+    assert len(EXAMPLES) + len(TIMERS) + len(COROUTINES) == PAGE.count("```python") - PAGE.count("```python settings")
