@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -74,3 +75,20 @@ def test_the_web_process_is_ready_while_the_database_answers(db: None, monkeypat
         broken.setattr(connection, "cursor", down)
         assert Client().get("/readyz").status_code == 503
     assert Client().get("/healthz").status_code == 200
+
+
+def test_asked_about_brokers_it_is_ready_only_while_each_is_known(db: None) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    assert Client().get("/readyz?broker").status_code == 503, "none is known"
+    Broker.mirror_writer.bulk_create([Broker(name="broker-a")])
+    MirrorState.mirror_writer.bulk_create([MirrorState(broker_id="broker-a", as_of_ms=now_ms)])
+    assert Client().get("/readyz?broker").status_code == 200
+    MirrorState.mirror_writer.update(error="No connection to 127.0.0.1:10911")
+    answer = Client().get("/readyz?broker")
+    assert (answer.status_code, answer.content) == (503, b"a broker is not known as it is now\n")
+    assert Client().get("/readyz").status_code == 200
+
+
+def test_over_https_who_watches_is_not_sent_to_the_proxy(db: None, settings: Any) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    assert [Client().get(path).status_code for path in ("/healthz", "/readyz", "/login/")] == [200, 200, 301]
