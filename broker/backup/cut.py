@@ -1,0 +1,168 @@
+"""Cutting a restored store back to an earlier moment: the log ends before the first record that was stored then.
+
+What is made from the log follows from it: queues, keys, timers, halves, pops are as the log says. The rest is taken
+from the moment of the backup and fitted:
+
+    consumer offsets      not beyond the new end of their queue; what was consumed after the moment stays consumed
+    deleted topics        what was deleted after the moment counts as not deleted; its settings are gone, though
+    delayOffset.json, timercheck, index, files of timers, halves and pops, checkpoints
+                          kept if the last checkpoint is before the cut, else removed: the broker makes them anew
+
+Queues are kept in any case: the broker cuts them itself, and where all of a queue has expired only its file says at
+which offset it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..engine.disk import Files, join, load_file, replace_file
+from ..engine.log.checkpoint import NO_INDEX, Checkpoint, CheckpointFile
+from ..engine.log.commit_log import CommitLog
+from ..engine.tables import json_file
+from ..rocketmq.errors import CorruptRecord
+from ..rocketmq.layout import store_ms_of
+from ..rocketmq.message import decode
+from .errors import BackupRefused
+from .manifest import Manifest
+
+_DELETIONS = ("escapementDeletedTopics", "escapementCancelledTopics")
+_KEPT = "consumequeue/"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a log was cut and what that means. ``lost_topics``: they had messages then, and were deleted since."""
+
+    position: int
+    last_ms: int
+    records: int
+    is_rebuilt: bool
+    offsets_cut: int
+    lost_topics: list[str] = field(default_factory=list)
+
+
+def cut_store(files: Files, root: str, manifest: Manifest, until_ms: int) -> Cut:
+    """Cut a store that no broker has open. Raises BackupRefused if nothing would be left, OSError."""
+    log = CommitLog(files, join(root, "commitlog"), manifest.segment_size_bytes)
+    try:
+        position, last_ms = _place_of(log, manifest, until_ms)
+        behind = 0
+        ends: dict[tuple[str, int], int] = {}
+        for _, record in _records(log, position, manifest.position):
+            behind += 1
+            with suppress(CorruptRecord):
+                message = decode(record, verify=False)
+                ends.setdefault((message.topic, message.queue_id), message.queue_offset)
+        log.chain.clear_from(position)
+    finally:
+        log.close()
+    is_rebuilt = manifest.checkpoint_position is None or position < manifest.checkpoint_position
+    if is_rebuilt:
+        _remove_derived(files, root, manifest)
+    offsets_cut = _fit_offsets(files, join(root, "config"), ends)
+    lost = _fit_topics(files, join(root, "config"), position)
+    return Cut(position, last_ms, behind, is_rebuilt, offsets_cut, lost)
+
+
+def _remove_derived(files: Files, root: str, manifest: Manifest) -> None:
+    """Remove what says more than the log does now, but for the queues; a checkpoint that vouches for nothing stays, as
+    it says of which sizes the store is."""
+    paths = join(root, "escapement.checkpoint"), join(root, "checkpoint")
+    known = CheckpointFile(files, *paths).load()
+    for part in manifest.parts:
+        if part.kind == "derived" and not part.path.startswith(_KEPT):
+            files.remove(join(root, part.path))
+    if known is not None:
+        of_nothing = Checkpoint(
+            position=-1, index_name=NO_INDEX, segment_size=known.segment_size,
+            queue_file_entries=known.queue_file_entries, index_slots=known.index_slots,
+            index_entries=known.index_entries,
+        )  # fmt: skip
+        CheckpointFile(files, *paths).save(of_nothing)
+        files.remove(paths[1])
+    files.sync_directory(root)
+    files.sync_directory(join(root, "config"))
+
+
+def _place_of(log: CommitLog, manifest: Manifest, until_ms: int) -> tuple[int, int]:
+    """Return where the first record stands that was stored at the moment or later, and when the one before it was."""
+    last_ms = 0
+    for position, record in _records(log, manifest.min_position, manifest.position):
+        stored_ms = store_ms_of(record)
+        if stored_ms >= until_ms:
+            if not last_ms:
+                raise BackupRefused("Nothing was stored before that moment; take an older backup, or a later moment.")
+            return position, last_ms
+        last_ms = stored_ms
+    return manifest.position, last_ms
+
+
+def _records(log: CommitLog, position: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield every sound record from a position on, past what is damaged."""
+    while True:
+        for reached, record in log.walk(position, end):
+            position = reached
+            if record is not None:
+                yield position, record
+        following = log.next_sound(position, end)
+        if following is None or following >= end:
+            return
+        position = following
+
+
+def _fit_offsets(files: Files, directory: str, ends: dict[tuple[str, int], int]) -> int:
+    """Have no group stand beyond the end of a queue; return how many offsets were changed."""
+    changed = 0
+    for path in _versions(directory, "consumerOffset.json"):
+        if (value := _table(files, path)) is None:
+            continue
+        changed_here = 0
+        for name, queues in (value.get("offsetTable") or {}).items():
+            topic = str(name).partition("@")[0]
+            for queue_id, offset in queues.items():
+                end = ends.get((topic, int(queue_id)), int(offset))
+                if end < int(offset):
+                    queues[queue_id] = end
+                    changed_here += 1
+        if changed_here:
+            _save(files, path, value)
+        changed = changed or changed_here
+    return changed
+
+
+def _fit_topics(files: Files, directory: str, position: int) -> list[str]:
+    """Forget deletions that came later; return the topics that are not there, as they were deleted later."""
+    lost: list[str] = []
+    for path in _versions(directory, "topics.json"):
+        if (value := _table(files, path)) is None:
+            continue
+        later = [(key, name) for key in _DELETIONS for name, at in (value.get(key) or {}).items() if int(at) > position]
+        for key, name in later:
+            del value[key][name]
+        if later:
+            known = value.get("topicConfigTable") or {}
+            lost = lost or sorted({name for key, name in later if key == _DELETIONS[0] and name not in known})
+            _save(files, path, value)
+    return lost
+
+
+def _versions(directory: str, name: str) -> tuple[str, str]:
+    return join(directory, name), join(directory, f"{name}.bak")
+
+
+def _table(files: Files, path: str) -> dict[str, Any] | None:
+    """Return the content of a table, None where there is none that can be read."""
+    content = load_file(files, path)
+    try:
+        return json_file.parse(content) if content else None
+    except ValueError:
+        return None
+
+
+def _save(files: Files, path: str, value: dict[str, Any]) -> None:
+    replace_file(files, path, json_file.dump(value))
+    files.sync_directory(path.rpartition("/")[0])
