@@ -13,6 +13,6 @@ The log is the truth, so a backup is of one position of it: all records below, n
 restored broker reads the log from there on and not from its beginning; the tables beside it are copied before the
 position is chosen, so that they say nothing the log does not know.
 
-``taking.py`` takes one, ``restoring.py`` brings it back, ``cut.py`` to an earlier moment, ``rehearsing.py`` proves it;
+``taking.py`` takes one, ``restoring.py`` brings it back and proves it, ``cut.py`` goes to an earlier moment;
 ``command.py`` has the commands.
 """

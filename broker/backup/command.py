@@ -24,8 +24,7 @@ from .directory import BackupDirectory
 from .errors import BackupDamaged, BackupRefused
 from .manifest import Manifest
 from .pipe import BackupPipe
-from .rehearsing import Rehearsal, rehearse
-from .restoring import Restored, restore_directory, restore_stream
+from .restoring import Rehearsal, Restored, rehearse, restore_directory, restore_stream
 from .taking import Origin, take
 
 _PIPE = "-"
@@ -146,9 +145,9 @@ def _said_of_store(restored: Restored, until_ms: int | None) -> list[str]:
     lines.append(f"cut off: {cut.records:,} records stored at {written(until_ms)} or later")
     if cut.offsets_cut:
         lines.append(f"consumer offsets that were beyond the new ends: {cut.offsets_cut:,}")
-    if cut.lost_topics:
-        topics = ", ".join(cut.lost_topics[:_LINES])
-        lines.append(f"deleted after that moment, make them anew to read their messages: {escaped(topics)}")
+    if cut.revived_topics:
+        topics = ", ".join(cut.revived_topics[:_LINES])
+        lines.append(f"topics that were deleted later are back, with the settings of new ones: {escaped(topics)}")
     if cut.is_rebuilt:
         lines.append("the broker's first start makes queues, index, timers and halves anew from the log")
     return lines

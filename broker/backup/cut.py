@@ -4,7 +4,7 @@ What is made from the log follows from it: queues, keys, timers, halves, pops ar
 from the moment of the backup and fitted:
 
     consumer offsets      not beyond the new end of their queue; what was consumed after the moment stays consumed
-    deleted topics        what was deleted after the moment counts as not deleted; its settings are gone, though
+    deleted topics        what was deleted after the moment counts as not deleted; its settings are those of a new one
     delayOffset.json, timercheck, index, files of timers, halves and pops, checkpoints
                           kept if the last checkpoint is before the cut, else removed: the broker makes them anew
 
@@ -23,6 +23,7 @@ from ..engine.disk import Files, join, load_file, replace_file
 from ..engine.log.checkpoint import NO_INDEX, Checkpoint, CheckpointFile
 from ..engine.log.commit_log import CommitLog
 from ..engine.tables import json_file
+from ..engine.tables.topics import Topic
 from ..rocketmq.errors import CorruptRecord
 from ..rocketmq.layout import store_ms_of
 from ..rocketmq.message import decode
@@ -35,14 +36,14 @@ _KEPT = "consumequeue/"
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a log was cut and what that means. ``lost_topics``: they had messages then, and were deleted since."""
+    """Where a log was cut and what that means. ``revived_topics``: they were deleted after the moment."""
 
     position: int
     last_ms: int
     records: int
     is_rebuilt: bool
     offsets_cut: int
-    lost_topics: list[str] = field(default_factory=list)
+    revived_topics: list[str] = field(default_factory=list)
 
 
 def cut_store(files: Files, root: str, manifest: Manifest, until_ms: int) -> Cut:
@@ -57,6 +58,8 @@ def cut_store(files: Files, root: str, manifest: Manifest, until_ms: int) -> Cut
             with suppress(CorruptRecord):
                 message = decode(record, verify=False)
                 ends.setdefault((message.topic, message.queue_id), message.queue_offset)
+        queues = _queue_counts(log, manifest, position, _fit_topics(files, join(root, "config"), position))
+        _bring_back(files, join(root, "config", "topics.json"), queues)
         log.chain.clear_from(position)
     finally:
         log.close()
@@ -64,8 +67,7 @@ def cut_store(files: Files, root: str, manifest: Manifest, until_ms: int) -> Cut
     if is_rebuilt:
         _remove_derived(files, root, manifest)
     offsets_cut = _fit_offsets(files, join(root, "config"), ends)
-    lost = _fit_topics(files, join(root, "config"), position)
-    return Cut(position, last_ms, behind, is_rebuilt, offsets_cut, lost)
+    return Cut(position, last_ms, behind, is_rebuilt, offsets_cut, sorted(queues))
 
 
 def _remove_derived(files: Files, root: str, manifest: Manifest) -> None:
@@ -135,7 +137,7 @@ def _fit_offsets(files: Files, directory: str, ends: dict[tuple[str, int], int])
 
 
 def _fit_topics(files: Files, directory: str, position: int) -> list[str]:
-    """Forget deletions that came later; return the topics that are not there, as they were deleted later."""
+    """Forget deletions that came later; return the topics that are not in the table because of them."""
     lost: list[str] = []
     for path in _versions(directory, "topics.json"):
         if (value := _table(files, path)) is None:
@@ -148,6 +150,28 @@ def _fit_topics(files: Files, directory: str, position: int) -> list[str]:
             lost = lost or sorted({name for key, name in later if key == _DELETIONS[0] and name not in known})
             _save(files, path, value)
     return lost
+
+
+def _queue_counts(log: CommitLog, manifest: Manifest, position: int, topics: list[str]) -> dict[str, int]:
+    """Return of each of these topics that has a record below the position how many queues it must have."""
+    found: dict[str, int] = {}
+    for _, record in _records(log, manifest.min_position, position) if topics else ():
+        with suppress(CorruptRecord):
+            message = decode(record, verify=False)
+            if message.topic in topics:
+                found[message.topic] = max(found.get(message.topic, 1), message.queue_id + 1)
+    return found
+
+
+def _bring_back(files: Files, path: str, queues: dict[str, int]) -> None:
+    """Put topics into the table as new ones."""
+    if not queues:
+        return
+    value = _table(files, path) or {}
+    table = value.setdefault("topicConfigTable", {})
+    for name, count in queues.items():
+        table[name] = Topic(name, count, count).to_json()
+    _save(files, path, value)
 
 
 def _versions(directory: str, name: str) -> tuple[str, str]:

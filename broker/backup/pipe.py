@@ -106,9 +106,16 @@ def members_of(stream: IO[bytes]) -> Iterator[tuple[str, Iterator[bytes]]]:
                 if content is not None:
                     yield member.name.removeprefix("./"), _content(content)
     except (tarfile.TarError, EOFError) as error:
-        raise BackupDamaged("the stream", f"it is no whole archive ({error})") from None
+        raise _no_archive(error) from None
 
 
 def _content(file: IO[bytes]) -> Iterator[bytes]:
-    while piece := file.read(PIECE_BYTES):
-        yield piece
+    try:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
+    except (tarfile.TarError, EOFError) as error:
+        raise _no_archive(error) from None
+
+
+def _no_archive(error: Exception) -> BackupDamaged:
+    return BackupDamaged("the stream", f"it is no whole archive ({error})")

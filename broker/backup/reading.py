@@ -5,7 +5,7 @@
     consumequeue, index, timerlog, timerwheel, escapement.*, checkpoint, config/delayOffset.json, config/timercheck
                                                            derived: written with checkpoints only
 
-So one checkpoint and what it vouches for are copied together, while the next one is held off (``holding.py``). If one
+So one checkpoint and what it vouches for are copied together, while the next one is held off (``taking.py``). If one
 was written all the same its number has changed, and all is copied again. In the end the same is there as after a kill
 of the broker, which its recovery is made for.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ..engine.config import EngineConfig
 from ..engine.disk import File, Files, join
 from ..engine.fsck.survey import sizes_of
 from ..engine.fsck.unwritten import UnwrittenFiles
@@ -23,7 +24,6 @@ from ..engine.log.commit_log import CommitLog
 from ..engine.log.recovery import LOOK_AHEAD_BYTES
 from ..engine.log.upkeep import BACKUP_LOCK
 from ..rocketmq.layout import store_ms_of
-from .errors import BackupRefused
 from .manifest import PartKind
 
 #: Bytes read at once.
@@ -119,19 +119,26 @@ class LogEnd:
     last_ms: int
 
 
+def _size_of_first(files: Files, directory: str) -> int:
+    """Return the size of the segments that are there, or of those that would be made."""
+    for name in files.list(directory):
+        if name.isdigit():
+            file = files.open(join(directory, name))
+            try:
+                return file.size()
+            finally:
+                file.close()
+    return EngineConfig(root=directory).segment_size_bytes
+
+
 class LogReader:
     """The segments of a log, all open, so that one that retention removes meanwhile can be read to its end."""
 
     def __init__(self, files: Files, root: str) -> None:
-        """Open them. Raises BackupRefused, StoreUnsupported for a gap, FileNotFoundError if one goes meanwhile."""
+        """Open them. Raises StoreUnsupported for a gap, FileNotFoundError if one goes meanwhile."""
         directory = join(root, "commitlog")
-        names = [name for name in files.list(directory) if name.isdigit()]
-        if not names:
-            raise BackupRefused(f"{root} is not a store: there is no segment in {directory}.")
         self.sizes = sizes_of(files, root)
-        first = files.open(join(directory, names[0]))
-        self.segment_size_bytes = self.sizes.get("segment_size_bytes") or first.size()
-        first.close()
+        self.segment_size_bytes = self.sizes.get("segment_size_bytes") or _size_of_first(files, directory)
         self._unwritten = UnwrittenFiles(files)
         self._log = CommitLog(self._unwritten, directory, self.segment_size_bytes)
 

@@ -5,26 +5,64 @@
     3  copy the segments that are new, and of the last one what is new
     4  write the manifest
 
+The hold is the lock on a file in the store, ``escapement.backup``, that broker and backup take in turn; so it ends with
+the process that has it, however that ends. A broker that was kept waiting for minutes goes on without it
+(``engine/log/upkeep.py``); the backup notices by the number of the checkpoint, and copies again.
+
 What a table says of the log is below the position, as it was copied before. Retention may remove segments meanwhile:
 they are open, and are read to their end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from ..engine.disk import File, Files, join
+from ..engine.errors import StoreLocked
 from ..engine.log.checkpoint import Checkpoint
+from ..engine.log.upkeep import BACKUP_LOCK
 from ..engine.outside import refuse_outside
 from .errors import BackupRefused
-from .holding import held, rest
 from .manifest import Manifest, Part, PartKind
 from .reading import LogReader, checkpoint_of, filled_bytes, pieces_of, small_files
 
 #: So often the files beside the log are copied while checkpoints go on all the same.
 _TRIES = 5
+
+
+#: A checkpoint takes seconds at most; who has the lock for longer is another backup.
+_PATIENCE_S = 600.0
+_PAUSE_S = 0.02
+
+
+def rest() -> None:
+    """Let the broker get on for a moment."""
+    time.sleep(_PAUSE_S)
+
+
+@contextmanager
+def held(files: Files, root: str, pause: Callable[[], None] = rest) -> Iterator[None]:
+    """Hold the store's checkpoints off. Raises BackupRefused if another backup does so for too long."""
+    path = join(root, BACKUP_LOCK)
+    end_s = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            lock = files.lock(path)
+            break
+        except StoreLocked:
+            if time.monotonic() > end_s:
+                raise BackupRefused(
+                    f"Another backup of {root} has been running for minutes; wait for it, or end it."
+                ) from None
+            pause()
+    try:
+        yield
+    finally:
+        lock.close()
 
 
 class Target(Protocol):
@@ -68,8 +106,8 @@ class Origin:
 
 def take(files: Files, origin: Origin, target: Target, now_ms: int) -> Manifest:
     """Take a backup of a store and return its manifest. Raises BackupRefused, StoreUnsupported, OSError."""
-    if not any(name.isdigit() for name in files.list(join(origin.root, "commitlog"))):
-        raise BackupRefused(f"{origin.root} is not a store: there is no segment in {join(origin.root, 'commitlog')}.")
+    if not files.exists(join(origin.root, "commitlog")):
+        raise BackupRefused(f"{origin.root} is not a store: there is no {join(origin.root, 'commitlog')}.")
     refuse_outside(files, origin.root)
     parts, checkpoint, left_out = _copy_beside(files, origin, target)
     target.seal()

@@ -267,9 +267,9 @@ class BackupTurns:
             if self._waiting_since_ms is None or now_ms < self._waiting_since_ms:
                 self._waiting_since_ms = now_ms
             return now_ms - self._waiting_since_ms > _BACKUP_PATIENCE_MS
-        except OSError as error:
-            if error.errno not in NO_ROOM | NO_DESCRIPTOR:
-                raise
+        except OSError:
+            # it is another user's, or there is no descriptor for it: no reason to do without checkpoints
+            self._turn = None
         self._waiting_since_ms = None
         return True
 
