@@ -23,6 +23,7 @@ from ..engine.log.checkpoint import CLOCK_MARK, Checkpoint, CheckpointFile
 from ..engine.log.commit_log import CommitLog
 from ..engine.log.recovery import LOOK_AHEAD_BYTES
 from ..engine.log.upkeep import BACKUP_LOCK
+from ..engine.outside import FORMAT_FILE
 from ..rocketmq.layout import store_ms_of
 from .manifest import PartKind
 
@@ -67,7 +68,7 @@ def small_files(files: Files, root: str) -> tuple[list[tuple[str, PartKind]], li
             derived += [(path, "derived") for path in _files_below(files, root, name, _DERIVED_FOLDERS[name])]
         elif name in _DERIVED_FILES or name.startswith(_DERIVED_IN_TURN):
             derived.append((name, "derived"))
-        elif name == CLOCK_MARK:
+        elif name in (CLOCK_MARK, FORMAT_FILE):
             tables.append((name, "table"))
         elif not (name in (*_OF_THE_PROCESS, "commitlog") or name.startswith(_SEGMENT_UNDER_WAY) or _is_tmp(name)):
             left_out.append(name)
