@@ -109,8 +109,8 @@ def _of_newer_versions(files: Files, root: str) -> list[str]:
     said = written[:20].decode(errors="replace").strip()
     reason = (
         f"The store {root} was written by a newer Escapement: {FORMAT_FILE} says {said!r}, this version reads up to"
-        f" {FORMAT}. Start that version again; to go back to this one, restore a backup that was taken before the upgrade."
-        " Nothing was changed."
+        f" {FORMAT}. Start that version again; to go back to this one, restore a backup that was taken before the"
+        " upgrade. Nothing was changed."
     )
     return [reason]
 
