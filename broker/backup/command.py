@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,7 +40,10 @@ def backup(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--name", default=os.environ.get("ESCAPEMENT_BROKER", "broker-a"), help="name of the broker, for the manifest"
     )
+    parser.add_argument("--mb-per-s", type=float, default=None, help="read the log no faster than so many MB a second")
     options = parser.parse_args(arguments)
+    if options.mb_per_s is not None and options.mb_per_s <= 0:
+        parser.error("--mb-per-s is a number of MB above 0")
     return _run(lambda: _backup(options), "What is there is no new backup: run the same command again.")
 
 
@@ -90,7 +93,10 @@ def _run(work: Callable[[], int], stopped: str) -> int:
 
 def _backup(options: argparse.Namespace) -> int:
     files, begin_s = OsFiles(), time.monotonic()
-    origin = Origin(options.store, options.name, _program(), _tell)
+    per_s = None if options.mb_per_s is None else options.mb_per_s * 1e6
+    origin = Origin(options.store, options.name, _program(), _tell, bytes_per_s=per_s)
+    with suppress(OSError):
+        os.nice(10)  # the broker goes first
     if options.to == _PIPE:
         if sys.stdout.isatty():
             raise BackupRefused("A backup is not for a terminal: send it to a file or a program.")

@@ -12,13 +12,15 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Protocol
 
-from ..engine.disk import File, Files, join, load_file, replace_file
+from ..engine.disk import Files, join, load_file, replace_file
 from ..engine.errors import StoreLocked
 from .errors import BackupDamaged, BackupRefused
 from .manifest import LOG_FOLDER, MANIFEST, OBJECT_FOLDER, PARTIAL, Manifest, Part, PartKind, parse
-from .reading import pieces_of
+from .reading import Readable, pieces_of
 
 _UNDER_WAY = "under-way."
+#: Made durable in such portions: what waits for the disk in one heap keeps the broker's own syncs waiting behind it.
+_SYNC_BYTES = 8 << 20
 
 
 class _Digest(Protocol):
@@ -80,7 +82,7 @@ class BackupDirectory:
             if name.startswith(_UNDER_WAY):
                 self._files.remove(join(self._directory, OBJECT_FOLDER, name))
 
-    def compare(self, segments: list[tuple[int, int]], segment: Callable[[int], File]) -> None:
+    def compare(self, segments: list[tuple[int, int]], segment: Callable[[int], Readable]) -> None:
         """Make sure that the store's log goes on where the backups before end, so that what they have is not copied
         again: their last segment is read in the store. Raises BackupRefused where it is another log."""
         last = max(self._known.values(), key=lambda part: part.start_position, default=None)
@@ -157,7 +159,7 @@ class BackupDirectory:
 
     # the log
 
-    def add_segment(self, start: int, size_bytes: int, filled: int, source: File) -> Part:
+    def add_segment(self, start: int, size_bytes: int, filled: int, source: Readable) -> Part:
         """Take in a segment, durable on return: only what is new of it is written. Raises OSError."""
         path = f"{LOG_FOLDER}/{start:020d}"
         known = self._known.get(path)
@@ -176,6 +178,8 @@ class BackupDirectory:
                 file.write(piece, at)
                 at += len(piece)
                 self.new_bytes += len(piece)
+                if at % _SYNC_BYTES < len(piece):
+                    file.sync()
             file.sync()
         finally:
             file.close()

@@ -13,11 +13,11 @@ from hashlib import sha256
 from io import BytesIO
 from typing import IO
 
-from ..engine.disk import File, Files, join
+from ..engine.disk import Files, join
 from .directory import BackupDirectory, pieces_in
 from .errors import BackupDamaged
 from .manifest import LOG_FOLDER, MANIFEST, Manifest, Part, PartKind
-from .reading import PIECE_BYTES, pieces_of
+from .reading import PIECE_BYTES, Readable, pieces_of
 
 
 class _Pieces:
@@ -70,7 +70,7 @@ class BackupPipe:
     def compare(self, segments: list[tuple[int, int]], segment: object) -> None:
         """Do nothing, as a stream has no backups before it."""
 
-    def add_segment(self, start: int, size_bytes: int, filled: int, source: File) -> Part:
+    def add_segment(self, start: int, size_bytes: int, filled: int, source: Readable) -> Part:
         """Send a segment. Raises OSError."""
         path = f"{LOG_FOLDER}/{start:020d}"
         pieces = _Pieces(pieces_of(source, filled))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..engine.config import EngineConfig
 from ..engine.disk import File, Files, join
@@ -88,7 +89,29 @@ def _is_tmp(name: str) -> bool:
     return name.endswith(".tmp")
 
 
-def pieces_of(file: File, size_bytes: int, at: int = 0) -> Iterator[bytes]:
+class Readable(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int, at: int) -> bytes:
+        """Return up to ``size`` bytes from ``at``; fewer at the end."""
+
+
+class Paced:
+    """A file that is read no faster than so many bytes a second, so that its disk has time for others."""
+
+    def __init__(self, file: Readable, bytes_per_s: float, wait: Callable[[float], None]) -> None:
+        self._file = file
+        self._bytes_per_s = bytes_per_s
+        self._wait = wait
+
+    def read(self, size: int, at: int) -> bytes:
+        """Read, then wait as long as that many bytes may take."""
+        found = self._file.read(size, at)
+        self._wait(len(found) / self._bytes_per_s)
+        return found
+
+
+def pieces_of(file: Readable, size_bytes: int, at: int = 0) -> Iterator[bytes]:
     """Yield the bytes of a file from a place up to ``size_bytes``; fewer if it ends before."""
     while at < size_bytes and (piece := file.read(min(PIECE_BYTES, size_bytes - at), at)):
         yield piece

@@ -21,14 +21,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..engine.disk import File, Files, join
+from ..engine.disk import Files, join
 from ..engine.errors import StoreLocked
 from ..engine.log.checkpoint import Checkpoint
 from ..engine.log.upkeep import BACKUP_LOCK
 from ..engine.outside import refuse_outside
 from .errors import BackupRefused
 from .manifest import Manifest, Part, PartKind
-from .reading import LogReader, checkpoint_of, filled_bytes, pieces_of, small_files
+from .reading import LogReader, Paced, Readable, checkpoint_of, filled_bytes, pieces_of, small_files
 
 #: So often the files beside the log are copied while checkpoints go on all the same.
 _TRIES = 5
@@ -80,10 +80,10 @@ class Target(Protocol):
     def seal(self) -> None:
         """Keep the files that were taken in. Raises OSError."""
 
-    def compare(self, segments: list[tuple[int, int]], segment: Callable[[int], File]) -> None:
+    def compare(self, segments: list[tuple[int, int]], segment: Callable[[int], Readable]) -> None:
         """Make sure that the log is that of the backups before. Raises BackupRefused."""
 
-    def add_segment(self, start: int, size_bytes: int, filled: int, source: File) -> Part:
+    def add_segment(self, start: int, size_bytes: int, filled: int, source: Readable) -> Part:
         """Take in a segment. Raises OSError, BackupRefused."""
 
     def note(self, manifest: Manifest) -> None:
@@ -95,13 +95,16 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The store that is backed up, and what a manifest says of the run. ``told`` hears how far it is."""
+    """The store that is backed up, and what a manifest says of the run. ``told`` hears how far it is; the log is read
+    no faster than ``bytes_per_s``, if that is said."""
 
     root: str
     broker: str
     program: str
     told: Callable[[str], None] = lambda line: None
     pause: Callable[[], None] = rest
+    bytes_per_s: float | None = None
+    wait: Callable[[float], None] = time.sleep
 
 
 def take(files: Files, origin: Origin, target: Target, now_ms: int) -> Manifest:
@@ -172,7 +175,10 @@ def _copy_log(origin: Origin, target: Target, log: LogReader, manifest: Manifest
     target.compare(segments, log.segment)
     copied: list[Part] = []
     for start, filled in segments:
-        part = target.add_segment(start, log.segment_size_bytes, filled, log.segment(start))
+        source: Readable = log.segment(start)
+        if origin.bytes_per_s is not None:
+            source = Paced(source, origin.bytes_per_s, origin.wait)
+        part = target.add_segment(start, log.segment_size_bytes, filled, source)
         copied.append(part)
         target.note(manifest.with_parts(copied))
         origin.told(f"{part.path}: {filled:,} bytes, {len(copied)} of {len(segments)} segments")
