@@ -36,7 +36,7 @@ _KEPT = "consumequeue/"
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a log was cut and what that means. ``revived_topics``: they were deleted after the moment."""
+    """Where a log was cut and what that means; nothing, if ``records`` is 0. ``revived_topics`` were deleted later."""
 
     position: int
     last_ms: int

@@ -1,7 +1,7 @@
 """A backup as a stream: a tar archive with the files that a directory would hold, the manifest last.
 
 A pipe may be slow, and the broker's checkpoints are held off only while the files beside the log are copied. So those
-go to a temporary directory first, a twentieth of the log or so; the log goes straight into the pipe. A stream that ends
+go to a temporary directory first, a tenth of the log or so; the log goes straight into the pipe. A stream that ends
 early has no manifest, and is no backup.
 """
 

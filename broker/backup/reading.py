@@ -186,11 +186,27 @@ class LogReader:
                 position, looks = following, 0
             elif looks > 1:
                 pause()
-        return LogEnd(chain.min_position, position, self._first_ms(position), last_ms)
+        return LogEnd(chain.min_position, position, self._first_ms(position), last_ms or self._last_ms(position))
 
     def _first_ms(self, end: int) -> int:
         for _, record in self._log.walk(self._log.chain.min_position, end):
             return store_ms_of(record) if record is not None else 0
+        return 0
+
+    def _last_ms(self, end: int) -> int:
+        """Return when the last record below the end was stored, looked for in the last segment, or the one before."""
+        chain = self._log.chain
+        for start in [start for start in reversed(chain.segments()) if start < end][:2]:
+            following: int | None = start
+            last_ms, limit = 0, min(end, start + chain.segment_size)
+            while following is not None and following < limit:
+                position = following
+                for reached, record in self._log.walk(following, limit):
+                    position = reached
+                    last_ms = store_ms_of(record) if record is not None else last_ms
+                following = self._log.next_sound(position, limit)
+            if last_ms:
+                return last_ms
         return 0
 
     def segments(self, end_position: int) -> list[tuple[int, int]]:

@@ -177,7 +177,7 @@ class _Target:
             self._place(part, is_last=not uses[part.stored_as])
         self._settle()
         position, last_ms, cut = manifest.position, manifest.last_ms, None
-        if until_ms is not None and until_ms <= manifest.last_ms:
+        if until_ms is not None:
             cut = cut_store(self._files, self._root, manifest, until_ms)
             position, last_ms = cut.position, cut.last_ms
         self._files.open(join(self._root, "abort"), create=True).close()

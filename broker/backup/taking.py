@@ -119,10 +119,9 @@ def take(files: Files, origin: Origin, target: Target, now_ms: int) -> Manifest:
     try:
         start = checkpoint.position if checkpoint is not None else 0
         end = log.end(start, origin.pause)
-        last_ms = end.last_ms or (checkpoint.store_ms if checkpoint is not None else 0)
         manifest = Manifest(
             program=origin.program, broker=origin.broker, taken_ms=now_ms, position=end.position,
-            min_position=end.min_position, first_ms=end.first_ms, last_ms=last_ms,
+            min_position=end.min_position, first_ms=end.first_ms, last_ms=end.last_ms,
             segment_size_bytes=log.segment_size_bytes,
             checkpoint_position=checkpoint.position if checkpoint is not None else None,
             sizes=log.sizes, left_out=tuple(left_out),

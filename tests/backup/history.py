@@ -48,9 +48,12 @@ class History:
         self.halves: list[Ticket] = []
         self.undecided: list[Ticket] = []
         self._number = 0
+        #: how often the broker may still stop and start
+        self.restarts = 0
 
     def run(self, steps: int) -> None:
         """Take so many steps."""
+        self.restarts = steps
         for _ in range(steps):
             self.step()
 
@@ -58,7 +61,7 @@ class History:
         """Take one."""
         kinds: list[tuple[int, Callable[[], None]]] = [
             (8, self.send), (3, self.delay), (4, self.time), (2, self.cancel), (2, self.begin), (2, self.decide),
-            (5, self.let_time_pass), (4, self.keep_up), (2, self.consume), (1, self.leave_unsynced),
+            (5, self.let_time_pass), (4, self.keep_up), (2, self.consume), (1, self.leave_unsynced), (1, self.restart),
         ]  # fmt: skip
         weights, actions = zip(*kinds, strict=True)
         self.random.choices(actions, weights)[0]()
@@ -116,6 +119,14 @@ class History:
 
     def leave_unsynced(self) -> None:
         self._append(queue_id=0)
+
+    def restart(self) -> None:
+        if not self.restarts:
+            return
+        self.restarts -= 1
+        self.driver.settle()
+        self.driver.close()
+        self.driver = open_engine(self.files, clock=self.clock, **self.config)
 
     def _append(self, *, queue_id: int = 0, **properties: str) -> tuple[Ticket, bytes]:
         self._number += 1

@@ -34,6 +34,7 @@ def back_up(files: Files, now_ms: int, root: str = "/store", directory: str = "/
 
 def backed_up_meanwhile(history: History, files: SimulatedFiles, share: float) -> Manifest:
     """Take a backup while the history goes on: a step at some of its reads."""
+    history.restarts = 2
     draws = random.Random(history.random.random())
 
     def act() -> None:
@@ -73,6 +74,8 @@ def test_cut_at_any_moment_it_is_what_the_model_says_of_that_moment(seed: int) -
     expected = history.expected(end)
     restored = restore_directory(files, "/backup", "/restored", until_ms=until_ms, told=silent)
     assert restored.position == end
+    before = [ms for position, ms in moments if position < end]
+    assert (manifest.last_ms, restored.last_ms) == (moments[-1][1], before[-1])
     driver = check_equal(files, "/restored", expected, max(until_ms, history.clock.now_ms))
     driver.close()
     assert check_store(files, "/restored").damages == []
