@@ -34,7 +34,7 @@ _LINES = 50
 
 def backup(arguments: list[str] | None = None) -> int:
     """Take a backup of a store, beside its broker or without; return the exit code."""
-    parser = argparse.ArgumentParser(prog="backup", description=backup.__doc__)
+    parser = argparse.ArgumentParser(prog="backup", description=_described(backup))
     parser.add_argument("store", help="store directory; its broker may run")
     parser.add_argument("--to", required=True, help="directory of the backups of this store, or - for a tar stream")
     parser.add_argument(
@@ -49,7 +49,7 @@ def backup(arguments: list[str] | None = None) -> int:
 
 def restore(arguments: list[str] | None = None) -> int:
     """Restore a backup to an empty directory; return the exit code."""
-    parser = argparse.ArgumentParser(prog="restore", description=restore.__doc__)
+    parser = argparse.ArgumentParser(prog="restore", description=_described(restore))
     parser.add_argument("backup", help="directory of the backup, or - for a tar stream")
     parser.add_argument("store", help="store directory to be made; it is not there yet, or empty")
     parser.add_argument("--until", type=_moment, metavar="MOMENT", help="as it was then: 2026-11-26T12:00:00+00:00")
@@ -59,13 +59,18 @@ def restore(arguments: list[str] | None = None) -> int:
 
 def rehearsal(arguments: list[str] | None = None) -> int:
     """Restore a backup to a temporary directory, open it, count and check it; return the exit code."""
-    parser = argparse.ArgumentParser(prog="rehearse", description=rehearsal.__doc__)
+    parser = argparse.ArgumentParser(prog="rehearse", description=_described(rehearsal))
     parser.add_argument("backup", help="directory of the backup, or - for a tar stream")
     parser.add_argument("--until", type=_moment, metavar="MOMENT", help="as it was then")
     parser.add_argument("--in", dest="place", metavar="DIRECTORY", help="where the temporary directory is made")
     parser.add_argument("--delay-levels", default=None, help="messageDelayLevel of the broker, if it was changed")
     options = parser.parse_args(arguments)
     return _run(lambda: _rehearse(options), "Nothing is left of it.")
+
+
+def _described(command: Callable[..., int]) -> str:
+    """Return what ``--help`` says of a command: its docstring, without what only callers are told."""
+    return (command.__doc__ or "").partition(";")[0] + "."
 
 
 def _run(work: Callable[[], int], stopped: str) -> int:
