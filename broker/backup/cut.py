@@ -26,7 +26,7 @@ from ..engine.tables import json_file
 from ..engine.tables.topics import Topic
 from ..rocketmq.errors import CorruptRecord
 from ..rocketmq.layout import store_ms_of
-from ..rocketmq.message import decode
+from ..rocketmq.message import Message, decode
 from .errors import BackupRefused
 from .manifest import Manifest
 
@@ -51,6 +51,8 @@ def cut_store(files: Files, root: str, manifest: Manifest, until_ms: int) -> Cut
     log = CommitLog(files, join(root, "commitlog"), manifest.segment_size_bytes)
     try:
         position, last_ms = _place_of(log, manifest, until_ms)
+        if position == manifest.position:
+            return Cut(position, last_ms, 0, False, 0)
         behind = 0
         ends: dict[tuple[str, int], int] = {}
         for _, record in _records(log, position, manifest.position):
@@ -58,8 +60,8 @@ def cut_store(files: Files, root: str, manifest: Manifest, until_ms: int) -> Cut
             with suppress(CorruptRecord):
                 message = decode(record, verify=False)
                 ends.setdefault((message.topic, message.queue_id), message.queue_offset)
-        queues = _queue_counts(log, manifest, position, _fit_topics(files, join(root, "config"), position))
-        _bring_back(files, join(root, "config", "topics.json"), queues)
+        lives = _lives(log, manifest, position, _fit_topics(files, join(root, "config"), position))
+        revived = _bring_back(files, join(root, "config", "topics.json"), lives)
         log.chain.clear_from(position)
     finally:
         log.close()
@@ -67,7 +69,7 @@ def cut_store(files: Files, root: str, manifest: Manifest, until_ms: int) -> Cut
     if is_rebuilt:
         _remove_derived(files, root, manifest)
     offsets_cut = _fit_offsets(files, join(root, "config"), ends)
-    return Cut(position, last_ms, behind, is_rebuilt, offsets_cut, sorted(queues))
+    return Cut(position, last_ms, behind, is_rebuilt, offsets_cut, revived)
 
 
 def _remove_derived(files: Files, root: str, manifest: Manifest) -> None:
@@ -137,41 +139,66 @@ def _fit_offsets(files: Files, directory: str, ends: dict[tuple[str, int], int])
 
 
 def _fit_topics(files: Files, directory: str, position: int) -> list[str]:
-    """Forget deletions that came later; return the topics that are not in the table because of them."""
-    lost: list[str] = []
+    """Forget deletions that came later; return the topics that were deleted so. One right at the cut may have come
+    before the moment or after it: then messages are there rather than not."""
+    deleted: set[str] = set()
     for path in _versions(directory, "topics.json"):
         if (value := _table(files, path)) is None:
             continue
-        later = [(key, name) for key in _DELETIONS for name, at in (value.get(key) or {}).items() if int(at) > position]
+        later = [
+            (key, name) for key in _DELETIONS for name, at in (value.get(key) or {}).items() if int(at) >= position
+        ]
         for key, name in later:
             del value[key][name]
         if later:
-            known = value.get("topicConfigTable") or {}
-            lost = lost or sorted({name for key, name in later if key == _DELETIONS[0] and name not in known})
+            deleted |= {name for key, name in later if key == _DELETIONS[0]}
             _save(files, path, value)
-    return lost
+    return sorted(deleted)
 
 
-def _queue_counts(log: CommitLog, manifest: Manifest, position: int, topics: list[str]) -> dict[str, int]:
-    """Return of each of these topics that has a record below the position how many queues it must have."""
-    found: dict[str, int] = {}
+@dataclass(slots=True)
+class _Life:
+    """What the log tells of a topic that was deleted later: how many queues it must have, and a position below which
+    all is of an earlier life. Only the last deletion is remembered, but offsets begin anew with each life."""
+
+    queues: int = 1
+    void_below: int = 0
+    #: last offset and its position, by queue
+    last: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def see(self, message: Message) -> None:
+        """Take note of the next of its records."""
+        offset, position = self.last.get(message.queue_id, (-1, -1))
+        if message.queue_offset <= offset:
+            self.void_below = max(self.void_below, position + 1)
+        self.last[message.queue_id] = (message.queue_offset, message.position)
+        self.queues = max(self.queues, message.queue_id + 1)
+
+
+def _lives(log: CommitLog, manifest: Manifest, position: int, topics: list[str]) -> dict[str, _Life]:
+    """Return what there is below the position of each of these topics that has a record there."""
+    found: dict[str, _Life] = {}
     for _, record in _records(log, manifest.min_position, position) if topics else ():
         with suppress(CorruptRecord):
             message = decode(record, verify=False)
             if message.topic in topics:
-                found[message.topic] = max(found.get(message.topic, 1), message.queue_id + 1)
+                found.setdefault(message.topic, _Life()).see(message)
     return found
 
 
-def _bring_back(files: Files, path: str, queues: dict[str, int]) -> None:
-    """Put topics into the table as new ones."""
-    if not queues:
-        return
+def _bring_back(files: Files, path: str, lives: dict[str, _Life]) -> list[str]:
+    """Put the topics that are missing into the table as new ones, and return them."""
+    if not lives:
+        return []
     value = _table(files, path) or {}
     table = value.setdefault("topicConfigTable", {})
-    for name, count in queues.items():
-        table[name] = Topic(name, count, count).to_json()
+    missing = sorted(name for name in lives if name not in table)
+    for name in missing:
+        table[name] = Topic(name, lives[name].queues, lives[name].queues).to_json()
+    deleted = value.setdefault(_DELETIONS[0], {})
+    deleted.update((name, life.void_below) for name, life in lives.items() if life.void_below)
     _save(files, path, value)
+    return missing
 
 
 def _versions(directory: str, name: str) -> tuple[str, str]:

@@ -62,6 +62,7 @@ class History:
         kinds: list[tuple[int, Callable[[], None]]] = [
             (8, self.send), (3, self.delay), (4, self.time), (2, self.cancel), (2, self.begin), (2, self.decide),
             (5, self.let_time_pass), (4, self.keep_up), (2, self.consume), (1, self.leave_unsynced), (1, self.restart),
+            (2, self.make_or_delete_another),
         ]  # fmt: skip
         weights, actions = zip(*kinds, strict=True)
         self.random.choices(actions, weights)[0]()
@@ -119,6 +120,16 @@ class History:
 
     def leave_unsynced(self) -> None:
         self._append(queue_id=0)
+
+    def make_or_delete_another(self) -> None:
+        """A topic beside the one that is looked at comes with messages, or goes with its queues."""
+        self.driver.settle()
+        if self.driver.engine.topics.get("bills") is None:
+            self.driver.engine.topics.ensure("bills", 2)
+            for queue_id in (0, 1):
+                self.driver.send("bills", b"bill", queue_id=queue_id)
+        else:
+            self.driver.engine.delete_topic("bills", "keep")
 
     def restart(self) -> None:
         if not self.restarts:

@@ -13,7 +13,8 @@ import pytest
 from broker.backup.directory import manifest_in
 from broker.engine.disk import OsFiles
 from broker.engine.fsck.store import check_store
-from tests.crash.killing import TOPIC, BrokerProcess, Load, open_here
+from tests.crash.killing import SENDERS, TOPIC, BrokerProcess, Load, open_here
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,6 +22,10 @@ ROOT = Path(__file__).parents[2]
 def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "broker", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]  # options as they are
+
+
+def await_answers(load: Load, count: int) -> None:
+    until(lambda: len(load.answered) >= count, 60)
 
 
 @pytest.fixture
@@ -42,7 +47,7 @@ def test_backups_beside_a_broker_under_load_hold_all_that_was_answered_before(tm
     load = Load(broker.namesrv, 0)
     told = []
     for wanted in (200, 600, 1_000):
-        load.wait_for(wanted)
+        await_answers(load, len(load.answered) + wanted)
         answered = {body: result for body, result in load.answered.items() if body not in load.delayed}
         done = run("backup", tmp_path / "store", "--to", tmp_path / "backup")
         assert done.returncode == 0, done.stderr
@@ -66,7 +71,7 @@ def test_backups_beside_a_broker_under_load_hold_all_that_was_answered_before(tm
 def test_a_restored_store_serves_and_goes_on(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "store")
     load = Load(broker.namesrv, 0)
-    load.wait_for(300)
+    await_answers(load, 300)
     done = run("backup", tmp_path / "store", "--to", tmp_path / "backup")
     load.stop()
     broker.end(signal.SIGTERM)
@@ -74,7 +79,7 @@ def test_a_restored_store_serves_and_goes_on(tmp_path: Path) -> None:
     assert run("restore", tmp_path / "backup", tmp_path / "restored").returncode == 0
     again = BrokerProcess(tmp_path / "restored")
     more = Load(again.namesrv, 1)
-    more.wait_for(200)
+    await_answers(more, 200)
     more.stop()
     assert again.end(signal.SIGTERM) == 0, again.log.read_text()
     assert set(more.answered) - more.delayed <= stored(tmp_path / "restored")
@@ -85,7 +90,7 @@ def test_a_restored_store_serves_and_goes_on(tmp_path: Path) -> None:
 def test_a_pipe_that_nobody_reads_keeps_no_checkpoint_waiting_and_ends_with_its_reader(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "store")
     load = Load(broker.namesrv, 0)
-    load.wait_for(400)
+    await_answers(load, 400)
     command = [sys.executable, "-m", "broker", "backup", str(tmp_path / "store"), "--to", "-"]
     pipe = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert pipe.stdout is not None
@@ -101,7 +106,7 @@ def test_a_pipe_that_nobody_reads_keeps_no_checkpoint_waiting_and_ends_with_its_
 def test_a_backup_through_a_pipe_is_restored_from_one(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "store")
     load = Load(broker.namesrv, 0)
-    load.wait_for(300)
+    await_answers(load, 300)
     answered = {body for body in load.answered if body not in load.delayed}
     with (tmp_path / "backup.tar").open("wb") as out:
         command = [sys.executable, "-m", "broker", "backup", str(tmp_path / "store"), "--to", "-"]
@@ -116,10 +121,10 @@ def test_a_backup_through_a_pipe_is_restored_from_one(tmp_path: Path) -> None:
 
 def test_until_a_moment_with_its_zone_and_no_other(tmp_path: Path, broker: BrokerProcess) -> None:
     load = Load(broker.namesrv, 0)
-    load.wait_for(200)
-    before = {body for body in load.answered if body not in load.delayed}
+    await_answers(load, 200)
+    known = set(load.answered)
     moment = datetime.now(UTC).isoformat(timespec="milliseconds")
-    load.wait_for(500)
+    await_answers(load, len(load.answered) + 300)
     load.stop()
     broker.end(signal.SIGTERM)
     assert run("backup", tmp_path / "store", "--to", tmp_path / "backup").returncode == 0
@@ -131,13 +136,15 @@ def test_until_a_moment_with_its_zone_and_no_other(tmp_path: Path, broker: Broke
     assert done.returncode == 0, done.stderr
     assert f"stored at {moment} or later" in done.stdout
     found = stored(tmp_path / "restored")
-    assert before <= found
-    assert len(found) < len(set(load.answered) - load.delayed)
+    assert known - load.delayed <= found
+    late = set(load.answered) - known - load.delayed
+    assert len(found & late) <= SENDERS, "at most what was on its way at the moment"
+    assert len(late) > SENDERS
 
 
 def test_what_is_damaged_is_exit_code_1_and_what_is_refused_2(tmp_path: Path, broker: BrokerProcess) -> None:
     load = Load(broker.namesrv, 0)
-    load.wait_for(100)
+    await_answers(load, 100)
     load.stop()
     broker.end(signal.SIGTERM)
     assert run("rehearse", tmp_path / "nothing").returncode == 2

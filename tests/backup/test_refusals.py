@@ -16,6 +16,7 @@ from broker.backup.pipe import BackupPipe
 from broker.backup.restoring import restore_directory, restore_stream
 from broker.backup.taking import Origin, take
 from broker.engine.errors import StoreUnsupported
+from broker.engine.fsck.store import check_store
 from broker.engine.testing import PowerLoss, SimulatedFiles, open_engine
 
 from .history import History, check_equal
@@ -165,17 +166,39 @@ def test_a_moment_that_the_backup_does_not_know_is_refused_before_anything_is_wr
 
 def test_topics_that_were_deleted_after_the_moment_are_back_with_their_messages(history: History) -> None:
     driver = history.driver
-    driver.engine.topics.ensure("bills", 3)
-    driver.send("bills", b"one", queue_id=2)
+    driver.engine.topics.ensure("tolls", 3)
+    driver.send("tolls", b"one", queue_id=2)
     driver.advance(1_000)
     until_ms = driver.clock.now_ms
-    driver.send("bills", b"two")
-    driver.engine.delete_topic("bills", "keep")
+    driver.send("tolls", b"two")
+    driver.engine.delete_topic("tolls", "keep")
     driver.advance(10_000)
     driver.upkeep()
     back_up(history.files, driver.clock.now_ms)
     restored = restore_directory(history.files, "/backup", "/restored", until_ms=until_ms, told=silent)
     assert restored.cut is not None
-    assert restored.cut.revived_topics == ["bills"]
+    assert restored.cut.revived_topics == ["tolls"]
     again = open_engine(history.files, root="/restored", clock=driver.clock)
-    assert (again.bodies("bills", 2), again.bodies("bills", 0)) == ([b"one"], [])
+    assert (again.bodies("tolls", 2), again.bodies("tolls", 0)) == ([b"one"], [])
+
+
+def test_of_a_topic_that_had_several_lives_the_one_of_the_moment_is_there(history: History) -> None:
+    driver = history.driver
+    for body in (b"first life", b"second life", b"third life"):
+        driver.engine.topics.ensure("tolls", 1)
+        driver.send("tolls", body)
+        driver.advance(1_000)
+        if body == b"second life":
+            until_ms = driver.clock.now_ms
+        driver.advance(1_000)
+        if body != b"third life":
+            driver.engine.delete_topic("tolls", "keep")
+    driver.upkeep()
+    back_up(history.files, driver.clock.now_ms)
+    restored = restore_directory(history.files, "/backup", "/restored", until_ms=until_ms, told=silent)
+    assert restored.cut is not None
+    assert restored.cut.revived_topics == []
+    again = open_engine(history.files, root="/restored", clock=driver.clock)
+    assert again.bodies("tolls") == [b"second life"]
+    again.close()
+    assert check_store(history.files, "/restored").damages == []
