@@ -109,7 +109,7 @@ def prepare(
     broker: str | None = None,
     **timing: Unpack[Timing],
 ) -> Outgoing:
-    """Check everything a caller gives and make the message; `timing` is explained above. Raises InvalidArgument.
+    """Check everything a caller gives and make the message: see `MessageOptions` and `Timing`. Raises InvalidArgument.
 
     `broker`: it goes to a queue of that broker and to no other's.
 
@@ -226,25 +226,40 @@ _SHOWN_BITS, _SHOWN_CHARACTERS = 1_000, 100
 class Timing(TypedDict, total=False):
     """The options of a send that say when it is delivered."""
 
+    #: the moment, with a time zone
     at: datetime | None
+    #: how long from when the broker takes it, by its clock
     delay: timedelta | None
+    #: the moment, in milliseconds since 1970
     deliver_at_ms: int | None
+    #: the delay in milliseconds
     delay_ms: int | None
+    #: a key of your own, unique in its topic while the message waits
     schedule_key: str | None
+    #: if a message with that key waits: `error` (default), `replace` it, or `keep` it and drop this one
     on_conflict: OnConflict | None
+    #: refuse a moment that is past, instead of delivering at once
     reject_past: bool
 
 
 class MessageOptions(Timing, total=False):
     """The options of `prepare`: what the message carries, which queue it goes to, when it is delivered."""
 
+    #: one word that consumers choose messages by
     tag: str | None
+    #: words that the message is found by
     keys: Iterable[str]
+    #: text by name, for filters and for whoever reads the message
     properties: Mapping[str, str] | None
+    #: 1 to 18: one of the broker's levels; 0: none
     delay_level: int
+    #: the send returns when the message is on disk (default), or before
     wait_for_disk: bool
+    #: the number of the queue that it goes to
     queue_id: int | None
+    #: messages with one such key go to one queue, and keep their order
     sharding_key: str | None
+    #: it goes to a queue of that broker, and to no other's
     broker: str | None
 
 
@@ -256,8 +271,11 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
     for name in timing:
         if name not in _OPTIONS:
             raise TypeError(f"{name!r} is no option of a send; those that say when are {', '.join(_OPTIONS)}.")
-    parts = _when(timing, delay_level)
-    is_timer = bool(parts)
+    asked = moment_asked(timing, delay_level)
+    is_timer = asked is not None
+    parts = []
+    if asked is not None:
+        parts.append(f"{TIMER_DELAY_MS if asked[0] else TIMER_DELIVER_MS}\x01{asked[1]}\x02")
     schedule_key, on_conflict = timing.get("schedule_key"), timing.get("on_conflict")
     if schedule_key is not None:
         names.check_schedule_key(schedule_key)
@@ -286,21 +304,24 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
     return "".join(parts)
 
 
-def _when(timing: Timing, delay_level: int) -> list[str]:
-    """Return the property that says when, in a list; [] for a message that no timer holds."""
+def moment_asked(timing: Timing, delay_level: int) -> tuple[bool, int] | None:
+    """Return whether a delay is asked for or a moment, and its ms; None for a message that no timer holds.
+
+    Raises InvalidArgument.
+    """
     given = [name for name in _WHEN if timing.get(name) is not None]
     if len(given) + bool(delay_level) > 1:
         names_given = ["delay_level"] * bool(delay_level) + given
         raise InvalidArgument(f"Give one of {' and '.join(names_given)}, not both.", field=given[-1])
     if (at := timing.get("at")) is not None:
-        return [f"{TIMER_DELIVER_MS}\x01{check_due(epoch_ms(at), 'at')}\x02"]
+        return False, check_due(epoch_ms(at), "at")
     if (deliver_at_ms := timing.get("deliver_at_ms")) is not None:
-        return [f"{TIMER_DELIVER_MS}\x01{check_due(deliver_at_ms, 'deliver_at_ms')}\x02"]
+        return False, check_due(deliver_at_ms, "deliver_at_ms")
     if (delay := timing.get("delay")) is not None:
-        return [f"{TIMER_DELAY_MS}\x01{whole_ms(delay)}\x02"]
+        return True, whole_ms(delay)
     if (delay_ms := timing.get("delay_ms")) is not None:
-        return [f"{TIMER_DELAY_MS}\x01{check_moment(delay_ms, 'delay_ms')}\x02"]
-    return []
+        return True, check_moment(delay_ms, "delay_ms")
+    return None
 
 
 def epoch_ms(at: datetime, field: str = "at") -> int:
