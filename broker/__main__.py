@@ -1,4 +1,5 @@
-"""`python -m escapement_mq broker|namesrv ...`: a broker, or a name service by itself, without Django."""
+"""`python -m escapement_mq broker|namesrv|backup|restore|rehearse ...`: a broker, a name service by itself, and backups
+of a store, without Django."""
 
 from __future__ import annotations
 
@@ -6,11 +7,20 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-#: what can be run, and the module whose `main` does it; loaded when it is asked for, as the client stands without
-PROGRAMS = {"broker": ".server.__main__", "namesrv": ".server.namesrv"}
+#: what can be run, and module and function that do it; loaded when it is asked for, as the client stands without
+PROGRAMS = {
+    "broker": (".server.__main__", "main"),
+    "namesrv": (".server.namesrv", "main"),
+    "backup": (".backup.command", "backup"),
+    "restore": (".backup.command", "restore"),
+    "rehearse": (".backup.command", "rehearsal"),
+}
 USAGE = """\
 usage: python -m escapement_mq broker --store DIRECTORY ...    a broker and its name service
        python -m escapement_mq namesrv --store DIRECTORY ...   a name service by itself
+       python -m escapement_mq backup DIRECTORY --to BACKUP|-  a backup of a store, its broker may run
+       python -m escapement_mq restore BACKUP|- DIRECTORY      a store from a backup, as of a moment with --until
+       python -m escapement_mq rehearse BACKUP|-               what a backup holds, proved in a temporary directory
        python -m escapement_mq --version
 Each tells its options with --help.
 """
@@ -27,7 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
         (sys.stdout if asked else sys.stderr).write(USAGE)
         return 0 if asked else 2
     try:
-        run: Callable[[list[str]], int] = import_module(PROGRAMS[given[0]], __package__).main
+        module, function = PROGRAMS[given[0]]
+        run: Callable[[list[str]], int] = getattr(import_module(module, __package__), function)
     except ModuleNotFoundError as error:
         sys.stderr.write(f"{error.name} is not installed: pip install 'escapement-mq[broker]'\n")
         return 2

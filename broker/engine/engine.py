@@ -282,7 +282,8 @@ class Engine:
         """Return work to do beside the messages; call this every few hundred ms."""
         if self._failure is not None or self._closed:
             return None
-        if not self._retention_ms <= now_ms < self._retention_ms + _RETENTION_INTERVAL_MS:
+        is_time = not self._retention_ms <= now_ms < self._retention_ms + _RETENTION_INTERVAL_MS
+        if is_time and self._upkeep.may_remove(now_ms):
             self._retention_ms = now_ms
             try:
                 expire(self._store, now_ms, self._services)

@@ -18,6 +18,8 @@ To open a store without a part of it would give messages twice, or never. So it 
 A directory of RocksDB has a file CURRENT. Apache RocketMQ 5.5.0 always makes ``rocksdbstore``; nothing is in it as long
 as its write-ahead log is empty and there is no table. Directories of the others that hold no file are no hindrance.
 
+The same holds for a store that a backup was not restored to as a whole, and for one of a newer version of this broker.
+
 A wheel has as many slots whatever its precision is, so its size says nothing. A slot begins with its moment divided by
 the precision: of a moment some days from when the wheel was last read, which ``timercheck`` says in ms.
 """
@@ -55,6 +57,11 @@ _PRECISIONS_MS = (100, 200, 500, 1000)
 #: Bytes of the wheel read at once, a whole number of slots.
 _WINDOW_BYTES = SLOT_SIZE << 13
 _MOMENT = struct.Struct(">q")
+#: The mark of a store that a backup is being restored to (broker/backup): half of it may be there.
+RESTORING = "escapement.restoring"
+#: A number in a file of the store: what a program must know to read it. Without the file it is 1; a version that writes
+#: what older ones would misread writes a higher one first.
+FORMAT_FILE, FORMAT = "escapement.format", 1
 
 
 def refuse_outside(files: Files, root: str) -> None:
@@ -80,7 +87,32 @@ def reasons_outside(files: Files, root: str) -> list[str]:
             " This broker does not read it. Move consumequeue and consumequeue_ext out of the store: the queues are"
             " written anew from the log. Nothing was changed."
         )
-    return found + _of_replicas(files, root) + _of_older_messages(files, root) + _of_timers(files, root)
+    if files.exists(join(root, RESTORING)):
+        found.append(
+            f"The store {root} was not restored to its end ({RESTORING} is there): restore the backup again, to the"
+            " same directory. Nothing was changed."
+        )
+    return (
+        found
+        + _of_newer_versions(files, root)
+        + _of_replicas(files, root)
+        + _of_older_messages(files, root)
+        + _of_timers(files, root)
+    )
+
+
+def _of_newer_versions(files: Files, root: str) -> list[str]:
+    """Return what is to be said about a store that a newer version of this broker has written."""
+    written = load_file(files, join(root, FORMAT_FILE))
+    if written is None or (written.strip().isdigit() and int(written) <= FORMAT):
+        return []
+    said = written[:20].decode(errors="replace").strip()
+    reason = (
+        f"The store {root} was written by a newer Escapement: {FORMAT_FILE} says {said!r}, this version reads up to"
+        f" {FORMAT}. Start that version again; to go back to this one, restore a backup that was taken before the"
+        " upgrade. Nothing was changed."
+    )
+    return [reason]
 
 
 def _of_replicas(files: Files, root: str) -> list[str]:

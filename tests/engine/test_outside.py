@@ -143,3 +143,20 @@ def test_a_wheel_of_another_precision_is_named(precision_ms: int, ahead_ms: int)
 @pytest.mark.parametrize("ahead_ms", [-9 * 365 * 24 * HOUR_MS, HOUR_MS, 7 * 24 * HOUR_MS])
 def test_a_wheel_of_seconds_is_taken(ahead_ms: int) -> None:
     assert open_engine(with_wheel(1000, READ_MS + ahead_ms)).readable("orders", 0)
+
+
+@pytest.mark.parametrize("written", [b"2\n", b"99", b"", b"two"])
+def test_a_store_of_a_newer_version_is_refused_by_its_format_and_stays_as_it_is(written: bytes) -> None:
+    files = SimulatedFiles()
+    open_engine(files).close()
+    files.load({"/store/escapement.format": written})
+    before = files.contents()
+    with pytest.raises(StoreUnsupported, match=r"(?s)newer Escapement.*Start that version again.*restore a backup"):
+        open_engine(files)
+    assert files.contents() == before
+
+
+def test_a_store_of_this_version_may_say_so() -> None:
+    files = SimulatedFiles()
+    files.load({"/store/escapement.format": b"1\n"})
+    open_engine(files).close()

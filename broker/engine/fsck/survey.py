@@ -89,7 +89,7 @@ def _opened(look: Survey, files: Files, root: str, now_ms: int) -> Survey:
     try:
         config: dict[str, Any] = {"root": root, **look.sizes}
         engine = Engine.open(EngineConfig(**config), unwritten, now_ms)
-        look.counts.update(_counts(engine, now_ms))
+        look.counts.update(counts_of(engine, now_ms))
         look.lost.extend(_left_behind(engine, files, root))
     except StoreUnsupported as error:
         look.refused.append(str(error))
@@ -98,8 +98,8 @@ def _opened(look: Survey, files: Files, root: str, now_ms: int) -> Survey:
     return look
 
 
-def _counts(engine: Engine, now_ms: int) -> dict[str, int]:
-    """Return what is there, in the order in which it is told."""
+def counts_of(engine: Engine, now_ms: int) -> dict[str, int]:
+    """Return what is in an open store, in the order in which it is told."""
     told = engine.changes_since("", now_ms)
     own = {topic.name: topic for topic in engine.topics.all() if not topic.is_system}
     counts = {

@@ -88,7 +88,8 @@ class CheckpointFile:
         self._files = files
         self._path = path
         self._rocketmq_path = rocketmq_path
-        self._sequence = 0
+        #: number of the newest checkpoint on disk
+        self.sequence = 0
 
     def load(self) -> Checkpoint | None:
         """Return the newest sound checkpoint, None if there is none."""
@@ -103,13 +104,13 @@ class CheckpointFile:
         sound = [slot for slot in slots if slot is not None]
         if not sound:
             return None
-        self._sequence, checkpoint = max(sound, key=lambda slot: slot[0])
+        self.sequence, checkpoint = max(sound, key=lambda slot: slot[0])
         return checkpoint
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write the older slot, durable on return. Safe in any thread, one at a time; raises OSError."""
         fresh = not self._files.exists(self._path)
-        sequence = self._sequence + 1
+        sequence = self.sequence + 1
         content = checkpoint.to_bytes()
         head = _HEAD.pack(_MAGIC, sequence, len(content), 0)
         crc = crc32(content, crc32(head[:20]))
@@ -119,7 +120,7 @@ class CheckpointFile:
             file.sync()
         finally:
             file.close()
-        self._sequence = sequence
+        self.sequence = sequence
         self._save_rocketmq(checkpoint)
         if fresh:
             self._files.sync_directory(directory_of(self._path))

@@ -4,6 +4,10 @@ This is work beside the path of messages. There is one job at a time; it is put 
 and runs in any thread. The order inside a job is the order of durability: log, then queues and index, then the
 checkpoint that vouches for them.
 
+A backup that is taken beside the broker keeps checkpoints and the removal of segments waiting while it copies what they
+change, by the lock on a file that is there once the first backup was taken. Whoever has it must be quick: after some
+minutes it is not waited for any more.
+
 A segment of the log goes when its last record is older than the retention time and nothing in it is still pending:
 parked messages that are not released, and (unless switched off) messages that a group has not consumed.
 """
@@ -17,8 +21,8 @@ from itertools import pairwise
 from typing import Any
 
 from ...rocketmq.message import decode
-from ..disk import NO_DESCRIPTOR, Files, save_file
-from ..errors import CorruptRecord, RecordNotFound
+from ..disk import NO_DESCRIPTOR, File, Files, join, save_file
+from ..errors import CorruptRecord, RecordNotFound, StoreLocked
 from ..queues.index import IndexWrite
 from ..queues.queues import QueueWrite, write_entries
 from ..store import Store
@@ -29,6 +33,9 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DISK_CHECK_INTERVAL_MS = 1_000
 #: On a full disk the next segment is tried again after so long.
 _SEGMENT_RETRY_MS = 1_000
+#: The file on whose lock backup and checkpoints take turns.
+BACKUP_LOCK = "escapement.backup"
+_BACKUP_PATIENCE_MS = 600_000
 
 
 @dataclass(slots=True)
@@ -107,6 +114,7 @@ class Upkeep:
         self._sync_ms = 0
         self._disk_ms = 0
         self._segment_ms = 0
+        self._turns = BackupTurns(store.files, join(store.config.root, BACKUP_LOCK))
         self.disk_ratio = 0.0
 
     @property
@@ -127,6 +135,7 @@ class Upkeep:
             )
             and self.may_checkpoint
             and (store.visible_position, self._states()) != self._checkpoint_state
+            and self._turns.take(now_ms)
         )
         syncs = config.flush == "async" and store.log.durable_position < store.visible_position
         if syncs and (wanted or _passed(self._sync_ms, config.flush_interval_ms, now_ms)):
@@ -149,6 +158,14 @@ class Upkeep:
         self._disk_ms = now_ms
         self._out = job
         return job
+
+    def may_remove(self, now_ms: int) -> bool:
+        """Tell whether no backup is copying what the removal of a segment changes."""
+        if self._turns.is_taken:
+            return True
+        may = self._turns.take(now_ms)
+        self._turns.give_back()
+        return may
 
     @property
     def may_checkpoint(self) -> bool:
@@ -203,6 +220,7 @@ class Upkeep:
         """Take over what a job achieved."""
         store = self._store
         self._out = None
+        self._turns.give_back()
         if job.segment is not None:
             store.log.end_segment(made=job.made_segment)
         if job.disk_ratio is not None:
@@ -223,6 +241,43 @@ class Upkeep:
             store.log.durable_position = max(store.log.durable_position, job.durable_position)
         if job.offsets_version is not None and not failed:
             store.offsets.saved(job.offsets_version)
+
+
+class BackupTurns:
+    """The turns of checkpoints and a backup on one lock; where no backup was ever taken there is nothing to lock."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._turn: File | None = None
+        self._waiting_since_ms: int | None = None
+
+    @property
+    def is_taken(self) -> bool:
+        """Tell whether it is the broker's turn now."""
+        return self._turn is not None
+
+    def take(self, now_ms: int) -> bool:
+        """Take the turn, until ``give_back``; False while a backup has it, unless it has had it for too long."""
+        if self._turn is not None or not self._files.exists(self._path):
+            return True
+        try:
+            self._turn = self._files.lock(self._path)
+        except StoreLocked:
+            if self._waiting_since_ms is None or now_ms < self._waiting_since_ms:
+                self._waiting_since_ms = now_ms
+            return now_ms - self._waiting_since_ms > _BACKUP_PATIENCE_MS
+        except OSError:
+            # it is another user's, or there is no descriptor for it: no reason to do without checkpoints
+            self._turn = None
+        self._waiting_since_ms = None
+        return True
+
+    def give_back(self) -> None:
+        """End the turn; fine if none was taken."""
+        if self._turn is not None:
+            self._turn.close()
+            self._turn = None
 
 
 def _passed(since_ms: int, interval_ms: int, now_ms: int) -> bool:
