@@ -33,6 +33,7 @@ from console.operations.kind import ItemResult, Target
 from console.operations.single_calls import Single, record
 from console.rest.errors import PoliciesUnreadable, TokenInvalid, TokenMissing, TokensUnreadable, TooManyRequests
 from console.rest.masking import Hiding
+from console.rest.rates import Rates
 from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
 from console.security.tokens import Grant, PoliciesOfUser
@@ -87,11 +88,13 @@ class Grants:
         self._checking: dict[bytes, asyncio.Task[Grant | None]] = {}
         self._masks: tuple[float, Masks] | None = None
         self._thread = DatabaseThread("api-grants")
+        self._rates = Rates()
 
     async def of(self, request: Request) -> Grant:
-        """Return what the request's token allows; raises TokenMissing, TokenInvalid, TokensUnreadable,
+        """Return what the request's token allows; raises TokenMissing, TokenInvalid, TokenLimited, TokensUnreadable,
         PoliciesUnreadable."""
         grant = await self.known(request)
+        self._rates.require(grant)
         if not grant.access_user:
             return grant
         of_brokers = await self._users.access_of(grant.access_user)
@@ -257,8 +260,8 @@ class Recorder:
 
 
 def token_actor(grant: Grant, permissions: frozenset[str] = frozenset()) -> Actor:
-    """Return the token as an actor with these permissions; the audit has its name."""
-    return Actor(f"token {grant.name}", permissions, grant.user_id)
+    """Return the token as an actor with these permissions; the audit has its name, and the number of the token."""
+    return Actor(f"token {grant.name}", permissions, grant.user_id, token=grant.prefix)
 
 
 def _recorded(singles: Sequence[Single]) -> list[bool]:

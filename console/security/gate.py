@@ -19,6 +19,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 
+from console.security.door import Door, through
 from console.security.topic_scope import NOTHING, scoped, set_scope, visible_topics
 
 #: without it nobody sees anything
@@ -124,7 +125,7 @@ class Gate:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer with no scope until process_view says who the user is; the scope ends with the request."""
-        with scoped(NOTHING):
+        with scoped(NOTHING), through(Door(request)):
             return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:

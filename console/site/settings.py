@@ -283,6 +283,21 @@ OPERATIONS_KEEP_DAYS = float(os.environ.get("ESCAPEMENT_OPERATIONS_KEEP_DAYS", "
 if OPERATIONS_KEEP_DAYS > 0:
     CELERY_BEAT_SCHEDULE["operations"] = {"task": "console.forget_operations", "schedule": 600.0}
 
+# --- the audit --------------------------------------------------------------------------------------------------------
+# A file to which each entry is added as a line of JSON; none by default.
+AUDIT_FILE = os.environ.get("ESCAPEMENT_AUDIT_FILE", "")
+CELERY_BEAT_SCHEDULE["administration"] = {
+    "task": "console.read_administration",
+    "schedule": 5.0,
+    "options": {"expires": 5.0},
+}
+if AUDIT_FILE:
+    CELERY_BEAT_SCHEDULE["audit_file"] = {
+        "task": "console.export_audit",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    }
+
 # --- people and safety ------------------------------------------------------------------------------------------------
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
@@ -296,6 +311,10 @@ AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_CALLABLE = "console.security.sign_on.locked"
 AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.address_of"
 AXES_VERBOSE = False
+# Tokens of REST: how long one lasts that is made without a word about it, and how many requests a second of one are
+# answered where the token itself does not say (0: any number).
+TOKEN_DAYS = int(os.environ.get("ESCAPEMENT_TOKEN_DAYS", "90"))
+TOKEN_REQUESTS_PER_S = int(os.environ.get("ESCAPEMENT_TOKEN_REQUESTS_PER_S", "0"))
 # Signing in by an OpenID Connect provider: none without an issuer.
 OIDC_ISSUER = os.environ.get("ESCAPEMENT_OIDC_ISSUER", "")
 OIDC_CLIENT_ID = os.environ.get("ESCAPEMENT_OIDC_CLIENT_ID", "")
