@@ -65,10 +65,12 @@ def label() -> str:
     return str(settings.OIDC_NAME) if is_on() else ""
 
 
-def to_provider(request: HttpRequest, back: str) -> HttpResponse:
-    """Send the browser to the provider; it comes back to ``back``. Raises ProviderDown."""
+def to_provider(request: HttpRequest, back: str, *, is_again: bool = False) -> HttpResponse:
+    """Send the browser to the provider; it comes back to ``back``. `is_again`: the provider shall ask who it is even
+    if it knows. Raises ProviderDown."""
+    asked = {"prompt": "login"} if is_again else {}
     try:
-        return cast(HttpResponse, _client().authorize_redirect(request, back))
+        return cast(HttpResponse, _client().authorize_redirect(request, back, **asked))
     except (AuthlibBaseError, RequestException, RuntimeError, ValueError, KeyError) as error:
         raise ProviderDown(str(error)) from error
 
@@ -164,7 +166,8 @@ def leave(request: HttpRequest) -> HttpResponse:
         raise Http404
     request.session[_NEXT] = request.GET.get("next", "")
     try:
-        return to_provider(request, request.build_absolute_uri(reverse("sign_on_back")))
+        is_again = request.GET.get("again") == "1"
+        return to_provider(request, request.build_absolute_uri(reverse("sign_on_back")), is_again=is_again)
     except ProviderDown as error:
         return _refused(request, "down", error)
 

@@ -181,6 +181,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "console.security.gate.Gate",
+    "console.security.presence.Presence",
     "console.ui.saved_view_pages.OpensWith",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
@@ -305,6 +306,14 @@ LOGOUT_REDIRECT_URL = "/login/"
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 # So many wrong passwords for one name from one address, and that address waits before it may try this name again.
 AXES_FAILURE_LIMIT = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES", "10"))
+# The same of one name from everywhere, but where its owner has signed in before; and from one address for all names.
+LOGIN_TRIES_ACCOUNT = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES_ACCOUNT", "100"))
+LOGIN_TRIES_ADDRESS = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES_ADDRESS", "50"))
+AXES_HANDLER = "console.security.tries.Tries"
+# A session ends after so many minutes without a request; what destroys asks for the password again if that was given
+# longer ago (0: never, both).
+IDLE_MINUTES = int(os.environ.get("ESCAPEMENT_IDLE_MINUTES", "720"))
+PROOF_MINUTES = int(os.environ.get("ESCAPEMENT_PROOF_MINUTES", "15"))
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
