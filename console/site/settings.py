@@ -287,6 +287,8 @@ if OPERATIONS_KEEP_DAYS > 0:
 # --- the audit --------------------------------------------------------------------------------------------------------
 # A file to which each entry is added as a line of JSON; none by default.
 AUDIT_FILE = os.environ.get("ESCAPEMENT_AUDIT_FILE", "")
+# So many wrong passwords and locks an hour have an entry of their own.
+AUDIT_STRANGERS_AN_HOUR = 1_000
 CELERY_BEAT_SCHEDULE["administration"] = {
     "task": "console.read_administration",
     "schedule": 5.0,

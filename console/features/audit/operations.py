@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
 from console.operations.kind import Act, Words
@@ -19,14 +20,15 @@ from console.operations.models import AuditEntry
 from console.operations.registry import register
 from console.security.door import door
 
-#: entries of strangers that one process writes in an hour: whoever may try names must not fill the audit
-STRANGERS_AN_HOUR = 1_000
+#: names and addresses that are remembered as told of
+_MOST_TOLD = 1_000
 _HOUR_S = 3_600.0
 _NAME_LENGTH = 150
 #: how long something is not told of again
 ONCE_S = 900.0
 _told_s: dict[Hashable, float] = {}
-_strangers: deque[float] = deque(maxlen=STRANGERS_AN_HOUR)
+#: when entries of strangers were written in the last hour: whoever may try names must not fill the audit
+_strangers: deque[float] = deque()
 
 
 class Plain(Act):
@@ -134,14 +136,16 @@ def _is_told(once: Hashable) -> bool:
     if not is_told:
         _told_s.pop(once, None)
         _told_s[once] = now_s
-        if len(_told_s) > STRANGERS_AN_HOUR:
+        if len(_told_s) > _MOST_TOLD:
             del _told_s[next(iter(_told_s))]
     return is_told
 
 
 def _has_room() -> bool:
     now_s = time.monotonic()
-    if len(_strangers) == _strangers.maxlen and now_s - _strangers[0] < _HOUR_S:
+    while _strangers and now_s - _strangers[0] >= _HOUR_S:
+        _strangers.popleft()
+    if len(_strangers) >= settings.AUDIT_STRANGERS_AN_HOUR:
         return False
     _strangers.append(now_s)
     return True

@@ -17,7 +17,7 @@ class Command(BaseCommand):
     help = "Tells whether the audit is as it was written, and writes its entries as lines of JSON."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Subcommands: verify, export."""
+        """Subcommands: verify, which changes nothing, and export."""
         actions = parser.add_subparsers(dest="action", required=True)
         verify = actions.add_parser("verify", help="look at every entry; ends with 1 and names the first that is wrong")
         verify.add_argument(

@@ -124,7 +124,8 @@ def log_at(root: Path, most_kept: int = 3) -> tuple[AdministrationLog, Callable[
 
 
 def topics(log: AdministrationLog) -> list[str]:
-    body = bytes(log._tell(Asker(), Command(int(Request.GET_ADMINISTRATION), {})).body)  # type: ignore[arg-type]
+    asker: Any = Asker()
+    body = bytes(log._tell(asker, Command(int(Request.GET_ADMINISTRATION), {})).body)
     return [each["fields"]["topic"] for each in json.loads(body)["requests"]]
 
 
