@@ -25,7 +25,8 @@ from ._outgoing import Body, MessageOptions, Outgoing, Timing, prepare
 from ._producer import AsyncProducer
 from ._simple import AsyncSimpleConsumer, Receipt, Received, SimpleConsumers, read_receipt
 from ._sync_admin import Admin
-from ._sync_clients import Consumer, LitePullConsumer, Producer, SimpleConsumer, TransactionProducer
+from ._sync_clients import Consumer, LitePullConsumer, Producer, SimpleConsumer, Timers, TransactionProducer
+from ._timers import AsyncTimers, timer_half
 from ._trace_events import trace_topic
 from ._tracing import with_trace
 from ._transaction import Decision, Half, TransactionListener, TransactionResult, as_half, plain_sends
@@ -69,6 +70,7 @@ __all__ = [
     "AsyncLitePullConsumer",
     "AsyncProducer",
     "AsyncSimpleConsumer",
+    "AsyncTimers",
     "AsyncTransactionProducer",
     "Body",
     "BrokerRefused",
@@ -110,6 +112,7 @@ __all__ = [
     "TimerPast",
     "TimerTarget",
     "TimerTooFar",
+    "Timers",
     "Timing",
     "Tls",
     "Trace",
@@ -124,6 +127,7 @@ __all__ = [
     "read_receipt",
     "remember",
     "subscription",
+    "timer_half",
     "trace_topic",
     "with_trace",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -49,8 +50,8 @@ class AsyncConsumer(AsyncClosing):
     ...     await done.wait()
 
     Returning acknowledges the message; an exception has it delivered again later, after `max_reconsume_times` (16, if
-    none are given) it is a dead letter. A handler runs in a thread, `threads` of them at once (`handlers` is the older
-    name of that); a coroutine function runs in the event loop.
+    none are given) it is a dead letter. A handler runs in a thread, `threads` of them at once (`handlers`, the older
+    name of that, warns); a coroutine function runs in the event loop.
 
     `orderly`: messages of a queue are handled one after the other, and nobody else handles that queue. After an
     exception the queue rests for `suspend_ms` and the same message comes again, until it was handled again
@@ -71,13 +72,15 @@ class AsyncConsumer(AsyncClosing):
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
-        handlers: int = DEFAULT_HANDLERS, threads: int | None = None, orderly: bool = False,
+        threads: int = DEFAULT_HANDLERS, handlers: int | None = None, orderly: bool = False,
         max_reconsume_times: int | None = None, suspend_ms: int = SUSPEND_MS, trace: bool | str = False,
         drain_timeout_s: float = DRAIN_S, **access: Unpack[Access],
     ) -> None:  # fmt: skip
-        handlers = handlers if threads is None else threads
+        if handlers is not None:
+            warnings.warn("A consumer's `handlers` is called `threads` now.", DeprecationWarning, stacklevel=2)
+            threads = handlers
         names.check_group(group)
-        names.check_number("threads", handlers, 1)
+        names.check_number("threads", threads, 1)
         names.check_from_where(from_where)
         names.check_number("max_reconsume_times", max_reconsume_times or 0, 0, 2**31 - 1)
         names.check_number("suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
@@ -89,7 +92,7 @@ class AsyncConsumer(AsyncClosing):
         self._membership = Membership(self._session, group, self._take_share, self._start_offsets)
         self._traces = trace_writer(trace, group, namesrv, access)
         handler_trace = HandlerTrace(self._traces, group) if self._traces is not None else None
-        self._handlers = Handlers(group, self.client_id, handlers, handler_trace)
+        self._handlers = Handlers(group, self.client_id, threads, handler_trace)
         self._flow: Flow
         if orderly:
             self._flow = OrderlyFlow(
@@ -100,7 +103,7 @@ class AsyncConsumer(AsyncClosing):
             most = MAX_RECONSUME_TIMES if max_reconsume_times is None else max_reconsume_times
             self._flow = UnorderedFlow(self._handlers, most, partial(give_back, self._session, group))
         self._properties = Properties(
-            group, self.client_id, self._session.namesrv, from_where, threads=handlers, is_orderly=orderly
+            group, self.client_id, self._session.namesrv, from_where, threads=threads, is_orderly=orderly
         )
         ClientInfo(self._session, group, self._now, attempt=self._handlers.attempt, is_orderly=orderly)
         self._readers: dict[MessageQueue, QueueReader] = {}

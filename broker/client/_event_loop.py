@@ -101,6 +101,7 @@ def unhurried(method: Method) -> Method:
 # Synchronous faces of asynchronous clients.
 
 Core = TypeVar("Core", bound="AsyncClosing")
+CorePart = TypeVar("CorePart")
 
 
 class _Making:
@@ -158,6 +159,17 @@ class Face(Generic[Core]):
         """End all connections; idempotent."""
         event_loop_thread.run(self._core.close())
         self._is_closed = True
+
+
+class Part(Generic[CorePart]):
+    """A part of a synchronous client that speaks through the same part of its core, also in the child of a fork."""
+
+    def __init__(self, find: Callable[[], CorePart]) -> None:
+        self._find = find
+
+    @property
+    def _core(self) -> CorePart:
+        return self._find()
 
 
 class AsyncClosing(ABC):

@@ -2,6 +2,7 @@
 
 A face has the public methods of its core, with the core's signatures and docstrings:
 
+    property that is a part          is the face of that part (a core that belongs to another: Plan with base Part)
     async method                      runs in the event loop's thread; where it has a `timeout_ms`, the caller gets
                                       Timeout even if that thread is too busy to keep it
     plain method that returns None    runs there too: it changes what belongs to that thread
@@ -55,6 +56,7 @@ class Plan(NamedTuple):
 
 PLANS = (
     Plan("Admin", "_admin", home="_sync_admin"),
+    Plan("Timers", "_timers", ("_event_loop", "Part")),
     Plan("Producer", "_producer"),
     Plan("TransactionProducer", "_transaction_producer", over="Producer"),
     Plan("SimpleConsumer", "_simple"),
@@ -96,6 +98,10 @@ class Source:
                 yield from source(home[1]).lineage(home[2])
 
 
+#: Bases that are written for any core.
+GENERIC = {"Face", "Part"}
+#: What a core gives as a part of itself, its face gives as the face of that part.
+PARTS = {plan.core_class: plan.name for plan in PLANS if plan.base[1] == "Part"}
 #: A face that stands on another one has what that one has.
 STOPS = {plan.core_class for plan in PLANS}
 
@@ -161,7 +167,7 @@ class Face:
     def text(self) -> str:
         """Write the class; `imports` is complete afterwards."""
         plan = self.plan
-        base = plan.over or (f"Face[{plan.core_class}]" if plan.base[1] == "Face" else plan.base[1])
+        base = plan.over or (f"{plan.base[1]}[{plan.core_class}]" if plan.base[1] in GENERIC else plan.base[1])
         document = _document(self.core.classes[plan.core_class], "    ")
         return "\n".join([f"class {plan.name}({base}):", document, *self._members()])
 
@@ -171,9 +177,10 @@ class Face:
             over = next(plan for plan in PLANS if plan.name == self.plan.over)
             written.update(_names_of(over.core, over.core_class))
         core = list(self.core.lineage(self.plan.core_class))
-        yield self._constructor(
-            *next((home, each) for home, kind in core for each in _methods(kind) if each.name == "__init__")
-        )
+        if self.plan.base[1] != "Part":
+            yield self._constructor(
+                *next((home, each) for home, kind in core for each in _methods(kind) if each.name == "__init__")
+            )
         if self.plan.over:
             self.imports.add("from typing import Self, cast")
             yield OVER.format(core=self.plan.core_class)
@@ -219,6 +226,9 @@ class Face:
             lines.append("        check_plain_send()")
         returns = ast.unparse(method.returns) if method.returns is not None else "None"
         keyword = "" if returns == "None" else "return "
+        if "property" in decorators and (part := PARTS.get(returns)) is not None:
+            made = f"return {part}(lambda: self._core.{method.name})"
+            return "\n".join(["    @property", f"    def {method.name}(self) -> {part}:", *lines, f"        {made}\n"])
         if "property" in decorators:
             return "\n".join(
                 [

@@ -256,8 +256,11 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
     for name in timing:
         if name not in _OPTIONS:
             raise TypeError(f"{name!r} is no option of a send; those that say when are {', '.join(_OPTIONS)}.")
-    parts = _when(timing, delay_level)
-    is_timer = bool(parts)
+    asked = moment_asked(timing, delay_level)
+    is_timer = asked is not None
+    parts = []
+    if asked is not None:
+        parts.append(f"{TIMER_DELAY_MS if asked[0] else TIMER_DELIVER_MS}\x01{asked[1]}\x02")
     schedule_key, on_conflict = timing.get("schedule_key"), timing.get("on_conflict")
     if schedule_key is not None:
         names.check_schedule_key(schedule_key)
@@ -286,21 +289,24 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
     return "".join(parts)
 
 
-def _when(timing: Timing, delay_level: int) -> list[str]:
-    """Return the property that says when, in a list; [] for a message that no timer holds."""
+def moment_asked(timing: Timing, delay_level: int) -> tuple[bool, int] | None:
+    """Return whether a delay is asked for or a moment, and its ms; None for a message that no timer holds.
+
+    Raises InvalidArgument.
+    """
     given = [name for name in _WHEN if timing.get(name) is not None]
     if len(given) + bool(delay_level) > 1:
         names_given = ["delay_level"] * bool(delay_level) + given
         raise InvalidArgument(f"Give one of {' and '.join(names_given)}, not both.", field=given[-1])
     if (at := timing.get("at")) is not None:
-        return [f"{TIMER_DELIVER_MS}\x01{check_due(epoch_ms(at), 'at')}\x02"]
+        return False, check_due(epoch_ms(at), "at")
     if (deliver_at_ms := timing.get("deliver_at_ms")) is not None:
-        return [f"{TIMER_DELIVER_MS}\x01{check_due(deliver_at_ms, 'deliver_at_ms')}\x02"]
+        return False, check_due(deliver_at_ms, "deliver_at_ms")
     if (delay := timing.get("delay")) is not None:
-        return [f"{TIMER_DELAY_MS}\x01{whole_ms(delay)}\x02"]
+        return True, whole_ms(delay)
     if (delay_ms := timing.get("delay_ms")) is not None:
-        return [f"{TIMER_DELAY_MS}\x01{check_moment(delay_ms, 'delay_ms')}\x02"]
-    return []
+        return True, check_moment(delay_ms, "delay_ms")
+    return None
 
 
 def epoch_ms(at: datetime, field: str = "at") -> int:

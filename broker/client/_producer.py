@@ -51,6 +51,7 @@ from ._pipeline import (
     told_of_key,
 )
 from ._session import Deadline, Session
+from ._timers import FRESH_S, AsyncTimers
 from ._trace_events import SendWatch, TraceWriter, trace_group, trace_topic
 from ._types import Message, SendResult
 from .credentials import Access
@@ -96,7 +97,17 @@ class AsyncProducer(AsyncClosing):
         self._heartbeat = Heartbeat(self._session, producer_group=group)
         self._watch = SendWatch(group, self._heartbeat.client_id, trace_writer(trace, group, namesrv, access))
         self._replies: Replies | None = None
+        self._timers = AsyncTimers(
+            self._session,
+            lambda topic, message, deadline: self._way_to(topic, message, None, deadline),
+            lambda topic, message, timeout_ms: self.send_prepared(topic, message, timeout_ms=timeout_ms),
+        )
         self._closed = False
+
+    @property
+    def timers(self) -> AsyncTimers:
+        """The timers of schedule keys: put, move, cancel, get."""
+        return self._timers
 
     @plain_send
     async def send(
@@ -281,6 +292,12 @@ class AsyncProducer(AsyncClosing):
             if (outcome := answer.ext.get(OUTCOME)) in _NOTHING_RECALLED:
                 raise BrokerRefused(Answer.ILLEGAL_OPERATION, f"nothing was recalled: {_NOTHING_RECALLED[outcome]}")
         return answer.ext.get("msgId", wanted.unique_key)
+
+    async def brokers_of(self, topic: str, *, timeout_ms: int = 3000) -> tuple[str, ...]:
+        """Return the names of the brokers that have a topic now, and whose masters are there; raises RouteNotFound."""
+        names.check_topic(topic)
+        route = await Deadline(timeout_ms).of(self._session.route(topic, max_age_s=FRESH_S), self._route_of(topic))
+        return tuple(sorted(route.addresses))
 
     @plain_send
     async def request(

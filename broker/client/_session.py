@@ -340,6 +340,14 @@ def refusal(answer: Response) -> BrokerRefused:
     return kind(answer.code, answer.remark)
 
 
+def refused_for(reason: str | None, remark: str | None) -> BrokerRefused:
+    """Return the error that says why one target of several was refused, by the word that the broker gave for it."""
+    if reason == "busy":
+        return BrokerRefused(Answer.SYSTEM_BUSY, remark)
+    kind = _REASONS.get(reason or "", BrokerRefused)
+    return kind(Answer.MESSAGE_ILLEGAL if kind is TimerTooFar else Answer.SYSTEM_ERROR, remark)
+
+
 def _unreachable(address: str, error: RemotingError) -> BrokerUnreachable:
     if isinstance(error, ConnectFailed | ConnectionLost):
         return BrokerUnreachable(address, str(error.__cause__ or error))

@@ -28,7 +28,7 @@ from ..rocketmq.codes import Request
 from ..rocketmq.errors import CorruptRecord
 from ..rocketmq.frame import Command
 from ..rocketmq.message import decode_as
-from ..rocketmq.properties import ON_CONFLICT, PRODUCER_GROUP, SCHEDULE_KEY, TRANSACTION_PREPARED
+from ..rocketmq.properties import ON_CONFLICT, PRODUCER_GROUP, SCHEDULE_KEY, TIMER_ACT, TRANSACTION_PREPARED
 from . import names
 from ._outgoing import Outgoing, value_in
 from ._session import Session
@@ -135,7 +135,7 @@ def as_half(message: Outgoing, group: str, marks: Mapping[str, str] | None = Non
 
 def _check_conflict(message: Outgoing) -> None:
     """Refuse other conflict rules than "replace": the half becomes a timer at its commit, too late for errors."""
-    if value_in(message.properties, SCHEDULE_KEY) is None:
+    if value_in(message.properties, SCHEDULE_KEY) is None or value_in(message.properties, TIMER_ACT) is not None:
         return
     conflict = value_in(message.properties, ON_CONFLICT) or "error"
     if conflict != "replace":

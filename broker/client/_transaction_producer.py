@@ -13,9 +13,10 @@ from typing import Any, Self, Unpack, cast
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.frame import Command
 from ..rocketmq.message import parse_offset_message_id
-from ..rocketmq.properties import is_delayed
+from ..rocketmq.properties import TIMER_ACT, is_delayed
+from ._answers import read_object
 from ._event_loop import unhurried
-from ._outgoing import Body, MessageOptions, Outgoing, ready_message
+from ._outgoing import Body, MessageOptions, Outgoing, ready_message, value_in
 from ._pipeline import SEND, Destination, Outcome, Pipeline, pipeline_with_room, result_of, told_of_key
 from ._producer import RETRY_PAUSE_S, AsyncProducer
 from ._session import Deadline
@@ -48,6 +49,10 @@ logger = logging.getLogger(__name__)
 #: How often the name server is asked for brokers that have come: each must know this producer to ask it.
 LOOK_S = 30.0
 LOOK_SOON_S = 2.0
+NO_ACTS = (
+    "This broker cannot cancel or move a timer with the commit of a half: Apache RocketMQ knows no schedule keys. Have "
+    "the topic at a broker of Escapement, or let the consumer ask the database whether the timer still counts."
+)
 
 
 class AsyncTransactionProducer(AsyncProducer):
@@ -86,7 +91,9 @@ class AsyncTransactionProducer(AsyncProducer):
         self._session.register(Request.CHECK_TRANSACTION_STATE, self._asked)
         self._session.on_lost(lambda address: self._heartbeat.nudge())
         self._looking: asyncio.Task[None] | None = None
+        #: addresses of brokers that take delayed halves, and such as act on timers
         self._delaying: set[str] = set()
+        self._acting: set[str] = set()
         self._closing = False
 
     async def __aenter__(self) -> Self:
@@ -144,7 +151,10 @@ class AsyncTransactionProducer(AsyncProducer):
 
     async def _send_half(self, topic: str, half: Outgoing, queue_id: int | None, deadline: Deadline) -> Half:
         destination, pipeline = await self._pipeline_to(topic, half, queue_id, deadline)
-        if is_delayed(half.properties):
+        if value_in(half.properties, TIMER_ACT) is not None:
+            checked = self._check_acts(destination.address)
+            await deadline.of(checked, f"an answer of {destination.address} whether its halves act on timers")
+        elif is_delayed(half.properties):
             checked = self._check_delays(destination.address)
             await deadline.of(checked, f"an answer of {destination.address} whether it takes delays")
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -196,6 +206,17 @@ class AsyncTransactionProducer(AsyncProducer):
                     "message in no transaction.",
                 ) from None
             self._delaying.add(address)
+
+    async def _check_acts(self, address: str) -> None:
+        """Raise NotSupported where the commit of such a half would show it as a message."""
+        if address not in self._acting:
+            acts: object = None
+            with suppress(NotSupported):
+                answer = await self._session.ask(address, Request.GET_SCHEDULE_STATUS)
+                acts = read_object(answer.body).get("halfActs")
+            if not acts:
+                raise NotSupported(Answer.REQUEST_CODE_NOT_SUPPORTED, NO_ACTS)
+            self._acting.add(address)
 
     def _half(self, destination: Destination, sent: SendResult, lane: str) -> Half:
         try:

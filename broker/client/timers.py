@@ -221,8 +221,8 @@ class TimerForecast(Struct, frozen=True, rename="camel"):
 
 class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """A timer, by `position`, by `topic` and `schedule_key`, by `topic` and `unique_key`, by recall `handle`, or by
-    offset `message_id`. `due_ms` is its own new moment when it is rescheduled; with `expected_due_ms` nothing is done
-    unless that is its moment now (outcome `changed`)."""
+    offset `message_id`. `due_ms` is its own new moment when it is rescheduled, `delay_ms` the same from when the broker
+    takes the request; with `expected_due_ms` nothing is done unless that is its moment now (outcome `changed`)."""
 
     position: int | None = None
     topic: str | None = None
@@ -232,6 +232,7 @@ class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbi
     message_id: str | None = None
     due_ms: int | None = None
     expected_due_ms: int | None = None
+    delay_ms: int | None = None
 
     @classmethod
     def of(cls, given: TimerTarget | Mapping[str, Any]) -> TimerTarget:
@@ -256,7 +257,8 @@ class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbi
 
 class Steered(Struct, frozen=True, rename="camel"):
     """The outcome for one target. `delivered_ms` says when, if it had been delivered already and that is still known;
-    `error` says why it was refused."""
+    `error` says why it was refused, `refusal` the same in a word (`timer_too_far`, `timer_limit`; `busy`: it is being
+    written just now), where there is one."""
 
     outcome: Outcome
     position: int | None = None
@@ -269,6 +271,7 @@ class Steered(Struct, frozen=True, rename="camel"):
     delivered_ms: int | None = None
     message_id: str | None = None
     error: str | None = None
+    refusal: str | None = None
 
 
 class SteeredAll(Struct, frozen=True, rename="camel"):

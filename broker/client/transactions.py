@@ -19,7 +19,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from ..rocketmq.properties import CHECK_TIMES, DECISIONS, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
+from ..rocketmq.properties import CHECK_TIMES, DECISIONS, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, SCHEDULE_KEY
 from ._types import Message
 from .admin import TopicStats
 from .errors import BrokerRefused, RouteNotFound
@@ -57,8 +57,8 @@ class Transaction(Struct, frozen=True, rename="camel"):
 
     `state`: open, due (to be asked about as soon as a producer of the group is there), ending (its decision is on its
     way to the disk), parked, committed, rolled back, decided (an op record of Apache RocketMQ does not say how), or
-    replaced. What a half says of itself is missing where its record is gone or damaged. `producers`: client ids of
-    those that would be asked.
+    replaced. `timer_act`: its commit shows no message, it cancels or moves the timer of `schedule_key`. What a half
+    says of itself is missing where its record is gone or damaged. `producers`: client ids of those that would be asked.
     """
 
     offset: int
@@ -75,6 +75,8 @@ class Transaction(Struct, frozen=True, rename="camel"):
     born_host: str | None = None
     body_bytes: int | None = None
     delay_level: str | None = None
+    schedule_key: str | None = None
+    timer_act: Literal["cancel", "move"] | None = None
     checks: int | None = None
     next_check_ms: int | None = None
     parked_ms: int | None = None
@@ -96,7 +98,8 @@ class TransactionPage(Struct, frozen=True, rename="camel"):
 
 class LifeEvent(Struct, frozen=True, rename="camel"):
     """Something that happened to a transaction: half, check, parked, resumed, committed, rolled back, decided,
-    scheduled, delivered. `count`: how often its producer was asked by then."""
+    scheduled, delivered; or what its commit did to a timer: timer cancelled, timer moved, nothing changed. `count`: how
+    often its producer was asked by then."""
 
     kind: str
     at_ms: int
@@ -277,6 +280,7 @@ def _transaction(first: Message, last: Message, decided_ms: int | None, copy: Me
         born_host=f"{host}:{port}",
         body_bytes=len(last.body),
         delay_level=named.get(DELAY),
+        schedule_key=named.get(SCHEDULE_KEY),
         checks=int(checks) if checks.isdigit() and len(checks) < 6 else None,
         parked_ms=copy.store_ms if copy is not None else None,
         copy_position=copy.position if copy is not None else None,

@@ -65,7 +65,7 @@ class Engine:
         )
         self.timers = Timers(self._store, repair, lambda topic, queue_id: self._intake.place(topic, queue_id))
         self.pops = Pops(self._store, self._reader, repair)
-        self._intake = Intake(self._store, self.schedule, self.transactions, self.timers.parking)
+        self._intake = Intake(self._store, self.schedule, self.transactions, self.timers.parking, self.timers.acts)
         #: each hears of its records, keeps its progress with the checkpoint, and acts when the time comes
         self._services: tuple[Derived, ...] = (self.schedule, self.timers, self.transactions, self.pops)
         self._upkeep = Upkeep(self._store, self._services)

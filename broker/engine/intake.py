@@ -44,6 +44,7 @@ from .schedule import Schedule
 from .store import Store
 from .tables.groups import is_dead_letter, retry_delay_ms
 from .tables.topics import Topic
+from .timer.acts import Acts, act_of
 from .timer.parking import Parking
 from .timer.state import Sent
 from .transaction.records import HalfBuilder
@@ -64,8 +65,11 @@ _NO_HALVES = "Messages of a batch cannot be half messages; send them one by one.
 class Intake:
     """Takes messages in, and puts each into the queue where it belongs."""
 
-    def __init__(self, store: Store, schedule: Schedule, transactions: Transactions, parking: Parking) -> None:
+    def __init__(
+        self, store: Store, schedule: Schedule, transactions: Transactions, parking: Parking, acts: Acts
+    ) -> None:
         self._store = store
+        self._acts = acts
         self._schedule = schedule
         self._parking = parking
         self._transactions = transactions
@@ -313,7 +317,9 @@ class Intake:
         reserve = _RESERVE_BYTES
         if begun is None:
             facts = facts_of(properties)
-            if facts.timer:
+            if b"ESC_TIMER_ACT\x01" in properties:
+                self._acts.check(facts, now_ms)
+            elif facts.timer:
                 reserve = _TIMER_RESERVE_BYTES
                 self._parking.check(facts.timer, now_ms)
             begun = self._half_builder.begin(topic, queue_id, facts, properties)
@@ -364,8 +370,11 @@ class Intake:
     def commit_half(self, half: Message, now_ms: int) -> Ticket:
         """Put a copy of a half message where it belongs: on its real topic, or where it waits for its moment.
 
-        The copy names the half (ESC_SOURCE). Raises StoreRefused, OSError.
+        The copy names the half (ESC_SOURCE). One that acts on a timer leaves a record there instead. Raises
+        StoreRefused, OSError.
         """
+        if (act := act_of(half.properties)) is not None:
+            return self._acts.carry_out(act, half, now_ms)
         properties = {k: v for k, v in half.properties.items() if k not in (REAL_TOPIC, REAL_QUEUE_ID, SOURCE)}
         topic, queue = half.properties.get(REAL_TOPIC, ""), half.properties.get(REAL_QUEUE_ID, "")
         queue_id = int(queue) if queue.isascii() and queue.isdigit() and len(queue) < 10 else 0

@@ -16,6 +16,7 @@ from ..rocketmq.properties import (
     REAL_TOPIC,
     RESERVED,
     SCHEDULE_KEY,
+    SOURCE,
     TAGS,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
@@ -163,7 +164,10 @@ def schedule_entry(topic: str, key: str) -> str:
 
 
 def extra_key_of(topic: str, properties: Mapping[str, str]) -> str | None:
-    """Return the key that a stored record has beside unique key, keys and tags: a timer's schedule key."""
-    if topic != TIMER_TOPIC or SCHEDULE_KEY not in properties or TIMER_DELETE in properties:
+    """Return the key that a stored record has beside unique key, keys and tags: a timer's schedule key, also of a
+    delete that is the commit of a half."""
+    if topic != TIMER_TOPIC or SCHEDULE_KEY not in properties:
+        return None
+    if TIMER_DELETE in properties and SOURCE not in properties:
         return None
     return schedule_entry(properties.get(REAL_TOPIC, ""), properties[SCHEDULE_KEY])

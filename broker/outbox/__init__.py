@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .configuration import OutboxError as OutboxError
     from .transaction_block import Block as Block
     from .transaction_block import producer as producer
+    from .transaction_block import run_in_transaction as run_in_transaction
     from .transaction_block import transactional as transactional
 
 _HOMES = {
@@ -29,11 +30,21 @@ _HOMES = {
     "NotInTransaction": "configuration",
     "OutboxError": "configuration",
     "producer": "transaction_block",
+    "run_in_transaction": "transaction_block",
     "send_later": "after_commit",
     "send_on_commit": "after_commit",
     "transactional": "transaction_block",
 }
-__all__ = ["Block", "NotInTransaction", "OutboxError", "producer", "send_later", "send_on_commit", "transactional"]
+__all__ = [
+    "Block",
+    "NotInTransaction",
+    "OutboxError",
+    "producer",
+    "run_in_transaction",
+    "send_later",
+    "send_on_commit",
+    "transactional",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ OutboxError
 ├── NotInTransaction      send() outside of transactional()
 ├── BlockEnded            send() with the producer of a block that has ended
 ├── WrongThread           send() in another thread than its block: that has another database connection
+├── AsynchronousBlock     a block in a coroutine: other coroutines would share its transaction
 ├── TransactionTooLong    the row could no longer decide (databases other than PostgreSQL)
 └── NotConfigured         a setting is missing or does not fit
 """
@@ -54,6 +55,17 @@ class WrongThread(OutboxError):
         super().__init__(
             "This transactional() block was entered in another thread. Each thread has its own database connection: "
             "send in the thread that entered the block."
+        )
+
+
+class AsynchronousBlock(OutboxError):
+    """A block in a coroutine: other coroutines would share its transaction."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Django's transactions belong to a thread, which coroutines share (those of a request, or all of a "
+            "loop): while one awaits inside a block, the others would write into its transaction. Put the block's work "
+            "into a plain function, and call `await run_in_transaction(function, ...)`."
         )
 
 

@@ -14,6 +14,7 @@ This process has one transaction producer a group, made at first use, anew in a 
 from __future__ import annotations
 
 import atexit
+import inspect
 import logging
 import os
 import threading
@@ -22,22 +23,34 @@ from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator, ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
+from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS, Error, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from ..client import Body, ClientError, Decision, Half, MessageOptions, TransactionProducer, prepare
+from ..client import Body, ClientError, Decision, Half, MessageOptions, Outgoing, TransactionProducer, prepare
 from ..client import plain_sends as plain_sends_of_thread
-from .configuration import BlockEnded, NotInTransaction, TransactionTooLong, WrongThread, namesrv, transaction_limit_s
+from .configuration import (
+    AsynchronousBlock,
+    BlockEnded,
+    NotInTransaction,
+    TransactionTooLong,
+    WrongThread,
+    namesrv,
+    transaction_limit_s,
+)
 from .configuration import producer_group as chosen_group
 from .decisions import Origin, check, confirmed, current_origin, decide, row_state
 from .models import OutboxHalf
+from .timers import BlockTimers
 
 logger = logging.getLogger(__name__)
 
 _of_thread = threading.local()
 Function = TypeVar("Function", bound=Callable[..., Any])
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 class Block:
@@ -67,7 +80,10 @@ class Block:
         either end the block, so that nothing is committed. A delay counts from the commit; a `schedule_key` needs
         `on_conflict="replace"`, for after the commit nobody can be told that it is taken.
         """
-        message = prepare(body, **options)
+        return self.send_prepared(topic, prepare(body, **options), timeout_ms=timeout_ms)
+
+    def send_prepared(self, topic: str, message: Outgoing, *, timeout_ms: int = 3000) -> Half:
+        """Send one message that `prepare` or `timer_half` made; otherwise as `send`."""
         connection = self._connection()
         origin = current_origin(connection)
         began_s = time.monotonic()
@@ -85,6 +101,17 @@ class Block:
             raise
         transaction.on_commit(lambda: self.settlement.committed(sent), using=self.using, robust=True)
         return half
+
+    @property
+    def timers(self) -> BlockTimers:
+        """Timers by schedule key that are put, moved and cancelled with the commit."""
+        return BlockTimers(lambda: self)
+
+    @property
+    def plain_producer(self) -> TransactionProducer:
+        """The producer behind the block; raises outside of it: what it sends itself no transaction decides."""
+        self._connection()
+        return producer_of(self.group)
 
     def _connection(self) -> BaseDatabaseWrapper:
         if self._ended:
@@ -115,11 +142,29 @@ class Transactional(ContextDecorator):
         self._plain_sends = plain_sends
         self._entered: list[tuple[Block, transaction.Atomic, ExitStack]] = []
 
+    def __call__(self, func: Function) -> Function:
+        """Return a function whose calls are blocks; raises AsynchronousBlock for a coroutine function."""
+        if inspect.iscoroutinefunction(func) or inspect.isasyncgenfunction(func):
+            raise AsynchronousBlock
+        return super().__call__(func)
+
+    async def __aenter__(self) -> Block:
+        """Refuse `async with`: raises AsynchronousBlock."""
+        raise AsynchronousBlock
+
+    async def __aexit__(self, *_: object) -> None:
+        raise AsynchronousBlock
+
     def _recreate_cm(self) -> Transactional:
         """Return one of its own for each call of a decorated function: calls may be at once, in several threads."""
         return Transactional(
             self._using, self._group, savepoint=self._savepoint, durable=self._durable, plain_sends=self._plain_sends
         )
+
+    @classmethod
+    def of_default(cls) -> Transactional:
+        """Return the block of the default database and group."""
+        return cls(DEFAULT_DB_ALIAS, None, savepoint=True, durable=False, plain_sends=False)
 
     def __enter__(self) -> Block:
         group = chosen_group(self._group)
@@ -188,6 +233,20 @@ def transactional(
     return block(using) if callable(using) else block
 
 
+async def run_in_transaction(
+    function: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
+) -> Result:  # fmt: skip
+    """Call a plain function inside transactional(), in the thread in which Django has its connections; return what it
+    returns.
+
+    For coroutines. What it sends with `escapement_mq.outbox.producer` is shown if and only if it returns; whatever it
+    raises is raised here. Nothing else of the event loop runs in its transaction. Cancelling the caller does not undo
+    it: the function goes on in its thread. For another database or group give a function that has the block itself to
+    `sync_to_async`. Raises AsynchronousBlock for a coroutine function.
+    """
+    return await sync_to_async(Transactional.of_default()(function), thread_sensitive=True)(*args, **kwargs)
+
+
 class InnermostProducer:
     """`producer`: sends in the innermost transactional() block of this thread."""
 
@@ -209,6 +268,11 @@ class InnermostProducer:
     ) -> Half:
         """Send in the innermost open block, as Block.send does."""
         return self.block.send(topic, body, timeout_ms=timeout_ms, **options)
+
+    @property
+    def timers(self) -> BlockTimers:
+        """Timers by schedule key in the innermost open block, as Block.timers."""
+        return BlockTimers(lambda: self.block)
 
 
 producer = InnermostProducer()

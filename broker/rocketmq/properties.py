@@ -80,6 +80,10 @@ TIMER_ROLL_LABEL = "TIMER_ROLL_LABEL"
 SCHEDULE_KEY = "ESC_SCHEDULE_KEY"
 ON_CONFLICT = "ESC_ON_CONFLICT"
 REJECT_PAST = "ESC_REJECT_PAST"
+#: Ours, on a half: its commit cancels or moves the timer of that schedule key, and shows no message.
+TIMER_ACT = "ESC_TIMER_ACT"
+#: Ours, on the record that the commit of a moving half leaves: the moment it asks for, ms.
+MOVED = "ESC_MOVED"
 #: Ours: the exact moment a timer is due, ms.
 DUE_MS = "ESC_DUE_MS"
 #: Ours: position of the timer that this one takes the place of; of the one that this record cancels, and why.
@@ -100,7 +104,7 @@ POP_CK_OFFSET = "POP_CK_OFFSET"
 POPPED = "ESC_POPPED"
 #: Written by the broker alone: what a client sends under these names (it may pass on a message it received) is dropped,
 #: or it could make recovery believe that a parked message went out, or a consumer acknowledge another message.
-RESERVED = frozenset({SOURCE, DUE_MS, REPLACES, CANCELS, RECALLED, ECHO, POPPED, POP_HANDLE})
+RESERVED = frozenset({SOURCE, DUE_MS, REPLACES, CANCELS, MOVED, RECALLED, ECHO, POPPED, POP_HANDLE})
 
 #: Properties that mean something to client or broker (MessageConst.STRING_HASH_SET of 5.5.0): not for users.
 # fmt: off

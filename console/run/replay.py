@@ -333,7 +333,7 @@ async def start_consumers(namesrv: str) -> list[AsyncConsumer]:
     """Return the listeners that could join; one that cannot is left out with a line in the log."""
     joined = []
     for listener in LISTENERS:
-        consumer = AsyncConsumer(listener.group, namesrv, from_where="first", handlers=listener.handlers)
+        consumer = AsyncConsumer(listener.group, namesrv, from_where="first", threads=listener.handlers)
         for topic in listener.topics:
             consumer.subscribe(topic, "*", _handler(listener))
         try:

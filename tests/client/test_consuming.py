@@ -173,7 +173,7 @@ async def test_a_message_whose_handler_did_not_begin_is_not_acknowledged(
         await asyncio.get_running_loop().create_future()
 
     await producer.send_each("t", [prepare(str(number)) for number in range(10)])
-    consumer = AsyncConsumer("g", service.namesrv_address, from_where="first", handlers=1)
+    consumer = AsyncConsumer("g", service.namesrv_address, from_where="first", threads=1)
     consumer.subscribe("t", "*", never)
     await consumer.start()
     await begun.wait()
@@ -193,3 +193,9 @@ async def test_bad_subscriptions_are_refused() -> None:
             consumer.subscribe(topic, tags, print)
     with pytest.raises(InvalidArgument):
         AsyncConsumer("bad group")
+
+
+def test_the_older_name_of_threads_warns_and_counts() -> None:
+    with pytest.warns(DeprecationWarning, match="called `threads` now"):
+        consumer = AsyncConsumer("billing", handlers=3)
+    assert consumer._handlers.count == 3

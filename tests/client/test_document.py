@@ -19,6 +19,10 @@ def test_the_examples_work(broker: BrokerThread, capsys: pytest.CaptureFixture[s
         exec(compile(own, "docs/CLIENT.md", "exec", dont_inherit=True), names)  # noqa: S102 - it is our own page
     said = capsys.readouterr().out.splitlines()
     assert said == [
+        "rescheduled",
+        "True",
+        "cancelled",
+        "already_cancelled None",
         "100",
         '1 {"number": 4711}',
         'ship {"number": 4712}',

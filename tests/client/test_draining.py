@@ -59,7 +59,7 @@ async def next_of(service: BrokerService, producer: AsyncProducer, orderly: bool
             done.set()
 
     await producer.send("t", b"next", queue_id=0)
-    async with consumer_of(service.namesrv_address, take, handlers=1, orderly=orderly), asyncio.timeout(PATIENCE_S):
+    async with consumer_of(service.namesrv_address, take, threads=1, orderly=orderly), asyncio.timeout(PATIENCE_S):
         await done.wait()
     return seen
 
@@ -94,7 +94,7 @@ async def test_what_a_handler_finishes_does_not_come_again(
     for number in range(4):
         await producer.send("t", b"%d" % number, queue_id=0)
     held, at_once = Held(), 1 if orderly else 3
-    consumer = await stopped_at_work(service, held, at_once, handlers=3, orderly=orderly)
+    consumer = await stopped_at_work(service, held, at_once, threads=3, orderly=orderly)
     assert consumer.at_work == 0
     assert sorted(held.ended) == [b"%d" % number for number in range(at_once)]
     left = [b"%d" % number for number in range(at_once, 4)]

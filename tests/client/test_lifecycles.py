@@ -45,6 +45,7 @@ CLASSES = (
 )  # fmt: skip
 #: What is answered from memory, and what may be said twice.
 QUIET = {
+    "timers",  # of which each method is asked in test_keyed_timers.py
     "activity",
     "troubles",
     "at_work",
@@ -109,7 +110,8 @@ def arguments(kind: Any, method: str, things: Things) -> tuple[Any, ...]:
             "seek_to_end": (), "seek_to_time": (0,), "subscribe": ("t",), "unsubscribe": ("t",),
         }[method]  # fmt: skip
     alone: dict[str, tuple[Any, ...]] = {
-        "ack": (things.receipt,), "backlog": (), "commit": (things.half,), "end": (things.half, Decision.COMMIT),
+        "ack": (things.receipt,), "backlog": (), "brokers_of": ("t",),
+        "commit": (things.half,), "end": (things.half, Decision.COMMIT),
         "end_all": ([things.half], Decision.COMMIT), "extend": (things.receipt, 1000), "nack": (things.receipt,),
         "on": ("t",), "recall": ("t", things.handle), "receive": ("t",), "reply": (things.message, b"x"),
         "request": ("t", b"x"), "rollback": (things.half,), "run": (), "send": ("t", b"x"),

@@ -13,14 +13,14 @@ import broker.client
 from tests.house.sources import ROOT, own_python, place, tree
 
 PACKAGE = """
-    ALL Access Admin AsyncAdmin AsyncConsumer AsyncLitePullConsumer AsyncProducer AsyncSimpleConsumer
+    ALL Access Admin AsyncAdmin AsyncConsumer AsyncLitePullConsumer AsyncProducer AsyncSimpleConsumer AsyncTimers
     AsyncTransactionProducer Body BrokerRefused BrokerUnreachable ClientClosed ClientError Consumer DEFAULT_HANDLERS
     DRAIN_S DeadLetter Decision Half HalfNotSafe Handler HandlerTimeout InvalidArgument LitePullConsumer Message
     MessageOptions MessageQueue NoBroker NoSuchQueue NotHeld NotSupported NotThisEvent NotWritable Outgoing Producer
     Receipt Received RetryIn RouteNotFound SUSPEND_BOUNDS_MS SUSPEND_MS ScheduleKeyTaken SendResult SimpleConsumer
-    SimpleConsumers Sql StopSignals Timeout TimerLimit TimerPast TimerTarget TimerTooFar Timing Tls Trace
+    SimpleConsumers Sql StopSignals Timeout TimerLimit TimerPast TimerTarget TimerTooFar Timers Timing Tls Trace
     TransactionListener TransactionProducer TransactionResult UsedAfterFork as_half event plain_sends prepare
-    read_receipt remember subscription trace_topic with_trace
+    read_receipt remember subscription timer_half trace_topic with_trace
 """
 MODULES = {
     "admin": """

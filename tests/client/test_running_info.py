@@ -44,7 +44,7 @@ async def test_a_consumer_says_what_it_holds_and_how_it_works(
     began_ms = time.time_ns() // 1_000_000
     await admin.create_topic("orders", queues=2)
     sent = [await producer.send("orders", body, queue_id=1) for body in ("one", "bad", "two")]
-    consumer = AsyncConsumer("billing", service.namesrv_address, from_where="first", handlers=3)
+    consumer = AsyncConsumer("billing", service.namesrv_address, from_where="first", threads=3)
     shop = Shop(consumer)
     await consumer.start()
     assert {await shop.seen.get() for _ in sent} == {b"one", b"bad", b"two"}

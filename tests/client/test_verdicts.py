@@ -83,7 +83,7 @@ def test_a_dead_letter_is_one_at_once_and_says_why(broker: BrokerThread, orderly
     with Producer("shop", broker.namesrv) as producer:
         for body in ("bad", "good"):
             producer.send("orders", body, keys=["4711"], queue_id=0)
-    consumer = Consumer("billing", broker.namesrv, from_where=FIRST, orderly=orderly, handlers=1)
+    consumer = Consumer("billing", broker.namesrv, from_where=FIRST, orderly=orderly, threads=1)
     consumer.subscribe("orders", "*", handle)
     with consumer:
         assert [seen.get(timeout=WAIT_S) for _ in range(2)] == [b"bad", b"good"]

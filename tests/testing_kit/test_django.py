@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.test import TestCase
 
-from broker.client import Message
+from broker.client import Message, Producer
 from broker.handlers import consumer, forget_all
 from broker.outbox import send_later, send_on_commit, transactional
 from broker.outbox.configuration import namesrv
@@ -173,6 +174,34 @@ async def test_in_a_coroutine(escapement: Escapement) -> None:
     await escapement.aforward(minutes=1)
     await escapement.aconsume_all()
     assert await sync_to_async(users)() == ["b"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_with_real_commits_a_cancelled_timer_never_comes(escapement: Escapement) -> None:
+    with transactional() as block:
+        for key in ("paid", "unpaid", "late"):
+            block.timers.put("reminders", key, key, delay_ms=20 * 60_000)
+    with transactional() as block:
+        block.timers.cancel("reminders", "paid")
+        block.timers.move("reminders", "late", delay_ms=50 * 60_000)
+    with contextlib.suppress(ZeroDivisionError), transactional() as block:
+        block.timers.cancel("reminders", "unpaid")
+        raise ZeroDivisionError
+    escapement.forward(minutes=30)
+    assert [each.text for each in escapement.sent("reminders")] == ["unpaid"]
+    escapement.forward(minutes=30)
+    assert [each.text for each in escapement.sent("reminders")] == ["unpaid", "late"]
+
+
+@pytest.mark.django_db
+def test_a_timer_is_cancelled_with_the_commit_of_a_test(escapement: Escapement) -> None:
+    with Producer("office", escapement.namesrv) as office:
+        office.timers.put("reminders", "paid", "pay!", delay_ms=20 * 60_000)
+        with TestCase.captureOnCommitCallbacks(execute=True), transactional() as block:
+            block.timers.cancel("reminders", "paid")
+        assert office.timers.get("reminders", "paid") is None
+    escapement.forward(minutes=30)
+    escapement.assert_nothing_sent("reminders")
 
 
 # Without pytest.

@@ -18,7 +18,7 @@ from operator import itemgetter
 
 from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from ...rocketmq.message import Message, string_hash
-from ...rocketmq.properties import SOURCE
+from ...rocketmq.properties import REPLACES, SOURCE
 from ...rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from ..disk import File, Files, join
 from ..queues.index import ENTRY as INDEX_ENTRY
@@ -466,6 +466,8 @@ class TransactionCheck:
     def _copy(self, message: Message) -> None:
         position = message.prepared_position
         offset = self._offsets.get(position)
+        if position in self._copied and REPLACES in message.properties:
+            return  # the same timer, moved since
         if position in self._copied:
             self._damage(message.position, message.size, f"a second copy of the half message at {position:,}")
         elif offset is not None:

@@ -12,13 +12,14 @@ import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from ...rocketmq.layout import CRC_SIZE
+from ...rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT
 from ...rocketmq.message import Message, pack_host
 from ...rocketmq.properties import (
     CANCELS,
     DUE_MS,
     ECHO,
     KEYS,
+    MOVED,
     ON_CONFLICT,
     OWN_PREFIX,
     REAL_QUEUE_ID,
@@ -45,7 +46,7 @@ from ..log.ticket import Ticket
 from ..message_header import Facts, schedule_entry, value_in
 from ..store import Store
 from .index import TimerIndex
-from .keys import Keys
+from .keys import HalfOrder, Keys
 from .state import Deleted, Note, Replaced, Replacement, Sent, Timer, TimerStates
 from .wheel import out_ms_of, second_of
 
@@ -146,6 +147,15 @@ def _number(name: str, value: str) -> int:
 # Parking.
 
 
+class Parked(NamedTuple):
+    """A timer's message as it was appended: queue of its real topic, body, properties, the rest."""
+
+    queue_id: int
+    body: bytes
+    facts: Facts
+    sent: Sent
+
+
 class Parking:
     """Parks messages, and the deletes that clients send."""
 
@@ -155,11 +165,15 @@ class Parking:
         states: TimerStates,
         index: TimerIndex,
         keys: Keys,
+        order: HalfOrder,
         deletes: Deletes,
         note: Callable[[Note], None],
     ) -> None:
         self._store = store
         self._config = store.config
+        self._order = order
+        #: timers with a schedule key that are appended and cannot be read yet, by offset
+        self._fresh: dict[int, Parked] = {}
         self._states = states
         self._index = index
         self._keys = keys
@@ -209,19 +223,29 @@ class Parking:
         self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, half_position: int, now_ms: int
     ) -> Ticket | None:
         """Park a half message that is committed: nobody can be told of an error any more, so a key that is
-        taken is left out, and a moment that is over means now."""
+        taken is left out, and a moment that is over means now. What later halves on its key say counts (acts.py)."""
         due_ms = due_ms_asked(facts.timer, now_ms)
         key, on_conflict = key_asked(facts.timer)
-        holder = self._holder(topic, key)
+        if key is not None:
+            latest = self._order.of(topic, key, half_position)
+            if latest.written > half_position:
+                from_half = FromHalf(half_position, key, facts.unique_key)
+                return self._deletes.nothing(topic, from_half, LATER_HALF, sent, now_ms)
+            if latest.moved > half_position:
+                due_ms = latest.moved_to_ms
+        holder = self.holder(topic, key)
         replaced = Replacement(holder, "cancelled") if holder is not None and on_conflict == "replace" else None
-        if due_ms <= now_ms and replaced is None:
+        if due_ms <= now_ms and key is None:
             return None
         if holder is not None and replaced is None:
             key = None
             left = {k: v for k, v in parse_properties(facts.stored).items() if k != SCHEDULE_KEY}
             facts = facts._replace(stored=format_properties(left))
         due_ms = max(due_ms, now_ms)
-        return self.append(topic, queue_id, body, facts, sent, due_ms, now_ms, None, key, replaced, half_position)
+        ticket = self.append(topic, queue_id, body, facts, sent, due_ms, now_ms, None, key, replaced, half_position)
+        if replaced is not None:
+            self._deletes.echo(replaced.timer, due_ms, sent, now_ms)
+        return ticket
 
     def check_room(self, due_ms: int) -> None:
         """Raise TimerFlowControl if no more timers may wait, in all or in this second."""
@@ -261,14 +285,16 @@ class Parking:
         key: str | None = None,
         replaced: Replacement | None = None,
         half_position: int | None = None,
+        moved_to_ms: int | None = None,
     ) -> Ticket:
-        """Append a timer; one that it replaces is over with it. Raises PropertiesTooLarge, StoreRefused."""
+        """Append a timer; one that it replaces is over with it. Raises PropertiesTooLarge, StoreRefused.
+
+        ``half_position``: the commit of that half brings it; with ``moved_to_ms`` of one that only moves it.
+        """
         tail = self._tails.get((topic, queue_id)) or self._tail_of(topic, queue_id)
         stored = b"%s%s%d%s%d\x02" % (facts.stored, _OUT_MS, (due_ms - 1) // 1000 * 1000, tail, due_ms)
-        if replaced is not None:
-            stored += f"{REPLACES}\x01{replaced.timer.position}\x02".encode()
-        if half_position is not None:
-            stored += f"{SOURCE}\x01{half_position}\x02".encode()
+        if replaced is not None or half_position is not None:
+            stored += _origin(replaced, half_position, moved_to_ms)
         # what was taken before has had its reserve
         reserve = _RESERVE_BYTES if facts.timer and half_position is None else CRC_SIZE
         if len(stored) + reserve > _STORED_LIMIT_BYTES:
@@ -279,24 +305,11 @@ class Parking:
         unique_key, tags = facts.unique_key, facts.tags
         flag, sys_flag, born_ms, born_host, reconsume_times = sent
         ticket = store.append(
-            TIMER_TOPIC,
-            0,
-            body,
-            new(Facts, (stored, unique_key, tags, facts.keys, 0, "", None)),
-            store.tags_code(tags) if tags else 0,
-            flag,
-            sys_flag,
-            born_ms,
-            born_host,
-            now_ms,
-            reconsume_times,
-            half_position or 0,
-            owner=owner,
-            asked_topic=topic,
-            asked_queue_id=queue_id,
-            due_ms=due_ms,
+            TIMER_TOPIC, 0, body, new(Facts, (stored, unique_key, tags, facts.keys, 0, "", None)),
+            store.tags_code(tags) if tags else 0, flag, sys_flag, born_ms, born_host, now_ms, reconsume_times,
+            half_position or 0, owner=owner, asked_topic=topic, asked_queue_id=queue_id, due_ms=due_ms,
             also_key=schedule_entry(topic, key) if key is not None else None,
-        )
+        )  # fmt: skip
         ticket.is_timer = True
         position, old = ticket.position, -1 if replaced is None else replaced.timer.position
         timer = new(Timer, (ticket.queue_offset, position, ticket.size, due_ms, topic, unique_key, key, old))
@@ -305,6 +318,10 @@ class Parking:
         if replaced is not None:
             states.claim(replaced.timer.offset, replaced.end)
         self._note(timer if replaced is None else Replaced(timer, replaced.timer))
+        if key is not None:
+            self._keep(timer.offset, Parked(queue_id, body, facts, sent))
+            if half_position is not None:
+                self._order.carried_out(topic, key, half_position, moved_to_ms)
         if states.recalled and states.recalled.holds(topic, unique_key, now_ms):
             self._deletes.cancel(timer, sent, now_ms, "recalled before it came")
         return ticket
@@ -317,7 +334,18 @@ class Parking:
         tail = self._tails[topic, queue_id] = text.encode()
         return tail
 
-    def _holder(self, topic: str, key: str | None) -> Timer | None:
+    def _keep(self, offset: int, parked: Parked) -> None:
+        """Keep a timer until it can be read; those that can be are forgotten."""
+        fresh, end = self._fresh, self._states.end_offset
+        while fresh and (oldest := next(iter(fresh))) < end:
+            del fresh[oldest]
+        fresh[offset] = parked
+
+    def fresh(self, timer: Timer) -> Parked | None:
+        """Return the message of a timer that is appended and cannot be read yet."""
+        return self._fresh.get(timer.offset) if timer.offset >= self._states.end_offset else None
+
+    def holder(self, topic: str, key: str | None) -> Timer | None:
         """Return the timer that waits under a schedule key."""
         holder = self._keys.by_schedule_key(topic, key) if key is not None else None
         if holder is None or not self._states.waits(holder.offset):
@@ -342,7 +370,7 @@ class Parking:
         One whose moment is over takes the place of another as a timer that is due now: both or neither.
         """
         key = ask.key or ""
-        holder = self._holder(topic, key)
+        holder = self.holder(topic, key)
         if holder is None:
             if ask.due_ms <= now_ms:
                 return None
@@ -374,21 +402,43 @@ def sent_of(message: Message) -> Sent:
     return Sent(message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), message.reconsume_times)
 
 
+def _origin(replaced: Replacement | None, half_position: int | None, moved_to_ms: int | None) -> bytes:
+    """Return the properties that say which timer a new one replaces, and which half it comes from."""
+    named = [(REPLACES, replaced.timer.position if replaced is not None else None), (SOURCE, half_position)]
+    named.append((MOVED, moved_to_ms))
+    return "".join([f"{name}\x01{value}\x02" for name, value in named if value is not None]).encode()
+
+
 # Records that end a timer.
 
 #: What RocketMQ's recall command writes.
 _RECALL_TAG = "_RECALL_TAG_"
 #: Longest reason kept, in characters.
 _REASON_LIMIT = 1_000
+#: Why the commit of a half changes nothing.
+LATER_HALF = "a later half on this key was committed"
+
+
+class FromHalf(NamedTuple):
+    """The half whose commit a record is: its position, the schedule key that it speaks of, its unique key, and of a
+    move the moment."""
+
+    position: int
+    key: str
+    unique_key: str | None
+    moved_to_ms: int | None = None
 
 
 class Deletes:
     """Appends the records that end timers."""
 
-    def __init__(self, store: Store, states: TimerStates, keys: Keys, note: Callable[[Note], None]) -> None:
+    def __init__(
+        self, store: Store, states: TimerStates, keys: Keys, order: HalfOrder, note: Callable[[Note], None]
+    ) -> None:
         self._store = store
         self._states = states
         self._keys = keys
+        self._order = order
         self._note = note
 
     def take(
@@ -431,17 +481,25 @@ class Deletes:
         owner: object = None,
         *,
         recalled_until_ms: int | None = None,
+        from_half: FromHalf | None = None,
     ) -> Ticket:
         """Append the record that ends a timer; the timer is over from now on. Raises StoreRefused.
 
-        ``recalled_until_ms``: a recall ends it, and what comes of it once more until then.
+        ``recalled_until_ms``: a recall ends it, and what comes of it once more until then. ``from_half``: the commit of
+        that half ends it.
         """
         properties = {**_properties(victim), CANCELS: str(victim.position)}
         if recalled_until_ms is not None:
             properties[RECALLED] = str(recalled_until_ms)
         if reason:
             properties[REASON] = "".join(filter(str.isprintable, reason))[:_REASON_LIMIT]
-        return self._append(properties, b"0", sent, victim.due_ms, now_ms, owner, victim, cancels=True)
+        return self._append(properties, b"0", sent, victim.due_ms, now_ms, owner, victim, cancels=True, half=from_half)
+
+    def nothing(self, topic: str, from_half: FromHalf, why: str, sent: Sent, now_ms: int) -> Ticket:
+        """Append the record of a half whose commit changes no timer, and why. Raises StoreRefused."""
+        none = Timer(-1, -1, 0, now_ms, topic, from_half.unique_key)
+        properties = {**_properties(none), REASON: why[:_REASON_LIMIT]}
+        return self._append(properties, b"0", sent, now_ms, now_ms, None, None, cancels=False, half=from_half)
 
     def recall(self, topic: str, unique_key: str, moment_ms: int, sent: Sent, now_ms: int, owner: object) -> Ticket:
         """Append the record that ends whatever comes of a message that does not wait now. Raises StoreRefused."""
@@ -470,8 +528,13 @@ class Deletes:
         victim: Timer | None,
         *,
         cancels: bool,
+        half: FromHalf | None = None,
     ) -> Ticket:
         properties.pop(SCHEDULE_KEY, None)
+        if half is not None:
+            properties |= {SCHEDULE_KEY: half.key, SOURCE: str(half.position)}
+            if half.moved_to_ms is not None:
+                properties[MOVED] = str(half.moved_to_ms)
         stored = format_properties(properties)
         if len(stored) + CRC_SIZE > _STORED_LIMIT_BYTES:
             raise PropertiesTooLarge(len(stored), _STORED_LIMIT_BYTES - CRC_SIZE)
@@ -484,17 +547,21 @@ class Deletes:
             facts,
             store.tags_code(tags),
             0,
-            0,
+            0 if half is None else FLAG_TRANSACTION_COMMIT,
             sent.born_ms,
             sent.born_host,
             now_ms,
             0,
+            0 if half is None else half.position,
             owner=owner,
             asked_topic=properties[REAL_TOPIC],
             asked_queue_id=int(properties[REAL_QUEUE_ID]),
             due_ms=due_ms,
+            also_key=None if half is None else schedule_entry(properties[REAL_TOPIC], half.key),
         )
         ticket.is_timer = True
+        if half is not None:
+            self._order.carried_out(properties[REAL_TOPIC], half.key, half.position, half.moved_to_ms)
         if victim is not None and cancels:
             self._states.claim(victim.offset, "cancelled")
         self._note(Deleted(ticket.queue_offset, ticket.position, ticket.size, victim, cancels))

@@ -6,6 +6,7 @@ They wait until they are released, cancelled or moved. Whether one still waits i
     synced      visible: into timer log and wheel, what it ends is over         index.py, wheel.py, log.py
     tick        seconds about to come are read and encoded, what is due goes    due.py, release.py
     steering    cancelled, moved or delivered now                               steer.py
+    acts        the same by the commit of a half                                acts.py
     seeing      what waits, in order or in numbers                              listing.py, stats.py
     checkpoint  timer log, wheel, what is over                                  checkpoint.py
     open        the last state, and what the log says since                     recovery.py
@@ -25,9 +26,10 @@ from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import StoreRefused
 from ..queues.repair import QueueRepair
 from ..store import Store
+from .acts import Acts
 from .checkpoint import StateWrite, TimerCheckpoints
 from .index import TimerIndex
-from .keys import Keys
+from .keys import HalfOrder, Keys
 from .listing import Life, Listing
 from .parking import Deletes, Parking
 from .recovery import TimerRecovery
@@ -53,8 +55,10 @@ class Timers:
         self.index = index = TimerIndex(store, states)
         self.keys = keys = Keys(store, states)
         note = partial(store.note, self)
-        deletes = Deletes(store, states, keys, note)
-        self.parking = Parking(store, states, index, keys, deletes, note)
+        order = HalfOrder(store, keys)
+        deletes = Deletes(store, states, keys, order, note)
+        self.parking = Parking(store, states, index, keys, order, deletes, note)
+        self.acts = Acts(keys, order, self.parking, deletes)
         self._releaser = Releaser(store, states, index, repair, Preparer(store, repair, place), note)
         self.steering = Steering(store, states, keys, self.parking, deletes, self._releaser)
         self.compaction = Compaction(store, states, index, keys, self.steering)

@@ -14,6 +14,7 @@ from ...rocketmq.message import Message, offset_message_id
 from ...rocketmq.properties import (
     DUE_MS,
     KEYS,
+    MOVED,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     REPLACES,
@@ -39,7 +40,7 @@ from .wheel import second_of
 Action = Literal["cancel", "reschedule", "deliver_now"]
 _NOBODY = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 #: What parking adds; the rest is the message as its sender gave it.
-_OURS = frozenset({TIMER_OUT_MS, REAL_TOPIC, REAL_QUEUE_ID, DUE_MS, REPLACES, SOURCE})
+_OURS = frozenset({TIMER_OUT_MS, REAL_TOPIC, REAL_QUEUE_ID, DUE_MS, REPLACES, SOURCE, MOVED})
 _RELATIVE = frozenset({TIMER_DELAY_MS, TIMER_DELAY_SEC})
 
 
@@ -73,6 +74,8 @@ class Outcome:
     delivered_ms: int | None = None
     message_id: str | None = None
     error: str | None = None
+    #: why it was refused; None where it may be asked for again at once
+    cause: BrokerError | None = None
     tickets: list[Ticket] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
@@ -139,7 +142,7 @@ class Steering:
         except StoreRefused:
             raise
         except BrokerError as error:
-            return self._refused(pending[0], str(error))
+            return self._refused(pending[0], str(error), error)
 
     def recall(self, topic: str, unique_key: str, moment_ms: int, now_ms: int, owner: object) -> Outcome:
         """End what waits with a unique key in a topic, and what comes with it until its moment is over.
@@ -201,7 +204,7 @@ class Steering:
 
     def _reschedule(self, timer: Timer, message: Message, due_ms: int | None, now_ms: int, owner: object) -> Outcome:
         if due_ms is None:
-            return self._refused(timer, "a new moment (dueMs) is needed")
+            return self._refused(timer, "a new moment (dueMs) is needed", InvalidMessage("a new moment is needed"))
         self._parking.check_reach(due_ms, now_ms)
         self._parking.check_second(due_ms, timer.due_ms)
         kept = {name: value for name, value in message.properties.items() if name not in _OURS | _RELATIVE}
@@ -227,10 +230,12 @@ class Steering:
         queue = message.properties.get(REAL_QUEUE_ID, "0")
         queue_id = int(queue) if queue.isdigit() else 0
         half_position = number_of(message.properties.get(SOURCE))
+        moved_to_ms = number_of(message.properties.get(MOVED))
         sent, old = sent_of(message), Replacement(timer, end)
         return self._parking.append(
-            timer.topic, queue_id, message.body, facts, sent, due_ms, now_ms, owner, timer.key, old, half_position
-        )
+            timer.topic, queue_id, message.body, facts, sent, due_ms, now_ms, owner, timer.key, old, half_position,
+            moved_to_ms,
+        )  # fmt: skip
 
     def _deliver_now(self, timer: Timer, message: Message, now_ms: int, owner: object) -> Outcome:
         entry = Entry(timer.due_ms, timer.offset, timer.position, timer.size)
@@ -268,9 +273,9 @@ class Steering:
         if self._store.join(ticket):
             outcome.tickets.append(ticket)
 
-    def _refused(self, timer: Timer, error: str) -> Outcome:
+    def _refused(self, timer: Timer, error: str, cause: BrokerError | None = None) -> Outcome:
         outcome = self._outcome("refused", timer)
-        outcome.error = error
+        outcome.error, outcome.cause = error, cause
         return outcome
 
     def _outcome(self, name: str, timer: Timer) -> Outcome:

@@ -10,9 +10,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...rocketmq.message import Message, decode
-from ...rocketmq.properties import DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS
+from ...rocketmq.properties import (
+    CANCELS,
+    DELAY,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    REASON,
+    REPLACES,
+    SCHEDULE_KEY,
+    SOURCE,
+    TAGS,
+    TIMER_ACT,
+    TIMER_DELETE,
+)
 from ...rocketmq.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound, TransactionNotFound
+from ..message_header import schedule_entry
 from .halves import DUE, ENDING, Half, Parked
 from .records import CHECK_TAG, RESUME_TAG, read_checks, read_decider, read_op, read_resumed
 from .state import Settled, TransactionTable, records_of
@@ -183,6 +197,8 @@ def _content(half: Message | None) -> Row:
         "bornHost": f"{half.born_host[0]}:{half.born_host[1]}",
         "bodyBytes": len(half.body),
         "delayLevel": properties.get(DELAY) or None,
+        "scheduleKey": properties.get(SCHEDULE_KEY),
+        "timerAct": properties.get(TIMER_ACT),
     }
 
 
@@ -261,6 +277,8 @@ def _parked(table: TransactionTable, half: Message) -> list[dict[str, Any]]:
 
 def _copies(table: TransactionTable, half: Message) -> list[dict[str, Any]]:
     """Return what of the message went out: to its topic, or first to where it waits for its moment."""
+    if SCHEDULE_KEY in half.properties and (acted := _acted(table, half)):
+        return acted
     topics = {half.properties.get(REAL_TOPIC, ""): "delivered", SCHEDULE_TOPIC: "scheduled", TIMER_TOPIC: "scheduled"}
     return [
         {
@@ -275,6 +293,24 @@ def _copies(table: TransactionTable, half: Message) -> list[dict[str, Any]]:
         for message in _same(table, half, topic)
         if message.prepared_position == half.position
     ]
+
+
+def _acted(table: TransactionTable, half: Message) -> list[dict[str, Any]]:
+    """Return what the commit of a half did to the timer of its key; nothing for one that put its message there."""
+    store, topic = table.store, half.properties.get(REAL_TOPIC, "")
+    entry = schedule_entry(topic, half.properties[SCHEDULE_KEY])
+    for position in store.index.find(TIMER_TOPIC, entry, 256, 0, (1 << 62) - 1):
+        try:
+            message = decode(store.look_at(position), verify=False)
+        except (RecordNotFound, CorruptRecord):
+            continue
+        said = message.properties
+        if said.get(SOURCE) != str(half.position) or not (TIMER_ACT in half.properties or TIMER_DELETE in said):
+            continue
+        kind = "timer cancelled" if CANCELS in said else "timer moved" if REPLACES in said else "nothing changed"
+        event = {"kind": kind, "atMs": message.store_ms, "topic": topic, "position": message.position}
+        return [event | {"reason": said.get(REASON, "")}]
+    return []
 
 
 def _same(table: TransactionTable, half: Message, topic: str) -> list[Message]:

@@ -40,6 +40,7 @@ from ...rocketmq.properties import (
     REAL_TOPIC,
     SOURCE,
     TAGS,
+    TIMER_ACT,
     TRANSACTION_ID,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
@@ -68,7 +69,8 @@ class Begun(NamedTuple):
     """A half message in its two forms, and what it asks for.
 
     ``half``: what is stored now. ``copy``: what will be, if it is committed, but for the property that names the half.
-    ``immunity_ms``: how long its producer wants not to be asked; None is as long as usual.
+    ``immunity_ms``: how long its producer wants not to be asked; None is as long as usual. ``asks_for_delay``: its
+    commit is more than a copy on the real topic.
     """
 
     half: Facts
@@ -153,7 +155,8 @@ class HalfBuilder:
         tail = self._tails.get((topic, queue_id)) or self._tail_of(topic, queue_id)
         half = Facts(stored + tail, facts.unique_key, facts.tags, facts.keys)
         copy = Facts(stored, facts.unique_key, facts.tags, facts.keys)
-        begun = Begun(half, copy, group, immunity_ms, bool(facts.delay_level or facts.timer))
+        is_plain = not (facts.delay_level or facts.timer or TIMER_ACT in text)
+        begun = Begun(half, copy, group, immunity_ms, not is_plain)
         if group:
             self._learn(raw, begun)
         return begun

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from ...engine.errors import StoreRefused
+from ...engine.errors import StoreBusy, StoreRefused
 from ...engine.log.ticket import Ticket
 from ...engine.timer.listing import UNITS_PER_ANSWER
 from ...engine.timer.steer import Action, Outcome, Target
@@ -31,6 +31,7 @@ from ...rocketmq.message import parse_offset_message_id
 from ...rocketmq.properties import MSG_REGION
 from ..connection import Connection, Handler
 from ..listener import anonymous_bytes
+from ..refusals import REASONS
 from ..send_reply import REGION
 from ..state import BrokerState
 
@@ -88,7 +89,7 @@ class TimerProcessor:
         wanted, now_ms = read_steering(request.body), self._state.clock()
 
         def answer_of(results: list[Outcome]) -> Command:
-            rows = [outcome.to_json() for outcome in results]
+            rows = [_row(outcome) for outcome in results]
             return request.answer(body=json_body({"nowMs": now_ms, "results": rows}))
 
         self._steer_some(_Awaited(connection, request, answer_of), wanted, 0)
@@ -100,6 +101,8 @@ class TimerProcessor:
         stop = begin + _AT_ONCE
         for named in wanted.targets[begin:stop]:
             due_ms = named.due_ms if named.due_ms is not None else wanted.due_ms
+            if named.delay_ms is not None:
+                due_ms = min(self._state.clock() + named.delay_ms, LONG_MAX)
             target = self._target(named)
             if target is not None and named.expected_due_ms is not None:
                 target = target._replace(expected_ms=named.expected_due_ms)
@@ -119,7 +122,7 @@ class TimerProcessor:
                 action, target, due_ms=due_ms, reason=reason, now_ms=self._state.clock(), owner=owner
             )
         except StoreRefused as error:
-            return Outcome("refused", topic=target.topic, error=str(error))
+            return Outcome("refused", topic=target.topic, error=str(error), cause=error)
 
     def _target(self, named: NamedTarget) -> Target | None:
         """Return the target in the engine's words; None for a handle or an id that cannot be of this broker."""
@@ -245,6 +248,15 @@ class _Awaited:
             self._connection.send(self._answer_of(self._results))
 
 
+def _row(outcome: Outcome) -> dict[str, object]:
+    """Return the result of one target as 14005 answers it; of a refusal also the word that programs act upon."""
+    row = outcome.to_json()
+    if outcome.outcome == "refused":
+        cause = outcome.cause
+        row["refusal"] = "busy" if cause is None or isinstance(cause, StoreBusy) else REASONS.get(type(cause))
+    return row
+
+
 def _recalled(request: Command, unique_key: str, outcome: Outcome) -> Command:
     """Return the answer of Apache RocketMQ, which is the same whether there was a message or not, with our own
     field."""
@@ -281,7 +293,8 @@ _Reason = Annotated[str, Meta(max_length=1000)]
 
 
 class NamedTarget(Struct, rename="camel", forbid_unknown_fields=True):
-    """A timer by exactly one of its names; `due_ms` is its own new moment, `expected_due_ms` what it is to be now."""
+    """A timer by exactly one of its names; `due_ms` is its own new moment, `delay_ms` the same from now,
+    `expected_due_ms` what it is to be now."""
 
     position: _Moment | None = None
     topic: _Text | None = None
@@ -291,9 +304,12 @@ class NamedTarget(Struct, rename="camel", forbid_unknown_fields=True):
     message_id: _Text | None = None
     due_ms: _Moment | None = None
     expected_due_ms: _Moment | None = None
+    delay_ms: _Moment | None = None
 
     def check(self) -> None:
-        """Refuse a target that names none, or two, or leaves out the topic of a key."""
+        """Refuse a target that names none, or two, or leaves out the topic of a key, or has two moments."""
+        if self.due_ms is not None and self.delay_ms is not None:
+            raise _refused("A target has one of dueMs and delayMs.")
         names = [self.position, self.schedule_key, self.unique_key, self.handle, self.message_id]
         if sum(name is not None for name in names) != 1:
             raise _refused("A target has one of position, scheduleKey, uniqueKey, handle and messageId.")
@@ -333,8 +349,13 @@ def read_steering(body: bytes) -> Steering:
     wanted = body_as(Steering, body)
     for target in wanted.targets:
         target.check()
-        if wanted.action == "reschedule" and target.due_ms is None and wanted.due_ms is None:
-            raise _refused("A timer is rescheduled to a dueMs: give one for all, or each target its own.")
+        if (
+            wanted.action == "reschedule"
+            and target.due_ms is None
+            and wanted.due_ms is None
+            and target.delay_ms is None
+        ):
+            raise _refused("A timer is rescheduled to a dueMs: give one for all, or each target its own, or a delayMs.")
     if "\x01" in wanted.kept_reason or "\x02" in wanted.kept_reason:
         raise _refused("The reason holds \\x01 or \\x02, which part properties.")
     return wanted
@@ -438,4 +459,5 @@ class ScheduleProcessor:
         return {"simulatedClock": {"speed": speed, "simulatedMs": now_ms, "realMs": real_ms}}
 
     def _status(self, _: Connection, request: Command) -> Command:
-        return request.answer(body=json_body(self._engine.schedule_json(self._state.clock())))
+        status = self._engine.schedule_json(self._state.clock())
+        return request.answer(body=json_body({**status, "halfActs": ["cancel", "move"]}))

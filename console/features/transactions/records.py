@@ -66,6 +66,8 @@ def row_of(found: Transaction) -> TransactionRow:
         born_host=found.born_host or "",
         body_bytes=found.body_bytes,
         delay_level=found.delay_level or "",
+        schedule_key=found.schedule_key or "",
+        timer_act=found.timer_act or "",
         checks=found.checks,
         next_check_ms=found.next_check_ms,
         parked_ms=found.parked_ms,

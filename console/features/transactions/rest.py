@@ -18,7 +18,7 @@ from broker.client import AsyncAdmin, BrokerRefused, ClientError, NotSupported
 from broker.client.errors import Answer
 from broker.client.names import check_topic
 from broker.client.transactions import Transaction, TransactionLife, TransactionPage
-from broker.rocketmq.properties import UNIQUE_KEY
+from broker.rocketmq.properties import SCHEDULE_KEY, UNIQUE_KEY
 from console.features.transactions.records import Newest, read_newest
 from console.features.transactions.shapes import TransactionRow
 from console.features.transactions.total import behind, start_of
@@ -65,6 +65,11 @@ class TransactionShown(Struct, kw_only=True):
     producer_group: str
     keys: list[str]
     tag: str | None
+    schedule_key: str | None
+    timer_act: Annotated[
+        Literal["cancel", "move"] | None,
+        Meta(description="What its commit does to the timer of `schedule_key`, instead of showing a message."),
+    ]
     stored_ms: int | None
     checks: int | None
     next_check_ms: int | None
@@ -88,7 +93,8 @@ class TransactionRows(Struct, kw_only=True):
 
 class TransactionMoment(Struct, kw_only=True):
     """A moment in the life of a transaction. `event`: half, check (`check`: which one), parked, resumed, committed,
-    rolled back, decided, scheduled, delivered (in its topic, at `queue_id` and `queue_offset`)."""
+    rolled back, decided, scheduled, delivered (in its topic, at `queue_id` and `queue_offset`), timer cancelled, timer
+    moved, nothing changed (a commit that acts on a timer)."""
 
     event: str
     at_ms: int
@@ -220,6 +226,7 @@ async def transaction(call: Call) -> Response:
 def _hide(row: TransactionShown, masked: Masked) -> TransactionShown:
     """Mask a row in place, and return it."""
     row.transaction_id = masked.text(UNIQUE_KEY, row.transaction_id)
+    row.schedule_key = masked.text(SCHEDULE_KEY, row.schedule_key)
     row.id = None if row.id is None else masked.identifier(row.id)
     return masked.label(row)
 
@@ -235,6 +242,8 @@ def _shown(each: Transaction, broker: str | None) -> TransactionShown:
         producer_group=each.group,
         keys=each.keys,
         tag=each.tags,
+        schedule_key=each.schedule_key,
+        timer_act=each.timer_act,
         stored_ms=each.store_ms,
         checks=each.checks,
         next_check_ms=each.next_check_ms,
@@ -325,6 +334,7 @@ def _as_told(row: TransactionRow) -> Transaction:
         transaction_id=row.transaction_id,
         keys=list(row.keys),
         tags=row.tag or None,
+        schedule_key=row.schedule_key or None,
         store_ms=row.store_ms,
         checks=row.checks,
         parked_ms=row.parked_ms,

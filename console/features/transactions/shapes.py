@@ -104,6 +104,9 @@ class TransactionEvent(TextChoices):
     DECIDED = "decided", _("decided")
     SCHEDULED = "scheduled", _("waits for its moment")
     DELIVERED = "delivered", _("in its topic")
+    TIMER_CANCELLED = "timer cancelled", _("timer cancelled")
+    TIMER_MOVED = "timer moved", _("timer moved")
+    NOTHING_CHANGED = "nothing changed", _("no timer changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,9 @@ class TransactionRow:
     born_host: str = ""
     body_bytes: int | None = None
     delay_level: str = ""
+    schedule_key: str = ""
+    #: what its commit does to the timer of that key: cancel or move; empty where it shows a message
+    timer_act: str = ""
     checks: int | None = None
     next_check_ms: int | None = None
     parked_ms: int | None = None
