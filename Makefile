@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # twice the cores: quick tests wait for each other's threads and sockets more than they compute
 TWICE = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
-.PHONY: help run cluster dist dashboards test test-slow check bench interop interop-core soak screens format pins database-url redis-url needs interop-needs bench-needs
+.PHONY: help run cluster dist dashboards test test-slow check bench interop interop-core soak screens reference format pins database-url redis-url needs interop-needs bench-needs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ dist: .venv/.dev needs  ## build wheel and source distribution into dist/, try t
 
 bench: .venv/.dev bench-needs  ## side by side with Apache RocketMQ, printed as ratios
 	$(BIN)/python -m bench
+
+reference: .venv/.dev  ## the reference of the API, from its docstrings, into build/reference
+	$(BIN)/python -W error docs/reference.py build/reference
 
 soak: .venv/.dev  ## the long form of the crash and property tests
 	$(BIN)/python -m pytest -m soak

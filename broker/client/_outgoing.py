@@ -109,7 +109,7 @@ def prepare(
     broker: str | None = None,
     **timing: Unpack[Timing],
 ) -> Outgoing:
-    """Check everything a caller gives and make the message; `timing` is explained above. Raises InvalidArgument.
+    """Check everything a caller gives and make the message: see `MessageOptions` and `Timing`. Raises InvalidArgument.
 
     `broker`: it goes to a queue of that broker and to no other's.
 
@@ -226,25 +226,40 @@ _SHOWN_BITS, _SHOWN_CHARACTERS = 1_000, 100
 class Timing(TypedDict, total=False):
     """The options of a send that say when it is delivered."""
 
+    #: the moment, with a time zone
     at: datetime | None
+    #: how long from when the broker takes it, by its clock
     delay: timedelta | None
+    #: the moment, in milliseconds since 1970
     deliver_at_ms: int | None
+    #: the delay in milliseconds
     delay_ms: int | None
+    #: a key of your own, unique in its topic while the message waits
     schedule_key: str | None
+    #: if a message with that key waits: `error` (default), `replace` it, or `keep` it and drop this one
     on_conflict: OnConflict | None
+    #: refuse a moment that is past, instead of delivering at once
     reject_past: bool
 
 
 class MessageOptions(Timing, total=False):
     """The options of `prepare`: what the message carries, which queue it goes to, when it is delivered."""
 
+    #: one word that consumers choose messages by
     tag: str | None
+    #: words that the message is found by
     keys: Iterable[str]
+    #: text by name, for filters and for whoever reads the message
     properties: Mapping[str, str] | None
+    #: 1 to 18: one of the broker's levels; 0: none
     delay_level: int
+    #: the send returns when the message is on disk (default), or before
     wait_for_disk: bool
+    #: the number of the queue that it goes to
     queue_id: int | None
+    #: messages with one such key go to one queue, and keep their order
     sharding_key: str | None
+    #: it goes to a queue of that broker, and to no other's
     broker: str | None
 
 

@@ -1,6 +1,6 @@
 """Handlers of messages in Django apps: found in each app's `handlers.py`, run by `manage.py consume`.
 
->>> from escapement.handlers import consumer
+>>> from escapement_mq.handlers import consumer
 >>> @consumer("orders", group="billing", expression="created || paid")
 ... def bill(message):
 ...     Invoice.objects.create(order_id=message.body.decode())
@@ -73,7 +73,7 @@ def consumer(
 
     `from_where` is where a new group begins; `threads`: how many handlers of the group run at once in a process;
     `orderly`: those of one queue one after the other. A message that failed is tried again `max_reconsume_times` times
-    (none given: 16, in order without end), in order after a rest of `suspend_ms`. `trace`: see broker.client. All these
+    (none given: 16, in order without end), in order after a rest of `suspend_ms`. `trace`: see `Consumer`. All these
     belong to the group: its handlers must say the same. A coroutine function runs in the client's event loop.
 
     What follows belongs to the handler. `backoff`, `timeout`, `batch` and `batch_wait`: see `Consumer.subscribe`.

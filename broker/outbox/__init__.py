@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .after_commit import send_on_commit as send_on_commit
     from .configuration import NotInTransaction as NotInTransaction
     from .configuration import OutboxError as OutboxError
+    from .timers import BlockTimers as BlockTimers
     from .transaction_block import Block as Block
     from .transaction_block import producer as producer
     from .transaction_block import run_in_transaction as run_in_transaction
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Block": "transaction_block",
+    "BlockTimers": "timers",
     "NotInTransaction": "configuration",
     "OutboxError": "configuration",
     "producer": "transaction_block",
@@ -37,6 +39,7 @@ _HOMES = {
 }
 __all__ = [
     "Block",
+    "BlockTimers",
     "NotInTransaction",
     "OutboxError",
     "producer",

@@ -36,7 +36,9 @@ TRANSACTIONS = ("transaction_timeout_ms", "transaction_interval_ms", "transactio
 def main(arguments: list[str] | None = None) -> int:
     """Serve a store until SIGTERM or SIGINT; return 1 if it could not start, 2 if the store has FAILED, else 0."""
     os.umask(0o077)
-    parser = argparse.ArgumentParser(prog="python -m broker.server", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m escapement_mq broker", description="A broker and its name service."
+    )
     parser.add_argument("--store", "--root", dest="root", metavar="DIRECTORY", required=True, help="store directory")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; beyond loopback only with access control and TLS"

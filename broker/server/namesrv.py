@@ -146,7 +146,7 @@ class NamesrvService:
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return 1 if it could not start, else 0."""
     os.umask(0o077)
-    parser = argparse.ArgumentParser(prog="python -m broker.server.namesrv", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m escapement_mq namesrv", description="A name service by itself.")
     parser.add_argument(
         "--store", "--root", dest="root", metavar="DIRECTORY", required=True, help="directory of its values and users"
     )

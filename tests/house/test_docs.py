@@ -29,6 +29,12 @@ def test_every_link_leads_to_a_file() -> None:
     assert broken == []
 
 
+def test_every_page_is_in_the_list_by_need_once() -> None:
+    listed = LINK.findall((ROOT / "docs" / "README.md").read_text())
+    pages = [place(path) for path in tracked(".md") if path.parent == ROOT / "docs" and path.name != "README.md"]
+    assert sorted(f"docs/{name}" for name in listed if name.endswith(".md") and "/" not in name) == sorted(pages)
+
+
 @pytest.mark.parametrize("target", readme_targets())
 def test_every_make_target_of_the_readme_is_one(target: str) -> None:
     plan = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False)
