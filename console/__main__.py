@@ -16,7 +16,10 @@ def main() -> None:
     os.umask(0o077)
     log_lines.begin()
     refuse_a_prefix_as_settings(sys.argv)
-    execute_from_command_line(sys.argv)
+    from console.security.door import Door, through
+
+    with through(Door(command=f"manage.py {' '.join(sys.argv[1:2])}".strip())):
+        execute_from_command_line(sys.argv)
 
 
 def refuse_a_prefix_as_settings(arguments: list[str]) -> None:

@@ -42,13 +42,16 @@ class ApiTokenAdmin(admin.ModelAdmin):
 
     list_display = (
         "name", "prefix", "access_user", "created_by", "created_at", "expires_at", "revoked_at", "last_used_at",
+        "replaced_by",
     )  # fmt: skip
     list_filter = ("revoked_at",)
     search_fields = ("name", "prefix", "access_user")
-    readonly_fields = ("prefix", "scopes", "access_user", "created_by", "created_at", "revoked_at", "last_used_at")
+    readonly_fields = (
+        "prefix", "scopes", "access_user", "created_by", "created_at", "revoked_at", "last_used_at", "replaced_by",
+    )  # fmt: skip
     fields = (
         "name", "prefix", "scopes", "access_user", "created_by", "created_at", "expires_at", "revoked_at",
-        "last_used_at",
+        "last_used_at", "replaced_by", "requests_per_s",
     )  # fmt: skip
     actions = ("revoke_tokens",)
 

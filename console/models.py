@@ -5,7 +5,7 @@ from __future__ import annotations
 from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.checkback.models import CheckAddress
 from console.features.dashboards.models import DashboardPoint, DashboardRun
-from console.operations.models import AuditEntry, Operation, OperationItem
+from console.operations.models import AuditEnd, AuditEntry, Operation, OperationItem, ReadAdministration
 from console.past import Snapshot
 from console.security.models import ApiToken, Identity, MaskRule, TopicPermission
 from console.ui.saved_views import SavedView
@@ -14,6 +14,7 @@ __all__ = [
     "Alert",
     "AlertRule",
     "ApiToken",
+    "AuditEnd",
     "AuditEntry",
     "CheckAddress",
     "DashboardPoint",
@@ -23,6 +24,7 @@ __all__ = [
     "MaskRule",
     "Operation",
     "OperationItem",
+    "ReadAdministration",
     "SavedView",
     "Silence",
     "Snapshot",

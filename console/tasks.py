@@ -6,12 +6,17 @@ What is queued by somebody stands with what it runs: operations.runner, features
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from celery import shared_task
+from django.conf import settings
 from django.utils import timezone
 
 from console import snapshots
 from console.features.alerts import deliveries, evaluate
+from console.features.audit import administration
 from console.operations import runner
+from console.operations.exported_audit import export_to
 
 
 @shared_task(name="console.watch_alerts")
@@ -37,3 +42,15 @@ def take_snapshot() -> None:
 def forget_operations() -> None:
     """Let operations go that were over long ago."""
     runner.forget()
+
+
+@shared_task(name="console.export_audit")
+def export_audit() -> None:
+    """Add the newest entries of the audit to their file."""
+    export_to(Path(settings.AUDIT_FILE))
+
+
+@shared_task(name="console.read_administration")
+def read_administration() -> None:
+    """Take into the audit what was administered by remoting."""
+    administration.read()

@@ -23,7 +23,7 @@ from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
 from console.operations.reading import operation_page
-from console.security import sign_on
+from console.security import presence, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
 from console.ui import frame, saved_view_pages
@@ -105,6 +105,7 @@ urlpatterns: list[URLPattern] = [
     ),
     page("login/provider/", sign_on.leave, "sign_on", EVERYBODY),
     page("login/provider/back/", sign_on.back, "sign_on_back", EVERYBODY),
+    page("prove/", presence.prove, "prove", EVERYBODY),
     page("logout/", LogoutView.as_view(), "logout", EVERYBODY),
     page("theme/", frame.set_theme, "set_theme", EVERYBODY),
     page("favicon.ico", frame.favicon, "favicon", EVERYBODY),

@@ -22,7 +22,7 @@ from ._answers import Fields, fields, read_json, read_object
 from ._event_loop import AsyncClosing
 from ._session import DEFAULT_TIMEOUT_MS, Session
 from ._types import Broker
-from .admin import Pending, TopicWaiting, UserAccess
+from .admin import Administration, Pending, TopicWaiting, UserAccess
 from .credentials import Access
 from .errors import (
     BadAnswer,
@@ -351,6 +351,19 @@ class AccessQuestions(Questions):
                 if not isinstance(refusal, NotSupported) and await self._is_controlled(broker):
                     raise
         return tuple(found)
+
+    async def administration(self, log: str = "", after: int = 0, *, limit: int = 500) -> Administration:
+        """Return what the broker keeps of who administered it behind this number of this log, the oldest first.
+
+        Of another log than this one, from its beginning. Needs Update on the cluster; raises NotSupported where the
+        broker is not Escapement.
+        """
+        ext = {"log": log, "after": str(after), "limit": str(limit)}
+        body = (await self._ask(Request.GET_ADMINISTRATION, ext)).body
+        try:
+            return msgspec.convert(read_object(body), Administration)
+        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            raise BadAnswer(f"The administration log cannot be read: {error}") from None
 
     async def _access_at(self, broker: Broker, user: str) -> UserAccess:
         body = (await self._ask(Request.AUTH_GET_USER, {"username": user}, address=broker.address)).body

@@ -15,6 +15,7 @@ from ._session import DEFAULT_TIMEOUT_MS
 from ._transaction import Decision
 from ._types import Broker, Message, Route
 from .admin import (
+    Administration,
     ConnectedClient,
     ConsumeStats,
     GroupConfig,
@@ -215,6 +216,14 @@ class Admin(Face[AsyncAdmin]):
         Asking needs Get on the cluster. A broker of Apache RocketMQ is asked for its configuration, too.
         """
         return _run(self._core.access_of(user))
+
+    def administration(self, log: str = "", after: int = 0, *, limit: int = 500) -> Administration:
+        """Return what the broker keeps of who administered it behind this number of this log, the oldest first.
+
+        Of another log than this one, from its beginning. Needs Update on the cluster; raises NotSupported where the
+        broker is not Escapement.
+        """
+        return _run(self._core.administration(log, after, limit=limit))
 
     def brokers(self) -> tuple[Broker, ...]:
         """Return the master of every broker that the name server lists, by name; empty if there is none."""

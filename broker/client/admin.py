@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from msgspec import Struct
+from msgspec import field as named
 
 from ..rocketmq.acl import Action, Kind, Policies, address_of, decide, demand_on
 from ._types import Broker, MessageQueue, Route, RouteQueues
 
 __all__ = [
+    "Administration",
+    "AdministrativeRequest",
     "Broker",
     "ConnectedClient",
     "Connection",
@@ -201,6 +204,33 @@ class TopicWork:
     done_per_s: float | None
     failed_per_s: float | None
     failed: int | None
+
+
+class AdministrativeRequest(Struct, rename="camel", frozen=True):
+    """A request that changed topics, groups, offsets, users, policies or settings, as the broker kept it.
+
+    `answer` is RocketMQ's code, 0 for success; None: it was answered later. `sender` is an address with a port.
+    """
+
+    number: int
+    at_ms: int
+    user: str
+    sender: str = named(name="from")
+    code: int = 0
+    request: str = ""
+    fields: dict[str, str] = {}
+    body: str = ""
+    answer: int | None = None
+    remark: str = ""
+
+
+class Administration(Struct, rename="camel", frozen=True):
+    """A part of a broker's administration log; `log` names its numbering, `first` and `last` what is kept of it."""
+
+    log: str
+    first: int
+    last: int
+    requests: list[AdministrativeRequest] = []
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ..rocketmq.codes import Request
 from ..rocketmq.message import written_address
 from .access.accounts import AccessProcessor
 from .access.gate import Gate, guard
+from .administration import AdministrationLog
 from .clock import WALL_CLOCK, Clocks, Simulator
 from .connection import Connection, Handler, Hooks, Limits, Server, Shared
 from .listener import WORTH_TRIMMING_BYTES, bound, bound_pair, give_back, no_vip_channel
@@ -279,11 +280,13 @@ class BrokerService:
             may_send=self._gate.may_send if self._gate is not None else lambda _connection, _topic: True,
         )  # fmt: skip
         shared = Shared.within(self._limits)
-        broker = self._broker_server(state, kept, shared, certificates)
+        administration = AdministrationLog(self._files or OsFiles(), config.root, live)
+        administration.load()
+        broker = self._broker_server(state, kept, shared, certificates, administration)
         resident = ResidentBroker(state)
         names = self._names = name_service(state, resident, self._namesrv_port)
         namesrv = Server(
-            "name service", names.handlers(), live, self._limits,
+            "name service", administration.noted(names.handlers()), live, self._limits,
             Hooks(gate=self._gate, connection=front(certificates), closed=(names.connection_ended,)), shared,
         )  # fmt: skip
         self._registrar = self._registrations(engine, resident)
@@ -303,7 +306,12 @@ class BrokerService:
         )  # fmt: skip
 
     def _broker_server(
-        self, state: BrokerState, kept: KeptSettings, shared: Shared, certificates: Certificates | None
+        self,
+        state: BrokerState,
+        kept: KeptSettings,
+        shared: Shared,
+        certificates: Certificates | None,
+        administration: AdministrationLog,
     ) -> Server:
         transactions, pop = TransactionProcessor(state), PopProcessor(state, asyncio.get_running_loop())
         if self._gate is None:
@@ -317,7 +325,7 @@ class BrokerService:
             ScheduleProcessor(state), BrokerProcessor(state), transactions, TimerProcessor(state),
             ConfigurationProcessor(state, kept), ProgressProcessor(state), ClientQueryProcessor(state),
             ResetProcessor(state), CleanupProcessor(state), pop, AckProcessor(state), AssignmentProcessor(state),
-            ReplyProcessor(state, send),
+            ReplyProcessor(state, send), administration,
         ]  # fmt: skip
         if self._gate is not None:
             processors.append(AccessProcessor(self._gate.table))
@@ -335,7 +343,7 @@ class BrokerService:
             after_read=state.kick,
             closed=(state.clients.remove_connection, state.calls.remove_connection),
         )
-        return Server("broker", handlers, self._live_clock, self._limits, hooks, shared)
+        return Server("broker", administration.noted(handlers), self._live_clock, self._limits, hooks, shared)
 
     def _connections(self) -> Iterator[Connection]:
         return (connection for server in self._servers for connection in server.connections)

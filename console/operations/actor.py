@@ -77,6 +77,13 @@ class Actor:
     user_id: int | None = None
     #: topics that it may touch; who has a token is bounded by the token
     visible: VisibleTopics = ALL
+    #: the prefix of the token, by which it is known whatever its name
+    token: str = ""
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What an entry of the audit says of the actor beside the name."""
+        return {"token": self.token} if self.token else {}
 
     @classmethod
     def of(cls, user: Any) -> Actor:
@@ -102,5 +109,5 @@ class Actor:
             actor=self.name,
             what=AuditEntry.What.DENIED,
             kind=kind,
-            result={"permission": permission},
+            result={"permission": permission, **self.told},
         )

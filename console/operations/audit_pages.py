@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from console.operations.models import AuditEntry, Operation
 from console.operations.reading import is_seen, masked_result
-from console.operations.registry import KINDS
+from console.operations.registry import ACTS
 from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, current_scope
@@ -50,7 +50,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         "given": given,
         "errors": errors,
         "whats": AuditEntry.What.choices,
-        "kinds": sorted(KINDS),
+        "kinds": sorted(ACTS),
         "query": urlencode(shown),
         "following": "?" + urlencode(following) if following else None,
     }

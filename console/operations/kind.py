@@ -210,6 +210,8 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     """A kind of operation. `name` is a stable code ("timers.cancel"), `permission` Django's."""
 
     permission: ClassVar[str]
+    #: whether what it does takes something away for good: the password is asked for again before it
+    destroys: ClassVar[bool] = False
     #: the word on the button that confirms it, and what it does and leaves
     verb: ClassVar[Words] = ""
     effect: ClassVar[Words] = ""

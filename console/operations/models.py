@@ -179,7 +179,14 @@ class AuditEntry(models.Model):
         APPROVED = "approved", _("approved")
         DECLINED = "declined", _("declined")
         EXPIRED = "expired", _("was not approved in time")
+        #: at doors that know no preview: signing in, tokens, accounts, remoting
+        DONE = "done", _("done")
+        FAILED = "failed", _("failed")
 
+    #: place in the chain, the hash of the entry before, and its own: a trigger of the database sets them
+    number = models.BigIntegerField(default=0, editable=False)
+    previous = models.CharField(max_length=64, default="", editable=False)
+    digest = models.CharField(max_length=64, default="", editable=False)
     at = models.DateTimeField(_("when"), auto_now_add=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     actor = models.CharField(_("who"), max_length=150)
@@ -198,6 +205,7 @@ class AuditEntry(models.Model):
         verbose_name_plural = _("audit entries")
         ordering = ["-at", "-id"]
         default_permissions = ("view",)
+        constraints = [models.UniqueConstraint(fields=["number"], name="audit_number")]
 
     def __str__(self) -> str:
         return f"{self.actor} {self.what} {self.kind}"
@@ -211,3 +219,31 @@ class AuditEntry(models.Model):
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse with AuditEntryKeptError: entries stay as they were written."""
         raise AuditEntryKeptError
+
+
+class AuditEnd(models.Model):
+    """The end of the audit's chain, in one row: a trigger writes it with each entry (migration 0026)."""
+
+    id = models.SmallIntegerField(primary_key=True)
+    number = models.BigIntegerField()
+    digest = models.CharField(max_length=64)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.digest}"
+
+
+class ReadAdministration(models.Model):
+    """The last administrative request of a broker that the audit has; `log` is the broker's log that counts them."""
+
+    broker = models.CharField(max_length=255, unique=True)
+    log = models.CharField(max_length=64)
+    number = models.BigIntegerField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.broker}: {self.number}"

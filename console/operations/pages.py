@@ -13,6 +13,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
@@ -27,6 +28,7 @@ from console.operations.reading import OperationPage, number_of, operation_list,
 from console.operations.registry import KINDS
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.operations.workflow import REASON_LENGTH
+from console.security import presence
 from console.site.chosen import choice_of, choosing
 from console.site.parsing import whole_number
 from console.ui.addresses import form_of
@@ -116,6 +118,8 @@ def look_again(request: HttpRequest, operation_id: str) -> HttpResponse:
 @form_of("operation", "operation_id")
 def confirm(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Run it, once, however often this is sent."""
+    if (asked := _proof(request, operation_id)) is not None:
+        return asked
     reason, typed = (request.POST.get(name, "") for name in ("reason", "typed"))
 
     def run(found: uuid.UUID, actor: Actor) -> Operation:
@@ -140,6 +144,8 @@ def go_on(request: HttpRequest, operation_id: str) -> HttpResponse:
 @form_of("operation", "operation_id")
 def approve(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Approve it as the second person."""
+    if (asked := _proof(request, operation_id)) is not None:
+        return asked
     reason = request.POST.get("reason", "")
     return _step(request, operation_id, lambda found, actor: workflow.approve(found, actor, reason=reason))
 
@@ -178,6 +184,16 @@ def drafted(
         shown |= {"again": form.template, **form.context} if form else {"again": ""}
         return render(request, "operations/refused.html", shown, status=422)
     return see_operation(row.pk)
+
+
+def _proof(request: HttpRequest, text: str) -> HttpResponse | None:
+    """Return the way to the page that asks for the password, if what is about to be done destroys; else None."""
+    if presence.is_proved(request):
+        return None
+    number = number_of(text)
+    row = Operation.objects.filter(pk=number).first() if number else None
+    kind = KINDS.get(row.kind) if row is not None else None
+    return presence.ask(reverse("operation", args=[text])) if kind is not None and kind.destroys else None
 
 
 def see_operation(number: uuid.UUID) -> HttpResponse:

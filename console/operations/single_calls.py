@@ -113,7 +113,7 @@ def _item(single: Single) -> dict[str, Any]:
 
 def _entries(single: Single, now: datetime) -> list[dict[str, Any]]:
     """Return the audit's entries as of any other operation: who asked for what, and what came of it."""
-    asked = {"parameters": single.parameters, "count": 1}
+    asked = {"parameters": single.parameters, "count": 1, **single.actor.told}
     end = {
         "state": str(Operation.State.DONE),
         "outcomes": {single.result.outcome: 1},

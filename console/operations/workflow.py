@@ -241,7 +241,7 @@ def audit(row: Operation, actor: Actor, what: AuditEntry.What, result: Mapping[s
         kind=row.kind,
         operation=row.pk,
         reason=row.reason,
-        result=dict(result),
+        result={**result, **actor.told},
     )
 
 
@@ -279,7 +279,7 @@ def _answer(number: uuid.UUID, actor: Actor, reason: str, state: Operation.State
             kind=row.kind,
             operation=row.pk,
             reason=row.second_reason,
-            result={"count": row.preview["count"]},
+            result={"count": row.preview["count"], **actor.told},
         )
     return row
 
@@ -354,7 +354,7 @@ def _check_other(row: Operation, actor: Actor) -> None:
             what=AuditEntry.What.DENIED,
             kind=row.kind,
             operation=row.pk,
-            result={"permission": "second person"},
+            result={"permission": "second person", **actor.told},
         )
         raise SamePerson
 

@@ -31,7 +31,14 @@ from broker.client.admin import UserAccess
 from console.operations.actor import Actor
 from console.operations.kind import ItemResult, Target
 from console.operations.single_calls import Single, record
-from console.rest.errors import PoliciesUnreadable, TokenInvalid, TokenMissing, TokensUnreadable, TooManyRequests
+from console.rest.errors import (
+    PoliciesUnreadable,
+    TokenInvalid,
+    TokenLimited,
+    TokenMissing,
+    TokensUnreadable,
+    TooManyRequests,
+)
 from console.rest.masking import Hiding
 from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
@@ -78,6 +85,34 @@ def with_database(work: Callable[[], Result]) -> Result:
         raise
 
 
+#: tokens that are counted at the same time; when there are more, all begin anew
+MAX_COUNTED = 10_000
+
+
+class Rates:
+    """The requests of tokens that have a limit: so many a second, those of one second at once. Each process counts for
+    itself, and the web process is one."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        #: by prefix: requests that are left, and when that was counted
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def require(self, grant: Grant) -> None:
+        """Count a request; raises TokenLimited."""
+        most = grant.requests_per_s
+        if not most:
+            return
+        now_s = self._clock_s()
+        left, at_s = self._left.get(grant.prefix, (float(most), now_s))
+        left = min(float(most), left + (now_s - at_s) * most)
+        if left < 1:
+            raise TokenLimited(f"The token {grant.name!r} may ask {most} times a second.")
+        if len(self._left) >= MAX_COUNTED:
+            self._left.clear()
+        self._left[grant.prefix] = (left - 1, now_s)
+
+
 class Grants:
     """Tokens that were seen lately, and what they allow."""
 
@@ -87,11 +122,13 @@ class Grants:
         self._checking: dict[bytes, asyncio.Task[Grant | None]] = {}
         self._masks: tuple[float, Masks] | None = None
         self._thread = DatabaseThread("api-grants")
+        self._rates = Rates()
 
     async def of(self, request: Request) -> Grant:
-        """Return what the request's token allows; raises TokenMissing, TokenInvalid, TokensUnreadable,
+        """Return what the request's token allows; raises TokenMissing, TokenInvalid, TokenLimited, TokensUnreadable,
         PoliciesUnreadable."""
         grant = await self.known(request)
+        self._rates.require(grant)
         if not grant.access_user:
             return grant
         of_brokers = await self._users.access_of(grant.access_user)
@@ -257,8 +294,8 @@ class Recorder:
 
 
 def token_actor(grant: Grant, permissions: frozenset[str] = frozenset()) -> Actor:
-    """Return the token as an actor with these permissions; the audit has its name."""
-    return Actor(f"token {grant.name}", permissions, grant.user_id)
+    """Return the token as an actor with these permissions; the audit has its name, and the number of the token."""
+    return Actor(f"token {grant.name}", permissions, grant.user_id, token=grant.prefix)
 
 
 def _recorded(singles: Sequence[Single]) -> list[bool]:

@@ -213,6 +213,10 @@ class TooManyRequests(RequestError):
     """More messages are under way than are taken at once."""
 
 
+class TokenLimited(RequestError):
+    """The token asks more often than it may."""
+
+
 class TokensUnreadable(RequestError):
     """Tokens cannot be checked now because the database does not answer."""
 
@@ -292,6 +296,7 @@ RULES: dict[type[Exception], Rule] = {
     RedisUnavailable: Rule(
         503, "redis_unavailable", "Redis unavailable", "Try again; check ESCAPEMENT_REDISSON_URL.", 2
     ),
+    TokenLimited: Rule(429, "token_limited", "Too many requests of this token", "Send fewer a second, or wait.", 1),
     TooManyRequests: Rule(429, "too_many_requests", "Too many requests", "Wait for answers before sending more.", 1),
     PoliciesUnreadable: Rule(
         503, "policies_unreadable", "Policies unreadable", "Try again; nothing was done. Check the broker.", 2

@@ -19,6 +19,8 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 
+from console.security import presence
+from console.security.door import Door, through
 from console.security.topic_scope import NOTHING, scoped, set_scope, visible_topics
 
 #: without it nobody sees anything
@@ -114,6 +116,8 @@ _ACCESS, _TOTAL = "access", "is_total"
 OPEN_SPACES = frozenset({"admin"})
 #: what it has for who sees some topics only: it shows rows as they are, of all topics
 _LIMITED_ADMIN = frozenset({"index", "login", "logout", "password_change", "password_change_done", "jsi18n"})
+#: what changes nothing but the own session or password
+_OWN_ADMIN = frozenset({"login", "logout", "password_change", "jsi18n", "autocomplete"})
 
 
 class Gate:
@@ -124,7 +128,7 @@ class Gate:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer with no scope until process_view says who the user is; the scope ends with the request."""
-        with scoped(NOTHING):
+        with scoped(NOTHING), through(Door(request)):
             return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
@@ -135,7 +139,8 @@ class Gate:
         if match is not None and OPEN_SPACES & set(match.namespaces):
             if request.user.is_authenticated and not visible.is_all and match.url_name not in _LIMITED_ADMIN:
                 raise PermissionDenied("topics")
-            return None
+            is_change = request.method == "POST" and request.user.is_authenticated and match.url_name not in _OWN_ADMIN
+            return presence.ask(request.get_full_path()) if is_change and not presence.is_proved(request) else None
         access = access_of(view)
         if match is None or access.is_open:
             return None

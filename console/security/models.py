@@ -98,11 +98,26 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
     revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
     last_used_at = models.DateTimeField(_("last used"), null=True, blank=True, editable=False)
+    #: the one that was made in its place; both count until this one expires
+    replaced_by = models.ForeignKey(
+        "self", models.SET_NULL, null=True, blank=True, editable=False, related_name="+", verbose_name=_("replaced by")
+    )
+    requests_per_s = models.PositiveIntegerField(
+        _("requests a second (0: as the settings say)"), default=0, db_default=0
+    )
 
     class Meta:
         verbose_name = _("API token")
         verbose_name_plural = _("API tokens")
         ordering = ["name", "prefix"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=models.Q(revoked_at=None, replaced_by=None),
+                name="one_token_of_a_name",
+                violation_error_message=_("There is a token with this name already."),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} (esc_{self.prefix}_...)"

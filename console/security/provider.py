@@ -42,10 +42,12 @@ class NotMeant(Exception):
     """The user is known to the provider, but has no group with a place here, or a closed account."""
 
 
-def to_provider(request: HttpRequest, back: str) -> HttpResponse:
-    """Send the browser to the provider; it comes back to ``back``. Raises ProviderDown."""
+def to_provider(request: HttpRequest, back: str, *, is_again: bool = False) -> HttpResponse:
+    """Send the browser to the provider; it comes back to ``back``. `is_again`: the provider shall ask who it is even
+    if it knows. Raises ProviderDown."""
+    asked = {"prompt": "login"} if is_again else {}
     try:
-        return cast(HttpResponse, _client().authorize_redirect(request, back))
+        return cast(HttpResponse, _client().authorize_redirect(request, back, **asked))
     except (AuthlibBaseError, RequestException, RuntimeError, ValueError, KeyError) as error:
         raise ProviderDown(str(error)) from error
 

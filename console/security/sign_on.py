@@ -47,7 +47,9 @@ def leave(request: HttpRequest) -> HttpResponse:
 
     request.session[_NEXT] = request.GET.get("next", "")
     try:
-        return provider.to_provider(request, request.build_absolute_uri(reverse("sign_on_back")))
+        is_again = request.GET.get("again") == "1"
+        back = request.build_absolute_uri(reverse("sign_on_back"))
+        return provider.to_provider(request, back, is_again=is_again)
     except provider.ProviderDown as error:
         return _refused(request, "down", error)
 

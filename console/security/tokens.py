@@ -33,7 +33,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.utils import timezone
 
 from broker.client.admin import UserAccess
@@ -135,6 +137,10 @@ class Grant:
     policies: PoliciesOfUser | None = None
     #: whom the token was made for
     user_id: int | None = None
+    #: by which the token is named; it opens nothing
+    prefix: str = ""
+    #: requests a second that are answered; 0: any number
+    requests_per_s: int = 0
 
     def allows(self, action: str, name: str, kind: str = "topic") -> bool:
         """Tell whether the action is allowed on the topic, or on what else `kind` says."""
@@ -197,13 +203,16 @@ def create(
     created_by: User | None = None,
     lasts: timedelta | None = None,
     access_user: str = "",
+    requests_per_s: int = 0,
 ) -> tuple[ApiToken, str]:
     """Return a new row, and the token itself, which is shown once.
 
-    `access_user`: the user of access control whose policies decide, too. Raises InvalidArgument.
+    `access_user`: the user of access control whose policies decide, too. Raises InvalidArgument, NameTaken.
     """
     if access_user:
         check_user(access_user)
+    if ApiToken.objects.filter(name=name, revoked_at=None, replaced_by=None).exists():
+        raise NameTaken(name)
     prefix = "".join(secrets.choice(_ALPHABET) for _ in range(10))
     token = f"esc_{prefix}_{secrets.token_urlsafe(32)}"
     row = ApiToken.objects.create(
@@ -214,8 +223,48 @@ def create(
         access_user=access_user,
         created_by=created_by,
         expires_at=timezone.now() + lasts if lasts is not None else None,
+        requests_per_s=requests_per_s,
     )
     return row, token
+
+
+class NameTaken(ValueError):
+    """Another token that was not revoked has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"There is a token {name!r} already. `token rotate` makes another one in its place; `token revoke` ends it."
+        )
+
+
+class NotRotatable(ValueError):
+    """A token that counts no more cannot be given to its bearer anew."""
+
+
+def rotate(row: ApiToken, *, overlap: timedelta, lasts: timedelta | None = None) -> tuple[ApiToken, str]:
+    """Return another token with the same name and rights, which is shown once; the old one counts for `overlap` more.
+
+    Raises NotRotatable for one that was revoked, has expired or was replaced.
+    """
+    with transaction.atomic():
+        old = ApiToken.objects.select_for_update().get(pk=row.pk)
+        now = timezone.now()
+        if old.revoked_at is not None or old.replaced_by is not None or (old.expires_at and old.expires_at <= now):
+            raise NotRotatable(f"{old} was revoked or replaced, or has expired: make a new one with `token create`.")
+        old.expires_at = min(filter(None, (old.expires_at, now + overlap)))
+        # the name is free while both rows are written: it is compared when they are there
+        ApiToken.objects.filter(pk=old.pk).update(replaced_by=old)
+        new, token = create(
+            old.name,
+            old.scopes,
+            created_by=old.created_by,
+            lasts=lasts,
+            access_user=old.access_user,
+            requests_per_s=old.requests_per_s,
+        )
+        old.replaced_by = new
+        old.save(update_fields=["replaced_by", "expires_at"])
+    return new, token
 
 
 def digest(token: str) -> str:
@@ -250,7 +299,15 @@ def grant_of(token: str) -> Grant | None:
     if row.last_used_at is None or now - row.last_used_at >= USED_INTERVAL:
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
     scopes = tuple(Scope(str(each["prefix"]), frozenset(each["actions"])) for each in row.scopes)
-    return Grant(row.name, scopes, row.expires_at, row.access_user, user_id=row.created_by_id)
+    return Grant(
+        row.name,
+        scopes,
+        row.expires_at,
+        row.access_user,
+        user_id=row.created_by_id,
+        prefix=row.prefix,
+        requests_per_s=row.requests_per_s or settings.TOKEN_REQUESTS_PER_S,
+    )
 
 
 def revoke(row: ApiToken) -> None:
@@ -262,4 +319,5 @@ def revoke(row: ApiToken) -> None:
 
 def revoke_all_of(person: Any) -> None:
     """Revoke every token made for this user: once the account is deleted, no row says whose they were."""
-    ApiToken.objects.filter(created_by=person, revoked_at=None).update(revoked_at=timezone.now())
+    for row in ApiToken.objects.filter(created_by=person, revoked_at=None):
+        revoke(row)

@@ -181,6 +181,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "console.security.gate.Gate",
+    "console.security.presence.Presence",
     "console.ui.saved_view_pages.OpensWith",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
@@ -283,6 +284,23 @@ OPERATIONS_KEEP_DAYS = float(os.environ.get("ESCAPEMENT_OPERATIONS_KEEP_DAYS", "
 if OPERATIONS_KEEP_DAYS > 0:
     CELERY_BEAT_SCHEDULE["operations"] = {"task": "console.forget_operations", "schedule": 600.0}
 
+# --- the audit --------------------------------------------------------------------------------------------------------
+# A file to which each entry is added as a line of JSON; none by default.
+AUDIT_FILE = os.environ.get("ESCAPEMENT_AUDIT_FILE", "")
+# So many wrong passwords and locks an hour have an entry of their own.
+AUDIT_STRANGERS_AN_HOUR = 1_000
+CELERY_BEAT_SCHEDULE["administration"] = {
+    "task": "console.read_administration",
+    "schedule": 5.0,
+    "options": {"expires": 5.0},
+}
+if AUDIT_FILE:
+    CELERY_BEAT_SCHEDULE["audit_file"] = {
+        "task": "console.export_audit",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    }
+
 # --- people and safety ------------------------------------------------------------------------------------------------
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
@@ -290,12 +308,24 @@ LOGOUT_REDIRECT_URL = "/login/"
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 # So many wrong passwords for one name from one address, and that address waits before it may try this name again.
 AXES_FAILURE_LIMIT = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES", "10"))
+# The same of one name from everywhere, but where its owner has signed in before; and from one address for all names.
+LOGIN_TRIES_ACCOUNT = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES_ACCOUNT", "100"))
+LOGIN_TRIES_ADDRESS = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES_ADDRESS", "50"))
+AXES_HANDLER = "console.security.tries.Tries"
+# A session ends after so many minutes without a request; what destroys asks for the password again if that was given
+# longer ago (0: never, both).
+IDLE_MINUTES = int(os.environ.get("ESCAPEMENT_IDLE_MINUTES", "720"))
+PROOF_MINUTES = int(os.environ.get("ESCAPEMENT_PROOF_MINUTES", "15"))
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_CALLABLE = "console.security.sign_on.locked"
 AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.address_of"
 AXES_VERBOSE = False
+# Tokens of REST: how long one lasts that is made without a word about it, and how many requests a second of one are
+# answered where the token itself does not say (0: any number).
+TOKEN_DAYS = int(os.environ.get("ESCAPEMENT_TOKEN_DAYS", "90"))
+TOKEN_REQUESTS_PER_S = int(os.environ.get("ESCAPEMENT_TOKEN_REQUESTS_PER_S", "0"))
 # Signing in by an OpenID Connect provider: none without an issuer.
 OIDC_ISSUER = os.environ.get("ESCAPEMENT_OIDC_ISSUER", "")
 OIDC_CLIENT_ID = os.environ.get("ESCAPEMENT_OIDC_CLIENT_ID", "")

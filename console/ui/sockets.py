@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import import_module
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,6 +41,7 @@ from django.utils.translation.trans_real import parse_accept_lang_header
 from broker.mirror.announcer import GROUP
 from console.security.gate import VIEW
 from console.security.models import TopicPermission
+from console.security.presence import is_idle
 from console.security.topic_scope import VisibleTopics, visible_topics
 from console.ui.live import LivePage, fragments, page_of
 
@@ -236,9 +237,10 @@ def marks_of(keys: Collection[str]) -> dict[str, Mark]:
     sessions = {row.session_key: row.get_decoded() for row in rows}
     users = _users({said.get(SESSION_KEY) for said in sessions.values()} - {None})
     marks: dict[str, Mark] = dict.fromkeys(keys)
+    now_s = time()
     for key, said in sessions.items():
         user = users.get(str(said.get(SESSION_KEY)))
-        if user is not None:
+        if user is not None and not is_idle(said, now_s):
             marks[key] = (said.get(SESSION_KEY), said.get(HASH_SESSION_KEY), *user)
     return marks
 

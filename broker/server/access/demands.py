@@ -130,6 +130,7 @@ class Demands:
         look = Demand(Kind.CLUSTER, cluster, (_GET,))
         names = Demand(Kind.CLUSTER, cluster, (_GET, _LIST))
         self._of_cluster = {int(code): (names if code in _CLUSTER_LIST else look,) for code in _CLUSTER_GET}
+        self._of_cluster[int(Request.GET_ADMINISTRATION)] = self._everything
         self._special: dict[int, Callable[[Command], Iterable[Demand]]] = {
             18: _topics_of_list,
             33: lambda request: self._of_record(request.ext.get("offset"), _SUB, _GET),

@@ -139,7 +139,7 @@ def audit(step: str, actor: Actor, reason: str, result: dict[str, Any]) -> None:
         what=AuditEntry.What.FINISHED,
         kind=f"check_addresses.{step}",
         reason=reason.strip(),
-        result=result,
+        result={**result, **actor.told},
     )
 
 

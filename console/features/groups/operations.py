@@ -100,6 +100,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
     """The operation that moves a group's offsets: it gets messages again, or never gets those that are skipped."""
 
     name = "groups.reset_offsets"
+    destroys = True
     permission = RESET_OFFSETS
     title, verb = _("Move a group to other offsets"), _("Move it")
     effect = _("The group continues at other offsets at once. It can be put back where it was.")

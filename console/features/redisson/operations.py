@@ -208,6 +208,7 @@ class RemoveValues(SteerValues):
     """The operation that removes values: they are never delivered."""
 
     name = "redisson.remove"
+    destroys = True
     title, verb = _("Remove waiting values"), _("Remove them")
     effect = _("They are never delivered. This cannot be taken back.")
     outcomes = {"removed": Outcome(_("removed"))}
@@ -341,6 +342,7 @@ class ClearQueue(QueueKind):
     """The operation that empties a queue: nothing waits any more; what is due already stays in the plain list."""
 
     name = "redisson.clear"
+    destroys = True
     title, verb = _("Clear a delayed queue"), _("Clear it")
     effect = _("Nothing waits in it any more; what is due already stays. This cannot be taken back.")
     outcomes = {"cleared": Outcome(_("cleared"))}

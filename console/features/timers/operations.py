@@ -299,6 +299,7 @@ class CancelTimers(SteerTimers):
     """The operation that cancels timers; while their moments are ahead they can be parked again."""
 
     name = "timers.cancel"
+    destroys = True
     title, verb = _("Cancel timers"), _("Cancel them")
     effect = _("They are not delivered. This can be taken back while their moments are still ahead.")
     outcomes = {**OVER, "cancelled": Outcome(_("cancelled")), "recall_noted": Outcome(_("recall noted"))}

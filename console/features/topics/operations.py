@@ -410,6 +410,7 @@ class DeleteTopic(_Delete):
     """The deletion of a topic and its messages. What waits for it is cancelled, or kept and creates it anew."""
 
     name, page, is_topic = "topics.delete", "topics", True
+    destroys = True
     title, verb = _("Delete a topic"), _("Delete it")
     effect = _("Its messages can no longer be read. This cannot be taken back.")
     outcomes = {"deleted": Outcome(_("deleted"))}
@@ -511,6 +512,7 @@ class DeleteGroup(_Delete):
     """The operation that deletes a group and its offsets; its tries and dead letters stay, and nobody reads them."""
 
     name, page, is_topic = "groups.delete", "groups", False
+    destroys = True
     title, verb = _("Delete a group"), _("Delete it")
     effect = _("Its offsets are deleted. This cannot be taken back.")
     outcomes = {"deleted": Outcome(_("deleted"))}

@@ -53,6 +53,6 @@ def set_sends(broker: str, is_allowed: bool, actor: Actor, reason: str) -> dict[
         what=AuditEntry.What.CONFIRMED,
         kind=Sends.name,
         reason=reason.strip(),
-        result={"broker": broker, "is_allowed": is_allowed, "topics": counts},
+        result={"broker": broker, "is_allowed": is_allowed, "topics": counts, **actor.told},
     )
     return counts

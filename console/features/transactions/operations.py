@@ -354,6 +354,7 @@ class CommitTransactions(SteerTransactions):
     """The operation that commits halves: consumers get their messages."""
 
     name = "transactions.commit"
+    destroys = True
     title, verb = _("Commit transactions"), _("Commit them")
     effect = _("Their messages go into their topics, whatever their databases say. This cannot be taken back.")
     outcomes = {**_DECIDED, "committed": Outcome(_("committed"))}
@@ -373,6 +374,7 @@ class RollBackTransactions(SteerTransactions):
     """The operation that rolls halves back: their messages are dropped."""
 
     name = "transactions.rollback"
+    destroys = True
     title, verb = _("Roll transactions back"), _("Roll them back")
     effect = _("Consumers never get their messages. This cannot be taken back.")
     outcomes = {**_DECIDED, "rolled_back": Outcome(_("rolled back"))}

@@ -117,6 +117,12 @@ def test_an_old_database_comes_to_the_state_of_a_new_one(make_database: MakeData
                  VALUES (1, 1, 'mail', 'ended', 9, 9, now(), false, 'mail to 1; webhook told');
             INSERT INTO console_delivery (id, alert_id, body, tries, created_at, told_at)
                  VALUES (gen_random_uuid(), 1, '{}', 1, now(), now());
+            INSERT INTO console_auditentry (id, at, actor, what, kind, operation, reason, result)
+                 VALUES (7, now(), 'anna', 'confirmed', 'x', NULL, 'first', '{"a": 1}'),
+                        (9, now(), 'ben', 'denied', 'y', gen_random_uuid(), 'second', '{}');
+            INSERT INTO console_apitoken (id, name, prefix, digest, scopes, access_user, created_at, revoked_at)
+                 VALUES (1, 'shop', 'aaa', '', '[]', '', now(), NULL), (2, 'shop', 'bbb', '', '[]', '', now(), NULL),
+                        (3, 'shop', 'ccc', '', '[]', '', now(), now());
             """
         )
         cursor.execute(
@@ -127,6 +133,17 @@ def test_an_old_database_comes_to_the_state_of_a_new_one(make_database: MakeData
         migrate(connection.alias)
     assert schema_of(old) == schema_of(new)
     assert len(schema_of(new)) > 500
+    with old.cursor() as cursor:
+        cursor.execute(
+            "SELECT reason, number, previous, digest = console_audit_digest(entry), digest"
+            " FROM console_auditentry AS entry ORDER BY number"
+        )
+        first, second = cursor.fetchall()
+        assert (first[:4], second[:4]) == (("first", 1, "", True), ("second", 2, first[4], True))
+        cursor.execute("SELECT number, digest FROM console_auditend")
+        assert cursor.fetchall() == [(2, second[4])]
+        cursor.execute("SELECT name FROM console_apitoken ORDER BY id")
+        assert [name for (name,) in cursor.fetchall()] == ["shop", "shop (bbb)", "shop"]
     assert Alert.objects.using("made-before").get().told == "mail to 1; webhook told"
     (snapshot,) = Snapshot.objects.using("made-before").all()
     assert unpack(GroupsKept, bytes(snapshot.groups)) == GroupsKept((), (), 3)

@@ -16,6 +16,7 @@ from broker.server.broker import BrokerService
 from broker.testing import small_store
 from console.rest.app import StateHolder, create_application
 from console.security import tokens as security_tokens
+from console.security.models import ApiToken
 from tests.client.leftovers import no_client_left
 from tests.console.kept import hang_up
 
@@ -36,7 +37,9 @@ def make_token(transactional_db: None) -> MakeToken:
         publish: tuple[str, ...] = ("*",), read: tuple[str, ...] = ("*",), lasts: timedelta | None = None,
         consume: tuple[str, ...] = ("*",),
     ) -> str:  # fmt: skip
-        return security_tokens.create("test", security_tokens.scope_rows(publish, read, (), consume), lasts=lasts)[1]
+        count = ApiToken.objects.filter(name__startswith="test").count()
+        name = f"test-{count}" if count else "test"
+        return security_tokens.create(name, security_tokens.scope_rows(publish, read, (), consume), lasts=lasts)[1]
 
     return make
 

@@ -48,6 +48,7 @@ from console.rest.request_body import NewMessage, NewMessages
 from console.rest.route import Route
 from console.rest.routes import ROUTES
 from console.security import tokens as security_tokens
+from console.security.models import ApiToken
 from console.security.tokens import ACTIONS
 from console.site.broker import hang_up
 from tests.console.rest.test_masks import in_database
@@ -233,6 +234,6 @@ async def test_without_a_token_every_route_is_refused(anonymous: httpx.AsyncClie
 
 def made(rows: list[dict[str, Any]]) -> Any:
     try:
-        return security_tokens.create("test", rows)
+        return security_tokens.create(f"test-{ApiToken.objects.count()}-more", rows)
     finally:
         connection.close()

@@ -165,7 +165,7 @@ async def test_a_token_that_says_so_sees_what_it_may_read(
     def made() -> list[str]:
         MaskRule.objects.create(prefix="", fields=HIDDEN, why=WHY)
         return [
-            security_tokens.create("boss", security_tokens.scope_rows([], ["*"], unmask=[prefix]))[1]
+            security_tokens.create(f"boss {prefix}", security_tokens.scope_rows([], ["*"], unmask=[prefix]))[1]
             for prefix in ("orders", "pay")
         ]
 

@@ -68,12 +68,15 @@ async def people(service: BrokerService) -> AsyncIterator[People]:
 def tokens(transactional_db: None) -> dict[str, str]:
     """A token for each user, whose own prefixes allow everything; `bare ...` ones have none."""
     every = security_tokens.scope_rows("*", "*", "*", "*")
-    made = {user: security_tokens.create("test", every, access_user=user)[1] for user in (*USERS, "root")}
-    made |= {f"bare {user}": security_tokens.create("test", [], access_user=user)[1] for user in ("publisher", "gone")}
+    made = {user: security_tokens.create(f"test-{user}", every, access_user=user)[1] for user in (*USERS, "root")}
+    made |= {
+        f"bare {user}": security_tokens.create(f"bare-{user}", [], access_user=user)[1]
+        for user in ("publisher", "gone")
+    }
     narrow = security_tokens.scope_rows(["invoice"], ["invoice"])
     return made | {
-        "narrow": security_tokens.create("test", narrow, access_user="publisher")[1],
-        "unbound": security_tokens.create("test", every)[1],
+        "narrow": security_tokens.create("narrow", narrow, access_user="publisher")[1],
+        "unbound": security_tokens.create("unbound", every)[1],
     }
 
 

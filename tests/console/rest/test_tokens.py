@@ -6,6 +6,7 @@ import asyncio
 import io
 import time
 from datetime import timedelta
+from typing import Any
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
+from console.operations.models import AuditEntry
 from console.rest.app import StateHolder
 from console.rest.database import CACHE_S
 from console.security import tokens as security_tokens
@@ -212,3 +214,122 @@ def test_the_command_refuses_what_makes_no_sense(arguments: list[str]) -> None:
     with pytest.raises(CommandError):
         run(*arguments)
     assert not ApiToken.objects.exists()
+
+
+def valid(token: str) -> bool:
+    return security_tokens.grant_of(token) is not None
+
+
+@pytest.mark.django_db
+def test_a_token_expires_by_default_and_not_where_that_is_asked_for() -> None:
+    run("create", "default", "--read", "*")
+    run("create", "short", "--read", "*", "--days", "7")
+    run("create", "endless", "--read", "*", "--never-expires")
+    lasts = {
+        row.name: row.expires_at and round((row.expires_at - row.created_at) / timedelta(days=1))
+        for row in ApiToken.objects.all()
+    }
+    assert lasts == {"default": 90, "short": 7, "endless": None}
+    listed = run("list")
+    assert "expires never" in listed
+    assert listed.count("used never") == 3
+
+
+@pytest.mark.django_db
+def test_a_name_is_given_once_until_it_is_free_again() -> None:
+    token = run("create", "shop", "--read", "*")
+    with pytest.raises(CommandError, match="token 'shop' already"):
+        run("create", "shop", "--read", "*")
+    run("revoke", token)
+    assert valid(run("create", "shop", "--read", "*"))
+    assert ApiToken.objects.filter(name="shop").count() == 2
+
+
+@pytest.mark.django_db
+def test_rotation_lets_both_count_for_a_stated_time() -> None:
+    old = run("create", "shop", "--read", "order*", "--requests-per-s", "7", "--access-user", "alice")
+    new = run("rotate", old.split("_")[1], "--overlap-hours", "2", "--days", "30")
+    assert valid(old)
+    before, after = security_tokens.grant_of(old), security_tokens.grant_of(new)
+    assert before is not None
+    assert after is not None
+    assert (after.name, after.scopes, after.access_user, after.requests_per_s) == (
+        before.name, before.scopes, before.access_user, 7,
+    )  # fmt: skip
+    row = ApiToken.objects.get(prefix=old.split("_")[1])
+    assert row.expires_at is not None
+    assert timedelta(hours=1.9) < row.expires_at - timezone.now() <= timedelta(hours=2)
+    assert row.replaced_by == ApiToken.objects.get(prefix=new.split("_")[1])
+    with pytest.raises(CommandError, match="revoked or replaced"):
+        run("rotate", old.split("_")[1])
+    third = run("rotate", new, "--overlap-hours", "0")
+    assert not valid(new)
+    assert valid(third)
+
+
+@pytest.mark.django_db
+def test_an_overlap_makes_no_token_last_longer_than_it_would() -> None:
+    old = run("create", "shop", "--read", "*", "--days", "1")
+    run("rotate", old, "--overlap-hours", "100")
+    row = ApiToken.objects.get(prefix=old.split("_")[1])
+    assert row.expires_at is not None
+    assert row.expires_at - timezone.now() <= timedelta(days=1)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("overlap", ["-1", "nan", "10000"])
+def test_an_overlap_that_makes_no_sense_changes_nothing(overlap: str) -> None:
+    old = run("create", "shop", "--read", "*")
+    with pytest.raises(CommandError):
+        run("rotate", old, "--overlap-hours", overlap)
+    assert valid(old)
+    assert ApiToken.objects.count() == 1
+
+
+def limited(most: int) -> str:
+    token = run("create", "shop", "--read", "*", "--requests-per-s", str(most))
+    connection.close()
+    return token
+
+
+async def test_a_token_with_a_limit_is_told_when_to_come_again(
+    anonymous: httpx.AsyncClient, holder: StateHolder, token: str
+) -> None:
+    few = await asyncio.to_thread(limited, 3)
+    clock = [100.0]
+    holder.get().grants._rates._clock_s = lambda: clock[0]
+    answers = [await anonymous.get("/api/v1/groups", headers=bearer(few)) for _ in range(5)]
+    assert [each.status_code for each in answers] == [200, 200, 200, 429, 429]
+    assert answers[-1].json()["code"] == "token_limited"
+    assert answers[-1].headers["retry-after"] == "1"
+    assert (await anonymous.get("/api/v1/groups", headers=bearer(token))).status_code == 200
+    clock[0] += 1 / 3 + 0.01
+    answers = [await anonymous.get("/api/v1/groups", headers=bearer(few)) for _ in range(2)]
+    assert [each.status_code for each in answers] == [200, 429]
+    clock[0] += 60
+    answers = [await anonymous.get("/api/v1/groups", headers=bearer(few)) for _ in range(4)]
+    assert [each.status_code for each in answers] == [200, 200, 200, 429]
+
+
+def test_the_settings_limit_tokens_that_say_nothing_themselves(token: str, settings: Any) -> None:
+    settings.TOKEN_REQUESTS_PER_S = 5
+    found = security_tokens.grant_of(token)
+    assert found is not None
+    assert found.requests_per_s == 5
+
+
+async def test_the_audit_names_the_token_by_its_number(
+    api: httpx.AsyncClient, token: str, namesrv: str, settings: Any
+) -> None:
+    settings.ESCAPEMENT_NAMESRV = namesrv
+    sent = await api.post(ORDERS, json={"body": "x", "delay_ms": 3_600_000})
+    assert sent.status_code == 201, sent.text
+    answer = await api.post("/api/v1/timers:cancel", json={"filter": {"topic": "order-paid"}, "reason": "no"})
+    assert answer.status_code == 202, answer.text
+
+    def told() -> set[str]:
+        found = {str(entry.result.get("token")) for entry in AuditEntry.objects.filter(what="confirmed")}
+        connection.close()
+        return found
+
+    assert await asyncio.to_thread(told) == {token.split("_")[1]}

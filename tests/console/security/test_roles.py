@@ -48,6 +48,7 @@ OPEN = {
     "logout",
     "sign_on",
     "sign_on_back",
+    "prove",
     "healthz",
     "readyz",
     "metrics",

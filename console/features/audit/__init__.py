@@ -1,0 +1,1 @@
+"""The audit of doors that know no operation, and brokers that are administered by remoting."""

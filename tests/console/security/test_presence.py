@@ -1,0 +1,196 @@
+"""Whether somebody is still there, and still the same: idle sessions end, what destroys asks for the password again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.hashers import MD5PasswordHasher
+from django.contrib.auth.models import Group
+from django.test import Client
+
+from console.operations.models import Operation
+from console.operations.registry import KINDS
+from console.ui.sockets import marks_of
+from tests.console.people import browser_of, person
+
+PASSWORD, WRONG = "a long secret", "wrong"
+
+
+def later(browser: Client, minutes: float) -> None:
+    """Let the session be as old as that."""
+    session = browser.session
+    for name in ("seen_s", "proved_s"):
+        session[name] = int(time.time() - minutes * 60)
+    session.save()
+
+
+def test_a_session_ends_when_nobody_used_it_for_long(db: None, settings: Any) -> None:
+    settings.IDLE_MINUTES = 30
+    browser = browser_of(person("viewer"))
+    key = browser.session.session_key
+    later(browser, 25)
+    assert browser.get("/operations/").status_code == 200
+    assert time.time() - browser.session["seen_s"] < 20
+    later(browser, 35)
+    assert marks_of([key]) == {key: None}
+    answer = browser.get("/operations/")
+    assert answer.headers["Location"].startswith("/login/")
+    assert "_auth_user_id" not in browser.session
+
+
+def test_no_session_ends_where_that_is_not_wanted(db: None, settings: Any) -> None:
+    settings.IDLE_MINUTES = 0
+    browser = browser_of(person("viewer"))
+    later(browser, 100_000)
+    assert browser.get("/operations/").status_code == 200
+
+
+def operation(kind: str) -> Operation:
+    return Operation.objects.create(kind=kind, actor="operator", parameters={}, preview={"count": 1})
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.destroys])
+@pytest.mark.parametrize("step", ["confirm", "approve"])
+def test_what_destroys_asks_for_the_password_after_a_while(db: None, kind: str, step: str) -> None:
+    browser = browser_of(person("boss", role="operator"))
+    later(browser, 16)
+    row = operation(kind)
+    answer = browser.post(f"/operations/{row.pk}/{step}/", {"reason": "because"})
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == "/prove/?" + urlencode({"next": f"/operations/{row.pk}/"})
+    row.refresh_from_db()
+    assert row.state == "draft"
+
+
+def test_each_kind_that_takes_away_for_good_is_known_as_such() -> None:
+    assert {name for name, kind in KINDS.items() if kind.destroys} == {
+        "groups.delete", "groups.reset_offsets", "redisson.clear", "redisson.remove", "timers.cancel", "topics.delete",
+        "transactions.commit", "transactions.rollback",
+    }  # fmt: skip
+
+
+def test_who_gave_it_lately_or_does_something_else_is_not_asked(db: None) -> None:
+    browser = browser_of(get_user_model().objects.create_superuser("boss", password=PASSWORD))
+    later(browser, 14)
+    over = operation("topics.delete")
+    Operation.objects.filter(pk=over.pk).update(state="done", parameters={"name": "orders"})
+    answer = browser.post(f"/operations/{over.pk}/confirm/", {"reason": "because"})
+    assert "/prove/" not in answer.headers.get("Location", "")
+    later(browser, 16)
+    row = operation("timers.pause")
+    Operation.objects.filter(pk=row.pk).update(state="done")
+    answer = browser.post(f"/operations/{row.pk}/confirm/", {"reason": "because"})
+    assert "/prove/" not in answer.headers.get("Location", "")
+
+
+def test_the_password_opens_the_way_back_and_a_wrong_one_does_not(db: None) -> None:
+    browser = browser_of(person("boss"))
+    later(browser, 16)
+    page = browser.get("/prove/?next=/operations/")
+    assert 'name="password"' in page.content.decode()
+    wrong = browser.post("/prove/", {"next": "/operations/", "password": "wrong"})
+    assert wrong.status_code == 422
+    assert "That is not your password." in wrong.content.decode()
+    assert time.time() - browser.session["proved_s"] > 900
+    right = browser.post("/prove/", {"next": "/operations/", "password": PASSWORD})
+    assert (right.status_code, right.headers["Location"]) == (303, "/operations/")
+    assert time.time() - browser.session["proved_s"] < 60
+
+
+@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "javascript:alert(1)", "\\\\evil"])
+def test_it_leads_nowhere_else(db: None, elsewhere: str) -> None:
+    browser = browser_of(person("boss"))
+    assert "evil" not in browser.get("/prove/", {"next": elsewhere}).content.decode()
+    answer = browser.post("/prove/", {"next": elsewhere, "password": PASSWORD})
+    assert answer.headers["Location"] == "/"
+
+
+def test_strangers_are_led_to_the_login_and_guesses_there_are_counted(db: None, settings: Any) -> None:
+    assert Client().get("/prove/").headers["Location"].startswith("/login/")
+    settings.AXES_FAILURE_LIMIT = 3
+    browser = browser_of(person("boss"))
+    answers = [browser.post("/prove/", {"password": "wrong"}).status_code for _ in range(4)]
+    assert answers == [422, 422, 429, 429]
+
+
+def test_the_admin_asks_before_it_changes_anything(db: None) -> None:
+    browser = browser_of(get_user_model().objects.create_superuser("boss", password=PASSWORD))
+    form = {"group": Group.objects.get(name="viewer").pk, "prefix": "a-"}
+    later(browser, 16)
+    assert browser.get("/admin/console/topicpermission/").status_code == 200
+    assert browser.post("/admin/console/topicpermission/add/", form).headers["Location"].startswith("/prove/")
+    later(browser, 1)
+    assert browser.post("/admin/console/topicpermission/add/", form).headers["Location"] == (
+        "/admin/console/topicpermission/"
+    )
+
+
+def test_who_has_no_password_is_sent_to_the_provider(db: None) -> None:
+    user = person("anna")
+    user.set_unusable_password()
+    user.save()
+    page = browser_of(user).get("/prove/?next=/operations/").content.decode()
+    assert 'name="password"' not in page
+    assert "/login/provider/?again=1&amp;next=/operations/" in page
+
+
+# --- how many wrong passwords are taken ---
+
+
+class Counted(MD5PasswordHasher):
+    """A hash that counts how often it was computed."""
+
+    algorithm = "counted"
+    count = 0
+
+    def encode(self, password: str, salt: str) -> str:
+        type(self).count += 1
+        return super().encode(password, salt)
+
+
+def tried(name: str, address: str, password: str = WRONG) -> Any:
+    return Client().post("/login/", {"username": name, "password": password}, REMOTE_ADDR=address)
+
+
+def test_a_name_is_locked_from_everywhere_but_where_its_owner_was_before(db: None, settings: Any) -> None:
+    settings.LOGIN_TRIES_ACCOUNT = 5
+    person("anna")
+    assert tried("anna", "10.0.0.1", PASSWORD).status_code == 302
+    answers = [tried("anna", f"10.1.0.{number}").status_code for number in range(7)]
+    assert answers == [200] * 4 + [429] * 3
+    locked = tried("anna", "10.2.0.1", PASSWORD)
+    assert (locked.status_code, locked.headers["Retry-After"]) == (429, "900")
+    assert tried("anna", "10.0.0.1", PASSWORD).status_code == 302
+
+
+def test_an_address_is_locked_for_all_names(db: None, settings: Any) -> None:
+    settings.LOGIN_TRIES_ADDRESS = 5
+    person("anna")
+    answers = [tried(f"name-{number}", "10.0.0.1").status_code for number in range(7)]
+    assert answers == [200] * 4 + [429] * 3
+    assert tried("anna", "10.0.0.1", PASSWORD).status_code == 429
+    assert tried("anna", "10.0.0.2", PASSWORD).status_code == 302
+
+
+def test_a_proxy_that_nobody_named_locks_nobody_else(db: None, settings: Any) -> None:
+    settings.LOGIN_TRIES_ADDRESS = 5
+    person("anna")
+    for number in range(7):
+        tried(f"name-{number}", "127.0.0.1")
+    assert tried("anna", "127.0.0.1", PASSWORD).status_code == 302
+
+
+def test_who_is_locked_costs_no_hash(db: None, settings: Any) -> None:
+    settings.PASSWORD_HASHERS = [f"{__name__}.Counted"]
+    settings.AXES_FAILURE_LIMIT = 2
+    person("anna")
+    for _ in range(2):
+        tried("anna", "10.0.0.1")
+    before = Counted.count
+    assert before
+    assert tried("anna", "10.0.0.1").status_code == 429
+    assert Counted.count == before
