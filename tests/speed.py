@@ -29,6 +29,8 @@ SLOW = (
     "outbox",
     "package/test_wheel.py",
     "package/test_tutorial.py",
+    "package/test_deploy.py",
+    "backup",
     "package/test_outbox_project.py",
     "package/test_pages.py",
     "package/test_reference.py",

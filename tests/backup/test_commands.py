@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,9 +29,36 @@ def await_answers(load: Load, count: int) -> None:
     until(lambda: len(load.answered) >= count, 60)
 
 
+_brokers: list[BrokerProcess] = []
+_loads: list[Load] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_goes_on() -> Iterator[None]:
+    """What a test that fails leaves running would disturb all others of its process."""
+    yield
+    for load in _loads:
+        load.stop()
+    for broker in _brokers:
+        if broker.process.poll() is None:
+            broker.end(signal.SIGKILL)
+    _loads.clear()
+    _brokers.clear()
+
+
+def started(root: Path) -> BrokerProcess:
+    _brokers.append(BrokerProcess(root))
+    return _brokers[-1]
+
+
+def loading(namesrv: str, cycle: int) -> Load:
+    _loads.append(Load(namesrv, cycle))
+    return _loads[-1]
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> BrokerProcess:
-    return BrokerProcess(tmp_path / "store")
+    return started(tmp_path / "store")
 
 
 def stored(root: Path) -> set[bytes]:
@@ -43,12 +71,12 @@ def stored(root: Path) -> set[bytes]:
 
 
 def test_backups_beside_a_broker_under_load_hold_all_that_was_answered_before(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path / "store")
-    load = Load(broker.namesrv, 0)
+    broker = started(tmp_path / "store")
+    load = loading(broker.namesrv, 0)
     told = []
     for wanted in (200, 600, 1_000):
         await_answers(load, len(load.answered) + wanted)
-        answered = {body: result for body, result in load.answered.items() if body not in load.delayed}
+        answered = {body: result for body, result in list(load.answered.items()) if body not in load.delayed}
         done = run("backup", tmp_path / "store", "--to", tmp_path / "backup")
         assert done.returncode == 0, done.stderr
         position = manifest_in(OsFiles(), str(tmp_path / "backup")).position
@@ -69,16 +97,16 @@ def test_backups_beside_a_broker_under_load_hold_all_that_was_answered_before(tm
 
 
 def test_a_restored_store_serves_and_goes_on(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path / "store")
-    load = Load(broker.namesrv, 0)
+    broker = started(tmp_path / "store")
+    load = loading(broker.namesrv, 0)
     await_answers(load, 300)
     done = run("backup", tmp_path / "store", "--to", tmp_path / "backup")
     load.stop()
     broker.end(signal.SIGTERM)
     assert done.returncode == 0
     assert run("restore", tmp_path / "backup", tmp_path / "restored").returncode == 0
-    again = BrokerProcess(tmp_path / "restored")
-    more = Load(again.namesrv, 1)
+    again = started(tmp_path / "restored")
+    more = loading(again.namesrv, 1)
     await_answers(more, 200)
     more.stop()
     assert again.end(signal.SIGTERM) == 0, again.log.read_text()
@@ -88,8 +116,8 @@ def test_a_restored_store_serves_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_pipe_that_nobody_reads_keeps_no_checkpoint_waiting_and_ends_with_its_reader(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path / "store")
-    load = Load(broker.namesrv, 0)
+    broker = started(tmp_path / "store")
+    load = loading(broker.namesrv, 0)
     await_answers(load, 400)
     command = [sys.executable, "-m", "broker", "backup", str(tmp_path / "store"), "--to", "-"]
     pipe = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -104,8 +132,8 @@ def test_a_pipe_that_nobody_reads_keeps_no_checkpoint_waiting_and_ends_with_its_
 
 
 def test_a_backup_through_a_pipe_is_restored_from_one(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path / "store")
-    load = Load(broker.namesrv, 0)
+    broker = started(tmp_path / "store")
+    load = loading(broker.namesrv, 0)
     await_answers(load, 300)
     answered = {body for body in load.answered if body not in load.delayed}
     with (tmp_path / "backup.tar").open("wb") as out:
@@ -120,7 +148,7 @@ def test_a_backup_through_a_pipe_is_restored_from_one(tmp_path: Path) -> None:
 
 
 def test_until_a_moment_with_its_zone_and_no_other(tmp_path: Path, broker: BrokerProcess) -> None:
-    load = Load(broker.namesrv, 0)
+    load = loading(broker.namesrv, 0)
     await_answers(load, 200)
     known = set(load.answered)
     moment = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -143,7 +171,7 @@ def test_until_a_moment_with_its_zone_and_no_other(tmp_path: Path, broker: Broke
 
 
 def test_what_is_damaged_is_exit_code_1_and_what_is_refused_2(tmp_path: Path, broker: BrokerProcess) -> None:
-    load = Load(broker.namesrv, 0)
+    load = loading(broker.namesrv, 0)
     await_answers(load, 100)
     load.stop()
     broker.end(signal.SIGTERM)

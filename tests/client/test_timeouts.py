@@ -133,7 +133,16 @@ def test_all_calls_that_take_a_time_are_tried() -> None:
         if "timeout_ms" in inspect.signature(method).parameters
     }
     # the others: of what exists already, or made of these
-    assert taking - set(CALLS) == {"commit", "rollback", "end", "end_all", "recall", "send_prepared", "send_topics"}
+    assert taking - set(CALLS) == {
+        "brokers_of",
+        "commit",
+        "rollback",
+        "end",
+        "end_all",
+        "recall",
+        "send_prepared",
+        "send_topics",
+    }
 
 
 def test_decisions_are_over_in_time(silent: str) -> None:

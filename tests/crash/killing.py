@@ -79,6 +79,7 @@ class Load:
 
     def wait_for(self, answers: int) -> None:
         """Return when so many sends were answered."""
+        self._enough.clear()
         self._wanted = answers
         assert self._enough.wait(PATIENCE_S), f"only {len(self.answered)} sends were answered"
 
