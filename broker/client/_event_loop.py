@@ -10,7 +10,6 @@ Clients are `with` blocks: the end of the block closes them, faces (`Face`) and 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
@@ -33,8 +32,7 @@ class EventLoopThread:
 
     def __init__(self) -> None:
         self._begin()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._begin)
+        forks.begin_anew(self._begin)
 
     def _begin(self) -> None:
         # in a child the lock may be held by a thread that is not there
@@ -50,6 +48,7 @@ class EventLoopThread:
         `timeout_ms`: the time-out that `work` keeps by itself. Should the loop be too busy for that, the caller gets
         Timeout all the same.
         """
+        forks.look()
         loop = self._running()
         if threading.current_thread() is self._thread:
             work.close()
@@ -109,8 +108,7 @@ class _Making:
 
     def __init__(self) -> None:
         self._begin()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._begin)
+        forks.begin_anew(self._begin)
 
     def _begin(self) -> None:
         self.lock = threading.Lock()
@@ -136,6 +134,7 @@ class Face(Generic[Core]):
 
     @property
     def _core(self) -> Core:
+        forks.look()
         if self._generation != forks.generation and not self._is_closed:
             with _making.lock:
                 if self._generation != forks.generation:

@@ -374,17 +374,28 @@ class Inherited(Protocol):
 
 
 class Forks:
-    """The connections that this process has to give up when it is a child."""
+    """The connections that this process has to give up when it is a child, and what it has to begin anew."""
 
     def __init__(self) -> None:
         #: how many forks this process is away from the first
         self.generation = 0
+        self._pid = os.getpid()
+        self._begun_anew: list[Callable[[], None]] = []
         self._mine: WeakSet[Inherited] = WeakSet()
         self._selectors: list[selectors.BaseSelector] = []
         #: loops and connections of a parent: collected, they would tidy up in a selector that is the parent's too
         self._kept: list[object] = []
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._in_child)
+
+    def begin_anew(self, begin: Callable[[], None]) -> None:
+        """Have a child call it, behind what it gives up here."""
+        self._begun_anew.append(begin)
+
+    def look(self) -> None:
+        """Notice a fork of which Python was not told: uWSGI forks by itself."""
+        if os.getpid() != self._pid:
+            self._in_child()
 
     def note(self, one: Inherited) -> None:
         """Have a child let go of it; it is not kept alive by this."""
@@ -401,6 +412,7 @@ class Forks:
         return loop
 
     def _in_child(self) -> None:
+        self._pid = os.getpid()
         self.generation += 1
         descriptors = [descriptor for one in list(self._mine) if (descriptor := one.let_go()) is not None]
         for selector in self._selectors:
@@ -412,6 +424,8 @@ class Forks:
         self._mine = WeakSet()
         self._selectors = []
         _close(descriptors)
+        for begin in self._begun_anew:
+            begin()
 
 
 def _close(descriptors: Iterable[int]) -> None:

@@ -31,6 +31,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..client import Body, ClientError, Decision, Half, MessageOptions, Outgoing, TransactionProducer, prepare
 from ..client import plain_sends as plain_sends_of_thread
+from ..client.remoting import forks
 from .configuration import (
     AsynchronousBlock,
     BlockEnded,
@@ -286,6 +287,7 @@ _kept: dict[tuple[int, str, str], TransactionProducer] = {}
 
 def producer_of(group: str) -> TransactionProducer:
     """Return the producer of `group` at the configured name server."""
+    forks.look()
     address = namesrv()
     key = (os.getpid(), address, group)
     with _lock:
@@ -313,8 +315,7 @@ def _forget() -> None:
 
 
 atexit.register(close_all)
-if hasattr(os, "register_at_fork"):  # there is no fork on Windows
-    os.register_at_fork(after_in_child=_forget)
+forks.begin_anew(_forget)
 
 
 # Telling the broker what became of the halves.

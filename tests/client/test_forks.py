@@ -21,8 +21,8 @@ from broker.client import *
 namesrv = sys.argv[1]
 
 
-def child(work):
-    pid = os.fork()
+def child(work, fork=os.fork):
+    pid = fork()
     if pid == 0:
         signal.alarm(60)
         try:
@@ -48,6 +48,22 @@ def run(broker: BrokerThread, program: str) -> str:
 def bodies(broker: BrokerThread, topic: str) -> list[str]:
     with Admin(broker.namesrv) as admin:
         return sorted(m.body.decode() for queue in range(4) for m in admin.pull(topic, queue, 0, 32))
+
+
+def test_a_fork_that_python_is_not_told_of_is_noticed(broker: BrokerThread) -> None:
+    """As uWSGI's are, without its option that tells."""
+    run(
+        broker,
+        """
+        import ctypes
+
+        producer = Producer("p", namesrv)
+        producer.send("t", "before")
+        child(lambda: producer.send("t", "child", timeout_ms=20_000), ctypes.PyDLL(None).fork)
+        producer.send("t", "parent", timeout_ms=20_000)
+        """,
+    )
+    assert bodies(broker, "t") == ["before", "child", "parent"]
 
 
 def test_a_producer_sends_in_the_child_and_in_the_parent(broker: BrokerThread) -> None:
