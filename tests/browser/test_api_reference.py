@@ -50,7 +50,7 @@ def test_operations_are_grouped_and_searched(reference: Page) -> None:
 def test_a_request_is_tried_with_a_token(reference: Page, shots: Path | None) -> None:
     AlertRule.objects.create(name="late", what="backlog", subject="orders", limit=5)
     token = security_tokens.create("page", security_tokens.scope_rows([], [], settings=["*"]))[1]
-    operation = reference.locator("#operations-Alerts-get_alert_rules")
+    operation = reference.locator("#operations-Alerts-get_rules")
     operation.locator(".opblock-summary-control").click()
     operation.get_by_role("button", name="Execute").click()
     answer = operation.locator(".live-responses-table .response").first

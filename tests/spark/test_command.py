@@ -118,7 +118,7 @@ def test_a_run_is_told_what_its_broker_was_told(
 
     def computed(batch: uuid.UUID) -> None:
         """As far as it can be: there is no log."""
-        heard = Calls(subprocess.run, before=lambda given: orders.append(json.loads(given["input"])))
+        heard = Calls(dashboards_runs._in_process, before=lambda given: orders.append(json.loads(given["order"])))
         with heard, pytest.raises(subprocess.CalledProcessError):
             dashboards_runs.run_batch(batch)
 

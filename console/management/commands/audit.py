@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from broker.log_lines import escaped
 from console.operations import chain
 from console.operations.exported_audit import ExportFailed, export_to
 
@@ -46,15 +47,15 @@ class Command(BaseCommand):
         if verdict.flaw is not None:
             raise CommandError(f"The audit is not as it was written: {verdict.flaw}. {verdict.entries:,} entries fit.")
         self.stdout.write(f"{verdict.entries:,} entries fit. The end of the chain, to be noted elsewhere:")
-        self.stdout.write(f"{verdict.entries}:{verdict.digest}")
+        self.stdout.write(escaped(f"{verdict.entries}:{verdict.digest}"))
 
     def _export(self, options: dict[str, Any]) -> None:
         if not options["file"]:
             for link in chain.links(options["after"]):
-                self.stdout.write(link.line())
+                self.stdout.write(escaped(link.line()))
             return
         try:
             count = export_to(Path(options["file"]))
         except ExportFailed as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(f"{count:,} entries were added to {options['file']}.")
+        self.stdout.write(escaped(f"{count:,} entries were added to {options['file']}."))

@@ -124,7 +124,7 @@ class Command(BaseCommand):
 
     def _show(self, row: ApiToken, token: str) -> None:
         until = "never expires" if row.expires_at is None else f"expires {row.expires_at.date().isoformat()}"
-        self.stderr.write(f"This token is shown once; only its hash is kept. It {until}.")
+        self.stderr.write(escaped(f"This token is shown once; only its hash is kept. It {until}."))
         self.stdout.write(token)
 
     def _rotate(self, options: dict[str, Any]) -> None:

@@ -83,7 +83,8 @@ LISTS: dict[str, dict[str, tuple[str, ...]]] = {
 #: pages of one thing, or without rows that are of a topic
 SINGLE = {
     "timer", "transaction", "delayed_queue", "operation", "message", "message_body", "client", "alert_rule", "find_key",
-    "design", "favicon", "alert_rule_new", "login", "sign_on", "sign_on_back", "healthz", "readyz", "metrics",
+    "design", "favicon", "alert_rule_new", "login", "sign_on", "sign_on_back", "prove", "healthz", "readyz",
+    "metrics",
 }  # fmt: skip
 #: what only acts
 ACTS = {
