@@ -12,7 +12,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Protocol
 
-from ..engine.disk import Files, join, load_file, replace_file
+from ..engine.disk import File, Files, join, load_file, replace_file
 from ..engine.errors import StoreLocked
 from .errors import BackupDamaged, BackupRefused
 from .manifest import LOG_FOLDER, MANIFEST, OBJECT_FOLDER, PARTIAL, Manifest, Part, PartKind, parse
@@ -21,6 +21,17 @@ from .reading import Readable, pieces_of
 _UNDER_WAY = "under-way."
 #: Made durable in such portions: what waits for the disk in one heap keeps the broker's own syncs waiting behind it.
 _SYNC_BYTES = 8 << 20
+
+
+def write_pieces(file: File, pieces: Iterable[bytes]) -> tuple[str, int]:
+    """Write a file from its beginning, zeros as holes; returns the SHA-256 of what was given, and how many bytes."""
+    digest, stored = sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        if piece.count(0) != len(piece):
+            file.write(piece, stored)
+        stored += len(piece)
+    return digest.hexdigest(), stored
 
 
 class _Digest(Protocol):
@@ -111,18 +122,13 @@ class BackupDirectory:
 
     def add_file(self, path: str, kind: PartKind, size_bytes: int, pieces: Iterable[bytes]) -> Part:
         """Take in a file; it is durable after ``seal``."""
-        digest, stored = sha256(), 0
         temporary = join(self._directory, OBJECT_FOLDER, f"{_UNDER_WAY}{len(self._fresh)}")
         file = self._files.open(temporary, create=True)
         try:
-            for piece in pieces:
-                digest.update(piece)
-                if piece.count(0) != len(piece):
-                    file.write(piece, stored)
-                stored += len(piece)
+            digest, stored = write_pieces(file, pieces)
         finally:
             file.close()
-        part = Part(path, kind, max(size_bytes, stored), stored, digest.hexdigest())
+        part = Part(path, kind, max(size_bytes, stored), stored, digest)
         if part.stored_as in {known.stored_as for known in self._fresh.values()} or self._has(part):
             self._files.remove(temporary)
             self.kept_bytes += stored

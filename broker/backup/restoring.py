@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import IO, Any
 
 from ..engine.config import EngineConfig
@@ -32,7 +31,7 @@ from ..engine.fsck.survey import counts_of, sizes_of
 from ..engine.log.checkpoint import CLOCK_MARK, reached_ms
 from ..engine.outside import RESTORING
 from .cut import Cut, cut_store
-from .directory import manifest_in, pieces_in
+from .directory import manifest_in, pieces_in, write_pieces
 from .errors import BackupDamaged, BackupRefused
 from .manifest import LOG_FOLDER, MANIFEST, Manifest, Part, parse
 from .pipe import members_of
@@ -151,18 +150,13 @@ class _Target:
             raise BackupDamaged(stored_as, "no backup has such a file")
         if stored_as in self._sums:
             return
-        digest, at = sha256(), 0
         file = self._files.open(join(self._root, LOG_FOLDER if is_segment else _SPOOL, name), create=True)
         try:
-            for piece in pieces:
-                digest.update(piece)
-                if piece.count(0) != len(piece):
-                    file.write(piece, at)
-                at += len(piece)
+            written = write_pieces(file, pieces)
             file.sync()
         finally:
             file.close()
-        self._sums[stored_as] = (digest.hexdigest(), at)
+        self._sums[stored_as] = written
 
     def finish(self, manifest: Manifest, until_ms: int | None) -> Restored:
         """Check all that was written against the manifest, put it into its place, and have it be a store."""

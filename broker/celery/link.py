@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import threading
 from collections.abc import Coroutine, Iterable
@@ -21,6 +20,7 @@ from ..client import AsyncAdmin, AsyncProducer, AsyncSimpleConsumer, BrokerRefus
 from ..client._event_loop import event_loop_thread
 from ..client._membership import introduce_once
 from ..client._session import Session
+from ..client.remoting import forks
 from ..rocketmq.topics import retry_topic
 from .envelope import Parcel
 from .naming import Names, tag_of
@@ -216,8 +216,7 @@ class Links:
 
     def __init__(self) -> None:
         self._begin()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._begin)
+        forks.begin_anew(self._begin)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()

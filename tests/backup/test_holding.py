@@ -14,17 +14,23 @@ from broker.backup.taking import held
 from broker.engine.disk import join
 from broker.engine.errors import StoreLocked
 from broker.engine.log.upkeep import BACKUP_LOCK
-from broker.engine.testing import Fault, SimulatedFiles, open_engine
+from broker.engine.testing import Driver, Fault, SimulatedFiles, open_engine
 
 from .history import TOPIC, History, Meanwhile, check_equal
 from .test_histories import back_up, silent
 
 
-def test_a_checkpoint_waits_while_a_backup_has_its_turn() -> None:
-    files = SimulatedFiles()
+def begun(files: SimulatedFiles) -> Driver:
+    """An engine with one message."""
     driver = open_engine(files)
     driver.engine.topics.ensure(TOPIC, 1)
     driver.send(TOPIC, b"one")
+    return driver
+
+
+def test_a_checkpoint_waits_while_a_backup_has_its_turn() -> None:
+    files = SimulatedFiles()
+    driver = begun(files)
     driver.upkeep()
     number = checkpoint_of(files, "/store")[0]
     with held(files, "/store", pause=lambda: None):
@@ -39,9 +45,7 @@ def test_a_checkpoint_waits_while_a_backup_has_its_turn() -> None:
 
 def test_a_backup_waits_while_a_checkpoint_is_written() -> None:
     files = SimulatedFiles()
-    driver = open_engine(files)
-    driver.engine.topics.ensure(TOPIC, 1)
-    driver.send(TOPIC, b"one")
+    driver = begun(files)
     with held(files, "/store", pause=lambda: None):
         driver.upkeep()
     driver.clock.advance(10_000)
@@ -60,9 +64,7 @@ def test_a_backup_waits_while_a_checkpoint_is_written() -> None:
 
 def test_a_backup_that_keeps_its_turn_for_ever_is_not_waited_for() -> None:
     files = SimulatedFiles()
-    driver = open_engine(files)
-    driver.engine.topics.ensure(TOPIC, 1)
-    driver.send(TOPIC, b"one")
+    driver = begun(files)
     with held(files, "/store", pause=lambda: None):
         driver.upkeep()
         assert checkpoint_of(files, "/store")[0] == 0
@@ -73,9 +75,7 @@ def test_a_backup_that_keeps_its_turn_for_ever_is_not_waited_for() -> None:
 
 def test_a_broker_that_stops_does_not_wait_for_a_backup() -> None:
     files = SimulatedFiles()
-    driver = open_engine(files)
-    driver.engine.topics.ensure(TOPIC, 1)
-    driver.send(TOPIC, b"one")
+    driver = begun(files)
     with held(files, "/store", pause=lambda: None):
         driver.close()
     assert not files.exists("/store/abort")
@@ -83,9 +83,7 @@ def test_a_broker_that_stops_does_not_wait_for_a_backup() -> None:
 
 def test_a_store_of_which_no_backup_was_taken_has_no_lock_for_it() -> None:
     files = SimulatedFiles()
-    driver = open_engine(files)
-    driver.engine.topics.ensure(TOPIC, 1)
-    driver.send(TOPIC, b"one")
+    driver = begun(files)
     driver.upkeep()
     assert not files.exists(join("/store", BACKUP_LOCK))
 
