@@ -46,6 +46,7 @@ class Machine:
     environment: dict[str, str]
     web: tuple[int, int]
     https: int
+    database: Cluster
 
     def start(self, unit: str, instance: str = "") -> Child:
         """Start the program of a unit as systemd would: its command in its environment, and nothing else."""
@@ -78,9 +79,8 @@ def machine(install: Install, valkey: str, tmp_path_factory: pytest.TempPathFact
         "ESCAPEMENT_VAR": str(var), "ESCAPEMENT_STORE": str(var / "store"), "ESCAPEMENT_VIP": "0",
         "ESCAPEMENT_BROKER_PORT": str(free_port()), "ESCAPEMENT_NAMESRV_PORT": str(free_port()),
     }  # fmt: skip
-    cluster.start()
     try:
-        yield Machine(place, install("console").parent, environment, (free_port(), free_port()), free_port())
+        yield Machine(place, install("console").parent, environment, (free_port(), free_port()), free_port(), cluster)
     finally:
         cluster.stop()
 
@@ -122,6 +122,9 @@ def is_ready(url: str) -> bool:
 
 def test_the_steps_of_the_page_lead_to_a_console_behind_https(machine: Machine) -> None:
     prepare = machine.start("escapement-prepare.service")
+    # at a boot the database may come later
+    prepare.wait_for(says("waiting for the database: "), START_S, "prepare")
+    machine.database.start()
     prepare.wait_for(says("created the first login"), START_S, "prepare")
     assert prepare.process.wait(START_S) == 0
     prepare.stop()
@@ -172,6 +175,13 @@ def test_systemd_finds_no_fault_in_the_units_and_little_exposed(tmp_path: Path) 
     for service in services:
         rated = run("systemd-analyze", "security", "--offline=yes", "--threshold=25", service)
         assert "Overall exposure level" in rated
+
+
+def test_a_restart_of_the_target_prepares_first() -> None:
+    for unit in UNITS:
+        assert not unit.endswith(".service") or lines_of(unit, "PartOf") == ["escapement.target"], unit
+    for unit in ("escapement-web@.service", "escapement-worker.service"):
+        assert "escapement-prepare.service" in lines_of(unit, "After")[0].split()
 
 
 def test_every_process_of_the_page_is_one_that_the_console_serves(machine: Machine) -> None:
