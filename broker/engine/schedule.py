@@ -84,6 +84,7 @@ class Lane:
         "delay_ms",
         "early_total",
         "gone",
+        "kept_offset",
         "lateness",
         "level",
         "next_offset",
@@ -99,6 +100,8 @@ class Lane:
         self.delay_ms = delay_ms
         self.next_offset = 0
         self.offset = 0
+        #: what the last checkpoint knew of ``offset``; None without one
+        self.kept_offset: int | None = None
         self.persisted_offset = 0
         self.persisted_ms: int | None = None
         self.released_total = 0
@@ -198,7 +201,8 @@ class Schedule:
 
         offsets = json_file.load(self._store.files, self._path, read) or {}
         for lane in self._lanes:
-            lane.next_offset = max(offsets.get(lane.level, 0), (saved or {}).get(str(lane.level), 0))
+            lane.kept_offset = None if saved is None else saved.get(str(lane.level), 0)
+            lane.next_offset = max(offsets.get(lane.level, 0), lane.kept_offset or 0)
 
     def walked(self, message: Message) -> None:
         """Do nothing, as parked messages stand in the queues."""
@@ -214,6 +218,10 @@ class Schedule:
         for lane in self._lanes:
             queue = self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1)
             low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
+            if lane.next_offset > high and lane.kept_offset is not None:
+                # a file that tells of more than ever waited is another store's, or damaged: who believes a part of it
+                # passes over what still waits. The checkpoint and the log behind it know better.
+                lane.next_offset = lane.kept_offset
             lane.offset = min(max(lane.next_offset, low), high)
             lane.gone = {offset for offset in lane.gone if offset >= lane.offset}
             lane.pass_gone()
