@@ -100,6 +100,20 @@ def test_a_limit_of_many_days_is_that_many_days(days: int) -> None:
         driver.append("orders", b"2", TIMER_DELIVER_MS=str(due_ms + 1_000))
 
 
+def test_thousands_that_are_due_in_the_same_second_are_all_on_time() -> None:
+    """https://github.com/apache/rocketmq/issues/6566"""
+    # what is late may be spread over seconds, what is on time not
+    driver = timers(segment_size_bytes=1 << 20, timer_log_file_bytes=1 << 20, timer_overdue_per_s=10)
+    second_ms = driver.clock.now_ms - driver.clock.now_ms % 1_000 + 20_000
+    dues = sorted(second_ms + number * 7 % 1_000 for number in range(4_000))
+    for number, due_ms in enumerate(dues):
+        driver.append("orders", b"%d" % number, TIMER_DELIVER_MS=str(due_ms))
+    driver.settle()
+    driver.advance(30_000)
+    released = driver.readable("orders").values()
+    assert [message.store_ms for message in released] == dues, "late by no ms as the broker's clock has it"
+
+
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
 @pytest.mark.parametrize("value", [2**63 - 1, 2**63, 2**64 + 5, 9_223_372_036_854_775, 2**63 // 1_000 + 1])
 def test_a_delay_that_no_clock_can_hold_is_refused_and_not_delivered_at_once(name: str, value: int) -> None:
