@@ -53,7 +53,7 @@ def test_a_checkpoint_vouches_for_no_queue_that_could_not_be_written(kind: str) 
         files = SimulatedFiles()
         driver = opened(files)
         for number in range(20):
-            driver.send("orders", b"%d" % number, KEYS="k%d" % number)
+            driver.send("orders", b"%d" % number, KEYS=f"k{number}")
         files.fail(Fault(kind, nth=nth, path_part="consumequeue"))  # type: ignore[arg-type]  # one of the kinds
         driver.clock.advance(6_000)
         driver.upkeep()

@@ -98,7 +98,9 @@ def test_progress_that_was_put_right_is_kept_and_not_wrong_again_at_the_next_sta
     assert numbers(third) == [0, 1]
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 64, b'{"offsetTable":{', "乱码".encode("gb18030"), b"[]", b"\xff\xfe{"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 64, b'{"offsetTable":{', "乱码".encode("gb18030"), b"[]", b"\xff\xfe{"]
+)
 @pytest.mark.parametrize("both", [False, True])
 def test_progress_that_cannot_be_read_keeps_no_broker_from_starting(content: bytes, both: bool) -> None:
     """https://github.com/apache/rocketmq/issues/6096"""

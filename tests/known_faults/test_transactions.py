@@ -1,4 +1,4 @@
-"""Faults that others had with transactions: asked again though decided, unreadable after a check, stuck by their size."""
+"""Faults that others had with transactions: asked again though decided, unreadable after a check, too large."""
 
 from __future__ import annotations
 
