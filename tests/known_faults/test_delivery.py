@@ -114,10 +114,14 @@ def test_acknowledging_twice_holds_nothing_up(crashes: bool) -> None:
     files = SimulatedFiles()
     driver = popping(files, messages=5)
     held = pop(driver)
-    for _ in range(3):
-        for each in held:
+    for each in held:  # while others are out, and once more when none is
+        assert ack(driver, each)
+        for _ in range(2):
             ack(driver, each)
+    for each in held:
+        ack(driver, each)
     assert offset_of(driver) == 5
+    assert driver.engine.pops.table.queues[GROUP, TOPIC, 0].in_flight == 0
     if crashes:
         driver = crashed(files, driver)
     driver.send(TOPIC, b"next")
@@ -133,10 +137,8 @@ def test_a_read_that_fails_when_it_is_due_does_not_cost_a_message(most: int) -> 
     pop(driver)
     driver.clock.advance(INVISIBLE_MS)
     files.fail(*(Fault("read", nth=nth, path_part="commitlog") for nth in range(1, most + 1)))
-    try:
-        driver.tick()
-    except OSError:
-        driver = crashed(files, driver, PowerLoss("all"))  # a disk that cannot be read ends the broker
+    driver.engine.tick(driver.clock.now_ms)
+    driver.settle()
     files.fail()
     assert eventually(driver) == [b"m0", b"m1", b"m2", b"m3", b"m4"]
 
