@@ -8,7 +8,7 @@ import pytest
 
 from broker.engine.testing import Driver, Fault, PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import open_engine
-from broker.rocketmq.message import pack_host
+from broker.rocketmq.message import decode, pack_host
 from broker.rocketmq.properties import format_properties
 from tests.engine.pop.popping import (
     GROUP,
@@ -214,6 +214,41 @@ def test_a_queue_that_lost_all_its_messages_begins_where_it_ends() -> None:
     assert again.send(TOPIC, b"new").queue_offset == 0
     pulled = again.engine.pull(TOPIC, 0, 0, 32, 1 << 20)
     assert (len(pulled.records), pulled.next_offset) == (1, 1)
+
+
+@pytest.mark.parametrize("durable", [0, 10])
+def test_a_group_that_was_further_than_what_is_left_gets_what_takes_its_place(durable: int) -> None:
+    """https://github.com/nats-io/nats-server/issues/6600"""
+    files = SimulatedFiles()
+    driver = open_engine(files, flush="async", flush_interval_ms=100_000, checkpoint_interval_ms=1_000_000)
+    driver.engine.topics.ensure(TOPIC, 1)
+    driver.engine.topics.ensure("other", 1)
+    for number in range(durable):
+        driver.append(TOPIC, b"%d" % number)
+    driver.settle()
+    driver.clock.advance(100_001)
+    driver.upkeep()
+    for number in range(durable, 30):
+        driver.append(TOPIC, b"%d" % number)
+    driver.settle()
+    driver.engine.offsets.commit(GROUP, TOPIC, 0, 30)
+    driver.engine.offsets.commit("slow", TOPIC, 0, durable // 2)
+    driver.clock.advance(2_000)
+    driver.upkeep()
+    again = open_engine(files.crash(PowerLoss("all")), clock=driver.clock, flush="async")
+    assert again.engine.queue_bounds(TOPIC, 0) == (0, durable), "the consumer is ahead of the queue"
+    for number in range(40):
+        again.append(TOPIC, b"new%d" % number)
+    again.settle()
+    offset = again.engine.offsets.get(GROUP, TOPIC, 0)
+    assert offset == durable
+    assert again.engine.offsets.get("slow", TOPIC, 0) == durable // 2
+    found = [decode(record).body for record in again.engine.pull(TOPIC, 0, offset, 99, 1 << 20).records]
+    assert found[0] == b"new0"
+    again.clock.advance(2_000)
+    again.upkeep()
+    third = open_engine(again.engine._files.crash(PowerLoss("kill")), clock=driver.clock)  # type: ignore[attr-defined]  # a simulated disk
+    assert third.engine.offsets.get(GROUP, TOPIC, 0) == durable
 
 
 @pytest.mark.parametrize("content", [b"", bytes(20), bytes(160)])

@@ -82,6 +82,11 @@ class Recovery:
         if self._missing_topics:
             store.topics.restore(list(self._missing_topics.values()))
         adopt_topic_names(store)
+        store.offsets.fit(self._end_of)
+
+    def _end_of(self, topic: str, queue_id: int) -> int:
+        queue = self._store.queues.get(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
 
     # 1 and 2
 
