@@ -177,3 +177,32 @@ def test_a_release_that_the_disk_refused_is_made_later_and_once() -> None:
     again.advance(5_000)
     assert sorted(numbers(again)) == list(range(40))
     assert decode(again.engine.record_at(next(iter(again.readable("orders").values())).position)).topic == "orders"
+
+
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+def test_what_waits_on_a_level_that_is_no_more_comes_out_at_its_moment(stop: str) -> None:
+    """https://github.com/alibaba/rocketmq/issues/412"""
+    files = SimulatedFiles()
+    driver = delayed(files, delay_levels="1s 5s 10s 1h", checkpoint_interval_ms=100)
+    start_ms = driver.clock.now_ms
+    for level in (1, 3, 4):
+        driver.send("orders", b"%d" % level, DELAY=str(level))
+    driver.clock.advance(500)
+    driver.upkeep()  # their moments are in the queue; made again without their levels, it would say: now
+    if stop == "clean":
+        driver.close()
+    files = files.crash(PowerLoss("kill"))
+    again = delayed(files, clock=driver.clock, delay_levels="1s", retention_hours=0.01, keep_unconsumed=False)
+    assert [level.number for level in again.engine.schedule.levels] == [1]
+    assert again.send("orders", b"5", DELAY="4").due_ms == again.clock.now_ms + 1_000, "nothing new waits there"
+    again.advance(9_499)
+    assert numbers(again) == [1, 5]
+    again.advance(1)
+    assert numbers(again) == [1, 5, 3]
+    again.clock.advance(6_000)
+    again.upkeep()
+    third = delayed(files.crash(PowerLoss("kill")), clock=driver.clock, delay_levels="1s")
+    third.advance(start_ms + 3_600_000 - third.clock.now_ms - 1)
+    assert numbers(third) == [1, 5, 3]
+    third.advance(1)
+    assert numbers(third) == [1, 5, 3, 4]
