@@ -58,6 +58,7 @@ SLOW = (
     "server/test_full_tables.py",
     "tasks/test_killed.py",
     "tasks/test_django6.py",
+    "known_faults/test_celery.py",
 )
 #: what the gate runs of `make interop`: each client and each direction once, the longest left to `make interop`
 CORE = (

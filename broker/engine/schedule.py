@@ -74,6 +74,8 @@ RELEASES_PER_TICK = 500
 _READ_AHEAD = 512
 #: Retry after the store refused a release.
 _REFUSED_PAUSE_MS = 100
+#: How long a level delays that is configured no more: each message as long as it was told when it came.
+_AS_TOLD_MS = 1 << 62
 
 
 class Lane:
@@ -84,6 +86,7 @@ class Lane:
         "delay_ms",
         "early_total",
         "gone",
+        "kept_offset",
         "lateness",
         "level",
         "next_offset",
@@ -99,6 +102,8 @@ class Lane:
         self.delay_ms = delay_ms
         self.next_offset = 0
         self.offset = 0
+        #: what the last checkpoint knew of ``offset``; None without one
+        self.kept_offset: int | None = None
         self.persisted_offset = 0
         self.persisted_ms: int | None = None
         self.released_total = 0
@@ -166,6 +171,7 @@ class Schedule:
         self.released = Histogram(LATENCY_BOUNDS_MS)
         delays = parse_delay_levels(store.config.delay_levels)
         self.levels = tuple(DelayLevel(number, delay_ms) for number, delay_ms in enumerate(delays, 1))
+        #: those of the levels, and behind them those of former levels on which something may still wait
         self._lanes = [Lane(level.number, level.delay_ms) for level in self.levels]
         self._refused_until_ms = 0
         self._path = join(store.config.root, "config", "delayOffset.json")
@@ -174,7 +180,7 @@ class Schedule:
 
     def park(self, topic: str, queue_id: int, facts: Facts) -> tuple[int, Facts]:
         """Return (level, facts) of the record for SCHEDULE_TOPIC_XXXX; a level above the highest is the highest."""
-        level = min(facts.delay_level, len(self._lanes))
+        level = min(facts.delay_level, len(self.levels))
         properties = {
             **parse_properties(facts.stored),
             DELAY: str(level),
@@ -197,8 +203,16 @@ class Schedule:
             return {int(level): int(offset) for level, offset in (content.get("offsetTable") or {}).items()}
 
         offsets = json_file.load(self._store.files, self._path, read) or {}
+        self._add_former_levels()
         for lane in self._lanes:
-            lane.next_offset = max(offsets.get(lane.level, 0), (saved or {}).get(str(lane.level), 0))
+            lane.kept_offset = None if saved is None else saved.get(str(lane.level), 0)
+            lane.next_offset = max(offsets.get(lane.level, 0), lane.kept_offset or 0)
+
+    def _add_former_levels(self) -> None:
+        """Go on with levels that were configured once: nobody is left behind on them, and retention keeps it."""
+        known = [queue_id for topic, queue_id in self._store.queues.known if topic == SCHEDULE_TOPIC]
+        for level in range(len(self._lanes) + 1, max(known, default=-1) + 2):
+            self._lanes.append(Lane(level, _AS_TOLD_MS))
 
     def walked(self, message: Message) -> None:
         """Do nothing, as parked messages stand in the queues."""
@@ -211,9 +225,14 @@ class Schedule:
 
     def start(self, now_ms: int) -> None:
         """Fit progress to what the queues hold."""
+        self._add_former_levels()
         for lane in self._lanes:
             queue = self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1)
             low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
+            if lane.next_offset > high and lane.kept_offset is not None:
+                # a file that tells of more than ever waited is another store's, or damaged: who believes a part of it
+                # passes over what still waits. The checkpoint and the log behind it know better.
+                lane.next_offset = lane.kept_offset
             lane.offset = min(max(lane.next_offset, low), high)
             lane.gone = {offset for offset in lane.gone if offset >= lane.offset}
             lane.pass_gone()
@@ -312,7 +331,7 @@ class Schedule:
             return
         if self._store.topics.is_cancelled(topic, entry.position):
             lane.pass_over()
-            self._store.changes.touch("level", lane.level)
+            self._touch(lane.level)
             return
         properties = {**message.properties, SOURCE: str(entry.position)}
         stored = format_properties(properties)
@@ -331,8 +350,13 @@ class Schedule:
         """Go on behind a head that can never be released, and say so in the health of the store."""
         lane.unreadable_total += 1
         lane.pass_over()
-        self._store.changes.touch("level", lane.level)
+        self._touch(lane.level)
         self._store.changes.touch("broker", "")
+
+    def _touch(self, level: int) -> None:
+        """Have followers told of a level; of former ones they know nothing."""
+        if level <= len(self.levels):
+            self._store.changes.touch("level", level)
 
     def synced(self, notes: Sequence[tuple[int, int, int]], now_ms: int) -> None:
         """Count releases that are visible now: (level, next offset, due_ms)."""
@@ -346,7 +370,7 @@ class Schedule:
             if now_ms < due_ms:
                 lane.early_total += 1
         for level in {level for level, _, _ in notes}:
-            self._store.changes.touch("level", level)
+            self._touch(level)
 
     # seeing
 
@@ -360,7 +384,7 @@ class Schedule:
 
     def status(self, now_ms: int) -> list[LevelStatus]:
         """Return every level as of now."""
-        return [self._status(lane, now_ms) for lane in self._lanes]
+        return [self._status(lane, now_ms) for lane in self._lanes[: len(self.levels)]]
 
     def _status(self, lane: Lane, now_ms: int) -> LevelStatus:
         queue = self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1)

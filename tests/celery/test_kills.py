@@ -28,6 +28,7 @@ def shop(broker: BrokerThread, tmp_path: Path) -> Shop:
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
 def test_a_task_that_runs_longer_than_the_time_out_runs_once(shop: Shop, pool: str) -> None:
+    """https://github.com/celery/celery/issues/5935"""
     with shop.worker("-P", pool, "-c", "1"), shop.worker("-P", pool, "-c", "1"):
         shop.run("hold.delay('long')")
         until(lambda: shop.lines("long.begun"), PATIENCE_S)
@@ -114,6 +115,7 @@ def test_a_broker_that_is_away_for_a_while_loses_and_repeats_nothing(
 
 
 def test_tasks_that_wait_cost_a_worker_nothing_and_outlive_it(broker: BrokerThread, tmp_path: Path) -> None:
+    """https://github.com/celery/celery/issues/2218"""
     shop = Shop(broker.namesrv, tmp_path)
     many = 2_000
     with shop.worker("-P", "threads", "-c", "2") as worker:

@@ -115,6 +115,7 @@ def test_a_retry_waits_at_the_broker_as_well(stage: Stage) -> None:
 
 
 def test_a_revoked_task_that_waits_is_cancelled_and_its_caller_hears_of_it(stage: Stage) -> None:
+    """https://github.com/celery/celery/issues/1246"""
     result = stage.task("add", 1, 2).apply_async(countdown=3600)
     assert transport.revoke(result.id, app=stage.app).outcome == "cancelled"
     until(lambda: result.state == "REVOKED", PATIENCE_S)
@@ -122,6 +123,7 @@ def test_a_revoked_task_that_waits_is_cancelled_and_its_caller_hears_of_it(stage
 
 
 def test_celerys_own_revoke_cancels_it_too(stage: Stage) -> None:
+    """https://github.com/celery/celery/issues/4300"""
     result = stage.task("add", 1, 2).apply_async(countdown=3600)
     stage.app.control.revoke(result.id)
     assert transport.revoke(result.id, app=stage.app).outcome == "already_cancelled"

@@ -34,7 +34,7 @@ def let_pass(driver: Driver, delta_ms: int, step_ms: int = 20_000) -> None:
         driver.advance(min(step_ms, end_ms - driver.clock.now_ms))
 
 
-def test_rmq_6566_a_timer_is_not_lost_when_the_broker_stops_before_it_was_taken_in() -> None:
+def test_a_timer_is_not_lost_when_the_broker_stops_before_it_was_taken_in() -> None:
     # the wheel's checkpoint was ahead of what stood in the timer log
     files = SimulatedFiles()
     driver = timers(files)
@@ -55,6 +55,7 @@ def test_rmq_6566_a_timer_is_not_lost_when_the_broker_stops_before_it_was_taken_
 
 
 def test_rmq_6984_a_batch_that_was_half_released_is_not_released_again() -> None:
+    """https://github.com/apache/rocketmq/issues/6984"""
     files = SimulatedFiles()
     driver = timers(files)
     start_ms = driver.clock.now_ms
@@ -76,6 +77,7 @@ def test_rmq_6984_a_batch_that_was_half_released_is_not_released_again() -> None
 
 @pytest.mark.parametrize("rolls", [1, 2, 3])
 def test_rmq_7991_a_cancel_holds_however_often_the_timer_rolled(rolls: int) -> None:
+    """https://github.com/apache/rocketmq/issues/7991"""
     files = SimulatedFiles()
     driver = timers(files)
     park(driver, b"x", 400_000, UNIQ_KEY="U1")
@@ -90,6 +92,7 @@ def test_rmq_7991_a_cancel_holds_however_often_the_timer_rolled(rolls: int) -> N
 
 
 def test_rmq_8979_a_store_that_takes_nothing_for_a_while_loses_no_timer() -> None:
+    """https://github.com/apache/rocketmq/issues/8979"""
     driver = timers(pending_limit_bytes=3_000, sync_batch_bytes=1_000)
     for number in range(50):
         park(driver, b"%d" % number + b"x" * 300, 5_000)
@@ -104,6 +107,7 @@ def test_rmq_8979_a_store_that_takes_nothing_for_a_while_loses_no_timer() -> Non
 
 @pytest.mark.parametrize("lost", ["timerwheel", "timerlog", "escapement.timers", "everything", "wheel is older"])
 def test_rmq_9735_the_wheel_is_made_again_from_the_log(lost: str) -> None:
+    """https://github.com/apache/rocketmq/issues/9735"""
     files = SimulatedFiles()
     driver = timers(files, timer_wheel_interval_ms=1)
     older = b""
@@ -133,6 +137,7 @@ def test_rmq_9735_the_wheel_is_made_again_from_the_log(lost: str) -> None:
 
 
 def test_rmq_10019_a_delete_that_meets_nothing_counts_nowhere() -> None:
+    """https://github.com/apache/rocketmq/issues/10019"""
     driver = timers()
     park(driver, b"x", 5_000, UNIQ_KEY="U1")
     for key in ("nobody", "orders+nobody", "U1"):
@@ -146,6 +151,7 @@ def test_rmq_10019_a_delete_that_meets_nothing_counts_nowhere() -> None:
 
 
 def test_rmq_10668_units_of_records_that_a_crash_took_lead_to_nobody_else() -> None:
+    """https://github.com/apache/rocketmq/issues/10668"""
     files = SimulatedFiles()
     driver = timers(files, flush="async")
     park(driver, b"durable", 3_000)
@@ -170,6 +176,7 @@ def test_rmq_10668_units_of_records_that_a_crash_took_lead_to_nobody_else() -> N
 
 @pytest.mark.parametrize("delay_ms", [1_000, 60_000, 3_600_000])
 def test_rmq_rust_9154_not_early_at_the_exact_second_and_a_late_cancel_of_its_slot_holds(delay_ms: int) -> None:
+    """https://github.com/mxsm/rocketmq-rust/issues/9154"""
     driver = timers()
     start_ms = driver.clock.now_ms - driver.clock.now_ms % 1_000
     due_ms = start_ms + delay_ms + 1_000

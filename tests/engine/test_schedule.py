@@ -59,6 +59,7 @@ def test_level_nought_is_no_delay() -> None:
 
 
 def test_a_clock_set_back_delays_nothing_longer_than_its_level() -> None:
+    """https://github.com/quartz-scheduler/quartz/issues/410"""
     driver = delayed()
     driver.append("orders", b"x", DELAY="1")
     driver.settle()
@@ -86,6 +87,7 @@ def test_order_within_a_level_is_kept() -> None:
 
 
 def test_a_crash_after_the_release_repeats_nothing() -> None:
+    """https://github.com/Bogdanp/dramatiq/issues/431"""
     files = SimulatedFiles()
     driver = delayed(files)
     driver.append("orders", b"once", DELAY="1")

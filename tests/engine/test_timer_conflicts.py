@@ -120,6 +120,7 @@ def test_a_timer_that_was_delivered_and_is_sent_on_with_all_it_says_replaces_not
 
 @pytest.mark.parametrize("moment", ["TIMER_DELIVER_MS", "TIMER_DELAY_MS"])
 def test_a_send_that_is_tried_again_is_no_conflict_with_itself(moment: str) -> None:
+    """https://github.com/redpanda-data/redpanda/issues/3039"""
     driver = timers()
     value = str(driver.clock.now_ms + 9_000) if moment == "TIMER_DELIVER_MS" else "9000"
     first = driver.send("orders", b"x", UNIQ_KEY="U1", ESC_SCHEDULE_KEY=KEY, **{moment: value})

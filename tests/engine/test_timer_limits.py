@@ -61,6 +61,7 @@ def largest(driver: Driver, **properties: str) -> tuple[int, int]:
 
 
 def test_the_largest_timer_can_be_moved_again_and_again_and_is_delivered_whole() -> None:
+    """https://github.com/apache/rocketmq/issues/9654"""
     driver = open_engine(segment_size_bytes=1 << 22, max_properties_bytes=32_767)
     driver.engine.topics.ensure("orders", 4)
     size, position = largest(driver, TIMER_DELAY_MS="70000", UNIQ_KEY="U1")

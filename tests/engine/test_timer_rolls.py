@@ -150,6 +150,7 @@ def test_far_timers_that_are_between_two_places_are_listed() -> None:
 @pytest.mark.parametrize("end", ["kill", "step back", "none"])
 @pytest.mark.parametrize("count", [450, 500])
 def test_what_happens_while_far_timers_roll_loses_none_and_delivers_each_once(end: str, count: int) -> None:
+    """https://github.com/apache/rocketmq/issues/11156"""
     files, driver, _, due_ms = reading_far_timers(count)
     if end == "kill":
         driver.upkeep()

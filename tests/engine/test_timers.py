@@ -18,6 +18,7 @@ def timers(files: SimulatedFiles | None = None, **config: object) -> Driver:
 
 
 def test_a_timer_leaves_at_its_ms_and_not_before() -> None:
+    """https://github.com/apache/pulsar/issues/10169"""
     driver = timers()
     start_ms = driver.clock.now_ms
     due_ms = start_ms + 12_345
@@ -103,6 +104,7 @@ def test_the_past_is_delivered_at_once_or_refused() -> None:
 
 @pytest.mark.parametrize("value", ["", "NaN", "1e3", "٣", "0x10", "9" * 20, str(1 << 63), "1.5", " 1"])
 def test_what_is_no_moment_is_refused(value: str) -> None:
+    """https://github.com/rabbitmq/rabbitmq-delayed-message-exchange/issues/44"""
     driver = timers()
     for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"):
         with pytest.raises(TimerIllegal):
@@ -147,6 +149,7 @@ def test_a_herd_goes_in_order_and_only_once() -> None:
 @pytest.mark.parametrize("loss", ["kill", "all"])
 @pytest.mark.parametrize("after_ms", [0, 4_000, 9_000, 200_000])
 def test_a_crash_loses_no_timer_and_repeats_none(loss: str, after_ms: int) -> None:
+    """https://github.com/sidekiq/sidekiq/pull/843"""
     files = SimulatedFiles()
     driver = timers(files)
     start_ms = driver.clock.now_ms
@@ -186,6 +189,7 @@ def test_a_clean_stop_and_start_keeps_everything() -> None:
 
 
 def test_a_schedule_key_is_one_timers_until_it_has_gone() -> None:
+    """https://github.com/HorizonRepublic/nestjs-jetstream/pull/178"""
     driver = timers()
     now_ms = driver.clock.now_ms
     ask = {"ESC_SCHEDULE_KEY": "order-1", "TIMER_DELIVER_MS": str(now_ms + 5_000)}

@@ -51,7 +51,10 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(changed, error, commit
 
 
 def test_late_abort_hits_the_next_transaction_never() -> None:
-    """A client sends one message object twice: same key, same group, two transactions."""
+    """A client sends one message object twice: same key, same group, two transactions.
+
+    https://jepsen.io/analyses/bufstream-0.1.0
+    """
     driver = transacting()
     first = begin(driver, b"once", key="SAME")
     end(driver, first, commit=True)

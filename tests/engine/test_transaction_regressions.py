@@ -22,6 +22,7 @@ GRAIN_MS = 100
 
 
 def test_rmq_544_a_half_whose_immunity_ends_this_very_moment_is_checked() -> None:
+    """https://github.com/apache/rocketmq/issues/544"""
     driver = transacting(**TIMES)
     half = begin(driver, CHECK_IMMUNITY_TIME_IN_SECONDS="1")
     driver.clock.now_ms = half.store_ms + 1_000
@@ -31,6 +32,7 @@ def test_rmq_544_a_half_whose_immunity_ends_this_very_moment_is_checked() -> Non
 
 
 def test_rmq_615_and_8311_immunity_uses_up_no_check() -> None:
+    """https://github.com/apache/rocketmq/issues/615"""
     driver = transacting(**TIMES)
     half = begin(driver, CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
     for _ in range(119):
@@ -45,6 +47,7 @@ def test_rmq_615_and_8311_immunity_uses_up_no_check() -> None:
 
 
 def test_rmq_2694_what_a_check_rolled_back_the_producer_cannot_commit() -> None:
+    """https://github.com/apache/rocketmq/issues/2694"""
     driver = transacting(**TIMES)
     half = begin(driver)
     driver.clock.advance(6_100)
@@ -57,7 +60,10 @@ def test_rmq_2694_what_a_check_rolled_back_the_producer_cannot_commit() -> None:
 
 @pytest.mark.parametrize("stop", ["checkpoint", "kill", "snapshot lost"])
 def test_rmq_7240_an_op_record_is_not_done_with_while_it_names_halves_behind_an_open_one(stop: str) -> None:
-    """One op record names halves on both sides of an open one; a start believes all that it says, each time."""
+    """One op record names halves on both sides of an open one; a start believes all that it says, each time.
+
+    https://github.com/apache/rocketmq/issues/7240
+    """
     files = SimulatedFiles()
     driver = transacting(files, **TIMES)
     halves = [begin(driver, key=f"K{number}") for number in range(5)]
@@ -87,6 +93,7 @@ def test_rmq_7240_an_op_record_is_not_done_with_while_it_names_halves_behind_an_
 
 
 def test_rmq_8158_a_late_commit_ends_the_checks() -> None:
+    """https://github.com/apache/rocketmq/issues/8158"""
     driver = transacting(**TIMES)
     half = begin(driver)
     for _ in range(2):
@@ -101,6 +108,7 @@ def test_rmq_8158_a_late_commit_ends_the_checks() -> None:
 
 
 def test_rmq_8311_a_decision_in_the_last_interval_keeps_a_half_from_being_parked() -> None:
+    """https://github.com/apache/rocketmq/issues/8311"""
     driver = transacting(**TIMES)
     half = begin(driver)
     for _ in range(3):
@@ -114,6 +122,7 @@ def test_rmq_8311_a_decision_in_the_last_interval_keeps_a_half_from_being_parked
 
 
 def test_rmq_9500_a_half_that_cannot_be_read_holds_up_nobody() -> None:
+    """https://github.com/apache/rocketmq/issues/9500"""
     files = SimulatedFiles()
     driver = transacting(files, **TIMES)
     damaged, half = begin(driver, key="A0"), begin(driver, key="B1")

@@ -40,6 +40,7 @@ def states() -> set[str]:
 
 
 def test_a_message_is_committed_with_its_transaction_and_not_before(broker: HalfBroker) -> None:
+    """https://github.com/celery/celery/pull/8491"""
     with transactional() as block:
         Order.objects.create(name="4711")
         half = block.send("orders", "4711", tag="made", keys=["4711"])

@@ -42,6 +42,7 @@ def drained(client: redis.Redis, name: str) -> list[bytes]:
 
 
 def test_what_is_due_comes_soon_and_never_early(client: redis.Redis) -> None:
+    """https://github.com/redisson/redisson/issues/5172"""
     queue = DelayedQueue("orders", client)
     with running(client) as service:
         until(lambda: service.status().listening)
@@ -59,6 +60,7 @@ def test_what_is_due_comes_soon_and_never_early(client: redis.Redis) -> None:
 
 
 def test_queues_that_are_there_already_are_found(client: redis.Redis) -> None:
+    """https://github.com/redisson/redisson/issues/3720"""
     for name in ("orders", "{shop}:refunds"):
         ScriptedJava(client, name).offer(b"x", 5)
     with running(client) as service:
@@ -67,6 +69,7 @@ def test_queues_that_are_there_already_are_found(client: redis.Redis) -> None:
 
 
 def test_a_lost_notification_stops_nothing(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """https://github.com/redisson/redisson/issues/5575"""
     monkeypatch.setattr("broker.redisson.transfer.SWEEP_S", 0.1)
     java = ScriptedJava(client, "orders")
     java.offer(b"far", FAR)
@@ -101,6 +104,7 @@ def test_read_only_watches_and_writes_nothing(client: redis.Redis) -> None:
 
 
 def test_a_key_of_the_wrong_type_stops_one_queue_only(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """https://github.com/redisson/redisson/issues/3520"""
     monkeypatch.setattr("broker.redisson.transfer.SWEEP_S", 0.05)
     client.set("broken", "mine")
     for name in ("broken", "orders"):
@@ -126,6 +130,7 @@ def test_poison_is_counted_and_what_is_behind_comes(client: redis.Redis) -> None
 
 
 def test_java_and_two_services_move_each_value_once(client: redis.Redis) -> None:
+    """https://github.com/redisson/redisson/issues/5653"""
     names = [f"q{number}" for number in range(4)]
     javas = [ScriptedJava(client, name) for name in names]
     stop = threading.Event()
@@ -186,6 +191,7 @@ def test_the_status_is_published_and_withdrawn(client: redis.Redis, monkeypatch:
 
 
 def test_a_server_that_dies_is_waited_for(tmp_path: Path) -> None:
+    """https://github.com/redisson/redisson/issues/4088"""
     server = RealServer("valkey", tmp_path, "--appendonly", "yes", "--appendfsync", "always")
     client = server.client()
     queue = DelayedQueue("orders", client)
@@ -270,6 +276,7 @@ def test_an_agenda_gives_each_queue_to_one_worker_at_a_time() -> None:
 
 
 def test_a_queue_that_was_made_while_nobody_listened_is_found_at_once(client: redis.Redis) -> None:
+    """https://github.com/redisson/redisson/issues/4481"""
     with running(client) as service:
         until(lambda: service.status().listening)
         # not the head of its queue, as far as it knows: Java would say nothing

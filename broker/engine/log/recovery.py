@@ -82,24 +82,40 @@ class Recovery:
         if self._missing_topics:
             store.topics.restore(list(self._missing_topics.values()))
         adopt_topic_names(store)
+        store.offsets.fit(self._end_of)
+
+    def _end_of(self, topic: str, queue_id: int) -> int:
+        queue = self._store.queues.get(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
 
     # 1 and 2
 
     def _adopt_topics_of_queues(self) -> None:
         """Remember topics that the table has lost but that have queues on disk."""
+        for topic in self._store.files.list(self._store.queues.directory):
+            self._adopt(topic)
+
+    def _adopt(self, topic: str) -> None:
         store = self._store
-        for topic in store.files.list(store.queues.directory):
-            numbers = [int(name) for name in store.files.list(join(store.queues.directory, topic)) if name.isdigit()]
-            if store.topics.get(topic) is None and numbers:
-                count = max(*numbers, SYSTEM_TOPICS.get(topic, store.config.default_topic_queues) - 1) + 1
-                self._missing_topics[topic] = Topic(topic, count, count)
+        numbers = [int(name) for name in store.files.list(join(store.queues.directory, topic)) if name.isdigit()]
+        if store.topics.get(topic) is None and numbers:
+            count = max(*numbers, SYSTEM_TOPICS.get(topic, store.config.default_topic_queues) - 1) + 1
+            self._missing_topics[topic] = Topic(topic, count, count)
 
     def _sweep_deleted_topics(self) -> None:
-        """Remove queues whose topic was deleted shortly before a crash: made again, the topic would find them."""
+        """Remove queues whose topic was deleted shortly before a crash: made again, the topic would find them.
+
+        Of a topic that the table neither has nor deleted the queues stay, and it comes back with them: that table is
+        an older one, or another store's, and what it does not name is no waste for that.
+        """
         store = self._store
         for topic in store.files.list(store.queues.directory):
-            if store.topics.get(topic) is None and not _is_system(topic):
+            if store.topics.get(topic) is not None or _is_system(topic):
+                continue
+            if store.topics.void_below(topic):
                 store.queues.remove(topic)
+            else:
+                self._adopt(topic)
 
     def _open_derived(self, checkpoint: Checkpoint | None, was_clean: bool) -> int:
         store = self._store
@@ -235,9 +251,9 @@ class Recovery:
         if self._store.topics.get(name) is not None:
             return message.position >= self._store.topics.void_below(name)
         system = _is_system(name)
-        if topics_known and not system:
-            return False
         known = self._missing_topics.get(name)
+        if topics_known and not system and known is None:
+            return False
         if known is None or known.read_queues < queues:
             count = max(queues, SYSTEM_TOPICS.get(name, 1 if system else self._store.config.default_topic_queues))
             self._missing_topics[name] = Topic(name, count, count)

@@ -391,6 +391,17 @@ class ConsumerOffsets:
             return True
         return False
 
+    def fit(self, end_of: Callable[[str, int], int]) -> None:
+        """Set back who is further than a queue's end, as recovery found it.
+
+        Messages that were consumed before they were durable (flush=async) may be gone: others take their offsets, and
+        a group that stayed ahead would never see those.
+        """
+        for (group, topic), queues in self._table.items():
+            for queue_id, offset in list(queues.items()):
+                if offset > (end := end_of(topic, queue_id)):
+                    self.note(group, topic, queue_id, end)
+
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the next offset, None if the group never consumed the queue."""
         return self._table.get((group, topic), {}).get(queue_id)
