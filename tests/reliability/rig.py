@@ -1,0 +1,254 @@
+"""A broker, ours or Apache RocketMQ, to which things can be done: its disk, its clock, its connections, its process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import libfaketime
+
+from broker.engine.disk import OsFiles
+from broker.engine.fsck.store import check_store
+from tests.interop.process import Child, ChildFailed
+from tests.interop.servers import ApacheServer, EscapementServer, StoreShape
+from tests.reliability.cutting import CuttingProxy
+from tests.reliability.faults import Fault
+from tests.reliability.history import Recorder, now_ms
+
+#: Where clients are told to find the broker, which listens on the other one.
+TOLD, LISTENED = "127.0.0.2", "127.0.0.1"
+DISK_BYTES = 1_500 << 20
+CLOCK_LIBRARY = Path(libfaketime.__file__).parent / "vendor/libfaketime/src/libfaketime.so.1"
+#: Retries go to levels 3, 4, 5 and so on; halves are asked about soon.
+SHAPE = StoreShape(
+    segment_size_bytes=4 << 20,
+    queue_file_entries=5_000,
+    index_slots=5_000,
+    index_entries=20_000,
+    delay_levels="1s 2s 3s 1s 1s 2s 10m 1h",
+    heap="512m",
+    transaction_timeout_ms=2_000,
+    transaction_interval_ms=1_000,
+    transaction_checks=200,
+)
+
+
+class LivingApache(ApacheServer):
+    """Apache RocketMQ 5.5.0 that tells clients the proxy's address."""
+
+    more_environment: Mapping[str, str] = MappingProxyType({})
+
+    def _settings(self) -> dict[str, object]:
+        return super()._settings() | {"brokerIP1": TOLD, "bindAddress": LISTENED}
+
+    def _environment(self, label: str) -> dict[str, str]:
+        crash = {"JAVA_TOOL_OPTIONS": f"-XX:ErrorFile={self.work}/{label}-crash.log"}
+        return super()._environment(label) | crash | (dict(self.more_environment) if label == "broker" else {})
+
+    @property
+    def process(self) -> Child:
+        """The broker's own."""
+        assert self._broker is not None
+        return self._broker
+
+
+class LivingEscapement(EscapementServer):
+    """Our broker, the same."""
+
+    more_arguments = ("--advertise", TOLD)
+
+    @property
+    def process(self) -> Child:
+        """The broker's own."""
+        assert self._child is not None
+        return self._child
+
+
+KINDS: dict[str, type[LivingApache] | type[LivingEscapement]] = {
+    "apache": LivingApache,
+    "escapement": LivingEscapement,
+}
+
+
+class Rig:
+    """One broker on a disk of its own, behind a proxy, with a clock that follows a file."""
+
+    def __init__(self, kind: str, work: Path, recorder: Recorder, *, flush: str = "sync") -> None:
+        self.kind, self._work, self._recorder = kind, work, recorder
+        self._disk = work / "disk"
+        self._clock_file = work / "clock"
+        shape = SHAPE if flush == "sync" else StoreShape(**{**_fields(SHAPE), "flush": flush})
+        self.server = KINDS[kind](self._disk / "store", work / "broker", shape)
+        self.server.more_environment = {
+            "LD_PRELOAD": str(CLOCK_LIBRARY), "FAKETIME_TIMESTAMP_FILE": str(self._clock_file),
+            "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }  # fmt: skip
+        port = int(self.server.address.rpartition(":")[2])
+        self.proxy = CuttingProxy((TOLD, port), (LISTENED, port))
+        self.offset_ms = 0
+        self.furthest_ms = 0
+        self.deaths = 0
+        self._proxied = False
+
+    @property
+    def namesrv(self) -> str:
+        """The address that clients are given."""
+        return self.server.namesrv
+
+    async def start(self) -> None:
+        """Make the disk, start the broker and the proxy."""
+        self._disk.mkdir(parents=True)
+        size = f"size={DISK_BYTES}"
+        await _run("mount", "-t", "tmpfs", "-o", size, "escapement-life", str(self._disk))
+        self._write_clock()
+        await asyncio.to_thread(self.server.start)
+        await self.proxy.start()
+        self._proxied = True
+
+    async def stop(self) -> None:
+        """Stop the broker as an operator does, look at its store, and give the disk back."""
+        status = await asyncio.to_thread(self.server.stop)
+        if self.kind == "escapement":
+            if status != 0:
+                self._recorder.note("rig", "health", "stop", said=f"ended with {status} when it was asked to")
+            report = await asyncio.to_thread(check_store, OsFiles(), str(self.server.root))
+            if not report.is_sound:
+                self._recorder.note("rig", "health", "store", said=f"{report.damages[:3]}")
+
+    async def clear(self) -> None:
+        """End and remove whatever is left."""
+        with suppress(ProcessLookupError, AssertionError):
+            os.kill(self.server.pid, signal.SIGCONT)
+        await asyncio.to_thread(self.server.kill)
+        if self._proxied:
+            await self.proxy.close()
+        with suppress(subprocess.CalledProcessError):
+            await _run("umount", "-l", str(self._disk))
+
+    async def do(self, fault: Fault, lasting: Lasting) -> None:
+        """Do one thing to the broker, and note it."""
+        begin_ms = now_ms()
+        await getattr(self, f"_{fault.kind}")(fault, lasting)
+        self._recorder.note("rig", "fault", fault.kind, call_ms=begin_ms, amount_ms=fault.amount_ms)
+        await self.revive()
+
+    async def revive(self) -> None:
+        """Start the broker again if it has ended by itself."""
+        if self.server.process.process.poll() is None:
+            return
+        begin_ms = now_ms()
+        self.deaths += 1
+        status = await asyncio.to_thread(self.server.process.kill)
+        await asyncio.to_thread(self._start_again)
+        self._recorder.note("rig", "fault", "died", call_ms=begin_ms - 3_000, status=status)
+
+    async def heal(self) -> None:
+        """Set the clock to the furthest that it ever was, so that whatever was to come in the run comes soon."""
+        if self.offset_ms != self.furthest_ms:
+            self._step(self.furthest_ms)
+
+    async def _kill(self, fault: Fault, lasting: Lasting) -> None:
+        os.kill(self.server.pid, signal.SIGKILL)
+        await asyncio.to_thread(self.server.process.kill)
+        await asyncio.to_thread(self._start_again)
+
+    def _start_again(self) -> None:
+        """Start it; an Apache RocketMQ may find its port not free yet."""
+        try:
+            self.server.start()
+        except ChildFailed as failure:
+            self._recorder.note("rig", "health", "start", said=f"did not start again: {str(failure)[-300:]}")
+            raise
+
+    async def _stop(self, fault: Fault, lasting: Lasting) -> None:
+        os.kill(self.server.pid, signal.SIGSTOP)
+        try:
+            await lasting(fault.lasts_s)
+        finally:
+            os.kill(self.server.pid, signal.SIGCONT)
+
+    async def _full(self, fault: Fault, lasting: Lasting) -> None:
+        ballast = self._disk / "ballast"
+        with ballast.open("wb") as file:
+            free = os.statvfs(self._disk)
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
+        try:
+            await lasting(fault.lasts_s)
+        finally:
+            ballast.unlink()
+
+    async def _slow(self, fault: Fault, lasting: Lasting) -> None:
+        calls = "fdatasync,fsync,msync,sync_file_range"
+        command = [
+            "strace", "-f", "-qq", "-o", "/dev/null", "-p", str(self.server.pid), "-e", f"trace={calls}",
+            "-e", f"inject={calls}:delay_enter={fault.amount_ms * 1000}",
+        ]  # fmt: skip
+        tracer = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+        try:
+            await lasting(fault.lasts_s)
+        finally:
+            with suppress(ProcessLookupError):
+                tracer.terminate()
+            await tracer.wait()
+
+    async def _clock(self, fault: Fault, lasting: Lasting) -> None:
+        self._step(fault.amount_ms)
+        await lasting(fault.lasts_s)
+
+    async def _cut(self, fault: Fault, lasting: Lasting) -> None:
+        self.proxy.refuse(True)
+        self.proxy.cut()
+        try:
+            await lasting(fault.lasts_s / 2)
+        finally:
+            self.proxy.refuse(False)
+
+    async def _mute(self, fault: Fault, lasting: Lasting) -> None:
+        self.proxy.mute(True)
+        try:
+            await lasting(fault.lasts_s)
+        finally:
+            self.proxy.mute(False)
+
+    def _step(self, offset_ms: int) -> None:
+        begin_ms = now_ms()
+        self.offset_ms = offset_ms
+        self.furthest_ms = max(self.furthest_ms, offset_ms)
+        self._write_clock()
+        self._recorder.note("rig", "clock", "", call_ms=begin_ms, step_ms=offset_ms)
+
+    def _write_clock(self) -> None:
+        """Replace the file as a whole: the broker reads it at every question for the time."""
+        fresh = self._clock_file.with_suffix(".new")
+        fresh.write_text(f"{self.offset_ms / 1000:+.3f}\n")
+        fresh.replace(self._clock_file)
+
+
+def _fields(shape: StoreShape) -> dict[str, Any]:
+    return {name: getattr(shape, name) for name in StoreShape.__dataclass_fields__}
+
+
+async def _run(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(*command)
+    if await process.wait() != 0:
+        raise subprocess.CalledProcessError(process.returncode or 1, command)
+
+
+class Lasting:
+    """Waits for a while, less if the run is to end."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> bool:
+        """Whether the run goes on."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.over.wait(), seconds)
+        return not self.over.is_set()
