@@ -12,12 +12,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import libfaketime
-
 from broker.engine.disk import OsFiles
 from broker.engine.fsck.store import check_store
 from tests.interop.process import Child, ChildFailed
 from tests.interop.servers import ApacheServer, EscapementServer, StoreShape
+from tests.reliability.clock import SteppedClock
 from tests.reliability.cutting import CuttingProxy
 from tests.reliability.faults import Fault
 from tests.reliability.history import Recorder, now_ms
@@ -25,7 +24,6 @@ from tests.reliability.history import Recorder, now_ms
 #: Where clients are told to find the broker, which listens on the other one.
 TOLD, LISTENED = "127.0.0.2", "127.0.0.1"
 DISK_BYTES = 1_500 << 20
-CLOCK_LIBRARY = Path(libfaketime.__file__).parent / "vendor/libfaketime/src/libfaketime.so.1"
 #: Retries go to levels 3, 4, 5 and so on; halves are asked about soon.
 SHAPE = StoreShape(
     segment_size_bytes=4 << 20,
@@ -83,17 +81,12 @@ class Rig:
     def __init__(self, kind: str, work: Path, recorder: Recorder, *, flush: str = "sync") -> None:
         self.kind, self._work, self._recorder = kind, work, recorder
         self._disk = work / "disk"
-        self._clock_file = work / "clock"
+        self._time = SteppedClock(work / "clock")
         shape = SHAPE if flush == "sync" else StoreShape(**{**_fields(SHAPE), "flush": flush})
         self.server = KINDS[kind](self._disk / "store", work / "broker", shape)
-        self.server.more_environment = {
-            "LD_PRELOAD": str(CLOCK_LIBRARY), "FAKETIME_TIMESTAMP_FILE": str(self._clock_file),
-            "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }  # fmt: skip
+        self.server.more_environment = self._time.environment
         port = int(self.server.address.rpartition(":")[2])
         self.proxy = CuttingProxy((TOLD, port), (LISTENED, port))
-        self.offset_ms = 0
-        self.furthest_ms = 0
         self.deaths = 0
         self._proxied = False
 
@@ -107,7 +100,6 @@ class Rig:
         self._disk.mkdir(parents=True)
         size = f"size={DISK_BYTES}"
         await _run("mount", "-t", "tmpfs", "-o", size, "escapement-life", str(self._disk))
-        self._write_clock()
         await asyncio.to_thread(self.server.start)
         await self.proxy.start()
         self._proxied = True
@@ -151,8 +143,8 @@ class Rig:
 
     async def heal(self) -> None:
         """Set the clock to the furthest that it ever was, so that whatever was to come in the run comes soon."""
-        if self.offset_ms != self.furthest_ms:
-            self._step(self.furthest_ms)
+        if self._time.offset_ms != self._time.furthest_ms:
+            self._step(self._time.furthest_ms)
 
     async def _kill(self, fault: Fault, lasting: Lasting) -> None:
         os.kill(self.server.pid, signal.SIGKILL)
@@ -219,16 +211,8 @@ class Rig:
 
     def _step(self, offset_ms: int) -> None:
         begin_ms = now_ms()
-        self.offset_ms = offset_ms
-        self.furthest_ms = max(self.furthest_ms, offset_ms)
-        self._write_clock()
+        self._time.step(offset_ms)
         self._recorder.note("rig", "clock", "", call_ms=begin_ms, step_ms=offset_ms)
-
-    def _write_clock(self) -> None:
-        """Replace the file as a whole: the broker reads it at every question for the time."""
-        fresh = self._clock_file.with_suffix(".new")
-        fresh.write_text(f"{self.offset_ms / 1000:+.3f}\n")
-        fresh.replace(self._clock_file)
 
 
 def _fields(shape: StoreShape) -> dict[str, Any]:

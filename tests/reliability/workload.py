@@ -37,6 +37,8 @@ PLAIN, LEVELS, TIMERS, KEYS, FAR, FAR_KEYS, HALVES, ORDERED, POISON = (
 )
 TOPICS = (PLAIN, LEVELS, TIMERS, KEYS, FAR, FAR_KEYS, HALVES, ORDERED, POISON)
 SEND_TIMEOUT_MS = 2_000
+#: A sender that failed waits before it goes on.
+FAILED_PAUSE_S = 0.2
 INVISIBLE_MS = 5_000
 FAR_MS = 30 * 3_600_000
 MOST_DELAY_MS = 5_000
@@ -145,9 +147,11 @@ class Clients:
             noted["delay_ms"] = (1_000, 2_000, 3_000)[more["delay_level"] - 1]
         body = body_of(name, len(name) * 20 % 900)
         work = producer.send(topic, body, timeout_ms=SEND_TIMEOUT_MS, **more)
-        return await self._recorder.call(
-            name.rpartition("-")[0], "send", name, work, of_send, kind=kind, topic=topic, **noted
-        )
+        client = name.rpartition("-")[0]
+        sent = await self._recorder.call(client, "send", name, work, of_send, kind=kind, topic=topic, **noted)
+        if sent is None:
+            await self._lasting(FAILED_PAUSE_S)
+        return sent
 
     async def _send_plain(self, name: str, producer: AsyncProducer, draws: random.Random) -> None:
         await self._send(name, producer, "plain", PLAIN)
@@ -227,6 +231,8 @@ class Clients:
             self._answers[name] = ["unknown"] * draws.randint(0, 2) + [final] if says == "later" else [final]
             work = producer.send_half(HALVES, prepare(body_of(name, 200)), timeout_ms=SEND_TIMEOUT_MS)
             half = await self._recorder.call("half", "send", name, work, of_send, kind="half", topic=HALVES)
+            if half is None:
+                await self._lasting(FAILED_PAUSE_S)
             if half is None or says == "later":
                 continue
             decision = Decision.COMMIT if says == "commit" else Decision.ROLLBACK
