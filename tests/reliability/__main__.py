@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, default=5, help="faults of a run")
     parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of faults to draw from")
     parser.add_argument("--flush", choices=("sync", "async"), default="sync")
+    parser.add_argument("--java", action="store_true", help="have official Java clients take part")
     parser.add_argument("--keep", type=Path, help="where histories go; all are kept there")
     options = parser.parse_args(arguments)
     # what clients say of a broker that is away would bury the lines
@@ -30,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     base = options.keep or Path(tempfile.mkdtemp(prefix="escapement-lives-"))
     failed = 0
     for seed in range(options.seed, options.seed + options.runs):
-        course = Course(options.broker, seed, options.faults, kinds, options.flush)
+        course = Course(options.broker, seed, options.faults, kinds, options.flush, options.java)
         work = base / f"{options.broker}-{options.flush}-{seed}"
         work.mkdir(parents=True, exist_ok=True)
         report = asyncio.run(live(course, work))

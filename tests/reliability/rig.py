@@ -78,9 +78,13 @@ KINDS: dict[str, type[LivingApache] | type[LivingEscapement]] = {
 class Rig:
     """One broker on a disk of its own, behind a proxy, with a clock that follows a file."""
 
-    def __init__(self, kind: str, work: Path, recorder: Recorder, *, flush: str = "sync") -> None:
+    def __init__(
+        self, kind: str, work: Path, recorder: Recorder, *, flush: str = "sync", has_disk: bool = True
+    ) -> None:
+        """`has_disk`: a small disk of its own, which can be filled; to mount it takes root."""
         self.kind, self._work, self._recorder = kind, work, recorder
         self._disk = work / "disk"
+        self._has_disk = has_disk
         self._time = SteppedClock(work / "clock")
         shape = SHAPE if flush == "sync" else StoreShape(**{**_fields(SHAPE), "flush": flush})
         self.server = KINDS[kind](self._disk / "store", work / "broker", shape)
@@ -98,8 +102,8 @@ class Rig:
     async def start(self) -> None:
         """Make the disk, start the broker and the proxy."""
         self._disk.mkdir(parents=True)
-        size = f"size={DISK_BYTES}"
-        await _run("mount", "-t", "tmpfs", "-o", size, "escapement-life", str(self._disk))
+        if self._has_disk:
+            await _run("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "escapement-life", str(self._disk))
         await asyncio.to_thread(self.server.start)
         await self.proxy.start()
         self._proxied = True
@@ -121,7 +125,7 @@ class Rig:
         await asyncio.to_thread(self.server.kill)
         if self._proxied:
             await self.proxy.close()
-        with suppress(subprocess.CalledProcessError):
+        if self._has_disk:
             await _run("umount", "-l", str(self._disk))
 
     async def do(self, fault: Fault, lasting: Lasting) -> None:

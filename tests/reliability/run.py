@@ -36,13 +36,16 @@ class Course:
     faults: int = 5
     kinds: tuple[str, ...] = KINDS
     flush: str = "sync"
+    has_java: bool = False
 
     @property
     def command(self) -> str:
         """The line that repeats it."""
         flush = "" if self.flush == "sync" else f" --flush {self.flush}"
         kinds = "" if self.kinds == KINDS else f" --kinds {','.join(self.kinds)}"
-        return f"python -m tests.reliability {self.broker} --seed {self.seed} --faults {self.faults}{kinds}{flush}"
+        java = " --java" if self.has_java else ""
+        plan = f"--seed {self.seed} --faults {self.faults}"
+        return f"python -m tests.reliability {self.broker} {plan}{kinds}{flush}{java}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,14 @@ async def live(course: Course, work: Path) -> Report:
     knows_keys = course.broker == "escapement"
     promises = PROMISES[course.broker]
     faults = drawn(course.seed, course.faults, course.kinds)
-    rig = Rig(course.broker, work, recorder, flush=course.flush)
+    rig = Rig(course.broker, work, recorder, flush=course.flush, has_disk="full" in course.kinds)
     clients: Clients | None = None
     try:
         await rig.start()
         clients = Clients(rig.namesrv, recorder, course.seed, knows_keys=knows_keys)
         await clients.prepare()
+        if course.has_java:
+            await clients.start_java(work)
         await clients.start()
         lasting = Lasting()
         for fault in faults:
@@ -97,7 +102,7 @@ async def live(course: Course, work: Path) -> Report:
         await clients.stop_sending()
         await rig.revive()
         await rig.heal()
-        await _settle(recorder, promises, clients.last_due_ms + QUIET_MS, lasting)
+        await _settle(recorder, clients, promises, lasting)
         await read_topics(rig.namesrv, recorder, knows_keys=knows_keys)
         await clients.close()
         await rig.stop()
@@ -110,11 +115,12 @@ async def live(course: Course, work: Path) -> Report:
     return Report(course, faults, rig.deaths, time.monotonic() - began_s, verdict, recorder.path)
 
 
-async def _settle(recorder: Recorder, promises: Promises, quiet_ms: int, lasting: Lasting) -> None:
+async def _settle(recorder: Recorder, clients: Clients, promises: Promises, lasting: Lasting) -> None:
     """Wait until readers have what they are to get, and for what they must not get, but not for ever."""
     ends_s = time.monotonic() + SETTLE_S
     while time.monotonic() < ends_s:
-        if now_ms() >= quiet_ms and not missing(recorder.events, promises):
+        clients.collect()
+        if now_ms() >= clients.last_due_ms + QUIET_MS and not missing(recorder.events, promises):
             return
         await lasting(0.5)
 

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from broker.client import (
@@ -30,6 +31,7 @@ from broker.client import (
 )
 from broker.client.timers import Steered
 from tests.reliability.history import Outcome, Recorder, body_of, now_ms, read_body
+from tests.reliability.java_clients import JavaClients
 from tests.reliability.rig import Lasting
 
 PLAIN, LEVELS, TIMERS, KEYS, FAR, FAR_KEYS, HALVES, ORDERED, POISON = (
@@ -76,6 +78,7 @@ class Clients:
         self._senders: list[asyncio.Task[None]] = []
         self._readers: list[asyncio.Task[None]] = []
         self._opened: list[Any] = []
+        self._java: JavaClients | None = None
         #: what the producer of halves says of each when it is asked, one after the other; the last one always
         self._answers: dict[str, list[str]] = {}
         #: until when a timer may come, by the machine's clock where nobody steps the broker's
@@ -94,6 +97,16 @@ class Clients:
                 self._recorder.note("rig", "reader", group, topic=topic)
         self._recorder.note("rig", "letters", "life-failing", attempts=RETRIES + 1)
 
+    async def start_java(self, work: Path) -> None:
+        """Have the official clients take part."""
+        self._java = JavaClients(self._namesrv, PLAIN, self._recorder, self._seed, work)
+        await self._java.start()
+
+    def collect(self) -> None:
+        """Note what clients in other processes have got."""
+        if self._java is not None:
+            self._java.collect()
+
     async def start(self) -> None:
         """Begin to read and to send."""
         await self._start_readers()
@@ -108,6 +121,8 @@ class Clients:
         for shard in range(SHARDS):
             self._senders.append(asyncio.create_task(self._send_shard(f"shard-{shard}")))
         self._senders.append(asyncio.create_task(self._send_halves()))
+        if self._java is not None:
+            self._senders.append(asyncio.create_task(self._java.send(self._lasting)))
 
     async def stop_sending(self) -> None:
         """Let every sender finish what it has begun."""
@@ -122,6 +137,8 @@ class Clients:
         self._lasting.over.set()
         self._reading.over.set()
         await asyncio.gather(*self._senders, *self._readers, return_exceptions=True)
+        if self._java is not None:
+            self._java.end()
         for each in reversed(self._opened):
             with suppress(ClientError):
                 await each.close()
