@@ -19,7 +19,7 @@ SLACK_MS = 5
 #: A cancel that comes nearer to the moment than this may be too late where its answer promises nothing.
 RACE_MS = 2_000
 #: What a client does not hear of, and what a broker may forget that it did.
-CUTS = ("kill", "cut", "mute", "stop", "full", "died")
+CUTS = ("kill", "restart", "starved", "cut", "mute", "stop", "full", "died")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,16 @@
 """What is done to a broker, drawn from a seed: the same for every broker.
 
-| kind  | what                                                                                             |
-|-------|--------------------------------------------------------------------------------------------------|
-| kill  | SIGKILL, and a start                                                                              |
-| stop  | SIGSTOP, and SIGCONT after a while                                                                |
-| full  | a file takes all that is free on the broker's disk, for a while                                   |
-| slow  | each sync of the broker's disk takes longer, for a while                                          |
-| clock | the broker's clock is set forward or back, and stays so until the next step                       |
-| cut   | all connections of clients end, and no new one comes to the broker for a while                    |
-| mute  | requests reach the broker and no answer comes back, for a while; then those connections end       |
+| kind    | what                                                                                             |
+|---------|--------------------------------------------------------------------------------------------------|
+| kill    | SIGKILL, and a start                                                                             |
+| restart | SIGTERM, and a start                                                                             |
+| stop    | SIGSTOP, and SIGCONT after a while                                                               |
+| full    | a file takes all that is free on the broker's disk, for a while                                  |
+| starved | the same, and a SIGKILL meanwhile; the start comes when there is room again                      |
+| slow    | each sync of the broker's disk takes longer, for a while                                         |
+| clock   | the broker's clock is set forward or back, and stays so until the next step                      |
+| cut     | all connections of clients end, and no new one comes to the broker for a while                   |
+| mute    | requests reach the broker and no answer comes back, for a while; then those connections end      |
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-KINDS = ("kill", "stop", "full", "slow", "clock", "cut", "mute")
+KINDS = ("kill", "restart", "stop", "full", "starved", "slow", "clock", "cut", "mute")
 #: How the clock is set, in ms from the machine's.
 CLOCKS_MS = (-3_600_000, -60_000, -5_000, 5_000, 60_000, 3_600_000)
 #: The pause before a fault, and how long it lasts, in seconds.

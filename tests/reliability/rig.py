@@ -23,6 +23,7 @@ from tests.reliability.history import Recorder, now_ms
 
 #: Where clients are told to find the broker, which listens on the other one.
 TOLD, LISTENED = "127.0.0.2", "127.0.0.1"
+STOP_TIMEOUT_S = 60.0
 DISK_BYTES = 768 << 20
 #: Retries go to levels 3, 4, 5 and so on; halves are asked about soon.
 SHAPE = StoreShape(
@@ -110,7 +111,7 @@ class Rig:
 
     async def stop(self) -> None:
         """Stop the broker as an operator does, look at its store, and give the disk back."""
-        status = await asyncio.to_thread(self.server.stop)
+        status = await asyncio.to_thread(self.server.process.stop, STOP_TIMEOUT_S)
         if self.kind == "escapement":
             if status != 0:
                 self._recorder.note("rig", "health", "stop", said=f"ended with {status} when it was asked to")
@@ -120,8 +121,6 @@ class Rig:
 
     async def clear(self) -> None:
         """End and remove whatever is left."""
-        with suppress(ProcessLookupError, AssertionError):
-            os.kill(self.server.pid, signal.SIGCONT)
         await asyncio.to_thread(self.server.kill)
         if self._proxied:
             await self.proxy.close()
@@ -177,6 +176,23 @@ class Rig:
             await lasting(fault.lasts_s)
         finally:
             ballast.unlink()
+
+    async def _starved(self, fault: Fault, lasting: Lasting) -> None:
+        ballast = self._disk / "ballast"
+        try:
+            _fill(ballast)
+            await lasting(fault.lasts_s)
+            os.kill(self.server.pid, signal.SIGKILL)
+            await asyncio.to_thread(self.server.process.kill)
+        finally:
+            ballast.unlink()
+        await asyncio.to_thread(self._start_again)
+
+    async def _restart(self, fault: Fault, lasting: Lasting) -> None:
+        status = await asyncio.to_thread(self.server.process.stop, STOP_TIMEOUT_S)
+        if self.kind == "escapement" and status != 0:
+            self._recorder.note("rig", "health", "stop", said=f"ended with {status} when it was asked to")
+        await asyncio.to_thread(self._start_again)
 
     async def _slow(self, fault: Fault, lasting: Lasting) -> None:
         calls = "fdatasync,fsync,msync,sync_file_range"

@@ -85,7 +85,9 @@ async def live(course: Course, work: Path) -> Report:
     knows_keys = course.broker == "escapement"
     promises = PROMISES[course.broker]
     faults = drawn(course.seed, course.faults, course.kinds)
-    rig = Rig(course.broker, work, recorder, flush=course.flush, has_disk="full" in course.kinds)
+    rig = Rig(
+        course.broker, work, recorder, flush=course.flush, has_disk=not {"full", "starved"}.isdisjoint(course.kinds)
+    )
     clients: Clients | None = None
     try:
         await rig.start()

@@ -13,7 +13,7 @@ from tests.reliability.run import Course, live
 from tests.reliability.spoiling import WAYS, spoiled
 
 #: What needs no disk of its own, and nothing that is not there on any machine.
-EVERYWHERE = ("kill", "stop", "clock", "cut", "mute")
+EVERYWHERE = ("kill", "restart", "stop", "clock", "cut", "mute")
 
 
 @pytest.mark.parametrize("seed", [2])
