@@ -48,7 +48,9 @@ class LivingApache(ApacheServer):
         return super()._settings() | {"brokerIP1": TOLD, "bindAddress": LISTENED}
 
     def _environment(self, label: str) -> dict[str, str]:
-        crash = {"JAVA_TOOL_OPTIONS": f"-XX:ErrorFile={self.work}/{label}-crash.log"}
+        # it lives for a minute: what is compiled with care would be thrown away
+        options = f"-XX:TieredStopAtLevel=1 -XX:ErrorFile={self.work}/{label}-crash.log"
+        crash = {"JAVA_TOOL_OPTIONS": options}
         return super()._environment(label) | crash | (dict(self.more_environment) if label == "broker" else {})
 
     @property
