@@ -9,8 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.reliability.checker import check
 from tests.reliability.faults import KINDS
-from tests.reliability.run import Course, forget, live
+from tests.reliability.history import read
+from tests.reliability.run import PROMISES, Course, forget, live
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,7 +26,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--flush", choices=("sync", "async"), default="sync")
     parser.add_argument("--java", action="store_true", help="have official Java clients take part")
     parser.add_argument("--keep", type=Path, help="where histories go; all are kept there")
+    parser.add_argument("--history", type=Path, help="judge this history again, and run nothing")
     options = parser.parse_args(arguments)
+    if options.history is not None:
+        return judge(options.history, options.broker)
     # what clients say of a broker that is away would bury the lines
     logging.basicConfig(level=logging.CRITICAL)
     kinds = tuple(kind for kind in options.kinds.split(",") if kind)
@@ -41,6 +46,18 @@ def main(arguments: list[str] | None = None) -> int:
         if not report.verdict.violations and options.keep is None:
             forget(report)
     return 1 if failed else 0
+
+
+def judge(history: Path, broker: str) -> int:
+    """Judge what was recorded; 1 if a promise was not kept."""
+    with history.open() as lines:
+        verdict = check(list(read(lines)), PROMISES[broker])
+    for violation in verdict.violations:
+        sys.stdout.write(f"{violation}\n")
+    counted = ", ".join(f"{name} {count:,}" for name, count in sorted(verdict.counts.items()) if count)
+    wrong = ", ".join(f"{kind} {count}" for kind, count in sorted(verdict.kinds().items())) or "none"
+    sys.stdout.write(f"{counted}; violations: {wrong}\n")
+    return 1 if verdict.violations else 0
 
 
 if __name__ == "__main__":

@@ -204,6 +204,21 @@ def acks_hold(life: Life, run: Histories, promises: Promises, counts: Counter[st
             yield Violation("again after its ack", life.id, f"{place['group']} had acknowledged it, and no fault came")
 
 
+def repeats_have_a_reason(life: Life, run: Histories, promises: Promises, counts: Counter[str]) -> Iterator[Violation]:
+    """A group is given one place again only where a fault kept it, or the broker, from knowing that it was done."""
+    if life.kind == "poison":
+        return
+    before: dict[tuple[object, ...], Event] = {}
+    for hand in life.hands:
+        place = tuple(hand.about[name] for name in ("group", "topic", "queue", "offset"))
+        first = before.setdefault(place, hand)
+        if first is hand:
+            continue
+        before[place] = hand
+        if not run.faults.any(first.call_ms - 1_000, hand.answer_ms):
+            yield Violation("repeated", life.id, f"{hand.about['group']} had it twice, and no fault came between")
+
+
 def letters_are_right(life: Life, run: Histories, promises: Promises, counts: Counter[str]) -> Iterator[Violation]:
     """What failed at every try is one dead letter of its group, and nothing else is one."""
     due = [group for group in run.readers_of(life) if group in run.attempts]
@@ -224,7 +239,7 @@ def letters_are_right(life: Life, run: Histories, promises: Promises, counts: Co
 
 RULES: tuple[Rule, ...] = (
     is_of_somebody, is_not_lost, refusals_hold, nothing_is_early, cancels_hold, decisions_hold, copies_are_few,
-    acks_hold, letters_are_right,
+    acks_hold, repeats_have_a_reason, letters_are_right,
 )  # fmt: skip
 
 
