@@ -146,10 +146,10 @@ class Rig:
         await asyncio.to_thread(self._start_again)
         self._recorder.note("rig", "fault", "died", call_ms=begin_ms - 3_000, status=status)
 
-    async def heal(self) -> None:
+    def heal(self) -> None:
         """Set the clock to the furthest that it ever was, so that whatever was to come in the run comes soon."""
         if self._time.offset_ms != self._time.furthest_ms:
-            self._step(self._time.furthest_ms)
+            self.step(self._time.furthest_ms)
 
     async def _kill(self, fault: Fault, lasting: Lasting) -> None:
         os.kill(self.server.pid, signal.SIGKILL)
@@ -211,7 +211,7 @@ class Rig:
             await tracer.wait()
 
     async def _clock(self, fault: Fault, lasting: Lasting) -> None:
-        self._step(fault.amount_ms)
+        self.step(fault.amount_ms)
         await lasting(fault.lasts_s)
 
     async def _cut(self, fault: Fault, lasting: Lasting) -> None:
@@ -229,7 +229,8 @@ class Rig:
         finally:
             self.proxy.mute(False)
 
-    def _step(self, offset_ms: int) -> None:
+    def step(self, offset_ms: int) -> None:
+        """Set the broker's clock to so far from the machine's."""
         begin_ms = now_ms()
         self._time.step(offset_ms)
         self._recorder.note("rig", "clock", "", call_ms=begin_ms, step_ms=offset_ms)

@@ -103,7 +103,7 @@ async def live(course: Course, work: Path) -> Report:
         await lasting(1.0)
         await clients.stop_sending()
         await rig.revive()
-        await rig.heal()
+        rig.heal()
         await _settle(recorder, clients, promises, lasting)
         await read_topics(rig.namesrv, recorder, knows_keys=knows_keys)
         await clients.close()
