@@ -323,6 +323,8 @@ def the_broker_is_sound(run: Histories, promises: Promises, counts: Counter[str]
     for event in run.events:
         if event.op == "health":
             yield Violation("unsound", event.id, str(event.about["said"]))
+        if event.op == "stood":
+            yield Violation("stood still", event.id, f"until the broker was restarted: {event.about['said']}")
 
 
 def fate_of(life: Life, run: Histories) -> str:

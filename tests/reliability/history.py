@@ -22,6 +22,7 @@ that it was not done) or `unknown` (no answer, or one that promises nothing).
 | letters | group       | attempts: after so many a message is a dead letter                                          |
 | fault   | kind        | call to answer: while it lasted                                                             |
 | clock   |             | step_ms: how far the broker's clock is from the machine's, from then on                     |
+| stood   | how many    | said: what readers had not got until the broker was restarted                              |
 | health  | what        | said: a check of the broker's own that failed                                               |
 
 A body is `id checksum padding`, so that whoever gets it knows whose it is and whether it is whole.

@@ -143,7 +143,7 @@ class Histories:
                 readers.setdefault(str(event.about["topic"]), []).append(event.id)
             elif event.op == "letters":
                 attempts[event.id] = int(event.about["attempts"])
-            elif event.op not in ("fault", "clock", "health", "count"):
+            elif event.op not in ("fault", "clock", "health", "stood", "count"):
                 _file(lives.setdefault(event.id, Life(event.id)), event)
         return cls(events, lives, Clock(events), Faults(events), readers, attempts)
 

@@ -23,7 +23,7 @@ from tests.reliability.history import Recorder, now_ms
 
 #: Where clients are told to find the broker, which listens on the other one.
 TOLD, LISTENED = "127.0.0.2", "127.0.0.1"
-STOP_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
 DISK_BYTES = 768 << 20
 #: Retries go to levels 3, 4, 5 and so on; halves are asked about soon.
 SHAPE = StoreShape(

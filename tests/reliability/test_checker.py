@@ -171,6 +171,7 @@ BAD: dict[str, tuple[str, Callable[[], Story]]] = {
         lambda: Story().send("a", kind="far", delay_ms=9_000_000).do("count", TOPIC, waiting=2),
     ),
     "a broker that did not come back": ("unsound", lambda: Story().do("health", "start", said="it did not start")),
+    "a broker that went on after a restart only": ("stood still", lambda: Story().do("stood", "3 messages", said="a")),
     "a sum that does not come out": ("ledger", lambda: Story().send("a").send("b").shown("a")),
 }
 
