@@ -29,6 +29,7 @@ from broker.client import (
     SendResult,
     prepare,
 )
+from broker.client.errors import BadAnswer
 from broker.client.timers import Steered
 from tests.reliability.history import Outcome, Recorder, body_of, now_ms, read_body
 from tests.reliability.java_clients import JavaClients
@@ -352,7 +353,7 @@ async def _read_topic(admin: AsyncAdmin, recorder: Recorder, topic: str) -> None
     for part in (await admin.topic_stats(topic)).queues:
         offset = part.min_offset
         while offset < part.max_offset:
-            page = await admin.pull(topic, part.queue.queue_id, offset, 32)
+            page = await _page(admin, recorder, topic, part.queue.queue_id, offset)
             for message in page:
                 name, intact = read_body(message.body)
                 recorder.note(
@@ -360,3 +361,14 @@ async def _read_topic(admin: AsyncAdmin, recorder: Recorder, topic: str) -> None
                     store_ms=message.store_ms, intact=intact,
                 )  # fmt: skip
             offset = page[-1].queue_offset + 1 if page else offset + 1
+
+
+async def _page(admin: AsyncAdmin, recorder: Recorder, topic: str, queue_id: int, offset: int) -> list[Message]:
+    """Messages from here on; where one cannot be read that is noted, and it is passed by."""
+    with suppress(BadAnswer):
+        return await admin.pull(topic, queue_id, offset, 32)
+    try:
+        return await admin.pull(topic, queue_id, offset, 1)
+    except BadAnswer as error:
+        recorder.note("reader", "health", f"{topic} {queue_id} {offset}", said=str(error)[:160])
+        return []
