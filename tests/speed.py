@@ -27,6 +27,7 @@ SLOW = (
     "celery/test_kills.py",
     "celery/test_workers.py",
     "outbox",
+    "reliability/test_lives.py",
     "package/test_wheel.py",
     "package/test_tutorial.py",
     "package/test_deploy.py",

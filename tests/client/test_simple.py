@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -23,10 +24,13 @@ from broker.client import (
     Sql,
     read_receipt,
 )
+from broker.client._session import Session
 from broker.engine.tables.topics import WRITE, Topic
+from broker.rocketmq.codes import Request
 from broker.server.broker import BrokerService
 from broker.server.processors.pop import MOST_ACKED
 from broker.testing import BrokerThread
+from tests.watching import Calls
 
 TOPIC = "order"
 
@@ -50,6 +54,20 @@ async def test_receive_and_acknowledge(producer: AsyncProducer, consumer: AsyncS
     assert (message.topic, message.tags, message.keys, message.properties["color"]) == (TOPIC, "new", ["k1"], "red")
     await consumer.ack(received)
     assert await consumer.receive(TOPIC, wait_ms=300) == []
+
+
+async def test_a_pop_has_brokers_go_by_their_own_clock(producer: AsyncProducer, consumer: AsyncSimpleConsumer) -> None:
+    """Apache RocketMQ hands nothing to who says that he asked long ago, and takes a zero for now."""
+    asked: list[str] = []
+
+    def note(given: Mapping[str, Any]) -> None:
+        if given["code"] == Request.POP_MESSAGE:
+            asked.append(given["ext"]["bornTime"])
+
+    await producer.send(TOPIC, b"pay")
+    with Calls(Session.ask, before=note):
+        await consumer.receive(TOPIC)
+    assert asked == ["0"]
 
 
 async def test_what_is_not_acknowledged_comes_again(producer: AsyncProducer, consumer: AsyncSimpleConsumer) -> None:

@@ -155,7 +155,11 @@ class ApacheServer:
         options = [f"-Xms{heap[0]}", f"-Xmx{heap[0]}", *heap[1:], f"-Duser.home={self.work}"]
         library = f"{jars.library(jars.APACHE_VERSION)}/*"
         command = [jars.tool("java"), *options, "-cp", library, f"org.apache.rocketmq.{main}", *arguments]
-        return Child(command, log=self.work / f"{label}.err", env={"ROCKETMQ_HOME": str(self.work)})
+        return Child(command, log=self.work / f"{label}.err", env=self._environment(label))
+
+    def _environment(self, label: str) -> dict[str, str]:
+        """What is set for one of the two processes."""
+        return {"ROCKETMQ_HOME": str(self.work)}
 
     def _settings(self) -> dict[str, object]:
         shape = self.shape
