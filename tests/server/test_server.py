@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from contextlib import AsyncExitStack
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
 
