@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.many import PATIENCE_S, RATE, child, sends, share
+from bench.many import PATIENCE_S, RATE, REST_S, child, sends, share
 from bench.peers import make, work_directory
 from bench.results import Row, Section
 from bench.storage import anonymous_mb
@@ -20,12 +21,12 @@ from tests.interop.servers import Server, says
 TITLE = "Strangers"
 DEFINITION = (
     "A client of `broker.client` sends {rate} messages of 128 bytes a second for {seconds} s, alone and beside each "
-    "crowd in turn, each from the moment at which it ought to leave to its answer. Crowds: {idle:,} producers that say "
-    "nothing but a heartbeat a minute; {slow} readers that ask for 32 answers of up to 256 KB and read 1 KB a second; "
-    "{halves} frames of 4 MB that are begun and come 2 KB a second; {bad} connections that send what is no frame, or "
-    "no request, and come again at once; {producers:,} producers, together {crowd_rate} messages a second; {pops} "
-    "consumers that pop for a second at a time and never acknowledge. Each is a process of its own. Memory is "
-    "RssAnon, flush sync."
+    "crowd in turn ({rest} s after it came), each from the moment at which it ought to leave to its answer. Crowds: "
+    "{idle:,} producers that say nothing but a heartbeat a minute; {slow} readers that ask for 32 answers of up to "
+    "256 KB and read 1 KB a second; {halves} frames of 4 MB that are begun and come 2 KB a second; {bad} connections "
+    "that send what is no frame, or no request, and come again at once; {producers:,} producers, together "
+    "{crowd_rate} messages a second; {unacknowledged} consumers that pop for a second at a time and never "
+    "acknowledge. Each is a process of its own. Memory is RssAnon, flush sync."
 )
 RATIO, MEMORY_MB = 2.0, 500
 ALONE = "Alone"
@@ -60,10 +61,7 @@ def measure(options: Namespace, at: str) -> Section:
             f"{kind}: p50 {share(found.times_ms, 0.5):.1f} ms beside them, {share(found.alone_ms, 0.5):.1f} ms alone"
         )
         print(f"  {rows[-1].name}: {rows[-1].ours}; {notes[-1]}", file=sys.stderr)
-    definition = DEFINITION.format(
-        rate=RATE, seconds=seconds, crowd_rate=PRODUCERS_A_SECOND, idle=CROWDS["idle"], slow=CROWDS["slow"],
-        halves=CROWDS["halves"], bad=CROWDS["bad"], producers=CROWDS["producers"], pops=CROWDS["unacknowledged"],
-    )  # fmt: skip
+    definition = DEFINITION.format(rate=RATE, seconds=seconds, rest=REST_S, crowd_rate=PRODUCERS_A_SECOND, **CROWDS)
     return Section("strangers", TITLE, definition, "python -m bench strangers", at, rows, notes, "")
 
 
@@ -88,6 +86,7 @@ def look(server: Server, base: Path, kind: str, count: int, seconds: int) -> Bes
     crowd = child(base, "strangers_crowd", kind, server.address, str(count))
     try:
         crowd.wait_for(says("there"), PATIENCE_S, f"the crowd ({kind})")
+        time.sleep(REST_S)
         beside_ms = asyncio.run(sends(server.namesrv, [ALONE], seconds))
         memory_mb = anonymous_mb(server.pid)
         if crowd.process.poll() is not None:

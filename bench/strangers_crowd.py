@@ -18,7 +18,7 @@ import uvloop
 from bench.many import WINDOW
 from broker.client import prepare
 from broker.rocketmq.codes import Request
-from broker.rocketmq.frame import BINARY, Command, FrameBuffer, decode, encode
+from broker.rocketmq.frame import BINARY, JSON, Command, FrameBuffer, decode, encode
 from broker.server.listener import raise_descriptor_limit
 
 #: connections leave from several addresses: of one there are 28,000 ports
@@ -30,7 +30,7 @@ tried: Counter[str] = Counter()
 
 
 class Line:
-    """One connection."""
+    """A connection that asks and hears, one after the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -38,7 +38,9 @@ class Line:
 
     async def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> Command | None:
         """Send a request and return its answer, None if the broker hung up."""
-        self.writer.write(encode(Command(code, fields, body, opaque=1, language="JAVA", serialization=BINARY)))
+        # a binary header has no room for the codes of POP
+        form = BINARY if code < 0x8000 else JSON
+        self.writer.write(encode(Command(code, fields, body, opaque=1, language="JAVA", serialization=form)))
         while data := await self.reader.read(1 << 16):
             if found := self._frames.feed(data):
                 return decode(found[-1])

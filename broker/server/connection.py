@@ -23,11 +23,11 @@ from ..rocketmq.codes import RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, HeaderRefused, RequestRefused
 from ..rocketmq.frame import MAX_FRAME_BYTES, Command, decode, encode
 from ..rocketmq.message import pack_host
-from .incoming import Budget, Incoming, RefusedFrame
+from .budgets import LEAST_BYTES, Budget, Unread
+from .incoming import Incoming, RefusedFrame
 from .listener import Listener, Places
 from .refusals import refusal_code, refusal_fields
 from .statistics import CallTimes
-from .unread import LEAST_BYTES, Unread
 
 logger = logging.getLogger(__name__)
 
