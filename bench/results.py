@@ -79,6 +79,7 @@ ORDER = [
     "openhalves",
     "consume",
     "many",
+    "strangers",
     "storage",
     "rest",
     "page",

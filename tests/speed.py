@@ -53,6 +53,7 @@ SLOW = (
     "console/security/test_behind_others.py",
     "console/ui/test_hostile.py",
     "engine/test_timer_clock.py",
+    "fuzz",
     "redisson/test_index.py",
     "redisson/test_model.py",
     "server/test_every_handler.py",

@@ -105,7 +105,7 @@ def read_event(body: bytes, properties: dict[str, str], kinds: tuple[type[msgspe
         raise NotThisEvent(f"The message is event {name[:140]!r} of version {version[:20]}; here: {wanted}.", name)
     try:
         return msgspec.json.decode(body, type=known.kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotThisEvent(f"The body is no {name} of version {version}: {error}.", name) from None
 
 

@@ -12,6 +12,8 @@ from .errors import StoreUnsupported
 
 MEBIBYTE = 1 << 20
 
+#: of the number of a delay level
+_MOST_DIGITS = 12
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -120,8 +122,8 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     delays: list[int] = []
     for word in text.split():
         number, unit = word[:-1], word[-1]
-        if unit not in _UNIT_MS or not number.isdigit():
-            raise StoreUnsupported(f"Delay level {word!r} is not a number followed by s, m, h or d.")
+        if unit not in _UNIT_MS or not number.isdecimal() or len(number) > _MOST_DIGITS:
+            raise StoreUnsupported(f"Delay level {word[:40]!r} is not a number followed by s, m, h or d.")
         delays.append(int(number) * _UNIT_MS[unit])
     if not delays:
         raise StoreUnsupported("At least one delay level is needed.")

@@ -23,7 +23,8 @@ from ..rocketmq.codes import RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, HeaderRefused, RequestRefused
 from ..rocketmq.frame import MAX_FRAME_BYTES, Command, decode, encode
 from ..rocketmq.message import pack_host
-from .incoming import Budget, Incoming, RefusedFrame
+from .budgets import LEAST_BYTES, Budget, Unread
+from .incoming import Incoming, RefusedFrame
 from .listener import Listener, Places
 from .refusals import refusal_code, refusal_fields
 from .statistics import CallTimes
@@ -89,6 +90,8 @@ class Limits:
     """serverChannelMaxIdleTimeSeconds of RocketMQ; clients send a heartbeat every 30 s."""
     write_pause_bytes: int = 4 * 1024 * 1024
     """Above this many bytes waiting to be written, no more requests are read."""
+    most_unread_bytes: int = 256 * 1024 * 1024
+    """What may wait to be written to all connections together."""
     sweep_interval_ms: int = 3_000
     """How often all connections are looked at: that much later one is closed, at most."""
 
@@ -114,16 +117,18 @@ NO_HOOKS = Hooks()
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The counts that servers of one broker share: requests, bytes of unfinished frames, connections."""
+    """The counts that servers of one broker share: requests, bytes of unfinished frames and unread answers,
+    connections."""
 
     times: CallTimes
     budget: Budget
+    unread: Unread
     places: Places
 
     @classmethod
     def within(cls, limits: Limits) -> Shared:
         """Begin to count from nothing."""
-        return cls(CallTimes(), Budget(limits.most_partial_bytes), Places())
+        return cls(CallTimes(), Budget(limits.most_partial_bytes), Unread(limits.most_unread_bytes), Places())
 
 
 class Server:
@@ -149,7 +154,7 @@ class Server:
         self.gate = hooks.gate
         self.after_read = hooks.after_read
         shared = shared or Shared.within(limits)
-        self.times, self.budget, self.places = shared.times, shared.budget, shared.places
+        self.times, self.budget, self.unread, self.places = shared.times, shared.budget, shared.unread, shared.places
         self._connection = hooks.connection or Connection
         self._handlers = handlers
         self._listeners: list[Listener] = []
@@ -306,6 +311,7 @@ class Connection(asyncio.Protocol):
         self._backlog.clear()
         self._frames.drop()
         self.server.budget.release(self)
+        self.server.unread.forget(self)
         self.server.places.leave(self)
         if self in self.server.connections:
             self.server.connections.discard(self)
@@ -474,6 +480,16 @@ class Connection(asyncio.Protocol):
         """Write whole frames; they are dropped where the connection has ended."""
         if self.is_open and self._transport is not None:
             self._transport.write(data)
+            if len(data) >= LEAST_BYTES:
+                self.server.unread.note(self)
+
+    def unread_bytes(self) -> int:
+        """Return how much waits to be written."""
+        return self._transport.get_write_buffer_size() if self.is_open and self._transport is not None else 0
+
+    def give_up_unread(self, reason: str) -> None:
+        """End the connection: what waits in it is too much with that of others."""
+        self.close_because(reason)
 
     def _regulate(self) -> None:
         """Read on, or pause, as far as what was read is handled and answers are taken."""
@@ -491,10 +507,12 @@ class Connection(asyncio.Protocol):
         """Stop reading: the peer does not read its answers."""
         self.is_paused = True
         self._regulate()
+        self.server.unread.note(self)
 
     def resume_writing(self) -> None:
         """Read on, first what was asked before: the peer reads its answers again."""
         self.is_paused = False
+        self.server.unread.forget(self)
         if self._backlog:
             self._handle_backlog()
         self._regulate()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from struct import Struct
-from typing import Protocol
 
 from ..rocketmq.codes import ONEWAY_FLAG, RESPONSE_FLAG
 from ..rocketmq.errors import BadFrame, HeaderRefused
@@ -54,47 +53,6 @@ class RefusedFrame(bytes):
         cut = cls(b"\xff\0\0\0")
         cut.refusal = refusal
         return cut
-
-
-class Holder(Protocol):
-    """A connection, as the budget sees it."""
-
-    is_unauthenticated: bool
-
-    def give_up_partial(self, reason: str) -> None:
-        """End the connection: what it holds is needed for others."""
-
-
-class Budget:
-    """The budget of all connections of a broker together for frames that are not whole yet.
-
-    When it is spent, those give up who began first: strangers before others. A frame that arrives in its time is never
-    the oldest for long.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
-        self.held_bytes = 0
-        self.freed_bytes = 0
-        """Given back so far; what this grows by may have left holes in the process' memory."""
-        self._holding: dict[Holder, int] = {}
-
-    def hold(self, holder: Holder, size_bytes: int) -> None:
-        """Note what a connection holds now; others, or it itself, may have to give up."""
-        self.held_bytes += size_bytes - self._holding.get(holder, 0)
-        self._holding[holder] = size_bytes
-        while self.held_bytes > self.most_bytes and self._holding:
-            oldest = next((each for each in self._holding if each.is_unauthenticated), next(iter(self._holding)))
-            self.release(oldest)
-            oldest.give_up_partial(
-                f"unfinished frames of all connections hold more than {self.most_bytes:,} bytes, its own was the oldest"
-            )
-
-    def release(self, holder: Holder) -> None:
-        """Note that a connection holds nothing any more."""
-        size_bytes = self._holding.pop(holder, 0)
-        self.held_bytes -= size_bytes
-        self.freed_bytes += size_bytes
 
 
 class Incoming:

@@ -51,7 +51,7 @@ def _place(broker: str, topic: str) -> bytes:
 
 def parse(text: str) -> MessageIdentifier:
     """Read an id made by `str(MessageIdentifier)`; raises InvalidIdentifier."""
-    if not text.startswith(_PREFIX) or len(text) > _LONGEST:
+    if not text.startswith(_PREFIX) or len(text) > _LONGEST or not text.isascii():
         raise InvalidIdentifier
     try:
         raw = base64.b64decode(text[2:] + "=" * (-len(text[2:]) % 4), altchars=b"-_", validate=True)

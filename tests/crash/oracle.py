@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from broker.engine.log.ticket import Ticket
+from broker.engine.status import Health
 from broker.engine.testing import ManualClock, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
 from broker.rocketmq.message import Message
@@ -14,6 +15,8 @@ GROUP = "readers"
 LEVELS = 3
 #: Longer than the longest delay level of the workloads.
 LONG_MS = 60_000
+#: topic, queue, offset
+Place = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,41 +67,39 @@ class Oracle:
                     if message.position < durable:
                         self.seen[topic, queue_id, offset] = message.body
 
-    def check(self, files: SimulatedFiles, now_ms: int, **config: object) -> Driver:
-        """Open the store and assert every promise; returns the open driver, all delays released."""
-        driver = open_engine(files, clock=ManualClock(now_ms), **config)
-        assert driver.engine.health().state in ("OK", "DEGRADED"), driver.engine.health()
-        before = self._read(driver)
-        self._check_acknowledged(driver, before)
-        self._check_offsets(driver)
-        driver.advance(LONG_MS)
-        after = self._read(driver)
+    def check(self, files: SimulatedFiles, now_ms: int, **config: object) -> Found:
+        """Open the store, let all delays pass, and assert every promise."""
+        found = open_and_read(files, now_ms, self.queues, **config)
+        self.judge(found)
+        return found
+
+    def judge(self, found: Found) -> None:
+        """Assert every promise of what was found in a store."""
+        assert found.health.state in ("OK", "DEGRADED"), found.health
+        before = self._each_once(found.before)
+        for level, offset, message in found.parked:
+            assert (message.queue_id, message.queue_offset) == (level, offset), f"I3: level {level}, {offset}"
+            assert message.body in self.sent, f"I2: {message.body[:20]!r} was never sent"
+        self._check_acknowledged(found, before)
+        self._check_offsets(found)
+        after = self._each_once(found.after)
         for key, message in before.items():
             assert after[key].body == message.body, f"{key} changed while delays were released"
         self._check_released(after)
-        self._check_alive(driver)
-        return driver
+        assert found.next_offset == found.end_offset, f"I3: the next offset is {found.next_offset}"
+        assert found.last_body == b"alive"
 
-    def _read(self, driver: Driver) -> dict[tuple[str, int, int], Message]:
-        """Return every message by (topic, queue, offset), dense, never sent twice, all of them sent."""
-        found: dict[tuple[str, int, int], Message] = {}
+    def _each_once(self, found: dict[Place, Message]) -> dict[Place, Message]:
+        """Assert that each message is at its place, was sent, and is there once."""
         bodies: set[bytes] = set()
-        for topic, queues in self.queues.items():
-            for queue_id in range(queues):
-                for offset, message in driver.readable(topic, queue_id).items():
-                    place = (topic, queue_id, offset)
-                    assert (message.topic, message.queue_id, message.queue_offset) == place, f"I3: {place} is {message}"
-                    self._check_sent(place, message)
-                    assert message.body not in bodies, f"{message.body[:20]!r} is there twice"
-                    bodies.add(message.body)
-                    found[place] = message
-        for level in range(LEVELS):
-            for offset, message in driver.readable(SCHEDULE_TOPIC, level).items():
-                assert (message.queue_id, message.queue_offset) == (level, offset), f"I3: level {level}, {offset}"
-                assert message.body in self.sent, f"I2: {message.body[:20]!r} was never sent"
+        for place, message in found.items():
+            assert (message.topic, message.queue_id, message.queue_offset) == place, f"I3: {place} is {message}"
+            self._check_sent(place, message)
+            assert message.body not in bodies, f"{message.body[:20]!r} is there twice"
+            bodies.add(message.body)
         return found
 
-    def _check_sent(self, place: tuple[str, int, int], message: Message) -> None:
+    def _check_sent(self, place: Place, message: Message) -> None:
         sent = self.sent.get(message.body)
         assert sent is not None, f"I2: {message.body[:20]!r} at {place} was never sent"
         assert (message.topic, message.queue_id) == (sent.topic, sent.queue_id), f"I2: {place} should be in {sent}"
@@ -108,7 +109,7 @@ class Oracle:
             # a wait longer than the delay itself can only come from a clock set back: then it goes at once
             assert early_ms <= 0 or early_ms > delay_ms, f"I6: {place} was released {early_ms} ms early"
 
-    def _check_acknowledged(self, driver: Driver, found: dict[tuple[str, int, int], Message]) -> None:
+    def _check_acknowledged(self, opened: Found, found: dict[Place, Message]) -> None:
         for body in self.acknowledged:
             sent = self.sent[body]
             if sent.ticket.due_ms is None:
@@ -120,23 +121,69 @@ class Oracle:
             assert place in found, f"I3: {place} was seen and is gone"
             assert found[place].body == body, f"I3: {place} was {body[:20]!r}"
         for topic in {self.sent[body].topic for body in self.acknowledged}:
-            assert driver.engine.topics.get(topic) is not None, f"topic {topic} is forgotten although it holds messages"
+            assert topic in opened.topics, f"topic {topic} is forgotten although it holds messages"
 
-    def _check_offsets(self, driver: Driver) -> None:
+    def _check_offsets(self, opened: Found) -> None:
         for (topic, queue_id), saved in self.saved.items():
-            found = driver.engine.offsets.get(GROUP, topic, queue_id)
+            found = opened.offsets.get((topic, queue_id))
             assert found is not None, f"the offset of {topic} {queue_id} is lost, {saved} was saved"
             assert saved <= found <= self.committed[topic, queue_id], f"offset {found} of {topic}, saved {saved}"
 
-    def _check_released(self, found: dict[tuple[str, int, int], Message]) -> None:
+    def _check_released(self, found: dict[Place, Message]) -> None:
         bodies = {message.body for message in found.values()}
         for body in self.acknowledged:
             assert body in bodies, f"I6: acknowledged delayed {body[:20]!r} was never released"
 
-    def _check_alive(self, driver: Driver) -> None:
-        topic = next(iter(self.queues))
-        driver.engine.topics.ensure(topic, self.queues[topic])
-        _, end = driver.engine.queue_bounds(topic, 0)
-        ticket = driver.send(topic, b"alive")
-        assert ticket.queue_offset == end, f"I3: the next offset is {ticket.queue_offset}, not {end}"
-        assert driver.bodies(topic)[-1] == b"alive"
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a store holds when it is opened, and after all delays: it depends on the disk and the moment alone."""
+
+    health: Health
+    before: dict[Place, Message]
+    after: dict[Place, Message]
+    #: (level, offset, message) of what waits for its delay
+    parked: list[tuple[int, int, Message]]
+    offsets: dict[tuple[str, int], int]
+    topics: set[str]
+    #: where the first queue ended, which offset one more message got there, and what then is last
+    end_offset: int
+    next_offset: int
+    last_body: bytes
+
+
+def open_and_read(files: SimulatedFiles, now_ms: int, queues: dict[str, int], **config: object) -> Found:
+    """Open a store, read all of it, let all delays pass, read it again, and send one more."""
+    driver = open_engine(files, clock=ManualClock(now_ms), **config)
+    engine, health = driver.engine, driver.engine.health()
+    before = _readable(driver, queues)
+    parked = [
+        (level, offset, message)
+        for level in range(LEVELS)
+        for offset, message in driver.readable(SCHEDULE_TOPIC, level).items()
+    ]
+    saved = {
+        (topic, queue_id): engine.offsets.get(GROUP, topic, queue_id)
+        for topic, count in queues.items()
+        for queue_id in range(count)
+    }
+    offsets = {place: offset for place, offset in saved.items() if offset is not None}
+    topics = {topic for topic in queues if engine.topics.get(topic) is not None}
+    driver.advance(LONG_MS)
+    after = _readable(driver, queues)
+    topic = next(iter(queues))
+    engine.topics.ensure(topic, queues[topic])
+    _, end = engine.queue_bounds(topic, 0)
+    ticket = driver.send(topic, b"alive")
+    last = driver.bodies(topic)[-1]
+    return Found(health, before, after, parked, offsets, topics, end, ticket.queue_offset, last)
+
+
+def _readable(driver: Driver, queues: dict[str, int]) -> dict[Place, Message]:
+    """Return every message by topic, queue and offset."""
+    return {
+        (topic, queue_id, offset): message
+        for topic, count in queues.items()
+        for queue_id in range(count)
+        for offset, message in driver.readable(topic, queue_id).items()
+    }

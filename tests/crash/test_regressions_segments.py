@@ -52,3 +52,19 @@ def test_queue_files_that_are_missing_between_others_are_made_again(clean: bool,
     again = open_engine(disk, clock=ManualClock(driver.clock.now_ms))
     again.advance(60_000)
     assert again.bodies("orders")[48:] == [b"later %d" % number for number in range(48)]
+
+
+@pytest.mark.parametrize("field_at", [12, 60], ids=["queue", "body"])
+def test_in_place_of_a_damaged_message_none_of_a_deleted_topic_of_that_name_is_served(field_at: int) -> None:
+    """Seed 0 of the flipped bits: the entry was looked for in the whole log, and found in what had been deleted."""
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    driver.send("orders", b"of the deleted one")
+    driver.engine.delete_topic("orders", "keep")
+    driver.engine.topics.ensure("orders", 1)
+    position = driver.send("orders", b"of the new one").position
+    files.flip("/store/commitlog/00000000000000000000", 8 * (position + field_at))
+    pulled = driver.engine.pull("orders", 0, 0, 32, 1 << 20, None)
+    assert pulled.records == []
+    assert [damage.start for damage in driver.engine.health().damaged] == [position]

@@ -299,3 +299,22 @@ def test_a_timer_whose_record_is_damaged_is_counted_no_more_when_the_wheel_is_ma
     let_pass(driver, 70_000)
     assert driver.bodies("orders") == [b"sound"]
     assert driver.engine.timers.status(driver.clock.now_ms)["pending"] == 0
+
+
+@pytest.mark.parametrize("byte", [33, 47, 4])
+def test_an_overdue_timer_whose_unit_is_damaged_comes_out_and_takes_no_other_with_it(byte: int) -> None:
+    """Seeds 217765526 and 217765527 of the flipped bits: the second counted as read, and nobody read it anew."""
+    files = SimulatedFiles()
+    driver = timers(files)
+    for body in (b"one", b"two"):
+        park(driver, body, 900)
+    park(driver, b"later", 60_000)
+    driver.clock.advance(6_000)
+    driver.upkeep()
+    driver.close()
+    path = next(path for path in files.contents() if path.startswith("/store/timerlog/"))
+    files.flip(path, 8 * (52 + byte))
+    again = timers(files, clock=driver.clock)
+    let_pass(again, 70_000)
+    assert sorted(again.bodies("orders")) == [b"later", b"one", b"two"]
+    assert again.engine.timers.status(again.clock.now_ms)["pending"] == 0

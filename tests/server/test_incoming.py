@@ -23,8 +23,9 @@ from broker.rocketmq.frame import (
     encode_fields,
 )
 from broker.server.broker import BrokerService
+from broker.server.budgets import Budget
 from broker.server.connection import Limits
-from broker.server.incoming import MAX_HEADER_BYTES, MAX_JSON_HEADER_BYTES, Budget, Incoming, RefusedFrame
+from broker.server.incoming import MAX_HEADER_BYTES, MAX_JSON_HEADER_BYTES, Incoming, RefusedFrame
 from tests.server.peer import send_ext
 from tests.server.stranger import Stranger, stranger_at
 from tests.waiting import until_true

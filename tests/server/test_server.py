@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -219,3 +220,24 @@ async def test_an_answer_whose_header_is_too_long_becomes_one_that_says_so(door:
         assert "header" in (answer.remark or "")
         door.more = {}
         await greet(stranger)
+
+
+async def test_what_waits_for_those_who_do_not_read_is_bounded_in_sum(
+    door: Doorman, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each may have some; together no more than the limit: who has kept it waiting longest is ended."""
+    server = door.server
+    server.unread.most_bytes = 6 * LARGE_BYTES
+    asked = b"".join(encode(Command(LARGE, opaque=number)) for number in range(20))
+    async with AsyncExitStack() as stack:
+        greedy = [await stack.enter_async_context(stranger_at(door.address)) for _ in range(6)]
+        other = await stack.enter_async_context(stranger_at(door.address))
+        for stranger in greedy:
+            await stranger.say(asked)
+            await greet(other)
+        assert sum(connection.unread_bytes() for connection in server.connections) <= server.unread.most_bytes
+        assert server.unread.ended_total >= 3
+        assert "its own waited longest" in caplog.text
+        heard = [await greedy[-1].hear() for _ in range(20)]
+        assert None not in heard, "the newest is served once it reads"
+        await greet(other)

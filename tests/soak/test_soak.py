@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.crash.flips import FlipCampaign
 from tests.crash.killing import kill_in_a_loop
 from tests.crash.powerloss import Campaign
 from tests.crash.test_rot import attack, our_store, their_store
@@ -15,8 +17,10 @@ from tests.properties.machine import EngineMachine
 
 pytestmark = pytest.mark.soak
 
-STATES = 50_000
+#: for each way to flush: with the timers and the transactions a million and more
+STATES = 500_000
 MUTANTS_PER_FILE = 200
+FLIPPED_STORES, FLIPS_OF_A_STORE = 100, 1_000
 
 
 def fresh_seed() -> int:
@@ -47,6 +51,15 @@ def test_much_damage_to_what_apache_rocketmq_derived(name, say):
     campaign = their_store(name)
     attack(campaign, seed=seed, per_file=MUTANTS_PER_FILE, spare="/commitlog/")
     say(campaign.report(f"R6 ({name}, seed {seed})"))
+
+
+def test_a_hundred_thousand_flipped_bits_are_named_or_have_no_effect(say):
+    first, outcomes = fresh_seed(), Counter()
+    for seed in range(first, first + FLIPPED_STORES):
+        campaign = FlipCampaign(seed)
+        campaign.run(FLIPS_OF_A_STORE, random.Random(seed))
+        outcomes += campaign.outcomes
+    say(f"R6 (everything): {outcomes.total():,} bits flipped in stores {first} and on, 0 violations, {dict(outcomes)}")
 
 
 def test_long_courses_of_the_model(say):

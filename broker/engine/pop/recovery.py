@@ -266,7 +266,8 @@ def _unpack(reader: _Reader) -> PopQueue:
         offset, pop_ms, due_ms, *parent = reader.numbers(_CHILD)
         root = parents[parent[0], parent[1]]
         children.append(CheckPoint(offset, pop_ms, due_ms, 1, root))
-        unspoken[root] &= ~(1 << (offset - root.start))
+        if offset - root.start < unspoken[root].bit_length():
+            unspoken[root] &= ~(1 << (offset - root.start))
     for root, mask in unspoken.items():
         # the message of one that was being copied: its own handle is gone, so the first one speaks for it again
         root.held |= mask

@@ -102,6 +102,8 @@ class QueueRepair:
         while before >= queue.min_offset and not self.is_right(queue, before):
             before -= 1
         position = queue.entries(before, 1)[0].position if before >= queue.min_offset else log.min_position
+        # records of a topic of this name that was deleted since stood at the same offsets
+        position = max(position, store.topics.void_below(queue.topic))
         end = queue.entries(stop, 1)[0].position if stop < queue.max_offset else store.visible_position
         found: dict[int, QueueEntry] = {}
         while True:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 CHECKSUM_KEY = "escapementCrc32"
 #: Bytes that stand around a row and its name.
 _AROUND_ROW = len(',\n  "": ')
-_STRING_OR_BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\d+)(?=\s*:)')
+_STRING_OR_BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|((?<!\d)-?\d++)(?=\s*:)')
 
 
 def parse(content: bytes) -> dict[str, Any]:

@@ -209,6 +209,8 @@ class TimerRecovery:
         index = self._index
         index.log.restart()
         index.wheel.reset()
+        # what is overdue goes into the wheel, too: nothing is read yet
+        index.overdue = None
         index.due.reset(0)
         index.due.next_used = NEVER
         for timers in self._pending(0):

@@ -206,7 +206,7 @@ class Timers:
         if self._overdue_room:
             self._overdue_room -= self._releaser.release(due, now_ms, self._overdue_room)
         more = self._releaser.get_ready(due, now_ms)
-        if due.is_finished:
+        if due.is_finished and not due.broken:
             index.overdue = None
             return False
         return more

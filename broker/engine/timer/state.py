@@ -471,6 +471,8 @@ def unpack_chunks(raw: bytes) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     at = 0
     while at < len(plain):
+        if len(plain) - at < _HEAD.size:
+            raise ValueError("The map of timers that are over ends in the middle of a part.")
         number, size = _HEAD.unpack_from(plain, at)
         at += _HEAD.size
         if size != _CHUNK_BYTES or at + size > len(plain):
