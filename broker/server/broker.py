@@ -280,6 +280,9 @@ class BrokerService:
             may_send=self._gate.may_send if self._gate is not None else lambda _connection, _topic: True,
         )  # fmt: skip
         shared = Shared.within(self._limits)
+        shared.slow.sync_ms = lambda: pump.sync_ms
+        if speed is None:  # a message's times are those of the broker's clock
+            state.sends.slow = shared.slow
         administration = AdministrationLog(self._files or OsFiles(), config.root, live)
         administration.load()
         broker = self._broker_server(state, kept, shared, certificates, administration)

@@ -168,6 +168,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
 ]
 MIDDLEWARE = [
+    "console.site.slow_requests.InThread",
     "console.site.chosen.ChosenBroker",
     "django.middleware.security.SecurityMiddleware",
     "console.site.compression.CompressedFiles",
@@ -379,5 +380,9 @@ STATICFILES_DIRS = [ROOT / "static"]
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
+# --- what is slow -----------------------------------------------------------------------------------------------------
+# Requests of the broker's protocol, of pages and of REST that take as long are logged (0: none).
+SLOW_MS = int(os.environ.get("ESCAPEMENT_SLOW_MS") or 1_000)
+
 # --- logging ----------------------------------------------------------------------------------------------------------
-LOGGING = log_lines.CONFIGURATION
+LOGGING = log_lines.configuration()
