@@ -158,8 +158,7 @@ def _stream(path: Path) -> int:
 def without_secrets(address: str) -> str:
     """Return the address as it may be told: without a password, a path and a query, which may be secrets."""
     parts = urlsplit(address)
-    host = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
-    return f"{parts.scheme}://{host or parts.path}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2] or parts.path}"
 
 
 def sender_to(address: str) -> Send:
