@@ -80,7 +80,7 @@ redis-url: .venv/.runtime  ## print the address of the embedded Valkey
 	@$(BIN)/python manage.py run --print redis-url
 
 needs:
-	@console/run/debian-packages chromium fonts-noto-cjk gettext nginx-light openjdk-17-jdk-headless redis-tools
+	@console/run/debian-packages chromium fonts-noto-cjk gettext nginx-light openjdk-17-jdk-headless prometheus redis-tools
 
 bench-needs: interop-needs
 	@console/run/debian-packages wrk

@@ -205,21 +205,25 @@ def _shortened(line: str) -> str:
 
 
 class Allowance:
-    """How many lines may be written: `burst` at once, and so many a second from then on; it counts what was left
-    out."""
+    """How many lines may be written: `burst` at once, and so many a second from then on; it counts the others."""
 
     def __init__(self, burst: float, steady_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._burst, self._steady_per_s, self._clock = burst, steady_per_s, clock
         self._left, self._since_s = burst, clock()
-        self.left_out = 0
+        self._left_out = 0
+
+    def left_out(self) -> int:
+        """Return how many were left out since this was last asked."""
+        count, self._left_out = self._left_out, 0
+        return count
 
     def take(self) -> bool:
-        """Tell whether one more may be written; whoever writes it sets `left_out` to 0."""
+        """Tell whether one more may be written."""
         now_s = self._clock()
         self._left = min(self._burst, self._left + (now_s - self._since_s) * self._steady_per_s)
         self._since_s = now_s
         if self._left < 1:
-            self.left_out += 1
+            self._left_out += 1
             return False
         self._left -= 1
         return True

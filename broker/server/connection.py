@@ -125,9 +125,9 @@ class Shared:
     places: Places
 
     @classmethod
-    def within(cls, limits: Limits) -> Shared:
-        """Begin to count from nothing."""
-        slow = SlowRequests(limits.slow_ms)
+    def within(cls, limits: Limits, sync_ms: Callable[[], int] = lambda: 0) -> Shared:
+        """Begin to count from nothing; `sync_ms`: how long the last write to the disk took."""
+        slow = SlowRequests(limits.slow_ms, sync_ms)
         return cls(slow, CallTimes(slow), Budget(limits.most_partial_bytes), Places())
 
 

@@ -210,12 +210,13 @@ class Sends:
     """Counts since the start: messages made durable, and two histograms: bytes of records, and ms from being taken to
     being durable and answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, slow: SlowRequests | None = None) -> None:
         self.total = 0
         self._sizes = Histogram(SIZE_BOUNDS_BYTES)
         self._taken: list[int] = []
         self.latencies = Histogram(LATENCY_BOUNDS_MS)
-        self.slow = SlowRequests(0)
+        self._slow = slow or SlowRequests(0)
+        self._slow_ms = self._slow.limit_ms
         #: to be called with the bytes of each record that is taken
         self.took = self._taken.append
         #: to be called with the bytes of all records of a batch
@@ -235,14 +236,14 @@ class Sends:
             if type(tickets[0].owner) is tuple:
                 took_ms = now_ms - tickets[0].store_ms
                 self.latencies.add(max(0, took_ms))
-                if took_ms >= self.slow.limit_ms:
-                    self.slow.sent(tickets, tickets[0].store_ms, now_ms)
+                if took_ms >= self._slow_ms:
+                    self._slow.sent(tickets, tickets[0].store_ms, now_ms)
             return
         taken = Counter([ticket.store_ms for ticket in tickets if type(ticket.owner) is tuple])
         for taken_ms, count in taken.items():
             self.latencies.add(max(0, now_ms - taken_ms), count)
-            if now_ms - taken_ms >= self.slow.limit_ms:
-                self.slow.sent(tickets, taken_ms, now_ms)
+            if now_ms - taken_ms >= self._slow_ms:
+                self._slow.sent(tickets, taken_ms, now_ms)
 
     def _count_sizes(self) -> None:
         if len(self._taken) == 1:

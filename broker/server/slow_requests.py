@@ -42,13 +42,19 @@ class Peer(Protocol):
 
 
 class SlowRequests:
-    """Tells the log of answers that took `limit_ms` or longer; 0: of none."""
+    """Tells the log of answers that took `limit_ms` or longer; 0: of none. `sync_ms` says how long the last write to
+    the disk took."""
 
-    def __init__(self, limit_ms: int = SLOW_MS, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limit_ms: int = SLOW_MS,
+        sync_ms: Callable[[], int] = lambda: 0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.limit_ms = limit_ms or _NEVER
         """What takes as long is to be told of."""
-        self.sync_ms: Callable[[], int] = lambda: 0
-        """How long the last write to the disk took."""
+        self._sync_ms = sync_ms
         self._allowance = Allowance(BURST, STEADY_PER_S, clock)
 
     def answered(
@@ -77,10 +83,10 @@ class SlowRequests:
 
     def _tell(self, request: str, took_ms: int, waited_for: str, peer: Peer | None, **told: str | int) -> None:
         if waited_for == "the disk":
-            told["last_sync_ms"] = self.sync_ms()
+            told["last_sync_ms"] = self._sync_ms()
         if peer is not None:
             told |= {"peer": peer.address, "user": peer.user} if peer.user else {"peer": peer.address}
-        if self._allowance.left_out:
-            told["left_out"], self._allowance.left_out = self._allowance.left_out, 0
+        if left_out := self._allowance.left_out():
+            told["left_out"] = left_out
         extra = {"request": request, "took_ms": took_ms, "waited_for": waited_for, **told}
         logger.warning("a request was slow", extra=extra)

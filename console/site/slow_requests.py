@@ -119,6 +119,6 @@ class SlowRequests:
             told["broker_ms"] = round(1000 * waits.broker_s)
         if scope.get("client"):
             told["peer"] = scope["client"][0]
-        if self._allowance.left_out:
-            told["left_out"], self._allowance.left_out = self._allowance.left_out, 0
+        if left_out := self._allowance.left_out():
+            told["left_out"] = left_out
         logger.warning("a request was slow", extra=told)
