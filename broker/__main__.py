@@ -1,5 +1,5 @@
-"""`python -m escapement_mq broker|namesrv|backup|restore|rehearse ...`: a broker, a name service by itself, and backups
-of a store, without Django."""
+"""`python -m escapement_mq broker|namesrv|backup|restore|rehearse|doctor ...`: a broker, a name service by itself,
+backups of a store, and a look at its machine, without Django."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ PROGRAMS = {
     "backup": (".backup.command", "backup"),
     "restore": (".backup.command", "restore"),
     "rehearse": (".backup.command", "rehearsal"),
+    "doctor": (".doctor.command", "main"),
 }
 USAGE = """\
 usage: python -m escapement_mq broker --store DIRECTORY ...    a broker and its name service
@@ -21,6 +22,7 @@ usage: python -m escapement_mq broker --store DIRECTORY ...    a broker and its 
        python -m escapement_mq backup DIRECTORY --to BACKUP|-  a backup of a store, its broker may run
        python -m escapement_mq restore BACKUP|- DIRECTORY      a store from a backup, as of a moment with --until
        python -m escapement_mq rehearse BACKUP|-               what a backup holds, proved in a temporary directory
+       python -m escapement_mq doctor DIRECTORY                what is to be changed on the machine of a store
        python -m escapement_mq --version
 Each tells its options with --help.
 """

@@ -4,18 +4,32 @@ Names of topics, groups and users, headers and texts of errors come from others.
 begin a line that looks like a record of ours, and escape sequences would be obeyed by the terminal on which the log is
 read. So all that cannot be printed is written as an escape, and the lines of a traceback are indented: what is not
 indented is a record. Who makes one place of the code log again and again fills no disk and flushes nothing out.
+
+As JSON (ESCAPEMENT_LOG_FORMAT=json) a record is one object, traceback and all, in ASCII; what its texts hold is escaped
+before it becomes JSON, so that a program that prints one of them gives no orders to a terminal either. What a record
+carries beside its message (`extra=`) are fields of the object, and stand behind the message in a line of text.
+
+How much is logged is said by ESCAPEMENT_LOG_LEVELS at the start (`INFO,broker.server=DEBUG`), and while a process runs
+by SIGUSR2: it takes the levels from the file of ESCAPEMENT_LOG_LEVELS_FILE, or, where none is named, tells all in
+detail until the next signal.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import logging
 import logging.config
+import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType, TracebackType
 from typing import IO, Any
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -31,17 +45,60 @@ CONTINUED = "    "
 #: Their own last line says it all, and the rest is our own code: strangers make them at will.
 WITHOUT_TRACEBACK = "django.security"
 
-#: For Django's LOGGING: every logger's records arrive at this one handler. Django's own would write them once more.
-CONFIGURATION: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "handlers": {"lines": {"class": "broker.log_lines.LineHandler"}},
-    "loggers": {
+FORMATS = ("text", "json")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+#: Fields of one record, beside those that each has; of texts that are longer than a line the rest is counted.
+MOST_FIELDS = 30
+#: What a record has without anybody's `extra`, and what uvicorn adds for terminals.
+_ORDINARY = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {
+    "message", "asctime", "taskName", "color_message",
+}  # fmt: skip
+#: All of ours: one package in a wheel, several in a checkout.
+_OWN = __name__.rpartition(".")[0]
+OWN = (_OWN, "console", "spark") if _OWN == "broker" else (_OWN,)
+
+logger = logging.getLogger(__name__)
+
+
+def configuration(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return what Django's LOGGING and `begin` set up: every logger's records arrive at one handler, at the levels of
+    the environment. What it says wrongly is left out, and logged by `begin`."""
+    levels = read_levels(environment.get("ESCAPEMENT_LOG_LEVELS", ""))[0]
+    loggers: dict[str, dict[str, Any]] = {
+        # Django's own handlers would write once more what arrives
         "django": {"handlers": [], "propagate": True},
         "django.server": {"handlers": [], "propagate": True},
-    },
-    "root": {"handlers": ["lines"], "level": "INFO"},
-}
+    }
+    for name, level in levels.items():
+        if name:
+            loggers.setdefault(name, {})["level"] = level
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "handlers": {"lines": {"class": f"{__name__}.LineHandler", "form": _form(environment)}},
+        "loggers": loggers,
+        "root": {"handlers": ["lines"], "level": levels.get("", "INFO")},
+    }
+
+
+def _form(environment: Mapping[str, str]) -> str:
+    form = environment.get("ESCAPEMENT_LOG_FORMAT", "")
+    return form if form in FORMATS else FORMATS[0]
+
+
+def read_levels(text: str) -> tuple[dict[str, str], list[str]]:
+    """Return the levels by logger, "" for all, and what could not be read: `INFO,broker.server=DEBUG`, or by lines."""
+    levels: dict[str, str] = {}
+    wrong = []
+    for part in text.replace("\n", ",").split(","):
+        name, _equals, level = part.strip().rpartition("=")
+        if not part.strip() or part.lstrip().startswith("#"):
+            continue
+        if level.strip().upper() in LEVELS:
+            levels[name.strip()] = level.strip().upper()
+        else:
+            wrong.append(part.strip())
+    return levels, wrong
 
 
 def escaped(text: str) -> str:
@@ -71,12 +128,67 @@ class LineFormatter(logging.Formatter):
         """Return the line, or the lines of which the first is not indented."""
         record.message = record.getMessage()
         record.asctime = self.formatTime(record, self.datefmt)
-        told = [_shortened(escaped(self.formatMessage(record)))]
+        fields = "".join(f" {name}={_field(value)}" for name, value in _fields(record))
+        told = [_shortened(escaped(self.formatMessage(record) + fields))]
         if record.exc_info and record.exc_info[0] and not record.name.startswith(WITHOUT_TRACEBACK):
             told += _continued(self.formatException(record.exc_info))
         if record.stack_info:
             told += _continued(self.formatStack(record.stack_info))
         return "\n".join(told)
+
+
+class JsonFormatter(logging.Formatter):
+    """A formatter that writes each record as one JSON object, its traceback as a list of lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object as one line of ASCII."""
+        at = datetime.fromtimestamp(record.created, UTC)
+        told: dict[str, Any] = {
+            "at": f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z",
+            "level": record.levelname,
+            "logger": _plain(record.name),
+            "message": _plain(record.getMessage()),
+            "process": record.process,
+            "thread": _plain(record.threadName),
+        }
+        for name, value in _fields(record):
+            told.setdefault(name, _plain(value))
+        if record.exc_info and record.exc_info[0]:
+            told["error"] = _plain(record.exc_info[0].__name__)
+            if not record.name.startswith(WITHOUT_TRACEBACK):
+                told["trace"] = _lines(self.formatException(record.exc_info))
+        if record.stack_info:
+            told["stack"] = _lines(self.formatStack(record.stack_info))
+        # JSON leaves DEL alone, which is in no text here any more
+        return json.dumps(told, ensure_ascii=True)
+
+
+def _fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
+    """Yield what a record has beside its message, in the order in which it was given."""
+    found = ((escaped(name)[:100], value) for name, value in vars(record).items() if name not in _ORDINARY)
+    # Django hands the request itself on, which belongs to the one who gets it by mail
+    told = [(name, value) for name, value in found if value is None or isinstance(value, str | int | float)]
+    yield from told[:MOST_FIELDS]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it, a text escaped and cut."""
+    if isinstance(value, str):
+        return _shortened(escaped(value))
+    return value if not isinstance(value, float) or abs(value) < float("inf") else str(value)
+
+
+def _field(value: Any) -> str:
+    """Return a value as it stands behind a message: a text in quotes if one could take a part of it for another
+    field."""
+    if not isinstance(value, str):
+        return json.dumps(value, default=str)
+    is_one_word = value and value.isprintable() and not set(value) & set(" =\"'\\")
+    return value if is_one_word else repr(value)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.removeprefix(CONTINUED) for line in _continued(text)]
 
 
 def _continued(text: str) -> list[str]:
@@ -90,6 +202,31 @@ def _continued(text: str) -> list[str]:
 def _shortened(line: str) -> str:
     beyond = len(line) - LINE_CHARACTERS
     return line if beyond <= 0 else f"{line[:LINE_CHARACTERS]} ... {beyond} more characters"
+
+
+class Allowance:
+    """How many lines may be written: `burst` at once, and so many a second from then on; it counts the others."""
+
+    def __init__(self, burst: float, steady_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._burst, self._steady_per_s, self._clock = burst, steady_per_s, clock
+        self._left, self._since_s = burst, clock()
+        self._left_out = 0
+
+    def left_out(self) -> int:
+        """Return how many were left out since this was last asked."""
+        count, self._left_out = self._left_out, 0
+        return count
+
+    def take(self) -> bool:
+        """Tell whether one more may be written."""
+        now_s = self._clock()
+        self._left = min(self._burst, self._left + (now_s - self._since_s) * self._steady_per_s)
+        self._since_s = now_s
+        if self._left < 1:
+            self._left_out += 1
+            return False
+        self._left -= 1
+        return True
 
 
 @dataclass(slots=True)
@@ -107,9 +244,11 @@ class _Place:
 class LineHandler(logging.StreamHandler[Any]):
     """Writes records as lines, and of those that one place of the code repeats without end a part."""
 
-    def __init__(self, stream: IO[str] | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, stream: IO[str] | None = None, *, form: str = FORMATS[0], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(stream)
-        self.setFormatter(LineFormatter())
+        self.setFormatter(JsonFormatter() if form == "json" else LineFormatter())
         self._clock = clock
         self._places: dict[tuple[str, str, int], _Place] = {}
 
@@ -147,15 +286,85 @@ class LineHandler(logging.StreamHandler[Any]):
                 place.left_out, place.said_s = 0, now_s
 
 
-def begin(configuration: Mapping[str, Any] = CONFIGURATION, *, level: int | None = None) -> None:
-    """Log so from now on, in this process: what is logged, and exceptions that nothing has caught."""
-    logging.config.dictConfig(dict(configuration))
-    if level is not None:
+def begin(*, level: int | None = None) -> None:
+    """Log so from now on, in this process: what is logged, and exceptions that nothing has caught. `level` is for what
+    the environment says nothing of."""
+    logging.config.dictConfig(configuration())
+    levels, wrong = read_levels(os.environ.get("ESCAPEMENT_LOG_LEVELS", ""))
+    if level is not None and "" not in levels:
         logging.getLogger().setLevel(level)
-    logging.lastResort = LineHandler()
+    logging.lastResort = LineHandler(form=_form(os.environ))
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
     sys.unraisablehook = _unraisable
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGUSR2, _change_levels)
+    for part in wrong:
+        logger.warning("ESCAPEMENT_LOG_LEVELS: %r is no level: write INFO or broker.server=DEBUG", part)
+    form = os.environ.get("ESCAPEMENT_LOG_FORMAT", "")
+    if form and form not in FORMATS:
+        logger.warning("ESCAPEMENT_LOG_FORMAT: %r is none of %s", form, ", ".join(FORMATS))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Let a command say what the environment says otherwise."""
+    parser.add_argument("--log-format", choices=FORMATS, help="lines of text, or a JSON object a line")
+    parser.add_argument("--log-levels", metavar="LEVELS", help="INFO,broker.server=DEBUG: for all, and for one logger")
+
+
+def take_options(options: Mapping[str, Any]) -> None:
+    """Put what a command was told into the environment, for this process and those that it starts."""
+    for name, variable in (("log_format", "ESCAPEMENT_LOG_FORMAT"), ("log_levels", "ESCAPEMENT_LOG_LEVELS")):
+        if options.get(name):
+            os.environ[variable] = options[name]
+
+
+# Other levels while the process runs.
+
+#: what the loggers had before the first change
+_before: dict[str, int] = {}
+
+
+def _change_levels(number: int, frame: FrameType | None) -> None:
+    file = os.environ.get("ESCAPEMENT_LOG_LEVELS_FILE", "")
+    if file:
+        _take_levels_of(file)
+    elif _before:
+        _put_back()
+        logger.warning("the levels are as they were at the start")
+    else:
+        change_levels(dict.fromkeys(OWN, "DEBUG"))
+        logger.warning("all is told in detail until the next SIGUSR2")
+
+
+def _take_levels_of(file: str) -> None:
+    try:
+        levels, wrong = read_levels(Path(file).read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        logger.error("the levels stay as they are, %s cannot be read: %s", file, error)
+        return
+    _put_back()
+    change_levels(levels)
+    shown = ", ".join(f"{name or 'all'}={level}" for name, level in levels.items())
+    logger.warning("levels of %s: %s", file, shown or "as at the start")
+    for part in wrong:
+        logger.warning("%s: %r is no level: write INFO or broker.server=DEBUG", file, part)
+
+
+def change_levels(levels: Mapping[str, str]) -> None:
+    """Give these loggers these levels, "" is all that have none of their own; a signal gives back what they had."""
+    for name, level in levels.items():
+        _before.setdefault(name, logging.getLogger(name).level)
+        logging.getLogger(name).setLevel(level)
+
+
+def _put_back() -> None:
+    for name, level in _before.items():
+        logging.getLogger(name).setLevel(level)
+    _before.clear()
+
+
+# What nothing has caught.
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

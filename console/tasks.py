@@ -16,6 +16,7 @@ from console import snapshots
 from console.features.alerts import deliveries, evaluate
 from console.features.audit import administration
 from console.operations import runner
+from console.operations.audit_stream import beside
 from console.operations.exported_audit import export_to
 
 
@@ -48,6 +49,12 @@ def forget_operations() -> None:
 def export_audit() -> None:
     """Add the newest entries of the audit to their file."""
     export_to(Path(settings.AUDIT_FILE))
+
+
+@shared_task(name="console.stream_audit")
+def stream_audit() -> None:
+    """Send the newest entries of the audit to their collector."""
+    beside.begin()
 
 
 @shared_task(name="console.read_administration")

@@ -31,6 +31,7 @@ SLOW = (
     "package/test_wheel.py",
     "package/test_tutorial.py",
     "package/test_deploy.py",
+    "package/test_watching.py",
     "backup",
     "package/test_outbox_project.py",
     "package/test_pages.py",

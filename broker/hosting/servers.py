@@ -22,6 +22,7 @@ from ..engine.errors import BrokerError
 from ..engine.fsck.survey import sizes_of
 from ..server.broker import BrokerService, Protection
 from ..server.clock import Clocks
+from ..server.connection import Limits
 from ..server.listener import raise_descriptor_limit
 from ..server.namesrv import NamesrvConfig, NamesrvService
 from . import HostingRefused, access_config, name_servers, refuse_open_listening, simulation, tls_config
@@ -98,6 +99,7 @@ class EngineGuest(LoopGuest):
                 protection=Protection(access=access_config(), tls=tls_config(), metrics_token=settings.METRICS_TOKEN),
                 clocks=Clocks(simulation=simulation()),
                 register_at=name_servers(),
+                limits=Limits(slow_ms=settings.SLOW_MS),
             )
             await service.start()
         except (BrokerError, OSError) as error:

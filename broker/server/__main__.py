@@ -18,8 +18,10 @@ from ..engine.errors import BrokerError
 from ..engine.fsck.survey import sizes_of
 from ..rocketmq.acl import AccessConfig, User
 from .broker import BrokerService, Protection
+from .connection import Limits
 from .listener import Listening, ListeningRefused, Remedies, raise_descriptor_limit, refuse_exposed
 from .registrar import NameServers
+from .slow_requests import SLOW_MS
 from .tls import TlsConfig
 
 #: what a store keeps as it was made
@@ -61,7 +63,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cluster", default="DefaultCluster", help="name of its cluster")
     for name in (*SIZES, *TRANSACTIONS):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None, help=f"{name} of EngineConfig")
+    parser.add_argument(
+        "--slow-ms", type=int, default=int(os.environ.get("ESCAPEMENT_SLOW_MS") or SLOW_MS),
+        help="requests that take as long are logged (0: none)",
+    )  # fmt: skip
+    log_lines.add_options(parser)
     options = parser.parse_args(arguments)
+    log_lines.take_options(vars(options))
     log_lines.begin()
     raise_descriptor_limit()
     names = (*SIZES, *TRANSACTIONS, "delay_levels")
@@ -114,6 +122,7 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
         register_at=NameServers(
             NameServers.parsed(options.register_at), Signer(inner.name, inner.secret).sign if inner else None
         ),
+        limits=Limits(slow_ms=options.slow_ms),
         protection=Protection(
             access=AccessConfig(inner, options.open_routes) if inner else None,
             tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,

@@ -41,7 +41,7 @@ from .processors.topics import DeletionProcessor, TopicProcessor, sweep_all
 from .processors.transactions import CheckRounds, TransactionProcessor
 from .pump import Pump
 from .registrar import NameServers, Registrar, Told
-from .send_reply import SendReplies
+from .send_reply import SendReplies, Sends
 from .sniffing import Pages, front
 from .state import BrokerState
 from .tls import Certificates, TlsConfig
@@ -272,14 +272,16 @@ class BrokerService:
             engine, self._clock, stored=self._stored, arrived=self._arrived, failed=self._failed,
             is_inline=config.flush == "async", speed=speed or 1.0,
         )  # fmt: skip
+        shared = Shared.within(self._limits, lambda: pump.sync_ms)
         state = self._state = BrokerState(
             engine=engine, config=config, clock=self._clock, live_clock=live, started_ms=self._clock(), speed=speed,
             waiting=WaitingPulls(asyncio.get_running_loop(), live),
             registered=lambda: self.registered,
             hurry=pump.hurry, kick=pump.kick, at_rest=pump.at_rest,
             may_send=self._gate.may_send if self._gate is not None else lambda _connection, _topic: True,
+            # a message's times are those of the broker's clock
+            sends=Sends(shared.slow if speed is None else None),
         )  # fmt: skip
-        shared = Shared.within(self._limits)
         administration = AdministrationLog(self._files or OsFiles(), config.root, live)
         administration.load()
         broker = self._broker_server(state, kept, shared, certificates, administration)

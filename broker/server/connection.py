@@ -27,6 +27,7 @@ from .budgets import LEAST_BYTES, Budget, Unread
 from .incoming import Incoming, RefusedFrame
 from .listener import Listener, Places
 from .refusals import refusal_code, refusal_fields
+from .slow_requests import SLOW_MS, SlowRequests
 from .statistics import CallTimes
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,8 @@ class Limits:
     """What may wait to be written to all connections together."""
     sweep_interval_ms: int = 3_000
     """How often all connections are looked at: that much later one is closed, at most."""
+    slow_ms: int = SLOW_MS
+    """Requests that take as long are logged; 0: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,15 +123,19 @@ class Shared:
     """The counts that servers of one broker share: requests, bytes of unfinished frames and unread answers,
     connections."""
 
+    slow: SlowRequests
     times: CallTimes
     budget: Budget
     unread: Unread
     places: Places
 
     @classmethod
-    def within(cls, limits: Limits) -> Shared:
-        """Begin to count from nothing."""
-        return cls(CallTimes(), Budget(limits.most_partial_bytes), Unread(limits.most_unread_bytes), Places())
+    def within(cls, limits: Limits, sync_ms: Callable[[], int] = lambda: 0) -> Shared:
+        """Begin to count from nothing; `sync_ms`: how long the last write to the disk took."""
+        slow = SlowRequests(limits.slow_ms, sync_ms)
+        return cls(
+            slow, CallTimes(slow), Budget(limits.most_partial_bytes), Unread(limits.most_unread_bytes), Places()
+        )
 
 
 class Server:
@@ -261,7 +268,7 @@ class Connection(asyncio.Protocol):
         self._backlog: deque[bytes] = deque()
         self._corked: list[bytes] | None = None
         self._corked_bytes = 0
-        self._last_read_ms = self._frame_begun_ms = server.clock()
+        self._last_read_ms = self._frame_begun_ms = self.begun_ms = server.clock()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -366,6 +373,7 @@ class Connection(asyncio.Protocol):
     def _handle(self, frames: list[bytes], now_ms: int) -> None:
         express, clock = self.server.express, self.server.clock
         self._is_late = False
+        self.begun_ms = now_ms
         self._corked = []
         try:
             for index, frame in enumerate(frames):
@@ -378,7 +386,8 @@ class Connection(asyncio.Protocol):
                     self.serialization = frame[0]
                     if len(frame) <= _SHORT_FRAME_BYTES:
                         continue
-                self._is_late = clock() - now_ms >= MOST_MS_A_TURN
+                self.begun_ms = clock()
+                self._is_late = self.begun_ms - now_ms >= MOST_MS_A_TURN
         finally:
             self._uncork()
             self._corked = None
@@ -462,7 +471,10 @@ class Connection(asyncio.Protocol):
             command = replace(command, code=Answer.SYSTEM_ERROR, ext={}, body=b"", remark=f"No answer: {error}.")
             frame = encode(command)
         if command.asked_ms:
-            self.server.times.answered(command, self.server.clock(), is_later=self._corked is None)
+            server = self.server
+            server.times.answered(
+                self, command.asked_code, command.code, command.asked_ms, server.clock(), is_later=self._corked is None
+            )
         if self._corked is None:
             self.write(frame)
         else:

@@ -161,7 +161,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--open-routes", action="store_true", help="questions where a topic is need no signature")
     parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
     parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
+    log_lines.add_options(parser)
     options = parser.parse_args(arguments)
+    log_lines.take_options(vars(options))
     log_lines.begin()
     raise_descriptor_limit()
     try:

@@ -77,6 +77,9 @@ class Pump:
         self._has_failed = False
         #: how often something was written
         self._batches = 0
+        self._sync_began_ms = 0
+        self.sync_ms = 0
+        """How long the last write took, by the broker's clock."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._tick_timer: asyncio.TimerHandle | None = None
@@ -157,6 +160,7 @@ class Pump:
             self._idle.set()
             return
         self._is_syncing = True
+        self._sync_began_ms = now_ms
         self._idle.clear()
         if self._is_inline:
             self._synced(job, run_job(job))
@@ -167,6 +171,7 @@ class Pump:
         self._is_syncing = False
         self._batches += 1
         now_ms = self._clock()
+        self.sync_ms = now_ms - self._sync_began_ms
         # where a thread writes, the disk is to work on while answers are written
         tickets = self._engine.synced(job, error, now_ms, self._stored if self._is_inline else None)
         if error is not None:
@@ -368,7 +373,9 @@ class BriefOwner:
     def answer(self) -> None:
         """Write the answer of plain success."""
         server = self._connection.server
-        server.times.note(self._asked_code, Answer.SUCCESS, server.clock() - self._asked_ms)
+        server.times.answered(
+            self._connection, self._asked_code, Answer.SUCCESS, self._asked_ms, server.clock(), is_later=True
+        )
         self._connection.write(_BEFORE + self._opaque.to_bytes(4, "big", signed=True) + _AFTER)
 
     def refused(self, code: int, remark: str) -> None:

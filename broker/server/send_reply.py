@@ -21,6 +21,7 @@ from ..rocketmq.frame import BINARY, LANGUAGES, Command, encode, encode_fields
 from ..rocketmq.ids import handle_of
 from ..rocketmq.properties import MSG_REGION, TRACE_SWITCH
 from .connection import Connection
+from .slow_requests import SlowRequests
 
 REGION = "DefaultRegion"
 """Value of MSG_REGION in messages and answers (BrokerConfig.regionId)."""
@@ -209,11 +210,13 @@ class Sends:
     """Counts since the start: messages made durable, and two histograms: bytes of records, and ms from being taken to
     being durable and answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, slow: SlowRequests | None = None) -> None:
         self.total = 0
         self._sizes = Histogram(SIZE_BOUNDS_BYTES)
         self._taken: list[int] = []
         self.latencies = Histogram(LATENCY_BOUNDS_MS)
+        self._slow = slow or SlowRequests(0)
+        self._slow_ms = self._slow.limit_ms
         #: to be called with the bytes of each record that is taken
         self.took = self._taken.append
         #: to be called with the bytes of all records of a batch
@@ -231,11 +234,16 @@ class Sends:
         self.total += sum([ticket.count for ticket in tickets])
         if len(tickets) == 1:  # mostly so, unless the broker is busy
             if type(tickets[0].owner) is tuple:
-                self.latencies.add(max(0, now_ms - tickets[0].store_ms))
+                took_ms = now_ms - tickets[0].store_ms
+                self.latencies.add(max(0, took_ms))
+                if took_ms >= self._slow_ms:
+                    self._slow.sent(tickets, tickets[0].store_ms, now_ms)
             return
         taken = Counter([ticket.store_ms for ticket in tickets if type(ticket.owner) is tuple])
         for taken_ms, count in taken.items():
             self.latencies.add(max(0, now_ms - taken_ms), count)
+            if now_ms - taken_ms >= self._slow_ms:
+                self._slow.sent(tickets, taken_ms, now_ms)
 
     def _count_sizes(self) -> None:
         if len(self._taken) == 1:

@@ -27,8 +27,8 @@ from ..engine.errors import TopicNotFound
 from ..engine.lateness import LATENCY_BOUNDS_MS, Histogram
 from ..engine.tables.topics import Topic
 from ..rocketmq.codes import Answer, Request
-from ..rocketmq.frame import Command
 from ..rocketmq.topics import SYSTEM_PREFIX, SYSTEM_TOPICS
+from .slow_requests import Peer, SlowRequests
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
@@ -245,16 +245,22 @@ _UNKNOWN = -1
 class CallTimes:
     """Histograms of how long requests took since the start, in ms. Bounds are those of RocketMQ, and some more."""
 
-    def __init__(self) -> None:
+    def __init__(self, slow: SlowRequests | None = None) -> None:
         self._rows: dict[tuple[int, int, bool], Histogram] = {}
+        self._slow = slow or SlowRequests(0)
+        self._slow_ms = self._slow.limit_ms
 
-    def answered(self, answer: Command, now_ms: int, *, is_later: bool) -> None:
-        """Count an answer that leaves now, or later than the others of its request's moment."""
-        code = answer.asked_code
-        self.note(code, answer.code, now_ms - answer.asked_ms, is_later and code in _HELD)
+    def answered(self, peer: Peer, asked: int, answered: int, asked_ms: int, now_ms: int, *, is_later: bool) -> None:
+        """Count a request with the code `asked` whose answer, of the code `answered`, leaves now, or `is_later` than
+        the others of its request's moment."""
+        took_ms = now_ms - asked_ms
+        has_waited = is_later and asked in _HELD
+        if took_ms >= self._slow_ms and not has_waited:
+            names = _REQUESTS.get(asked, "unknown"), _ANSWERS.get(answered, str(answered))
+            self._slow.answered(asked, names, now_ms, took_ms, peer, is_later=is_later)
+        self._count(asked, answered, took_ms, has_waited)
 
-    def note(self, asked: int, answered: int, took_ms: int, has_waited: bool = False) -> None:
-        """Count a request with the code `asked` that was answered with the code `answered`."""
+    def _count(self, asked: int, answered: int, took_ms: int, has_waited: bool) -> None:
         row = self._rows.get((asked, answered, has_waited))
         if row is None:
             # strangers may ask with any code: those that mean nothing share a row

@@ -2,7 +2,8 @@
 
 One thread and one loop: output, deaths and signals all arrive at the same `select`. Restarts back off from half a
 second to half a minute and begin anew after a minute of good running, so a child that cannot start neither spins nor is
-given up. SIGINT, SIGTERM and SIGHUP stop everything in order; a second one kills what is left.
+given up. SIGINT, SIGTERM and SIGHUP stop everything in order; a second one kills what is left. SIGUSR2, which changes
+what is logged (broker/log_lines.py), goes on to the children that are ours.
 
 Which processes it keeps, and how each does, stands in a file for the console. It is written, whole, whenever a process
 starts or ends, and counts as long as its supervisor runs.
@@ -41,6 +42,8 @@ def ends_with_parent(number: signal.Signals) -> Callable[[], None]:
     def ask_kernel() -> None:
         if _libc is not None:
             _libc.prctl(PR_SET_PDEATHSIG, number)
+        # until it listens to this one, which would end it
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
     return ask_kernel
 
@@ -196,6 +199,7 @@ class Supervisor:
     ) -> None:
         self.children = [Child(spec, logs) for spec in specs]
         self.stop_requests = 0
+        self._other_levels = False
         self._say = say
         self._verbose = verbose
         self._on_change = on_change
@@ -210,6 +214,7 @@ class Supervisor:
         previous_fd = signal.set_wakeup_fd(wake)
         previous = {number: signal.signal(number, self._note_stop) for number in STOP_SIGNALS}
         previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+        previous[signal.SIGUSR2] = signal.signal(signal.SIGUSR2, self._note_other_levels)
         self._selector.register(woken, selectors.EVENT_READ, None)
         try:
             self._start_all()
@@ -234,6 +239,15 @@ class Supervisor:
 
     def _note_stop(self, number: int, frame: FrameType | None) -> None:
         self.stop_requests += 1
+
+    def _note_other_levels(self, number: int, frame: FrameType | None) -> None:
+        self._other_levels = True
+
+    def _change_levels(self) -> None:
+        self._other_levels = False
+        for child in self.children:
+            if not child.spec.quiet:
+                child.signal(signal.SIGUSR2)
 
     def _start_all(self) -> None:
         for child in self.children:
@@ -266,6 +280,8 @@ class Supervisor:
 
     def _turn(self, longest_s: float) -> None:
         """Wait for output, a death or a signal, and write the output where it belongs."""
+        if self._other_levels:
+            self._change_levels()
         for key, _ in self._selector.select(longest_s):
             if key.data is None:
                 os.read(key.fd, 4096)

@@ -27,6 +27,7 @@ from django.urls import path, reverse  # isort: skip
 from console.rest.app import application as api  # isort: skip
 from console.site.bounds import BodyBounds, WholeBodies  # isort: skip
 from console.site.chosen import split  # isort: skip
+from console.site.slow_requests import SlowRequests  # isort: skip
 from console.ui.sockets import LiveConsumer  # isort: skip
 
 Application = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Awaitable[None]]
@@ -69,6 +70,9 @@ def application_for(scope: dict[str, Any]) -> Application:
     return signs_of_life.get(scope["path"], pages)
 
 
-async def application(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
-    """The ASGI application that the web server runs."""
+async def _any_application(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
     await application_for(scope)(scope, receive, send)
+
+
+#: what the web server runs
+application = SlowRequests(_any_application)

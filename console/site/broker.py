@@ -37,6 +37,7 @@ from console.site.chosen import choice_of, choosing, chosen
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason, joined
 from console.site.mirrored import Cluster, Here, Mirrored
+from console.site.slow_requests import asking_broker
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -119,7 +120,8 @@ def ask(
     if (why := _away.get().get(source)) is not None:
         return None, Evidence(source, None, exact, StaleReason.BROKER_UNREACHABLE, requests, why)
     try:
-        answer = question(admin())
+        with asking_broker():
+            answer = question(admin())
     except ClientError as error:
         return None, Evidence(source or "broker", None, exact, _reason(error), requests, str(error))
     return answer, Evidence(source or "broker", now_ms(), exact, None, requests)
@@ -167,7 +169,8 @@ def tell_each(question: Callable[[Admin], Answer], brokers: Sequence[str]) -> li
 
     def asked(name: str) -> Told[Answer]:
         try:
-            return Told(name, question(admin()))
+            with asking_broker():
+                return Told(name, question(admin()))
         except ClientError as error:
             return Told(name, None, error)
 

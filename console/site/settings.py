@@ -168,6 +168,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
 ]
 MIDDLEWARE = [
+    "console.site.slow_requests.InThread",
     "console.site.chosen.ChosenBroker",
     "django.middleware.security.SecurityMiddleware",
     "console.site.compression.CompressedFiles",
@@ -287,6 +288,9 @@ if OPERATIONS_KEEP_DAYS > 0:
 # --- the audit --------------------------------------------------------------------------------------------------------
 # A file to which each entry is added as a line of JSON; none by default.
 AUDIT_FILE = os.environ.get("ESCAPEMENT_AUDIT_FILE", "")
+# A collector that is sent each entry: syslog+udp://, syslog+tcp://, syslog+unix://, https://; none by default.
+AUDIT_STREAM = os.environ.get("ESCAPEMENT_AUDIT_STREAM", "")
+AUDIT_STREAM_TOKEN = os.environ.get("ESCAPEMENT_AUDIT_STREAM_TOKEN", "")
 # So many wrong passwords and locks an hour have an entry of their own.
 AUDIT_STRANGERS_AN_HOUR = 1_000
 CELERY_BEAT_SCHEDULE["administration"] = {
@@ -297,6 +301,13 @@ CELERY_BEAT_SCHEDULE["administration"] = {
 if AUDIT_FILE:
     CELERY_BEAT_SCHEDULE["audit_file"] = {
         "task": "console.export_audit",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    }
+
+if AUDIT_STREAM:
+    CELERY_BEAT_SCHEDULE["audit_stream"] = {
+        "task": "console.stream_audit",
         "schedule": 5.0,
         "options": {"expires": 5.0},
     }
@@ -379,5 +390,9 @@ STATICFILES_DIRS = [ROOT / "static"]
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
+# --- what is slow -----------------------------------------------------------------------------------------------------
+# Requests of the broker's protocol, of pages and of REST that take as long are logged (0: none).
+SLOW_MS = int(os.environ.get("ESCAPEMENT_SLOW_MS") or 1_000)
+
 # --- logging ----------------------------------------------------------------------------------------------------------
-LOGGING = log_lines.CONFIGURATION
+LOGGING = log_lines.configuration()

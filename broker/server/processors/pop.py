@@ -339,7 +339,9 @@ class _Together:
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._write)
         server = connection.server
-        server.times.note(request.code, Answer.SUCCESS, server.clock() - request.asked_ms)
+        server.times.answered(
+            connection, request.code, Answer.SUCCESS, request.asked_ms, server.clock(), is_later=False
+        )
         header = _SUCCESS % request.opaque
         size = len(header).to_bytes(4, "big")
         self._waiting.setdefault(connection, []).append((4 + len(header)).to_bytes(4, "big") + size + header)

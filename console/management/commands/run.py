@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from broker import log_lines
 from broker.log_lines import escaped
 from console.run.addresses import DATABASE_URL_FILE, REDIS_URL_FILE, is_checkout
 from console.run.private_files import first_login, first_login_path, keep_private, narrow
@@ -30,6 +31,7 @@ class Command(BaseCommand):
         """Options: print an address, or show all output."""
         parser.add_argument("--print", choices=["database-url", "redis-url"], help="print an address and end")
         parser.add_argument("--verbose", action="store_true", help="show all output of all processes here")
+        log_lines.add_options(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Check settings and ports, then run the supervisor until it ends."""
@@ -37,6 +39,7 @@ class Command(BaseCommand):
             self._print_address(options["print"])
             return
         keep_private()
+        log_lines.take_options(options)
         settings.VAR.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The descriptor stays open, and the lock held, until this process ends.
         self._lock = os.open(settings.VAR / "run.lock", os.O_RDWR | os.O_CREAT, 0o600)

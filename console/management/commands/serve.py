@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from broker import log_lines
 from broker.log_lines import escaped
 from console.run.private_files import keep_private
 from console.run.processes import served
@@ -21,6 +22,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: Any) -> None:
         """Add the name of the process."""
         parser.add_argument("name", help="`broker`, `worker`, `web`; where there are several brokers, one's own name")
+        log_lines.add_options(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Become that process, or say which there are."""
@@ -32,4 +34,5 @@ class Command(BaseCommand):
                 escaped(f"There is no process {options['name']!r} by these settings; there are: {there}.")
             )
         keep_private()
+        log_lines.take_options(options)
         os.execve(spec.command[0], spec.command, os.environ | {"PYTHONUNBUFFERED": "1"} | spec.environment)  # noqa: S606 - our own command, no shell

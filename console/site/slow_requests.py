@@ -1,0 +1,124 @@
+"""The log of slow requests to pages and REST: how long it took until an answer began, and what it waited for.
+
+Known are, in milliseconds: until a page had a thread, in questions to the database, and in questions to brokers. Where
+a page asks several brokers beside each other their times are added up. What REST waits for is not told apart. Receiving
+of messages, which waits for them by design, is left out. Query strings, forms and bodies are not logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from broker.log_lines import Allowance
+
+logger = logging.getLogger(__name__)
+
+Application = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Awaitable[None]]
+
+#: Lines that may come at once, and how many a second from then on; of others it is told how many there were.
+BURST, STEADY_PER_S = 20.0, 1.0
+_HELD = ":receive"
+_NEVER_S = float("inf")
+
+
+@dataclass(slots=True)
+class Waits:
+    """What one request has waited for by now, in seconds."""
+
+    began_s: float
+    thread_s: float | None = None
+    database_s: float = 0.0
+    queries: int = 0
+    broker_s: float = 0.0
+
+
+_waits: ContextVar[Waits | None] = ContextVar("waits", default=None)
+
+
+@contextmanager
+def asking_broker() -> Iterator[None]:
+    """Count the time within as waited for a broker."""
+    waits = _waits.get()
+    began_s = time.perf_counter()
+    try:
+        yield
+    finally:
+        if waits is not None:
+            waits.broker_s += time.perf_counter() - began_s
+
+
+class InThread:
+    """Middleware that notes when a page's thread began, and what its questions to the database took."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer as the next one does."""
+        waits = _waits.get()
+        if waits is None:
+            return self._get_response(request)
+        waits.thread_s = time.perf_counter() - waits.began_s
+
+        def timed(execute: Callable[..., Any], *arguments: Any) -> Any:
+            began_s = time.perf_counter()
+            try:
+                return execute(*arguments)
+            finally:
+                waits.database_s += time.perf_counter() - began_s
+                waits.queries += 1
+
+        with connection.execute_wrapper(timed):
+            return self._get_response(request)
+
+
+class SlowRequests:
+    """An ASGI application that logs what the next one begins to answer late."""
+
+    def __init__(self, application: Application, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._application = application
+        self._allowance = Allowance(BURST, STEADY_PER_S, clock)
+        self._limit_s = settings.SLOW_MS / 1000 or _NEVER_S
+
+    async def __call__(self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        """Pass the request on, and note when its answer begins."""
+        if scope["type"] != "http" or scope["path"].endswith(_HELD):
+            await self._application(scope, receive, send)
+            return
+        waits = Waits(time.perf_counter())
+        _waits.set(waits)
+
+        async def sends(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                took_s = time.perf_counter() - waits.began_s
+                if took_s >= self._limit_s:
+                    self._tell(scope, message["status"], took_s, waits)
+            await send(message)
+
+        await self._application(scope, receive, sends)
+
+    def _tell(self, scope: dict[str, Any], status: int, took_s: float, waits: Waits) -> None:
+        if not self._allowance.take():
+            return
+        told: dict[str, str | int] = {"request": scope["method"], "path": scope["path"], "status": status}
+        told["took_ms"] = round(1000 * took_s)
+        if waits.thread_s is not None:
+            told["thread_ms"] = round(1000 * waits.thread_s)
+            told["database_ms"], told["queries"] = round(1000 * waits.database_s), waits.queries
+            told["broker_ms"] = round(1000 * waits.broker_s)
+        if scope.get("client"):
+            told["peer"] = scope["client"][0]
+        if left_out := self._allowance.left_out():
+            told["left_out"] = left_out
+        logger.warning("a request was slow", extra=told)
