@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, register_converter
 
 from console import comparison, components, health, palette
@@ -23,7 +23,7 @@ from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
 from console.operations.reading import operation_page
-from console.security import presence, sign_on
+from console.security import account, presence, sign_in, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
 from console.ui import frame, saved_view_pages
@@ -97,12 +97,10 @@ urlpatterns: list[URLPattern] = [
     page("find/", palette.find, "find", is_total=True),
     page("find/key/", palette.open_key, "find_key"),
     page("find/act/", palette.act, "find_act"),
-    page(
-        "login/",
-        LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": sign_on.label}),
-        "login",
-        EVERYBODY,
-    ),
+    page("login/", sign_in.SignIn.as_view(), "login", EVERYBODY),
+    page("login/second/", sign_in.second_step, "second_step", EVERYBODY),
+    page("account/password/", account.own_password, "own_password", EVERYBODY),
+    page("account/second-factor/", account.own_second_factor, "own_second_factor", EVERYBODY),
     page("login/provider/", sign_on.leave, "sign_on", EVERYBODY),
     page("login/provider/back/", sign_on.back, "sign_on_back", EVERYBODY),
     page("prove/", presence.prove, "prove", EVERYBODY),
