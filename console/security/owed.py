@@ -24,7 +24,7 @@ from console.security.door import door
 from console.security.models import PasswordDue
 
 #: what is owed, which is also the name of the page's address where it is paid
-PASSWORD, FACTOR = "own_password", "own_second_factor"  # noqa: S105 - names of addresses
+PASSWORD, FACTOR = "own_password", "own_second_factor"
 #: in the session: that the password is to be changed, and how the second step was done
 _DUE, _STEP = "password_due", "second_step"
 #: the provider has asked for what it wants

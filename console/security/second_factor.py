@@ -74,7 +74,9 @@ def drawing_of(text: str) -> Mapping[str, Any]:
     """Return a QR code as one path of an SVG drawing: its `path`, and the `size` of its side in modules."""
     code = segno.make(text, error="m", micro=False)
     rows = [list(row) for row in code.matrix]
-    path = "".join(f"M{x + 4} {y + 4}h1v1h-1z" for y, row in enumerate(rows) for x, is_dark in enumerate(row) if is_dark)
+    path = "".join(
+        f"M{x + 4} {y + 4}h1v1h-1z" for y, row in enumerate(rows) for x, is_dark in enumerate(row) if is_dark
+    )
     return {"path": path, "size": len(rows) + 8}
 
 

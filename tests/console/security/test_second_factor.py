@@ -57,9 +57,7 @@ def test_codes_are_those_of_the_standard(moment_s: int) -> None:
 def test_the_address_names_account_and_place_and_the_picture_is_one_path(settings: Any) -> None:
     settings.ESCAPEMENT_ENV = "test"
     address = second_factor.address_of(RFC_SECRET, "anna / b")
-    assert address == (
-        f"otpauth://totp/Escapement%20test:anna%20%2F%20b?secret={RFC_SECRET}&issuer=Escapement%20test"
-    )
+    assert address == (f"otpauth://totp/Escapement%20test:anna%20%2F%20b?secret={RFC_SECRET}&issuer=Escapement%20test")
     drawing = second_factor.drawing_of(address)
     assert re.fullmatch(r"(M\d+ \d+h1v1h-1z)+", drawing["path"])
     # the three squares in the corners of every such picture

@@ -202,5 +202,7 @@ async def test_a_moment_that_is_none_is_refused(people: People) -> None:
     await people.create("alice", password="first")
     for wrong in ("", "-1", "soon", "9" * 16, "٣"):
         ext = {"username": "alice", "previousUntilMs": wrong}
-        assert (await people.root.ask(Request.AUTH_UPDATE_USER, ext, b'{"password": "second"}')).code == Answer.INVALID_PARAMETER
+        assert (
+            await people.root.ask(Request.AUTH_UPDATE_USER, ext, b'{"password": "second"}')
+        ).code == Answer.INVALID_PARAMETER
     assert (await shown(people.root, "alice"))["password"] == "first"
