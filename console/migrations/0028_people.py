@@ -69,4 +69,22 @@ class Migration(migrations.Migration):
                 "constraints": [models.UniqueConstraint(fields=["user", "digest"], name="one_recovery_code")],
             },
         ),
+        migrations.AlterModelOptions(
+            "operation",
+            {
+                "ordering": ["-created_at"],
+                "permissions": [
+                    ("steer_timers", "Can cancel, move and deliver timers"),
+                    ("pause_timers", "Can pause and resume all timers"),
+                    ("steer_delayed_queues", "Can act on Redisson's delayed queues"),
+                    ("resend_dead_letters", "Can send dead letters again"),
+                    ("reset_offsets", "Can move consumer groups to other offsets"),
+                    ("change_settings", "Can make, change and delete topics and groups"),
+                    ("steer_transactions", "Can decide transactions and have their producers asked"),
+                    ("change_access", "Can make, change and delete broker users, secrets and policies"),
+                ],
+                "verbose_name": "operation",
+                "verbose_name_plural": "operations",
+            },
+        ),
     ]
