@@ -294,7 +294,9 @@ RULES: dict[type[Exception], Rule] = {
     CheckAddressUnknown: Rule(
         404, "check_address_unknown", "No check-back address", "Register one, or check the group."
     ),
-    BrokerUserUnknown: Rule(404, "broker_user_unknown", "No such broker user", "Use a name of the list of broker users."),
+    BrokerUserUnknown: Rule(
+        404, "broker_user_unknown", "No such broker user", "Use a name of the list of broker users."
+    ),
     AlertRuleUnknown: Rule(404, "alert_rule_unknown", "No such rule", "Use a number that the list of rules has."),
     SilenceUnknown: Rule(404, "silence_unknown", "No such silence", "Use a number that the list of silences has."),
     CheckAddressTaken: Rule(409, "check_address_taken", "Address taken", "Change the one that is there, or remove it."),

@@ -45,7 +45,7 @@ class UserRow:
 def users(request: HttpRequest) -> HttpResponse:
     """List the users of the brokers that answer."""
     _require_all()
-    rows, evidence = _read("")
+    rows, evidence, _is_told = _read("")
     shown: dict[str, Any] = {
         "here": "access",
         "rows": rows,
@@ -61,9 +61,9 @@ def users(request: HttpRequest) -> HttpResponse:
 def user(request: HttpRequest, name: str) -> HttpResponse:
     """Show one user, and what can be done with it."""
     _require_all()
-    rows, evidence = _read(name)
+    rows, evidence, is_told = _read(name)
     row = next((each for each in rows if each.user.name == name), None)
-    if row is None and evidence.stale is None:
+    if row is None and is_told:
         raise Http404(_("There is no such broker user."))
     shown: dict[str, Any] = {
         "here": "access",
@@ -85,14 +85,15 @@ def _require_all() -> None:
         raise PermissionDenied(CHANGE_ACCESS)
 
 
-def _read(containing: str) -> tuple[list[UserRow], Evidence]:
+def _read(containing: str) -> tuple[list[UserRow], Evidence, bool]:
+    """Return the users, the evidence of all brokers, and whether one of them answered."""
     codes = (Request.AUTH_LIST_USER, Request.AUTH_LIST_ACL)
     answers, evidence = ask_each(lambda admin: admin.access_users(containing), cluster(), requests=codes)
     found: dict[str, dict[str, AccessUser]] = {}
     for one, told in answers:
         for each in told:
             found.setdefault(each.name, {})[one.name] = each
-    return [_row(found[name], len(answers)) for name in sorted(found)], evidence
+    return [_row(found[name], len(answers)) for name in sorted(found)], evidence, bool(answers)
 
 
 def _row(at: Mapping[str, AccessUser], asked: int) -> UserRow:

@@ -44,7 +44,9 @@ class Command(BaseCommand):
         for verb in ("allow", "deny"):
             policy = _one(actions, verb, f"{verb} it something; an entry of the same resource is replaced")
             policy.add_argument("resource", help="Topic:name, Group:beginning*, Cluster:* or *")
-            policy.add_argument("actions", nargs="+", metavar="ACTION", help="Pub Sub Create Update Delete Get List All")
+            policy.add_argument(
+                "actions", nargs="+", metavar="ACTION", help="Pub Sub Create Update Delete Get List All"
+            )
             policy.add_argument("--from", action="append", default=[], dest="sources", metavar="NETWORK")
         _one(actions, "take-away", "take the policy of a resource away").add_argument("resource")
 
