@@ -132,7 +132,11 @@ def test_policies_are_set_shown_replaced_and_taken_away(boss: Client, guarded: R
         ("set_policy", {"name": "alice", "resource": "order", "actions": "Pub"}, "is no resource"),
         ("set_policy", {"name": "alice", "resource": "*", "actions": "Fly"}, "is no action"),
         ("set_policy", {"name": "alice", "resource": "*"}, "The actions are empty"),
-        ("set_policy", {"name": "alice", "resource": "*", "actions": "Pub", "sources": "here"}, "neither an IP address"),
+        (
+            "set_policy",
+            {"name": "alice", "resource": "*", "actions": "Pub", "sources": "here"},
+            "neither an IP address",
+        ),
         ("set_policy", {"name": "alice", "resource": "*", "actions": "Pub", "decision": "Maybe"}, "neither Allow nor"),
         ("delete_policy", {"name": "alice", "resource": "Topic:"}, "is no resource"),
         ("create", {"name": "alice"}, "There is a user alice already."),
