@@ -83,7 +83,7 @@ class AccessKind(Kind[AccessPreview]):
         return {}
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return the name."""
+        """Return the name that the form says."""
         return {"name": given.get("name", "").strip()}
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
@@ -206,7 +206,7 @@ class CreateUser(AccessKind):
         return {"user_type": "Super" if parameters["is_super"] else "Normal", "user_status": "enable", "secret": "new"}
 
     def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
-        """Make it."""
+        """Make it at one broker."""
         admin.create_access_user(parameters["name"], secret, is_super=parameters["is_super"])
 
     def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
@@ -307,7 +307,7 @@ class ChangeUser(AccessKind):
         return {"user_status": "enable" if parameters["is_enabled"] else "disable"}
 
     def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
-        """Change it."""
+        """Change it as the parameters say."""
         admin.change_access_user(parameters["name"], is_enabled=parameters["is_enabled"])
 
     def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
@@ -333,7 +333,7 @@ class DeleteUser(AccessKind):
         return dict.fromkeys(_facts(user), "")
 
     def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
-        """Delete it."""
+        """Delete it with its policies."""
         admin.delete_access_user(parameters["name"])
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
@@ -371,11 +371,11 @@ class SetPolicy(AccessKind):
         }
 
     def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
-        """Return the entry."""
+        """Return the entry in words."""
         return {parameters["resource"]: entry_words(entry_of(parameters))}
 
     def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
-        """Set it."""
+        """Set it for the account."""
         admin.set_policies(parameters["name"], [entry_of(parameters)])
 
     def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
@@ -407,7 +407,7 @@ class DeletePolicy(AccessKind):
         return {parameters["resource"]: ""} if parameters["resource"] in _facts(user) else {}
 
     def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
-        """Take it away."""
+        """Take the entry away."""
         admin.delete_policy(parameters["name"], parameters["resource"])
 
     def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:

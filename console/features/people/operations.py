@@ -58,7 +58,7 @@ class PeopleKind(Kind[ChangesPreview]):
         """Return that REST has no such call: people are the console's."""
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
-        """Return the name."""
+        """Return the name that the form says."""
         return str(parameters["name"])
 
     def preview(self, parameters: Mapping[str, Any]) -> ChangesPreview:
@@ -118,7 +118,7 @@ class AddPerson(PeopleKind):
         return {}, {"roles": ", ".join(parameters["roles"]) or "-", "is_active": "yes", "password": "new"}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Make it."""
+        """Make it at one broker."""
         require_reader()
         _require_free(parameters["name"])
         groups = _groups(parameters["roles"])
@@ -160,7 +160,7 @@ class ChangePerson(PeopleKind):
         return before, {"roles": _joined(parameters["roles"]), "is_active": _yes(parameters["is_active"])}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Change it."""
+        """Change it as the parameters say."""
         user, groups = _user(parameters), _groups(parameters["roles"])
         _require_may_change(who, user)
         _require_may_give(who, [group for group in groups if group not in user.groups.all()])
@@ -178,7 +178,7 @@ class ResetPassword(PeopleKind):
     effect = _("The new password is shown once; sessions of the account end, and its owner has to change it at first.")
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the name."""
+        """Return the name that the form says."""
         return {"name": _name(parameters)}
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
@@ -188,7 +188,7 @@ class ResetPassword(PeopleKind):
         return {}, {"password": "new"}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Set it."""
+        """Set it for the account."""
         require_reader()
         user = _user(parameters)
         _require_may_change(who, user)
@@ -208,7 +208,7 @@ class ResetSecondFactor(PeopleKind):
     effect = _("The password alone opens until a new one is set up; where the role demands one, that comes first.")
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the name."""
+        """Return the name that the form says."""
         return {"name": _name(parameters)}
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
@@ -217,7 +217,7 @@ class ResetSecondFactor(PeopleKind):
         return {"second_factor": _yes(is_on)}, {"second_factor": "no"}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Forget it."""
+        """Forget secret and recovery codes."""
         user = _user(parameters)
         _require_may_change(who, user)
         second_factor.take_away(user, what="reset")

@@ -54,7 +54,7 @@ class TokenKind(PeopleKind):
 
 @register
 class MakeToken(TokenKind):
-    """Make a token."""
+    """Make a token of REST."""
 
     name, permission = "tokens.make", ADD_TOKEN
     title, verb = _("Make a token"), _("Make it")
@@ -105,7 +105,7 @@ class MakeToken(TokenKind):
         return {}, {**rights, **bound, "days": str(parameters["days"])}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Make it."""
+        """Make it at one broker."""
         require_reader()
         try:
             _made, token = tokens.create(
@@ -170,7 +170,7 @@ class RevokeToken(TokenKind):
         return {"is_active": "no" if is_revoked else "yes"}, {"is_active": "no"}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Revoke it."""
+        """Revoke it for good."""
         tokens.revoke(_row(parameters))
 
 

@@ -70,8 +70,8 @@ def opens(broker: RunningBroker, name: str, secret: str) -> bool:
 
 
 def kept() -> str:
-    rows = (Operation, OperationItem, AuditEntry)
-    return str([list(model.objects.values()) for model in rows])  # type: ignore[attr-defined]
+    rows: tuple[Any, ...] = (Operation, OperationItem, AuditEntry)
+    return str([list(model.objects.values()) for model in rows])
 
 
 def test_a_user_is_made_rotated_and_ended_and_secrets_are_kept_nowhere(boss: Client, guarded: RunningBroker) -> None:
