@@ -108,6 +108,7 @@ urlpatterns: list[URLPattern] = [
     page("find/key/", palette.open_key, "find_key"),
     page("find/act/", palette.act, "find_act"),
     page("login/", sign_in.SignIn.as_view(), "login", EVERYBODY),
+    page("admin/login/", sign_in.to_sign_in, "admin_sign_in", EVERYBODY),
     page("login/second/", sign_in.second_step, "second_step", EVERYBODY),
     page("account/password/", account.own_password, "own_password", EVERYBODY),
     page("account/second-factor/", account.own_second_factor, "own_second_factor", EVERYBODY),

@@ -7,12 +7,10 @@ from django.urls import include, path
 from django.views.i18n import set_language
 
 from console.security.gate import EVERYBODY, page
-from console.security.sign_in import to_sign_in
 
 urlpatterns = [
-    # one door for everybody: it asks for a second factor, too
-    page("admin/login/", to_sign_in, "admin_sign_in", EVERYBODY),
-    path("admin/", admin.site.urls),
     page("i18n/setlang/", set_language, "set_language", EVERYBODY),
     path("", include("console.urls")),
+    # behind the console's own: that has one door for everybody, which asks for a second factor, too
+    path("admin/", admin.site.urls),
 ]

@@ -150,7 +150,15 @@ async def user(call: Call, query: OfBroker) -> Response:
     return json_answer(BrokerUserRows(users=rows, brokers_missing=found.brokers_missing))
 
 
-@route("PATCH", _USER, "Disable or enable a broker user", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "PATCH",
+    _USER,
+    "Disable or enable a broker user",
+    action=ACCESS,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+    example={"is_enabled": False, "reason": "left the company"},
+)
 async def change_user(call: Call, query: OfBroker, body: BrokerUserChange) -> Response:
     """Disable a user, or enable it again."""
     return await _begun(call, "change", {"is_enabled": body.is_enabled}, body, query.broker)

@@ -55,6 +55,7 @@ OPEN = {
     "set_theme",
     "favicon",
     "second_step",
+    "admin_sign_in",
     "own_password",
     "own_second_factor",
 }
