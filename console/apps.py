@@ -39,6 +39,7 @@ class ConsoleConfig(AppConfig):
         import_module("console.operations.registry").discover()
         import_module("console.features.audit.changes").connect()
         import_module("console.security.presence").connect()
+        import_module("console.security.owed").connect()
         # behind auth: by then the permissions that the groups get are there
         post_migrate.connect(_make_roles, sender=apps.get_app_config("sessions"), dispatch_uid="console.roles")
         pre_delete.connect(_end_tokens, sender=settings.AUTH_USER_MODEL, dispatch_uid="console.tokens")

@@ -7,7 +7,15 @@ from console.features.checkback.models import CheckAddress
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.operations.models import AuditEnd, AuditEntry, Operation, OperationItem, ReadAdministration
 from console.past import Snapshot
-from console.security.models import ApiToken, Identity, MaskRule, TopicPermission
+from console.security.models import (
+    ApiToken,
+    Identity,
+    MaskRule,
+    PasswordDue,
+    RecoveryCode,
+    SecondFactor,
+    TopicPermission,
+)
 from console.ui.saved_views import SavedView
 
 __all__ = [
@@ -24,8 +32,11 @@ __all__ = [
     "MaskRule",
     "Operation",
     "OperationItem",
+    "PasswordDue",
     "ReadAdministration",
+    "RecoveryCode",
     "SavedView",
+    "SecondFactor",
     "Silence",
     "Snapshot",
     "TopicPermission",

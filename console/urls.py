@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, register_converter
 
 from console import comparison, components, health, palette
 from console.features import clients
+from console.features.access import pages as access_pages
 from console.features.alerts import pages as alerts_pages
 from console.features.dashboards import pages as dashboards_pages
 from console.features.dead_letters import pages as dead_letters_pages
 from console.features.groups import pages as groups_pages
 from console.features.messages import pages as messages_pages
 from console.features.overview import pages as overview_pages
+from console.features.people import pages as people_pages
 from console.features.redisson import pages as redisson_pages
 from console.features.schedule import pages as schedule_pages
 from console.features.timers import pages as timers_pages
@@ -22,8 +24,9 @@ from console.features.topics import pages as topics_pages
 from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
+from console.operations.actor import CHANGE_ACCESS, CHANGE_USER
 from console.operations.reading import operation_page
-from console.security import presence, sign_on
+from console.security import account, presence, sign_in, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
 from console.ui import frame, saved_view_pages
@@ -37,6 +40,8 @@ RUNNING = Access((dashboards_pages.SEE, dashboards_pages.RUN))
 ALERTS = Access((alerts_pages.VIEW,))
 SILENCING = Access((alerts_pages.VIEW, alerts_pages.SILENCE))
 AUDIT = Access((audit_pages.VIEW,))
+PEOPLE, TOKENS = Access((CHANGE_USER,)), Access(("console.view_apitoken",))
+BROKER_USERS = Access((CHANGE_ACCESS,))
 UNMASKING = Access(to_send=(UNMASK,))
 
 #: what each page lets one do, its handler asks for
@@ -89,6 +94,11 @@ urlpatterns: list[URLPattern] = [
     page("alerts/rules/<int:rule_id>/", alerts_pages.rule, "alert_rule", is_total=True),
     page("audit/", audit_pages.audit, "audit", AUDIT, is_total=True),
     page("audit/data.<str:form>", audit_pages.data, "audit_data", AUDIT),
+    page("access/", access_pages.users, "access", BROKER_USERS, is_total=True),
+    page("access/<name:name>/", access_pages.user, "access_user", BROKER_USERS, is_total=True),
+    page("people/", people_pages.people, "people", PEOPLE, is_total=True),
+    page("people/<int:person_id>/", people_pages.person, "person", PEOPLE, is_total=True),
+    page("tokens/", people_pages.api_tokens, "tokens", TOKENS, is_total=True),
     page("design/", components.design, "design", STAFF),
     page("views/", saved_view_pages.saved_views, "saved_views", is_total=True),
     page("views/keep/", saved_view_pages.keep, "saved_view_keep"),
@@ -97,12 +107,11 @@ urlpatterns: list[URLPattern] = [
     page("find/", palette.find, "find", is_total=True),
     page("find/key/", palette.open_key, "find_key"),
     page("find/act/", palette.act, "find_act"),
-    page(
-        "login/",
-        LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": sign_on.label}),
-        "login",
-        EVERYBODY,
-    ),
+    page("login/", sign_in.SignIn.as_view(), "login", EVERYBODY),
+    page("admin/login/", sign_in.to_sign_in, "admin_sign_in", EVERYBODY),
+    page("login/second/", sign_in.second_step, "second_step", EVERYBODY),
+    page("account/password/", account.own_password, "own_password", EVERYBODY),
+    page("account/second-factor/", account.own_second_factor, "own_second_factor", EVERYBODY),
     page("login/provider/", sign_on.leave, "sign_on", EVERYBODY),
     page("login/provider/back/", sign_on.back, "sign_on_back", EVERYBODY),
     page("prove/", presence.prove, "prove", EVERYBODY),

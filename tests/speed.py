@@ -24,6 +24,7 @@ SLOW = (
     "hosting",
     "crash",
     "console/run",
+    "console/access",
     "celery/test_kills.py",
     "celery/test_workers.py",
     "outbox",

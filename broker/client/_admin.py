@@ -16,7 +16,8 @@ from ..rocketmq.message import parse_offset_message_id, written_address
 from ..rocketmq.topics import TOOLS_GROUP, TRACE_TOPIC
 from ..rocketmq.traces import Trace, read_traces
 from . import _answers as answers
-from ._admin_settings import AccessQuestions, ProgressQuestions, SettingQuestions
+from ._admin_access import AccessChanges
+from ._admin_settings import ProgressQuestions, SettingQuestions
 from ._admin_waiting import TimerQuestions, TransactionQuestions
 from ._answers import Fields, Json, Table, fields, number, read_object, rows
 from ._reader import PULL_BYTES, read_record, split_records
@@ -47,7 +48,7 @@ _WITH_DETAILS = {"escDetails": "true"}
 WHOLE_TIME_MS = 2**62
 
 
-class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQuestions, TransactionQuestions):
+class AsyncAdmin(AccessChanges, ProgressQuestions, SettingQuestions, TimerQuestions, TransactionQuestions):
     """Asks the brokers of one name server about topics, groups, clients and messages, and changes their settings.
 
     >>> async with AsyncAdmin("127.0.0.1:9876") as admin:

@@ -377,7 +377,7 @@ class AccessQuestions(Questions):
                 user, broker, is_known=True,
                 is_super=user_type(_word(said.get("userType"))) is True,
                 is_enabled=user_status(_word(said.get("userStatus"))) is not False,
-                policies=_policies(body),
+                policies=policies_of(body),
             )  # fmt: skip
         except (AccessError, msgspec.ValidationError, msgspec.DecodeError) as error:
             raise BadAnswer(f"What broker {broker.name} says of the user {user!r} cannot be read: {error}") from None
@@ -407,7 +407,7 @@ class _Acl(msgspec.Struct):
     policies: list[_Policy] | None = None
 
 
-def _policies(body: bytes) -> Policies:
+def policies_of(body: bytes) -> Policies:
     """Read the policies that a broker tells; raises AccessError, msgspec.ValidationError."""
     if not body:
         return {}

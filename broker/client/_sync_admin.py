@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from ..rocketmq.acl import Entry, PolicyType
 from ..rocketmq.topics import TRACE_TOPIC
 from ..rocketmq.traces import Trace
 from ._admin import WHOLE_TIME_MS, AsyncAdmin
@@ -15,6 +16,7 @@ from ._session import DEFAULT_TIMEOUT_MS
 from ._transaction import Decision
 from ._types import Broker, Message, Route
 from .admin import (
+    AccessUser,
     Administration,
     ConnectedClient,
     ConsumeStats,
@@ -209,6 +211,53 @@ class Admin(Face[AsyncAdmin]):
     def address_of(self, broker: str) -> str:
         """Return the address of a broker by its name; raises BrokerRefused if the name server does not list it."""
         return _run(self._core.address_of(broker))
+
+    def access_users(self, containing: str = "") -> tuple[AccessUser, ...]:
+        """Return the users of access control whose name contains some text, by name, each with the policies of it.
+
+        Raises BrokerRefused where the broker has no access control. No secret is told.
+        """
+        return _run(self._core.access_users(containing))
+
+    def access_user(self, name: str) -> AccessUser | None:
+        """Return a user of access control with the policies; None: there is none of that name."""
+        return _run(self._core.access_user(name))
+
+    def create_access_user(self, name: str, secret: str, *, is_super: bool = False) -> None:
+        """Make a user of access control; refused where there is one of that name."""
+        _run(self._core.create_access_user(name, secret, is_super=is_super))
+
+    def change_access_user(
+        self,
+        name: str,
+        *,
+        secret: str | None = None,
+        keep_until_ms: int | None = None,
+        is_super: bool | None = None,
+        is_enabled: bool | None = None,
+    ) -> None:
+        """Change what is given of a user and leave the rest.
+
+        `keep_until_ms`: until when the secret that is replaced counts beside the new one, or, without a new one, the
+        one before does; 0 ends it at once. A broker of Apache RocketMQ keeps one secret and ends the old one.
+        """
+        _run(
+            self._core.change_access_user(
+                name, secret=secret, keep_until_ms=keep_until_ms, is_super=is_super, is_enabled=is_enabled
+            )
+        )
+
+    def delete_access_user(self, name: str) -> None:
+        """Delete a user and the policies; nothing happens where there is none."""
+        _run(self._core.delete_access_user(name))
+
+    def set_policies(self, user: str, entries: Sequence[Entry], *, kind: PolicyType = PolicyType.CUSTOM) -> None:
+        """Give a user entries, each in the place of the one of the same resource."""
+        _run(self._core.set_policies(user, entries, kind=kind))
+
+    def delete_policy(self, user: str, resource: str, *, kind: PolicyType = PolicyType.CUSTOM) -> None:
+        """Take a user's entry of this resource away. Raises InvalidArgument for what is no resource."""
+        _run(self._core.delete_policy(user, resource, kind=kind))
 
     def access_of(self, user: str) -> tuple[UserAccess, ...]:
         """Return what each broker with access control lets a user do; () where none has it. Raises InvalidArgument.

@@ -16,6 +16,7 @@ from ..rocketmq.acl import Action, Kind, Policies, address_of, decide, demand_on
 from ._types import Broker, MessageQueue, Route, RouteQueues
 
 __all__ = [
+    "AccessUser",
     "Administration",
     "AdministrativeRequest",
     "Broker",
@@ -281,6 +282,21 @@ class TopicWaiting(Struct, rename="camel", frozen=True):
 
 
 # What access control lets somebody do.
+
+
+@dataclass(frozen=True, slots=True)
+class AccessUser:
+    """A user of access control as a broker keeps it, without the secret.
+
+    `previous_until_ms`: until when the secret before the present one counts as well; None: there is one only.
+    """
+
+    name: str
+    is_super: bool
+    is_enabled: bool
+    policies: Policies
+    previous_until_ms: int | None = None
+
 
 #: Decisions that are remembered of one answer.
 _MOST_DECISIONS = 10_000

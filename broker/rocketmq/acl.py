@@ -39,16 +39,28 @@ from .topics import RETRY_PREFIX
 SUBJECT_PREFIX = "User:"
 _TYPES = {"super": True, "normal": False}
 _STATUSES = {"enable": True, "disable": False}
+PREVIOUS_UNTIL = "previousUntilMs"
+"""Field of request 3002 and of a user's description: until when the secret before the present one counts as well."""
+_PREVIOUS = "previousPassword"
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of the broker. The secret is kept as it is: without it a signature cannot be checked."""
+    """A user of the broker. The secret is kept as it is: without it a signature cannot be checked.
+
+    While secrets rotate, the one before counts as well until a moment (0: there is none); RocketMQ knows no such thing.
+    """
 
     name: str
     secret: str = field(repr=False)
     is_super: bool = False
     is_enabled: bool = True
+    previous: str = field(default="", repr=False)
+    previous_until_ms: int = 0
+
+    def older(self, now_ms: int) -> str:
+        """Return the secret before, if it still counts; else ""."""
+        return self.previous if now_ms < self.previous_until_ms else ""
 
     def to_json(self, *, with_secret: bool) -> dict[str, Any]:
         """Return the user in RocketMQ's form (UserInfo)."""
@@ -57,7 +69,12 @@ class User:
             "userType": "Super" if self.is_super else "Normal",
             "username": self.name,
         }
-        return info | ({"password": self.secret} if with_secret else {})
+        told = {PREVIOUS_UNTIL: self.previous_until_ms} if self.previous else {}
+        return info | told | ({"password": self.secret} if with_secret else {})
+
+    def to_row(self) -> dict[str, Any]:
+        """Return all that is kept of the user."""
+        return self.to_json(with_secret=True) | ({_PREVIOUS: self.previous} if self.previous else {})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> User:
@@ -71,6 +88,8 @@ class User:
             secret,
             is_super=user_type(value.get("userType")) or False,
             is_enabled=user_status(value.get("userStatus")) is not False,
+            previous=str(value.get(_PREVIOUS) or ""),
+            previous_until_ms=int(value.get(PREVIOUS_UNTIL) or 0),
         )
 
 

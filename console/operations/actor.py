@@ -46,6 +46,11 @@ STEER_TRANSACTIONS = "console.steer_transactions"
 RESEND_DEAD_LETTERS = "console.resend_dead_letters"
 RESET_OFFSETS = "console.reset_offsets"
 CHANGE_SETTINGS = "console.change_settings"
+#: users of the brokers' access control, their secrets and policies
+CHANGE_ACCESS = "console.change_access"
+#: those of the stock admin, for people and their tokens
+ADD_USER, CHANGE_USER, CHANGE_ROLE = "auth.add_user", "auth.change_user", "auth.change_group"
+ADD_TOKEN, CHANGE_TOKEN = "console.add_apitoken", "console.change_apitoken"
 SILENCE_ALERTS = "console.silence_alerts"
 #: those of the stock admin
 ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE = (
@@ -61,6 +66,12 @@ PERMISSIONS = (
     RESEND_DEAD_LETTERS,
     RESET_OFFSETS,
     CHANGE_SETTINGS,
+    CHANGE_ACCESS,
+    ADD_USER,
+    CHANGE_USER,
+    CHANGE_ROLE,
+    ADD_TOKEN,
+    CHANGE_TOKEN,
     SILENCE_ALERTS,
     ADD_ALERT_RULE,
     CHANGE_ALERT_RULE,

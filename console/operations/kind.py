@@ -343,8 +343,8 @@ class Kind(Act, ABC, Generic[PreviewOf]):
         return ItemNow(text=str(error)) if error else None
 
     @abstractmethod
-    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
-        """Return the REST call that does the same."""
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call | None:
+        """Return the REST call that does the same; None: there is none."""
 
     def told(self, row: Operation) -> dict[str, Any] | None:
         """Return what REST tells of an operation's result besides the counts of its outcomes; None: nothing."""

@@ -75,6 +75,7 @@ class Operation(models.Model):
             ("reset_offsets", _("Can move consumer groups to other offsets")),
             ("change_settings", _("Can make, change and delete topics and groups")),
             ("steer_transactions", _("Can decide transactions and have their producers asked")),
+            ("change_access", _("Can make, change and delete broker users, secrets and policies")),
         ]
 
     def __str__(self) -> str:

@@ -14,6 +14,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
@@ -26,6 +27,7 @@ from console.operations.kind import TYPED_ABOVE, Form
 from console.operations.models import Operation
 from console.operations.reading import OperationPage, number_of, operation_list, operation_page
 from console.operations.registry import KINDS
+from console.operations.shown_once import shown_once
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.operations.workflow import REASON_LENGTH
 from console.security import presence
@@ -210,7 +212,8 @@ def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Op
         raise Http404(_("There is no such operation."))
     actor = Actor.of(request.user)
     try:
-        step(found, actor)
+        with shown_once() as secrets:
+            step(found, actor)
     except NotAllowed as error:
         raise PermissionDenied(error.permission) from None
     except PreviewStale as error:
@@ -218,10 +221,21 @@ def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Op
         return _page(request, text, error, status=409)
     except (OperationError, ClientError) as error:
         return _page(request, text, error, status=409 if isinstance(error, NotPossible) else 422)
+    if secrets:
+        # once: to load it again is to confirm what was confirmed, which shows nothing
+        answer = _page(request, text, secrets=secrets)
+        add_never_cache_headers(answer)
+        return answer
     return see_operation(found)
 
 
-def _page(request: HttpRequest, text: str, error: Exception | None = None, status: int = 200) -> HttpResponse:
+def _page(
+    request: HttpRequest,
+    text: str,
+    error: Exception | None = None,
+    status: int = 200,
+    secrets: Mapping[str, str] | None = None,
+) -> HttpResponse:
     workflow.forget_unapproved()
     data = operation_page(text, request.GET.get("outcome", "")[:32], whole_number(request.GET.get("after")) or 0)
     if data is None:
@@ -238,6 +252,7 @@ def _page(request: HttpRequest, text: str, error: Exception | None = None, statu
         "needs_second": workflow.needs_second_person(data.row.kind, data.row.preview),
         "is_own": data.row.created_by_id == request.user.pk or data.row.actor == request.user.get_username(),
         "given": _given(request, data),
+        "secrets": secrets or {},
     }
     if data.row.is_under_way and not data.outcome:
         context["live"] = f"operation/{data.row.pk}"

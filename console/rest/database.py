@@ -40,6 +40,7 @@ from console.rest.errors import (
     TooManyRequests,
 )
 from console.rest.masking import Hiding
+from console.security import owed
 from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
 from console.security.tokens import Grant, PoliciesOfUser
@@ -207,7 +208,8 @@ class Grants:
 def _is_signed_in(session_key: str) -> bool:
     request: Any = HttpRequest()
     request.session = SessionStore(session_key)
-    return get_user(request).is_authenticated
+    user = get_user(request)
+    return user.is_authenticated and not owed.of(request.session, user)
 
 
 class BoundUsers:

@@ -193,6 +193,10 @@ class CheckAddressUnknown(RequestError):
     """There is no check-back address for this producer group."""
 
 
+class BrokerUserUnknown(RequestError):
+    """No broker that answers has such a user of access control."""
+
+
 class AlertRuleUnknown(RequestError):
     """There is no alert rule with this number."""
 
@@ -289,6 +293,9 @@ RULES: dict[type[Exception], Rule] = {
     TooManyMatch: Rule(422, "too_many_match", "Too many match", "Narrow the filter and do it in parts."),
     CheckAddressUnknown: Rule(
         404, "check_address_unknown", "No check-back address", "Register one, or check the group."
+    ),
+    BrokerUserUnknown: Rule(
+        404, "broker_user_unknown", "No such broker user", "Use a name of the list of broker users."
     ),
     AlertRuleUnknown: Rule(404, "alert_rule_unknown", "No such rule", "Use a number that the list of rules has."),
     SilenceUnknown: Rule(404, "silence_unknown", "No such silence", "Use a number that the list of silences has."),

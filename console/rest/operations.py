@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 from django.db import connection
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from broker.client import ClientError
@@ -22,6 +23,7 @@ from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, STEER_TRANSACTI
 from console.operations.models import Operation
 from console.operations.reading import masked_examples, masks_of
 from console.operations.registry import kind_of
+from console.operations.shown_once import shown_once
 from console.rest.access import OWNER, Allow, InBody, OwnOperation
 from console.rest.database import token_actor
 from console.rest.errors import (
@@ -62,7 +64,9 @@ async def begun(
 
     def started() -> OperationShown:
         with of_broker(broker):
-            return shown_of(_begun(kind, parameters, reason, actor, allow))
+            with shown_once() as secrets:
+                shown = shown_of(_begun(kind, parameters, reason, actor, allow))
+            return replace(shown, secrets=secrets) if secrets else shown
 
     if is_look:
         return json_answer(await in_thread(looked))

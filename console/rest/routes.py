@@ -22,6 +22,7 @@ MODULES = (
     "console.features.checkback.rest",
     "console.features.alerts.rest",
     "console.features.redisson.rest",
+    "console.features.access.rest",
 )
 
 

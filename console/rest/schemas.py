@@ -79,6 +79,9 @@ class OperationShown(Struct, kw_only=True):
         dict[str, Any] | None,
         Meta(description="Of a topic that was deleted: what waited for it, and what became of that."),
     ] = None
+    secrets: Annotated[
+        dict[str, str] | None, Meta(description="Of broker users: the new secret, in this one answer only.")
+    ] = None
 
 
 class OperationPreview(Struct, kw_only=True):

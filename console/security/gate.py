@@ -17,11 +17,12 @@ from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
 from django.urls import URLPattern, path
 
-from console.security import presence
+from console.security import owed, presence
 from console.security.door import Door, through
-from console.security.topic_scope import NOTHING, scoped, set_scope, visible_topics
+from console.security.topic_scope import NOTHING, VisibleTopics, scoped, set_scope, visible_topics
 
 #: without it nobody sees anything
 VIEW = "console.view_console"
@@ -120,6 +121,16 @@ _LIMITED_ADMIN = frozenset({"index", "login", "logout", "password_change", "pass
 _OWN_ADMIN = frozenset({"login", "logout", "password_change", "jsi18n", "autocomplete"})
 
 
+def _check_admin(request: HttpRequest, url_name: str | None, visible: VisibleTopics) -> None:
+    """Raise PermissionDenied for who is signed in and has no place in Django's admin, or not on this page of it."""
+    if not request.user.is_authenticated or url_name == "logout":
+        return
+    if not request.user.is_staff:
+        raise PermissionDenied("staff")
+    if not visible.is_all and url_name not in _LIMITED_ADMIN:
+        raise PermissionDenied("topics")
+
+
 class Gate:
     """Middleware that stands behind authentication."""
 
@@ -136,12 +147,16 @@ class Gate:
         match = request.resolver_match
         visible = visible_topics(request.user) if request.user.is_authenticated else NOTHING
         set_scope(visible)
-        if match is not None and OPEN_SPACES & set(match.namespaces):
-            if request.user.is_authenticated and not visible.is_all and match.url_name not in _LIMITED_ADMIN:
-                raise PermissionDenied("topics")
+        access = access_of(view)
+        is_admin = match is not None and bool(OPEN_SPACES & set(match.namespaces))
+        if request.user.is_authenticated and (is_admin or not access.is_open):
+            where = owed.of(request.session, request.user)
+            if where and not (is_admin and match is not None and match.url_name == "logout"):
+                return redirect(where)
+        if match is not None and is_admin:
+            _check_admin(request, match.url_name, visible)
             is_change = request.method == "POST" and request.user.is_authenticated and match.url_name not in _OWN_ADMIN
             return presence.ask(request.get_full_path()) if is_change and not presence.is_proved(request) else None
-        access = access_of(view)
         if match is None or access.is_open:
             return None
         if not request.user.is_authenticated:

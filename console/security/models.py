@@ -1,4 +1,5 @@
-"""Rows of who may see what: topic permissions of groups, masking rules, API tokens, and users at a provider."""
+"""Rows of who may see what and who that is: topic permissions of groups, masking rules, API tokens, users at a
+provider, passwords that are to be changed, second factors."""
 
 from __future__ import annotations
 
@@ -121,3 +122,53 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} (esc_{self.prefix}_...)"
+
+
+class PasswordDue(models.Model):
+    """An account whose password somebody else has set: nothing is served to it before its owner sets another one."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="password_due")
+    since = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return str(self.user)
+
+
+class SecondFactor(models.Model):
+    """The secret that a person's authenticator has, too. It is kept as it is: without it no code can be compared.
+
+    `last_step` is the number of the 30 seconds whose code was taken last: no code is taken twice. `wrong` counts wrong
+    codes since the last right one.
+    """
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="second_factor"
+    )
+    secret = models.CharField(max_length=64)
+    confirmed_at = models.DateTimeField(auto_now_add=True)
+    last_step = models.BigIntegerField(default=0)
+    wrong = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return str(self.user)
+
+
+class RecoveryCode(models.Model):
+    """A code that opens once in the place of an authenticator that is lost. Only its SHA-256 is kept."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="recovery_codes")
+    digest = models.CharField(max_length=64)
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["user", "digest"], name="one_recovery_code")]
+
+    def __str__(self) -> str:
+        return str(self.user)

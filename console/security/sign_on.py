@@ -21,6 +21,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from console.security import owed
+
 logger = logging.getLogger(__name__)
 
 _NEXT = "sign_on_next"
@@ -72,6 +74,7 @@ def back(request: HttpRequest) -> HttpResponse:
     except provider.NotMeant as error:
         return _refused(request, "not_meant", error)
     login(request, user, backend=_BACKEND)
+    owed.note_step(request, owed.PROVIDER)
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     return redirect(wanted if is_ours else settings.LOGIN_REDIRECT_URL)
 

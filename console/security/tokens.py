@@ -55,7 +55,9 @@ SETTINGS = "settings"
 DELETE = "settings.delete"
 #: to read what rules of masks hide: of topics, by their beginning; needs `read`, too
 UNMASK = "unmask"
-ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS, UNMASK)
+#: to make, change and delete users of the brokers' access control: on every name only
+ACCESS = "access"
+ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS, UNMASK, ACCESS)
 #: How often the time of last use is written.
 USED_INTERVAL = timedelta(minutes=1)
 
@@ -171,10 +173,11 @@ def scope_rows(
     consume: Iterable[str] = (),
     settings: Iterable[str] = (),
     unmask: Iterable[str] = (),
+    access: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
     """Return scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
 
-    For `consume` and `settings` they are prefixes of topics and of consumer groups.
+    For `consume` and `settings` they are prefixes of topics and of consumer groups, and for `access` every one.
 
     Raises ValueError.
     """
@@ -186,12 +189,15 @@ def scope_rows(
         CONSUME: consume,
         SETTINGS: settings,
         UNMASK: unmask,
+        ACCESS: access,
     }
     for action, prefixes in given_of.items():
         for given in prefixes:
             prefix = "" if given == "*" else given.removesuffix("*")
             if not _PREFIX_CHARACTERS.match(prefix):
                 raise ValueError(f"{given!r} is no beginning of a name; use A-Z a-z 0-9 _ - | or *.")
+            if action == ACCESS and prefix:
+                raise ValueError("The right to administer broker users has no beginning of names: write *.")
             allowed.setdefault(prefix, []).append(action)
     return [{"prefix": prefix, "actions": actions} for prefix, actions in allowed.items()]
 

@@ -333,6 +333,8 @@ AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_CALLABLE = "console.security.sign_on.locked"
 AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.address_of"
 AXES_VERBOSE = False
+# Roles whose people need a second factor (* is everybody); superusers need one where any role does.
+SECOND_FACTOR_ROLES = [each for each in os.environ.get("ESCAPEMENT_SECOND_FACTOR_ROLES", "").split(",") if each]
 # Tokens of REST: how long one lasts that is made without a word about it, and how many requests a second of one are
 # answered where the token itself does not say (0: any number).
 TOKEN_DAYS = int(os.environ.get("ESCAPEMENT_TOKEN_DAYS", "90"))

@@ -9,7 +9,8 @@ from django.views.i18n import set_language
 from console.security.gate import EVERYBODY, page
 
 urlpatterns = [
-    path("admin/", admin.site.urls),
     page("i18n/setlang/", set_language, "set_language", EVERYBODY),
     path("", include("console.urls")),
+    # behind the console's own: that has one door for everybody, which asks for a second factor, too
+    path("admin/", admin.site.urls),
 ]

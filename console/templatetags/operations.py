@@ -100,7 +100,8 @@ def audit_words(entry: AuditEntry) -> str:
 def same_call(context: template.Context, row: Operation) -> str:
     """The REST call that does the same, for a shell; empty where there is none."""
     kind = KINDS.get(row.kind)
-    return "" if kind is None else _curl(context, *kind.rest_call(masked_parameters(row.kind, row.parameters)))
+    call = None if kind is None else kind.rest_call(masked_parameters(row.kind, row.parameters))
+    return "" if call is None else _curl(context, *call)
 
 
 def _curl(context: template.Context, method: str, path: str, body: dict[str, Any] | None) -> str:

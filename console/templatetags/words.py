@@ -52,6 +52,17 @@ def setting_title(name: str) -> str:
         "retry_first_delay": _("Exponential: the first delay"),
         "retry_longest_delay": _("Exponential: the longest delay"),
         "retry_multiplier": _("Exponential: the multiplier"),
+        "user_type": _("Type"),
+        "user_status": _("State"),
+        "secret": _("Secret"),
+        "previous": _("The secret before"),
+        "roles": _("Roles"),
+        "is_active": _("Open"),
+        "password": _("Password"),
+        "second_factor": _("Second factor"),
+        "prefixes": _("Prefixes of topics"),
+        "days": _("Days"),
+        "access_user": _("Broker user"),
     }
     return words.get(name, name)
 
@@ -69,6 +80,15 @@ def setting_words(name: str, value: object) -> str:
         ("permission", 2): _("write only"),
         ("message_type", ""): _("not said"),
         ("retry_delays", ""): _("the broker's levels"),
+        ("user_status", "enable"): _("enabled"),
+        ("user_status", "disable"): _("disabled"),
+        ("secret", "new"): _("a new one"),
+        ("previous", "ends"): _("counts no more"),
+        ("password", "new"): _("a new one"),
+        ("is_active", "yes"): _("yes"),
+        ("is_active", "no"): _("no"),
+        ("second_factor", "yes"): _("yes"),
+        ("second_factor", "no"): _("no"),
     }
     return words.get((name, value), str(value))
 

@@ -39,6 +39,7 @@ from django.utils.translation import get_supported_language_variant
 from django.utils.translation.trans_real import parse_accept_lang_header
 
 from broker.mirror.announcer import GROUP
+from console.security import owed
 from console.security.gate import VIEW
 from console.security.models import TopicPermission
 from console.security.presence import is_idle
@@ -228,7 +229,7 @@ def _seen(key: str) -> VisibleTopics | None:
     user: Any = get_user(request)
     if not user.is_authenticated or not user.is_active or not user.has_perm(VIEW):
         return None
-    return visible_topics(user)
+    return None if owed.of(request.session, user) else visible_topics(user)
 
 
 def marks_of(keys: Collection[str]) -> dict[str, Mark]:
@@ -240,7 +241,7 @@ def marks_of(keys: Collection[str]) -> dict[str, Mark]:
     now_s = time()
     for key, said in sessions.items():
         user = users.get(str(said.get(SESSION_KEY)))
-        if user is not None and not is_idle(said, now_s):
+        if user is not None and not is_idle(said, now_s) and not owed.is_due(said):
             marks[key] = (said.get(SESSION_KEY), said.get(HASH_SESSION_KEY), *user)
     return marks
 

@@ -24,7 +24,7 @@ PACKAGE = """
 """
 MODULES = {
     "admin": """
-        Administration AdministrativeRequest
+        AccessUser Administration AdministrativeRequest
         Broker ConnectedClient Connection ConsumeStats GroupConfig GroupConnections HeldQueue Pending QueueEntries
         QueueEntry QueueProgress QueueStats Route RouteQueues RunningInfo TopicConfig TopicStats TopicWaiting TopicWork
         UserAccess

@@ -20,6 +20,7 @@ import redis
 
 from broker.client import Admin, Producer
 from console.run.addresses import answers, free_port
+from tests.first_password import OWN, set_own_password
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,11 @@ def log_in(home: Home) -> httpx.Response:
         token = browser.cookies["csrftoken"]
         assert form.url.path == "/login/"
         fields = {"username": user, "password": password, "csrfmiddlewaretoken": token, "next": "/"}
+        page = browser.post(str(form.url), data=fields, headers={"Referer": str(form.url)})
+        if page.url.path == "/account/password/":
+            return set_own_password(browser, password)
+        # it was changed before
+        fields |= {"password": OWN, "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
         return browser.post(str(form.url), data=fields, headers={"Referer": str(form.url)})
 
 

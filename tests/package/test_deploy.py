@@ -17,6 +17,7 @@ import pytest
 from broker.client import Producer
 from console.run.addresses import free_port
 from console.run.postgres import Cluster
+from tests.first_password import set_own_password
 from tests.house.sources import ROOT
 from tests.interop.process import Child
 from tests.interop.servers import says
@@ -26,7 +27,7 @@ from tests.package.conftest import Install, run
 DEPLOY = ROOT / "docs" / "deploy"
 NAME = "console.example.com"
 START_S = 120
-OK, UNAVAILABLE, FOUND = 200, 503, 302
+OK, UNAVAILABLE, FOUND, SEE_OTHER = 200, 503, 302, 303
 #: uvicorn closes everything, and then ends by the signal that it was told to end by, as systemd expects
 ENDED = (0, -signal.SIGTERM)
 UNITS = sorted(path.name for path in DEPLOY.glob("escapement*"))
@@ -145,6 +146,7 @@ def test_the_steps_of_the_page_lead_to_a_console_behind_https(machine: Machine) 
             form = {"username": user, "password": password, "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
             entered = browser.post("/login/", data=form, headers={"Referer": f"https://{NAME}/login/"})
             assert entered.status_code == FOUND, entered.text[:500]
+            assert set_own_password(browser, password, f"https://{NAME}/").status_code == SEE_OTHER
             wait_until(lambda: ">orders<" in browser.get("/topics/").text, START_S)
             assert browser.get("/metrics").status_code == 404
             # one of two web processes is gone: nobody notices

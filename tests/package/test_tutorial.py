@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from console.run.addresses import free_port
+from tests.first_password import set_own_password
 from tests.house.sources import ROOT
 from tests.package.walkthrough import PATIENCE_S, Walk, blocks_of, lines_of_python
 from tests.waiting import until
@@ -62,6 +63,7 @@ def deliver_now(walk: Walk, topic: str, key: str) -> None:
         token = browser.cookies["csrftoken"]
         form = {"username": name, "password": password, "csrfmiddlewaretoken": token}
         assert browser.post("/login/", data=form, headers={"referer": str(page.url)}).status_code == 200
+        assert set_own_password(browser, password).status_code == 200
         assert browser.get("/timers/").status_code == 200
 
         matching = {"topic": topic, "key": key}

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from console.run.addresses import free_port
+from tests.first_password import set_own_password
 from tests.house.sources import ROOT
 from tests.interop.process import Child
 from tests.interop.servers import says
@@ -139,7 +140,8 @@ def test_the_console_runs_from_the_wheel(install: Install, tmp_path: Path) -> No
             page = browser.get("/login/")
             form = {"username": name, "password": password, "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
             page = browser.post("/login/", data=form, headers={"referer": str(page.url)})
-            assert page.status_code == 200
+            assert page.url.path == "/account/password/"
+            assert set_own_password(browser, password).status_code == 200
             for address in ("/", "/schedule/", "/timers/", "/topics/", "/static/css/console.css", "/api/docs"):
                 assert browser.get(address).status_code == 200, address
         assert child.stop() == 0

@@ -3,7 +3,11 @@
 They are kept in ``config/access.json``, saved atomically in two versions as all small files are.
 
 Shape: ``{"users": {name: UserInfo}, "acls": {name: {"Custom": [PolicyEntryInfo...], "Default": [...]}}}`` in the words
-of RocketMQ (which keeps the same in a RocksDB of its own). A change is durable when the call returns.
+of RocketMQ (which keeps the same in a RocksDB of its own), and of a user whose secret rotates ``previousPassword`` with
+``previousUntilMs``, to which that one counts as well. A change is durable when the call returns.
+
+The header field `previousUntilMs` of 3002 is ours: with a new password it says until when the old one counts beside
+it, without one until when the one before does; 0 ends that at once. Without it a new password ends the old one.
 
 The inner user is the broker's own: the one that its configuration names, always there, Super, in no file.
 """
@@ -18,6 +22,7 @@ import msgspec
 from ...engine.disk import Files, directory_of, save_file
 from ...engine.tables import json_file
 from ...rocketmq.acl import (
+    PREVIOUS_UNTIL,
     AccessError,
     AccessUnreadable,
     Entry,
@@ -119,20 +124,37 @@ class AccountTable:
         self._changed(user.name, False)
 
     def change_user(
-        self, name: str, *, secret: str | None = None, is_super: bool | None = None, is_enabled: bool | None = None
+        self,
+        name: str,
+        *,
+        secret: str | None = None,
+        is_super: bool | None = None,
+        is_enabled: bool | None = None,
+        keep_until_ms: int | None = None,
     ) -> None:
-        """Change what is given of a user and leave the rest; raises UserNotFound, AccessError, OSError."""
+        """Change what is given of a user and leave the rest; raises UserNotFound, AccessError, OSError.
+
+        `keep_until_ms`: until when the secret that is replaced counts as well, or, without a new one, the one before.
+        """
         known = self._changeable(name)
+        previous, until_ms = known.previous, known.previous_until_ms
+        if secret and secret != known.secret:
+            previous, until_ms = known.secret, keep_until_ms or 0
+        elif keep_until_ms is not None:
+            until_ms = keep_until_ms
+        if not (previous and until_ms):
+            previous, until_ms = "", 0
         changed = User(
             name,
             secret or known.secret,
             is_super=known.is_super if is_super is None else is_super,
             is_enabled=known.is_enabled if is_enabled is None else is_enabled,
+            previous=previous,
+            previous_until_ms=until_ms,
         )
         if changed != known:
             self._save({**self._users, name: changed}, self._policies)
-            is_less = changed.secret != known.secret or not changed.is_enabled or known.is_super > changed.is_super
-            self._changed(name, is_less)
+            self._changed(name, _is_less(changed, known))
 
     def delete_user(self, name: str) -> None:
         """Delete a user and his policies; nothing happens if there is none. Raises AccessError, OSError."""
@@ -186,7 +208,7 @@ class AccountTable:
 
     def _save(self, users: dict[str, User], policies: dict[str, Policies]) -> None:
         value = {
-            "users": {user.name: user.to_json(with_secret=True) for user in users.values()},
+            "users": {user.name: user.to_row() for user in users.values()},
             "acls": {
                 name: {str(type_): [each.to_json() for each in entries] for type_, entries in of_user.items()}
                 for name, of_user in policies.items()
@@ -195,6 +217,14 @@ class AccountTable:
         self._files.make_directory(directory_of(self._path))
         save_file(self._files, self._path, json_file.dump(value))
         self._users, self._policies = users, policies
+
+
+def _is_less(changed: User, known: User) -> bool:
+    """Tell whether the user may do less than before, or one of the secrets counts no more, or not as long."""
+    after = {changed.secret, changed.previous}
+    is_shorter = changed.previous == known.previous and changed.previous_until_ms < known.previous_until_ms
+    is_gone = not {known.secret, known.previous} <= {*after, ""}
+    return is_gone or is_shorter or not changed.is_enabled or known.is_super > changed.is_super
 
 
 def _without(table: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -212,6 +242,8 @@ def _policies_from(value: Mapping[str, Any]) -> Policies:
 
 # The requests about users and policies.
 
+#: of a moment in ms
+_MOST_DIGITS = 15
 #: Answers with names and policies stay below what Java clients read in one frame.
 MOST_LISTED = 10_000
 
@@ -285,7 +317,13 @@ class AccessProcessor:
         is_super = user_type(body.user_type)
         if is_super or self._is_super(name):
             self._require_super(connection, "update")
-        self._table.change_user(name, secret=body.password, is_super=is_super, is_enabled=user_status(body.user_status))
+        self._table.change_user(
+            name,
+            secret=body.password,
+            is_super=is_super,
+            is_enabled=user_status(body.user_status),
+            keep_until_ms=_moment(request),
+        )
         return request.answer()
 
     def _delete_user(self, connection: Connection, request: Command) -> Command:
@@ -371,6 +409,16 @@ def _name(request: Command) -> str:
         raise RequestRefused(Answer.INVALID_PARAMETER, "The username is blank")
     check_name(name)
     return name
+
+
+def _moment(request: Command) -> int | None:
+    """Return until when a secret that is replaced counts; None: nothing is said about it."""
+    given = request.ext.get(PREVIOUS_UNTIL)
+    if given is None:
+        return None
+    if not given.isascii() or not given.isdigit() or len(given) > _MOST_DIGITS:
+        raise RequestRefused(Answer.INVALID_PARAMETER, f"{PREVIOUS_UNTIL} is a moment in ms, not {given[:40]!r}.")
+    return int(given)
 
 
 def _acl(name: str, policies: Policies) -> dict[str, object]:

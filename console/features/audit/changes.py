@@ -14,6 +14,7 @@ from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 
 from console.features.audit.operations import LOCKED_OUT, SIGN_IN, SIGN_OUT, note, note_stranger
+from console.security import second_factor
 from console.security.door import door
 from console.security.models import ApiToken, MaskRule, TopicPermission
 
@@ -44,6 +45,7 @@ def connect() -> None:
     for through_model in (user.groups.through, user.user_permissions.through, Group.permissions.through):
         uid = f"audit.{through_model._meta.label}"
         m2m_changed.connect(_members, sender=through_model, dispatch_uid=uid)
+    second_factor.changed.connect(_second_factor, dispatch_uid="audit.second_factor")
     user_logged_in.connect(_signed_in, dispatch_uid="audit.signed_in")
     user_logged_out.connect(_signed_out, dispatch_uid="audit.signed_out")
     user_login_failed.connect(_failed, dispatch_uid="audit.failed")
@@ -137,6 +139,11 @@ def _called(row: Any) -> str:
 # --- signing in ---
 
 
+def _second_factor(sender: Any, user: Any, what: str, **kwargs: Any) -> None:
+    """Note what became of a second factor; who uses a recovery code is not signed in yet."""
+    note(f"second_factors.{what}", {"name": user.get_username()}, account=user if what == "use_code" else None)
+
+
 def _signed_in(sender: Any, user: Any, **kwargs: Any) -> None:
     note(SIGN_IN, {}, account=user)
 
@@ -149,7 +156,8 @@ def _signed_out(sender: Any, user: Any, **kwargs: Any) -> None:
 def _failed(sender: Any, credentials: Mapping[str, Any], request: Any = None, **kwargs: Any) -> None:
     if getattr(request, "axes_locked_out", False):
         return  # the password was not looked at: the lock itself is told of
-    note_stranger(SIGN_IN, _account(credentials.get("username")), {"why": "wrong name or password"})
+    why = credentials.get("why", "wrong name or password")
+    note_stranger(SIGN_IN, _account(credentials.get("username")), {"why": why})
 
 
 def _locked(sender: Any, username: str = "", ip_address: str = "", **kwargs: Any) -> None:

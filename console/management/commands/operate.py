@@ -16,6 +16,7 @@ from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import OperationError
 from console.operations.registry import KINDS
+from console.operations.shown_once import shown_once
 from console.site.chosen import choice_of, choosing
 from console.site.mirrored import cluster
 
@@ -43,8 +44,9 @@ class Command(BaseCommand):
             with choosing(choice_of(options["broker"])):
                 cluster()
                 row = workflow.draft(options["kind"], parameters, actor)
-            if options["run"]:
-                row = workflow.confirm(row.pk, actor, reason=options["reason"], is_typing_needed=False)
+            with shown_once() as secrets:
+                if options["run"]:
+                    row = workflow.confirm(row.pk, actor, reason=options["reason"], is_typing_needed=False)
         except Http404 as error:
             raise CommandError(f"{escaped(options['broker'])}: {error}") from None
         except json.JSONDecodeError as error:
@@ -52,7 +54,7 @@ class Command(BaseCommand):
         except (OperationError, ClientError, RedissonError) as error:
             raise CommandError(escaped(str(error) or type(error).__name__)) from None
         told = {"operation": str(row.pk), "state": row.state, "count": row.preview["count"], "results": row.results}
-        result = {**told, "error": row.error}
+        result = {**told, "error": row.error, **({"secrets": secrets} if secrets else {})}
         said = json.dumps(result, ensure_ascii=False)
         self.stdout.write(escaped(said if said.isprintable() else json.dumps(result)))
         if row.error:

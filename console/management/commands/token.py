@@ -55,6 +55,9 @@ class Command(BaseCommand):
             help="topics of which it reads what rules of masks hide, as well; * all",
         )
         create.add_argument(
+            "--access", action="append", default=[], metavar="*", help="to administer users of the brokers: * only"
+        )
+        create.add_argument(
             "--access-user",
             default="",
             metavar="USER",
@@ -93,6 +96,7 @@ class Command(BaseCommand):
                 options["consume"],
                 options["configure"],
                 options["unmask"],
+                options["access"],
             )
         except ValueError as error:
             raise CommandError(escaped(str(error))) from None

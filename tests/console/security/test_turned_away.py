@@ -48,4 +48,4 @@ def test_whoever_looks_for_the_making_of_a_token_is_told_the_command(operator: C
     assert answer.status_code == 200
     assert "manage.py token create NAME" in words(answer)
     stranger = browser_of(person("viewer"))
-    assert stranger.get("/admin/console/apitoken/add/").status_code == 302
+    assert stranger.get("/admin/console/apitoken/add/").status_code == DENIED

@@ -153,3 +153,21 @@ def test_who_listens_is_told_whether_a_user_may_do_less_now(path: Path) -> None:
     table.change_user("alice", is_enabled=False)
     table.delete_user("alice")
     assert told == [("alice", True)] * 7
+
+
+def test_both_secrets_are_there_again_after_a_restart_and_closing_follows_what_is_less(path: Path) -> None:
+    told: list[tuple[str, bool]] = []
+    table = opened(path, lambda name, is_less: told.append((name, is_less)))
+    table.create_user(User("alice", "first"))
+    table.change_user("alice", secret="second", keep_until_ms=1_000)
+    both = User("alice", "second", previous="first", previous_until_ms=1_000)
+    assert opened(path).user("alice") == both
+    assert (both.older(999), both.older(1_000)) == ("first", "")
+    table.change_user("alice", keep_until_ms=2_000)
+    table.change_user("alice", keep_until_ms=500)
+    table.change_user("alice", secret="third", keep_until_ms=2_000)
+    table.change_user("alice", keep_until_ms=0)
+    table.change_user("alice", keep_until_ms=9_000)
+    assert opened(path).user("alice") == User("alice", "third")
+    assert [is_less for _name, is_less in told] == [False, False, False, True, True, True]
+    assert "first" not in path.read_text()

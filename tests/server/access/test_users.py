@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from broker.rocketmq.codes import Answer, Request
@@ -134,3 +135,74 @@ async def test_what_is_no_policy_is_refused_and_changes_nothing(people: People) 
         assert (await people.root.ask(Request.AUTH_CREATE_ACL, {"subject": subject}, body)).code == REFUSED
     assert (await people.root.ask(Request.AUTH_CREATE_ACL, {"subject": "User:alice"}, b"[")).code == 29
     assert await acl(people, "alice") is None
+
+
+# --- two secrets while they rotate ---
+
+
+async def rotate(people: People, name: str, *, until_ms: int | None, **info: str) -> Command:
+    ext = {"username": name} | ({} if until_ms is None else {"previousUntilMs": str(until_ms)})
+    return await people.root.ask(Request.AUTH_UPDATE_USER, ext, json.dumps(info).encode())
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def opens(people: People, secret: str) -> bool:
+    return (await people.signed("alice", secret).ask(Request.GET_ALL_TOPIC_CONFIG)).code == 0
+
+
+async def test_two_secrets_count_while_they_rotate(people: People) -> None:
+    await people.create("alice", password="first")
+    await people.allow("alice", policy("*", "All"))
+    until_ms = now_ms() + 60_000
+    assert (await rotate(people, "alice", until_ms=until_ms, password="second")).code == 0
+    assert [await opens(people, each) for each in ("first", "second", "third")] == [True, True, False]
+    told = await shown(people.root, "alice")
+    assert (told["password"], told["previousUntilMs"]) == ("second", until_ms)
+    assert "first" not in json.dumps(told)
+    # the third takes the place of the second; the first counts no more
+    assert (await rotate(people, "alice", until_ms=until_ms, password="third")).code == 0
+    assert [await opens(people, each) for each in ("first", "second", "third")] == [False, True, True]
+    # something else that changes leaves both
+    assert (await people.update("alice", userType="Super")).code == 0
+    assert [await opens(people, each) for each in ("second", "third")] == [True, True]
+
+
+async def test_the_old_secret_ends_at_its_moment_or_by_a_word(people: People) -> None:
+    await people.create("alice", password="first")
+    await people.allow("alice", policy("*", "All"))
+    await rotate(people, "alice", until_ms=now_ms() - 1, password="second")
+    assert [await opens(people, each) for each in ("first", "second")] == [False, True]
+    await rotate(people, "alice", until_ms=now_ms() + 60_000, password="third")
+    assert await opens(people, "second")
+    assert (await rotate(people, "alice", until_ms=0)).code == 0
+    assert [await opens(people, each) for each in ("second", "third")] == [False, True]
+    assert "previousUntilMs" not in await shown(people.root, "alice")
+    # as RocketMQ does it: a new one alone ends the old one
+    await rotate(people, "alice", until_ms=None, password="fourth")
+    assert [await opens(people, each) for each in ("third", "fourth")] == [False, True]
+
+
+async def test_who_signs_with_the_old_secret_may_still_send(people: People) -> None:
+    await people.create("alice", password="first")
+    await people.allow("alice", policy("*", "All"))
+    old = people.signed("alice", "first")
+    await old.create_topic("orders")
+    await rotate(people, "alice", until_ms=now_ms() + 60_000, password="second")
+    for peer in (old, people.signed("alice", "second")):
+        for _ in range(2):  # the second one on a connection that has signed before
+            assert (await peer.send("orders", b"x")).code == 0
+    await rotate(people, "alice", until_ms=0)
+    assert (await people.signed("alice", "first").send("orders", b"x")).code == REFUSED
+
+
+async def test_a_moment_that_is_none_is_refused(people: People) -> None:
+    await people.create("alice", password="first")
+    for wrong in ("", "-1", "soon", "9" * 16, "٣"):
+        ext = {"username": "alice", "previousUntilMs": wrong}
+        assert (
+            await people.root.ask(Request.AUTH_UPDATE_USER, ext, b'{"password": "second"}')
+        ).code == Answer.INVALID_PARAMETER
+    assert (await shown(people.root, "alice"))["password"] == "first"

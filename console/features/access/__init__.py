@@ -1,0 +1,1 @@
+"""Users of the brokers' access control, their secrets and their policies."""

@@ -1,0 +1,457 @@
+"""Users of the brokers' access control made, changed and deleted, their secrets rotated, their policies set.
+
+    {"name": "alice", "is_super": False}                                          create; the secret is shown once
+    {"name": "alice", "overlap_hours": 24}                                        rotate; the new one is shown once
+    {"name": "alice"}                                                             end the old secret; delete
+    {"name": "alice", "is_enabled": False}                                        disable, enable
+    {"name": "alice", "resource": "Topic:order*", "actions": ["Pub"], "decision": "Allow", "sources": []}     policy
+    {"name": "alice", "resource": "Topic:order*"}                                 take a policy away
+
+Each broker keeps users of its own: it is done at the broker that is chosen, else at all, an item a broker. What makes a
+secret is done at all of them or at none: one that does not answer would have another one afterwards.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from django.conf import settings
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+
+from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
+from broker.client.admin import AccessUser
+from broker.client.names import check_user
+from broker.rocketmq.acl import AccessError, Entry, PolicyType, entry, parse_resource
+from console.operations.actor import CHANGE_ACCESS
+from console.operations.errors import InvalidParameter, NotPossible
+from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target
+from console.operations.registry import register
+from console.operations.shown_once import new_secret, require_reader, show_once
+from console.site.broker import Told, asked_of, tell_each
+from console.site.chosen import chosen
+from console.site.clock import now_ms
+from console.site.mirrored import cluster
+
+HOUR_MS = 3_600_000
+#: how long two secrets count where nothing is said, and at most
+OVERLAP_HOURS, MOST_HOURS = 24.0, 8_760.0
+Change = Callable[[Admin, str], None]
+#: a user as the preview shows it
+Facts = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessPreview(ChangesPreview):
+    """A user before and after; `apart`: brokers at which nothing is done, or nothing is known: [broker, code, why]."""
+
+    apart: list[list[str]] = field(default_factory=list)
+
+
+class AccessKind(Kind[AccessPreview]):
+    """An operation on one user of access control."""
+
+    permission, page = CHANGE_ACCESS, "access"
+    destroys = True
+    is_repeatable = True
+    has_figures = False
+    preview_type = AccessPreview
+    preview_template = "access/preview.html"
+    outcomes = {"changed": Outcome(_("changed"))}
+    #: there must be none yet, or there must be one
+    is_new: ClassVar[bool] = False
+    makes_secret: ClassVar[bool] = False
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name, and what else the kind knows."""
+        name = parameters.get("name")
+        try:
+            check_user(name if isinstance(name, str) else "")
+        except InvalidArgument as error:
+            raise InvalidParameter("name", str(error)) from None
+        if name == settings.ACCESS_KEY:
+            raise NotPossible(f"{name} is the brokers' own user; their configuration says what it is.")
+        return {"name": name, **self.more(parameters)}
+
+    def more(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the other parameters in their one form; raises InvalidParameter."""
+        return {}
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the name that the form says."""
+        return {"name": given.get("name", "").strip()}
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return the name of the user."""
+        return str(parameters["name"])
+
+    def leave_address(self, parameters: Mapping[str, Any]) -> str:
+        """Return the page of the user, or the list of all."""
+        return reverse("access") if self.is_new else reverse("access_user", args=[parameters["name"]])
+
+    def places(self, parameters: Mapping[str, Any]) -> tuple[list[Told[AccessUser | None]], list[list[str]]]:
+        """Return the brokers at which something is to be done, and the others as [broker, code, why].
+
+        Raises NotPossible where there is none, or where a secret would not be the same everywhere; ClientError.
+        """
+        name = parameters["name"]
+        told = tell_each(lambda admin: admin.access_user(name), asked_of(cluster()))
+        away = [each for each in told if each.error is not None]
+        if self.makes_secret and away:
+            raise NotPossible(f"{away[0].broker} does not answer: its user would keep another secret. {away[0].error}")
+        wanted = [each for each in told if each.error is None and (each.answer is None) == self.is_new]
+        if not wanted:
+            raise NotPossible(f"There is a user {name} already." if self.is_new else f"There is no user {name}.")
+        code = "there" if self.is_new else "missing"
+        apart = [[each.broker, code, ""] for each in told if each.error is None and each not in wanted]
+        return wanted, [*apart, *([each.broker, "away", str(each.error)] for each in away)]
+
+    def preview(self, parameters: Mapping[str, Any]) -> AccessPreview:
+        """Compare the user before and after, at the first broker that has it."""
+        wanted, apart = self.places(parameters)
+        self.require_possible(parameters, [each.broker for each in wanted])
+        before = _facts(wanted[0].answer)
+        after = {**before, **self.after(parameters, wanted[0].answer)}
+        changes = [[name, before.get(name), value] for name, value in after.items() if before.get(name) != value]
+        return AccessPreview(
+            at_ms=now_ms(),
+            count=len(wanted) if changes else 0,
+            changes=changes,
+            apart=apart if wanted[0].broker else [],
+        )
+
+    def require_possible(self, parameters: Mapping[str, Any], brokers: Sequence[str]) -> None:
+        """Raise NotPossible for what one of these brokers cannot do."""
+
+    @abstractmethod
+    def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
+        """Return what is another one afterwards."""
+
+    def targets(self, parameters: Mapping[str, Any], preview: AccessPreview) -> Sequence[Target]:
+        """Return the user at each broker."""
+        wanted, _apart = self.places(parameters)
+        own = [{"name": parameters["name"], **({"broker": each.broker} if each.broker else {})} for each in wanted]
+        return [Target(each, each) for each in own]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """Send one request to each broker, with one secret for all of them."""
+        secret = ""
+        if self.makes_secret:
+            require_reader()
+            secret = new_secret()
+
+        def made(admin: Admin) -> ItemResult:
+            try:
+                self.change(admin, parameters, secret)
+                return ItemResult(next(iter(self.outcomes)))
+            except (BrokerRefused, InvalidArgument) as error:
+                return ItemResult("refused", {"error": str(error)})
+            except ClientError as error:
+                return ItemResult("unknown", {"error": str(error)})
+
+        told = tell_each(made, [target.get("broker", "") for target in targets])
+        found = [each.answer for each in told if each.answer is not None]
+        if secret and any(each.outcome != "refused" for each in found):
+            show_once(parameters["name"], secret)
+        return found
+
+    @abstractmethod
+    def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
+        """Change it at one broker; raises ClientError."""
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call that does the same."""
+        method, path = self.call(parameters)
+        of = f"?broker={quote(chosen().name, safe='')}" if chosen().broker else ""
+        body = {name: value for name, value in parameters.items() if self.is_new or name != "name"}
+        return method, f"broker-users{path}{of}", {**body, **REASON}
+
+    @abstractmethod
+    def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
+        """Return method and the rest of the address of the REST call."""
+
+
+def named(parameters: Mapping[str, Any]) -> str:
+    """Return the part of an address that names the user."""
+    return f"/{quote(parameters['name'], safe='')}"
+
+
+@register
+class CreateUser(AccessKind):
+    """Make a user with a new secret."""
+
+    name = "access.create"
+    title, verb = _("Create a broker user"), _("Create it")
+    effect = _(
+        "Its secret is shown once, when it is made. It may do nothing before it has a policy, unless it is Super."
+    )
+    outcomes = {"made": Outcome(_("made"))}
+    is_new = makes_secret = True
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the name, and whether it may do everything."""
+        return {**super().from_form(given), "is_super": given.get("is_super") == "yes"}
+
+    def more(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return whether it may do everything."""
+        return {"is_super": _said(parameters, "is_super", default=False)}
+
+    def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
+        """Return the new user."""
+        return {"user_type": "Super" if parameters["is_super"] else "Normal", "user_status": "enable", "secret": "new"}
+
+    def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
+        """Make it at one broker."""
+        admin.create_access_user(parameters["name"], secret, is_super=parameters["is_super"])
+
+    def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the call that makes it."""
+        return "POST", ""
+
+
+@register
+class RotateSecret(AccessKind):
+    """Give a user another secret; the old one counts for a while."""
+
+    name = "access.rotate"
+    title, verb = _("Rotate a secret"), _("Rotate it")
+    effect = _("The new secret is shown once. The one before counts until its time is over, or until you end it.")
+    makes_secret = True
+    is_repeatable = False
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the name, and how long both secrets count."""
+        try:
+            hours = float(given.get("overlap_hours") or OVERLAP_HOURS)
+        except ValueError:
+            raise InvalidParameter("overlap_hours", f"overlap_hours is from 0 to {MOST_HOURS:.0f}.") from None
+        return {**super().from_form(given), "overlap_hours": hours}
+
+    def more(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how long both secrets count."""
+        hours = parameters.get("overlap_hours", OVERLAP_HOURS)
+        if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= MOST_HOURS:
+            raise InvalidParameter("overlap_hours", f"overlap_hours is from 0 to {MOST_HOURS:.0f}.")
+        return {"overlap_hours": float(hours)}
+
+    def require_possible(self, parameters: Mapping[str, Any], brokers: Sequence[str]) -> None:
+        """Raise NotPossible where a broker keeps one secret only and both shall count."""
+        polled = [
+            each.name for each in cluster().brokers if (each.polling and each.name in (*brokers, "")) or not brokers
+        ]
+        if parameters["overlap_hours"] and polled:
+            raise NotPossible(f"{polled[0]} is a broker of Apache RocketMQ: it keeps one secret. Rotate with 0 hours.")
+
+    def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
+        """Return that the secret is another one, and how long the old one counts."""
+        hours = parameters["overlap_hours"]
+        return {"secret": "new", "previous": f"{hours:g} h" if hours else "ends"}
+
+    def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
+        """Set the new one; by the clock of the broker the old one ends."""
+        hours = parameters["overlap_hours"]
+        until_ms = now_ms() + round(hours * HOUR_MS) if hours else None
+        admin.change_access_user(parameters["name"], secret=secret, keep_until_ms=until_ms)
+
+    def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the call that rotates it."""
+        return "POST", f"{named(parameters)}:rotate"
+
+
+@register
+class EndOldSecret(AccessKind):
+    """End the secret before the present one now."""
+
+    name = "access.end_old_secret"
+    title, verb = _("End an old secret"), _("End it")
+    effect = _("Who still signs with the secret before the present one is refused from now on.")
+
+    def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
+        """Return that there is one secret only."""
+        return {"previous": "ends"} if user is not None and user.previous_until_ms else {}
+
+    def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
+        """Let it count no more."""
+        admin.change_access_user(parameters["name"], keep_until_ms=0)
+
+    def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the call that ends it."""
+        return "POST", f"{named(parameters)}:end-old-secret"
+
+
+@register
+class ChangeUser(AccessKind):
+    """Disable a user, or enable it again."""
+
+    name = "access.change"
+    title, verb = _("Disable or enable a broker user"), _("Change it")
+    effect = _(
+        "Who is disabled is refused from now on, with secret and policies kept; enabled again it may what it did."
+    )
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the name, and which of the two."""
+        return {**super().from_form(given), "is_enabled": given.get("is_enabled") == "yes"}
+
+    def more(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return which of the two."""
+        return {"is_enabled": _said(parameters, "is_enabled")}
+
+    def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
+        """Return what it is then."""
+        return {"user_status": "enable" if parameters["is_enabled"] else "disable"}
+
+    def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
+        """Change it as the parameters say."""
+        admin.change_access_user(parameters["name"], is_enabled=parameters["is_enabled"])
+
+    def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the call that changes it."""
+        return "PATCH", named(parameters)
+
+
+@register
+class DeleteUser(AccessKind):
+    """Delete a user with all policies."""
+
+    name, is_final = "access.delete", True
+    title, verb = _("Delete a broker user"), _("Delete it")
+    effect = _("Its secret opens nothing any more, and its policies are gone. This cannot be taken back.")
+    outcomes = {"deleted": Outcome(_("deleted"))}
+
+    def typed_word(self, parameters: Mapping[str, Any]) -> str:
+        """Return the name of the user."""
+        return str(parameters["name"])
+
+    def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
+        """Return that nothing is left."""
+        return dict.fromkeys(_facts(user), "")
+
+    def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
+        """Delete it with its policies."""
+        admin.delete_access_user(parameters["name"])
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call that deletes it."""
+        of = f"&broker={quote(chosen().name, safe='')}" if chosen().broker else ""
+        return "DELETE", f"broker-users{named(parameters)}?reason=...{of}", None
+
+    def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
+        """Return method and address without its query."""
+        return "DELETE", named(parameters)
+
+
+@register
+class SetPolicy(AccessKind):
+    """Allow or deny a user something; an entry takes the place of the one of the same resource."""
+
+    name = "access.set_policy"
+    title, verb = _("Set a policy"), _("Set it")
+    effect = _("It decides from the next request on. An entry of the same resource is replaced.")
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the entry as the form has it."""
+        sources = given.get("sources", "").replace(",", " ").split()
+        entry_ = {"resource": given.get("resource", "").strip(), "decision": given.get("decision", "Allow")}
+        return {**super().from_form(given), **entry_, "actions": given.getlist("actions"), "sources": sources}
+
+    def more(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the entry in RocketMQ's words."""
+        made = entry_of(parameters).to_json()
+        return {
+            "resource": made["resource"],
+            "actions": made["actions"],
+            "decision": made["decision"],
+            "sources": made.get("sourceIps", []),
+        }
+
+    def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
+        """Return the entry in words."""
+        return {parameters["resource"]: entry_words(entry_of(parameters))}
+
+    def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
+        """Set it for the account."""
+        admin.set_policies(parameters["name"], [entry_of(parameters)])
+
+    def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the call that sets it."""
+        return "POST", f"{named(parameters)}/policies"
+
+
+@register
+class DeletePolicy(AccessKind):
+    """Take a policy of a user away."""
+
+    name = "access.delete_policy"
+    title, verb = _("Take a policy away"), _("Take it away")
+    effect = _("What it allowed is denied from the next request on, unless another entry allows it.")
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the name and the resource."""
+        return {**super().from_form(given), "resource": given.get("resource", "").strip()}
+
+    def more(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the resource in RocketMQ's words."""
+        try:
+            return {"resource": str(parse_resource(str(parameters.get("resource", ""))))}
+        except AccessError as error:
+            raise InvalidParameter("resource", str(error)) from None
+
+    def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
+        """Return that the entry is gone."""
+        return {parameters["resource"]: ""} if parameters["resource"] in _facts(user) else {}
+
+    def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
+        """Take the entry away."""
+        admin.delete_policy(parameters["name"], parameters["resource"])
+
+    def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the call that takes it away."""
+        return "POST", f"{named(parameters)}/policies:delete"
+
+
+def entry_of(parameters: Mapping[str, Any]) -> Entry:
+    """Return the entry of a policy; raises InvalidParameter."""
+    actions, sources = parameters.get("actions", ()), parameters.get("sources", ())
+    for name, given in (("actions", actions), ("sources", sources)):
+        if isinstance(given, str) or not all(isinstance(each, str) for each in given):
+            raise InvalidParameter(name, f"{name} is a list of words.")
+    try:
+        return entry(str(parameters.get("resource", "")), actions, str(parameters.get("decision", "Allow")), sources)
+    except AccessError as error:
+        raise InvalidParameter(_field_of(str(error)), str(error)) from None
+
+
+def entry_words(each: Entry) -> str:
+    """Return what an entry says, in RocketMQ's words."""
+    said = each.to_json()
+    of = f" · {', '.join(each.sources)}" if each.sources else ""
+    return f"{said['decision']} {', '.join(said['actions'])}{of}"
+
+
+def _field_of(message: str) -> str:
+    return next((name for name in ("actions", "action", "decision", "address") if name in message), "resource")
+
+
+def _facts(user: AccessUser | None) -> Facts:
+    """Return a user as a preview compares it: settings by their codes, entries by their resources."""
+    if user is None:
+        return {}
+    found = {
+        "user_type": "Super" if user.is_super else "Normal",
+        "user_status": "enable" if user.is_enabled else "disable",
+    }
+    entries = user.policies.get(PolicyType.CUSTOM, ())
+    return {**found, **{str(each.resource): entry_words(each) for each in entries}}
+
+
+def _said(parameters: Mapping[str, Any], name: str, *, default: bool | None = None) -> bool:
+    given = parameters.get(name, default)
+    if not isinstance(given, bool):
+        raise InvalidParameter(name, f"{name} is true or false.")
+    return given

@@ -1,0 +1,1 @@
+"""People of the console, their roles, and their tokens of REST."""

@@ -1,0 +1,344 @@
+"""Accounts of people made, changed and closed; their passwords and second factors reset; topics of roles.
+
+    {"name": "anna", "roles": ["operator"]}            add; the first password is shown once and has to be changed
+    {"name": "anna", "roles": [], "is_active": False}  change
+    {"name": "anna"}                                   another password; reset of the second factor
+    {"role": "tenants", "prefixes": ["a-", "b-"]}      the topics that a role is limited to; none: it sees all
+
+Nobody gives away what is not one's own: roles, and changes of accounts, with permissions that the person who acts does
+not have are refused, and so is a change of one's own account; only superusers change superusers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.http import QueryDict
+from django.utils.translation import gettext_lazy as _
+
+from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
+from console.operations.errors import InvalidParameter, NotPossible
+from console.operations.kind import ChangesPreview, ItemResult, Kind, Outcome, Target
+from console.operations.registry import register
+from console.operations.shown_once import require_reader, show_once
+from console.security import second_factor
+from console.security.models import PasswordDue, TopicPermission
+from console.site.clock import real_now_ms as now_ms
+
+#: who acts from a shell of this machine may do everything
+_SHELL = "shell "
+_PASSWORD_BYTES = 15
+MOST_PREFIXES, LONGEST_PREFIX, LONGEST_NAME = 100, 255, 150
+Facts = dict[str, str]
+
+
+class PeopleKind(Kind[ChangesPreview]):
+    """An operation on one account or role: the database is asked at once, so that it is done or refused."""
+
+    permission, page = CHANGE_USER, "people"
+    destroys = True
+    has_figures = False
+    preview_type = ChangesPreview
+    preview_template = "access/preview.html"
+    outcomes = {"changed": Outcome(_("changed"))}
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the name of the account."""
+        return {"name": given.get("name", "").strip()}
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> None:
+        """Return that REST has no such call: people are the console's."""
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return the name that the form says."""
+        return str(parameters["name"])
+
+    def preview(self, parameters: Mapping[str, Any]) -> ChangesPreview:
+        """Compare the account before and after."""
+        before, after = self.facts(parameters)
+        changes = [[name, before.get(name), value] for name, value in after.items() if before.get(name) != value]
+        return ChangesPreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes)
+
+    def targets(self, parameters: Mapping[str, Any], preview: ChangesPreview) -> Sequence[Target]:
+        """Return the account or role."""
+        return [Target({"name": self.selection(parameters)}, {"name": self.selection(parameters)})]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """Act in nobody's name, who may do nothing."""
+        return self.act_as("", parameters, reason, targets)
+
+    def act_as(
+        self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
+    ) -> list[ItemResult]:
+        """Do it, or say why it is refused."""
+        try:
+            with transaction.atomic():
+                self.done(who, parameters)
+        except NotPossible as error:
+            return [ItemResult("refused", {"error": str(error)})]
+        return [ItemResult(next(iter(self.outcomes)))]
+
+    @abstractmethod
+    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
+        """Return what is so now, and what is another one afterwards; raises NotPossible."""
+
+    @abstractmethod
+    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+        """Do it in the name of `who`; raises NotPossible."""
+
+
+@register
+class AddPerson(PeopleKind):
+    """Make an account with a password that is shown once."""
+
+    name, permission = "people.add", ADD_USER
+    title, verb = _("Add a person"), _("Add")
+    effect = _("The first password is shown once, when the account is made; its owner has to change it at first.")
+    outcomes = {"made": Outcome(_("made"))}
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return name and roles."""
+        return {**super().from_form(given), "roles": given.getlist("roles")}
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return name and roles."""
+        return {"name": _name(parameters), "roles": _roles(parameters)}
+
+    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
+        """Return the new account."""
+        _require_free(parameters["name"])
+        return {}, {"roles": ", ".join(parameters["roles"]) or "-", "is_active": "yes", "password": "new"}
+
+    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+        """Make it at one broker."""
+        require_reader()
+        _require_free(parameters["name"])
+        groups = _groups(parameters["roles"])
+        _require_may_give(who, groups)
+        password = secrets.token_urlsafe(_PASSWORD_BYTES)
+        user = get_user_model().objects.create_user(parameters["name"], password=password)
+        user.groups.set(groups)
+        PasswordDue.objects.get_or_create(user=user)
+        show_once(parameters["name"], password)
+
+
+@register
+class ChangePerson(PeopleKind):
+    """Give an account other roles, close it or open it again."""
+
+    name = "people.change"
+    title, verb = _("Change a person"), _("Change")
+    effect = _("Roles decide with the next request. Who is closed out loses pages, sessions and tokens at once.")
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return what the form says."""
+        return {
+            **super().from_form(given),
+            "roles": given.getlist("roles"),
+            "is_active": given.get("is_active") != "no",
+        }
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return name, roles, and whether the account is open."""
+        is_active = parameters.get("is_active", True)
+        if not isinstance(is_active, bool):
+            raise InvalidParameter("is_active", "is_active is true or false.")
+        return {"name": _name(parameters), "roles": _roles(parameters), "is_active": is_active}
+
+    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
+        """Return roles and state before and after."""
+        user = _user(parameters)
+        before = {"roles": _joined(user.groups.values_list("name", flat=True)), "is_active": _yes(user.is_active)}
+        return before, {"roles": _joined(parameters["roles"]), "is_active": _yes(parameters["is_active"])}
+
+    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+        """Change it as the parameters say."""
+        user, groups = _user(parameters), _groups(parameters["roles"])
+        _require_may_change(who, user)
+        _require_may_give(who, [group for group in groups if group not in user.groups.all()])
+        user.groups.set(groups)
+        user.is_active = parameters["is_active"]
+        user.save(update_fields=["is_active"])
+
+
+@register
+class ResetPassword(PeopleKind):
+    """Give an account another password, which its owner has to change."""
+
+    name = "people.reset_password"
+    title, verb = _("Set another password"), _("Set it")
+    effect = _("The new password is shown once; sessions of the account end, and its owner has to change it at first.")
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name that the form says."""
+        return {"name": _name(parameters)}
+
+    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
+        """Return that it is another one."""
+        if not _user(parameters).has_usable_password():
+            raise NotPossible(f"{parameters['name']} signs in by a provider and has no password here.")
+        return {}, {"password": "new"}
+
+    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+        """Set it for the account."""
+        require_reader()
+        user = _user(parameters)
+        _require_may_change(who, user)
+        password = secrets.token_urlsafe(_PASSWORD_BYTES)
+        user.set_password(password)
+        user.save(update_fields=["password"])
+        PasswordDue.objects.get_or_create(user=user)
+        show_once(parameters["name"], password)
+
+
+@register
+class ResetSecondFactor(PeopleKind):
+    """Take a person's second factor and recovery codes away: the device is lost, or the codes are."""
+
+    name = "people.reset_second_factor"
+    title, verb = _("Reset a second factor"), _("Reset it")
+    effect = _("The password alone opens until a new one is set up; where the role demands one, that comes first.")
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name that the form says."""
+        return {"name": _name(parameters)}
+
+    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
+        """Return that there is none any more."""
+        is_on = second_factor.is_on(_user(parameters))
+        return {"second_factor": _yes(is_on)}, {"second_factor": "no"}
+
+    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+        """Forget secret and recovery codes."""
+        user = _user(parameters)
+        _require_may_change(who, user)
+        second_factor.take_away(user, what="reset")
+
+
+@register
+class LimitRole(PeopleKind):
+    """Limit a role to topics that begin with one of some prefixes."""
+
+    name, permission = "people.limit_role", CHANGE_ROLE
+    title, verb = _("Limit a role to topics"), _("Change")
+    effect = _("People whose roles all name prefixes see what begins with one of them; a role without any sees all.")
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the role and its prefixes, one a line."""
+        return {"role": given.get("role", ""), "prefixes": given.get("prefixes", "").split()}
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return role and prefixes."""
+        given = parameters.get("prefixes", ())
+        if isinstance(given, str) or len(given) > MOST_PREFIXES:
+            raise InvalidParameter("prefixes", f"prefixes is a list of at most {MOST_PREFIXES}.")
+        if not all(isinstance(each, str) and 0 < len(each) <= LONGEST_PREFIX for each in given):
+            raise InvalidParameter("prefixes", f"A prefix has 1 to {LONGEST_PREFIX} characters.")
+        (group,) = _groups([str(parameters.get("role", ""))])
+        return {"role": group.name, "prefixes": sorted(set(given))}
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return the name of the role."""
+        return str(parameters["role"])
+
+    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
+        """Return the prefixes before and after."""
+        rows = TopicPermission.objects.filter(group__name=parameters["role"])
+        return {"prefixes": _joined(rows.values_list("prefix", flat=True))}, {
+            "prefixes": _joined(parameters["prefixes"])
+        }
+
+    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+        """Write the rows that are wanted, one by one, so that the audit has each."""
+        (group,) = _groups([parameters["role"]])
+        _require_may_give(who, [group])
+        known = {row.prefix: row for row in TopicPermission.objects.filter(group=group)}
+        for prefix in known.keys() - set(parameters["prefixes"]):
+            known[prefix].delete()
+        for prefix in sorted(set(parameters["prefixes"]) - known.keys()):
+            TopicPermission.objects.create(group=group, prefix=prefix)
+
+
+def person_named(who: str) -> Any:
+    """Return the account of who acts; None where that is a shell. Raises NotPossible where there is none."""
+    if who.startswith(_SHELL):
+        return None
+    user = get_user_model().objects.filter(username=who, is_active=True).first()
+    if user is None:
+        raise NotPossible("Only people change people and tokens.")
+    return user
+
+
+def _require_may_change(who: str, user: Any) -> None:
+    actor = person_named(who)
+    if actor is None:
+        return
+    if actor.pk == user.pk:
+        raise NotPossible("Nobody changes one's own account here; your own page has your password and second factor.")
+    if not actor.is_superuser and (user.is_superuser or not user.get_all_permissions() <= actor.get_all_permissions()):
+        raise NotPossible(f"{user} may do what you may not; somebody who may has to change that account.")
+
+
+def _require_may_give(who: str, groups: Iterable[Group]) -> None:
+    actor = person_named(who)
+    if actor is None or actor.is_superuser:
+        return
+    own = actor.get_all_permissions()
+    for group in groups:
+        rows = group.permissions.values_list("content_type__app_label", "codename")
+        if not {f"{app}.{codename}" for app, codename in rows} <= own:
+            raise NotPossible(f"The role {group} has permissions that you do not have.")
+
+
+def _require_free(name: str) -> None:
+    if get_user_model().objects.filter(username__iexact=name).exists():
+        raise NotPossible(f"There is an account {name} already.")
+
+
+def _user(parameters: Mapping[str, Any]) -> Any:
+    user = get_user_model().objects.filter(username=parameters["name"]).first()
+    if user is None:
+        raise NotPossible(f"There is no account {parameters['name']}.")
+    return user
+
+
+def _name(parameters: Mapping[str, Any]) -> str:
+    name = parameters.get("name")
+    try:
+        if isinstance(name, str) and 0 < len(name) <= LONGEST_NAME:
+            UnicodeUsernameValidator()(name)
+            return name
+    except ValidationError:
+        pass
+    raise InvalidParameter("name", "A name has 1 to 150 letters, digits and @ . + - _ only.")
+
+
+def _roles(parameters: Mapping[str, Any]) -> list[str]:
+    given = parameters.get("roles", ())
+    if isinstance(given, str) or not all(isinstance(each, str) for each in given):
+        raise InvalidParameter("roles", "roles is a list of names.")
+    return [group.name for group in _groups(given)]
+
+
+def _groups(names: Iterable[str]) -> list[Group]:
+    found = {group.name: group for group in Group.objects.filter(name__in=list(names))}
+    for name in names:
+        if name not in found:
+            raise InvalidParameter("roles", f"There is no role {name[:60]!r}.")
+    return sorted(found.values(), key=lambda group: group.name)
+
+
+def _joined(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "-"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

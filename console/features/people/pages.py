@@ -1,0 +1,113 @@
+"""People of the console with their roles, and tokens of REST."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from console.features.people.token_operations import RIGHTS
+from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
+from console.security.models import ApiToken, PasswordDue, SecondFactor
+from console.security.topic_scope import current_scope
+from console.site.parsing import whole_number
+
+LISTED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token with its state as a code: valid, revoked, expired, replaced, inactive."""
+
+    token: ApiToken
+    state: str
+    allowed: tuple[str, ...]
+
+
+@require_safe
+def people(request: HttpRequest) -> HttpResponse:
+    """List the accounts, by name."""
+    _require_all(CHANGE_USER)
+    offset = whole_number(request.GET.get("offset")) or 0
+    rows = get_user_model().objects.order_by("username").prefetch_related("groups")
+    page = list(rows[offset : offset + LISTED + 1])
+    numbers = [row.pk for row in page]
+    shown: dict[str, Any] = {
+        "here": "people",
+        "rows": page[:LISTED],
+        "total": rows.count(),
+        "previous": max(0, offset - LISTED) if offset else None,
+        "following": offset + LISTED if len(page) > LISTED else None,
+        "due": set(PasswordDue.objects.filter(user__in=numbers).values_list("user_id", flat=True)),
+        "second": set(SecondFactor.objects.filter(user__in=numbers).values_list("user_id", flat=True)),
+        "roles": Group.objects.order_by("name").prefetch_related("topic_permissions"),
+        "may_add": request.user.has_perm(ADD_USER),
+        "may_limit": request.user.has_perm(CHANGE_ROLE),
+        "number": uuid.uuid4(),
+    }
+    return render(request, "people/list.html", shown)
+
+
+@require_safe
+def person(request: HttpRequest, person_id: int) -> HttpResponse:
+    """Show one account, and what can be done with it."""
+    _require_all(CHANGE_USER)
+    row = get_user_model().objects.filter(pk=person_id).first()
+    if row is None:
+        raise Http404(_("There is no such person."))
+    shown: dict[str, Any] = {
+        "here": "people",
+        "row": row,
+        "is_own": row.pk == request.user.pk,
+        "has_password": row.has_usable_password(),
+        "is_due": PasswordDue.objects.filter(user=row).exists(),
+        "has_second": SecondFactor.objects.filter(user=row).exists(),
+        "roles": Group.objects.order_by("name"),
+        "own_roles": set(row.groups.values_list("pk", flat=True)),
+        "number": uuid.uuid4(),
+    }
+    return render(request, "people/person.html", shown)
+
+
+@require_safe
+def api_tokens(request: HttpRequest) -> HttpResponse:
+    """List the tokens, by name, with when each was used last."""
+    _require_all("console.view_apitoken")
+    offset = whole_number(request.GET.get("offset")) or 0
+    found = list(ApiToken.objects.select_related("created_by", "replaced_by")[offset : offset + LISTED + 1])
+    shown: dict[str, Any] = {
+        "here": "tokens",
+        "rows": [_token_row(row) for row in found[:LISTED]],
+        "previous": max(0, offset - LISTED) if offset else None,
+        "following": offset + LISTED if len(found) > LISTED else None,
+        "rights": RIGHTS,
+        "days": settings.TOKEN_DAYS,
+        "number": uuid.uuid4(),
+    }
+    return render(request, "people/tokens.html", shown)
+
+
+def _token_row(row: ApiToken) -> TokenRow:
+    is_over = row.expires_at is not None and row.expires_at <= timezone.now()
+    is_orphan = row.created_by is not None and not row.created_by.is_active
+    state = "revoked" if row.revoked_at else "expired" if is_over else "inactive" if is_orphan else "valid"
+    if state == "valid" and row.replaced_by_id is not None:
+        state = "replaced"
+    allowed = tuple(f"{'+'.join(each['actions'])} {each['prefix']}*" for each in row.scopes)
+    return TokenRow(row, state, allowed)
+
+
+def _require_all(permission: str) -> None:
+    """Raise PermissionDenied for who sees some topics only."""
+    if not current_scope().see_all:
+        raise PermissionDenied(permission)

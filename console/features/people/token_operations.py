@@ -1,0 +1,182 @@
+"""Tokens of REST made, rotated and revoked; what opens is shown once.
+
+    {"name": "billing", "publish": ["orders"], "read": [], ..., "days": 90, "access_user": ""}     make
+    {"prefix": "k3v9qxw2ab", "overlap_hours": 24}                                                 rotate
+    {"prefix": "k3v9qxw2ab"}                                                                      revoke
+
+A token is its maker's: it ends with the account. `*` is every name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.http import QueryDict
+from django.utils.translation import gettext_lazy as _
+
+from broker.client import InvalidArgument
+from console.features.people.operations import Facts, PeopleKind, person_named
+from console.operations.actor import ADD_TOKEN, CHANGE_TOKEN
+from console.operations.errors import InvalidParameter, NotPossible
+from console.operations.kind import Outcome
+from console.operations.registry import register
+from console.operations.shown_once import require_reader, show_once
+from console.security import tokens
+from console.security.models import ApiToken
+
+#: what a token may do, in the order of `tokens.scope_rows`
+RIGHTS = ("publish", "read", "admin", "consume", "configure", "unmask", "access")
+MOST_DAYS, MOST_HOURS = 36_500, 8_760
+LONGEST_NAME = 100
+
+
+class TokenKind(PeopleKind):
+    """An operation on one token."""
+
+    permission, page = CHANGE_TOKEN, "tokens"
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the prefix by which the token is known."""
+        return {"prefix": given.get("prefix", "").strip()}
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the prefix; raises NotPossible where there is no such token."""
+        return {"prefix": _row(parameters).prefix}
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return the token's name with its prefix."""
+        row = ApiToken.objects.filter(prefix=parameters["prefix"]).first()
+        return str(row) if row is not None else str(parameters["prefix"])
+
+
+@register
+class MakeToken(TokenKind):
+    """Make a token of REST."""
+
+    name, permission = "tokens.make", ADD_TOKEN
+    title, verb = _("Make a token"), _("Make it")
+    effect = _("The token is shown once; only its hash is kept. It ends with your account.")
+    outcomes = {"made": Outcome(_("made"))}
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the fields of the form."""
+        found: dict[str, Any] = {right: given.get(right, "").split() for right in RIGHTS}
+        days = given.get("days", "").strip()
+        return {
+            **found,
+            "name": given.get("name", "").strip(),
+            "access_user": given.get("access_user", "").strip(),
+            "days": int(days) if days.isascii() and days.isdigit() else 0,
+        }
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return name, prefixes by right, user of access control, and days."""
+        name, days = parameters.get("name"), parameters.get("days", settings.TOKEN_DAYS)
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise InvalidParameter("name", f"A token's name has 1 to {LONGEST_NAME} printable characters.")
+        if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= MOST_DAYS:
+            raise InvalidParameter("days", f"days is from 1 to {MOST_DAYS}.")
+        given: dict[str, list[str]] = {}
+        for right in RIGHTS:
+            names = parameters.get(right, [])
+            if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+                raise InvalidParameter(right, f"{right} is a list of prefixes.")
+            given[right] = names
+        try:
+            scopes = tokens.scope_rows(*given.values())
+        except ValueError as error:
+            raise InvalidParameter("scopes", str(error)) from None
+        access_user = str(parameters.get("access_user", ""))
+        if not scopes and not access_user:
+            raise InvalidParameter("scopes", "A token that allows nothing is of no use: name a prefix, or * for all.")
+        return {"name": name, **given, "access_user": access_user, "days": days}
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        """Return the new token's name."""
+        return str(parameters["name"])
+
+    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
+        """Return what it may do, and how long."""
+        rights = {right: ", ".join(parameters[right]) for right in RIGHTS if parameters[right]}
+        bound = {"access_user": parameters["access_user"]} if parameters["access_user"] else {}
+        return {}, {**rights, **bound, "days": str(parameters["days"])}
+
+    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+        """Make it at one broker."""
+        require_reader()
+        try:
+            _made, token = tokens.create(
+                parameters["name"],
+                tokens.scope_rows(*(parameters[right] for right in RIGHTS)),
+                created_by=person_named(who),
+                lasts=timedelta(days=parameters["days"]),
+                access_user=parameters["access_user"],
+            )
+        except (InvalidArgument, tokens.NameTaken) as error:
+            raise NotPossible(str(error)) from None
+        show_once(parameters["name"], token)
+
+
+@register
+class RotateToken(TokenKind):
+    """Make another token in the place of one, which counts for a while."""
+
+    name = "tokens.renew"
+    title, verb = _("Rotate a token"), _("Rotate it")
+    effect = _("Another token with the same rights is shown once; the old one counts until its time is over.")
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        """Return the token, and how long both count."""
+        hours = given.get("overlap_hours", "24").strip()
+        return {**super().from_form(given), "overlap_hours": int(hours) if hours.isascii() and hours.isdigit() else -1}
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the token, and how long both count."""
+        hours = parameters.get("overlap_hours", 24)
+        if isinstance(hours, bool) or not isinstance(hours, int) or not 0 <= hours <= MOST_HOURS:
+            raise InvalidParameter("overlap_hours", f"overlap_hours is from 0 to {MOST_HOURS}.")
+        return {**super().checked(parameters), "overlap_hours": hours}
+
+    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
+        """Return how long the old one counts."""
+        return {}, {"secret": "new", "previous": f"{parameters['overlap_hours']} h"}
+
+    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+        """Rotate it; the new one lasts as long as one that is made without a word."""
+        require_reader()
+        row = _row(parameters)
+        overlap, lasts = timedelta(hours=parameters["overlap_hours"]), timedelta(days=settings.TOKEN_DAYS)
+        try:
+            _made, token = tokens.rotate(row, overlap=overlap, lasts=lasts)
+        except tokens.NotRotatable as error:
+            raise NotPossible(str(error)) from None
+        show_once(row.name, token)
+
+
+@register
+class RevokeToken(TokenKind):
+    """Refuse a token from now on."""
+
+    name, is_final = "tokens.end", True
+    title, verb = _("Revoke a token"), _("Revoke it")
+    effect = _("It is refused within a second. This cannot be taken back; another one can be made.")
+
+    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
+        """Return that it counts no more."""
+        is_revoked = _row(parameters).revoked_at is not None
+        return {"is_active": "no" if is_revoked else "yes"}, {"is_active": "no"}
+
+    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+        """Revoke it for good."""
+        tokens.revoke(_row(parameters))
+
+
+def _row(parameters: Mapping[str, Any]) -> ApiToken:
+    prefix = str(parameters.get("prefix", "")).removeprefix("esc_")[:16]
+    row = ApiToken.objects.filter(prefix=prefix).first()
+    if row is None:
+        raise NotPossible(f"There is no token {prefix!r}.")
+    return row

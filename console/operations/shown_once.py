@@ -1,0 +1,49 @@
+"""Secrets that an operation makes: shown once to who runs it, and kept nowhere.
+
+Who confirms opens a place for them, the kind puts them there while it acts; no row of an operation, no item and no
+entry of the audit has them. An operation that makes one and is run where nobody waits for it (by the jobs worker) is
+refused before anything is done.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from console.operations.errors import NotPossible
+
+_place: ContextVar[dict[str, str] | None] = ContextVar("shown_once", default=None)
+#: 256 random bits
+_BYTES = 32
+
+
+@contextmanager
+def shown_once() -> Iterator[dict[str, str]]:
+    """Yield the secrets that are made within, by the name of what each opens."""
+    found: dict[str, str] = {}
+    token = _place.set(found)
+    try:
+        yield found
+    finally:
+        _place.reset(token)
+
+
+def require_reader() -> None:
+    """Raise NotPossible where nobody would see a secret."""
+    if _place.get() is None:
+        raise NotPossible("It makes a secret that is shown once: it runs where somebody waits for it only.")
+
+
+def show_once(name: str, secret: str) -> None:
+    """Show a secret to who runs this; raises NotPossible where nobody would see it."""
+    require_reader()
+    place = _place.get()
+    assert place is not None
+    place[name] = secret
+
+
+def new_secret() -> str:
+    """Return a new secret of 256 random bits."""
+    return secrets.token_urlsafe(_BYTES)
