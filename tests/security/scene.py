@@ -23,7 +23,7 @@ from console import snapshots
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.operations import workflow
 from console.operations.actor import Actor
-from console.operations.models import AuditEntry
+from console.operations.models import AuditEntry, Operation
 from console.security.gate import ADMINISTRATOR
 from console.ui.saved_views import SavedView
 from tests.console.dashboards.test_dashboards import NOON_MS, computed
@@ -35,6 +35,8 @@ from tests.security.table import LIMITED
 
 OWN, OTHER = "orders", "payroll"
 GROUPS = {OWN: "billing", OTHER: "wages"}
+#: of nothing that is there
+NUMBER = "3f8b5b1e-5b1e-4b1e-8b1e-5b1e5b1e5b1e"
 #: words that stand in nothing but what is the other team's
 FOREIGN = (OTHER, GROUPS[OTHER])
 
@@ -45,6 +47,11 @@ class Team:
 
     topic: str
     parts: Mapping[str, Any]
+
+    @property
+    def group(self) -> str:
+        """Its consumer group."""
+        return str(self.parts["group.name"])
 
     def address(self, name: str, pattern: str) -> str:
         """The address of a page about what is this team's."""
@@ -115,6 +122,10 @@ def teams(stage: Stage, actor: Actor, clients: Mapping[str, str]) -> dict[str, T
         draft = workflow.draft("timers.cancel", drafts["timers.cancel"], actor)
         done = workflow.start("groups.reset_offsets", drafts["groups.reset_offsets"], actor, reason=topic)
         AuditEntry.objects.create(actor="root", what="denied", kind="timers.cancel", result={"topic": topic})
+        cancelled = Operation.objects.create(
+            kind="timers.cancel", state="done", actor="root", reason=topic, parameters={"filter": {"topic": topic}},
+            preview={"count": 0, "topics": [[topic, 0]]},
+        )  # fmt: skip
         rule = AlertRule.objects.create(what="backlog", subject=group, limit=0, name=f"{topic} is late")
         Alert.objects.create(rule=rule, subject=group, value=5, highest=9, state="firing", since=now, raised_at=now)
         Silence.objects.create(
@@ -127,7 +138,7 @@ def teams(stage: Stage, actor: Actor, clients: Mapping[str, str]) -> dict[str, T
         parts = {
             "level": 16, "timer.position": timers[topic], "transaction.position": halves[topic], "queue_id": 0,
             "operation_id": str(draft.pk), "operation_undo.operation_id": str(done.pk), "message_id": ids_of(stage, topic)[0],
-            "topic.name": topic, "tail.name": topic, "queue.name": topic, "group.name": group,
+            "topic.name": topic, "tail.name": topic, "queue.name": topic, "group.name": group, "cancelled": str(cancelled.pk),
             "dead_letters_of.name": group, "dashboard.name": "flow", "dashboard_series.name": "flow",
             "dashboard_data.name": "flow", "series": "sent", "form": "json", "rule_id": rule.pk, "view_id": view.pk,
             "delayed_queue?": {"name": topic}, "client?": {"id": clients[topic]}, "find_key?": {"q": f"{topic}-3"},
