@@ -22,7 +22,7 @@ from console.features.topics import pages as topics_pages
 from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
-from console.operations.reading import operation_page
+from console.operations.reading import live_operation
 from console.security import presence, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
@@ -124,5 +124,5 @@ live_pages: Mapping[str, LiveKind] = {
     **timers_pages.LIVE,
     **transactions_pages.LIVE,
     **redisson_pages.LIVE,
-    "operation": LiveKind(lambda name, _: operation_page(name), frozenset(), takes_argument=True),
+    "operation": LiveKind(lambda name, _: live_operation(name), frozenset(), takes_argument=True),
 }

@@ -97,25 +97,11 @@ def form_of(name: str, topic: str) -> dict[str, str]:
     return forms.get(name, {})
 
 
-@contextmanager
-def connected(stage: Stage) -> Iterator[dict[str, str]]:
-    """A consumer of each team; its client id by topic."""
-    with ExitStack() as consumers:
-        for topic, group in GROUPS.items():
-            consumer = Consumer(group, stage.broker.namesrv)
-            consumer.subscribe(topic, "*", lambda message: None)
-            consumers.enter_context(consumer)
-        stage.wait_for(lambda: len(stage.admin.consumers([*GROUPS.values()])) == len(GROUPS))
-        stage.mirror.run_once()
-        of_group = {row.group: row.client_id for row in stage.admin.consumers([*GROUPS.values()])}
-        yield {topic: of_group[group] for topic, group in GROUPS.items()}
-
-
-def teams(stage: Stage, actor: Actor, clients: Mapping[str, str]) -> dict[str, Team]:
+def _made(stage: Stage, actor: Actor) -> dict[str, dict[str, Any]]:
     """The same of each team beside what `filled` made: operations, alerts, views, dashboards, a snapshot."""
     timers = {row.topic: row.position for row in stage.admin.timers(0, 2**62).items}
     halves = {row.topic: row.position for row in stage.admin.transactions("open").items}
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     now = timezone.now()
     for topic, group in GROUPS.items():
         drafts = dict(drafts_of(topic, group))
@@ -141,12 +127,29 @@ def teams(stage: Stage, actor: Actor, clients: Mapping[str, str]) -> dict[str, T
             "topic.name": topic, "tail.name": topic, "queue.name": topic, "group.name": group, "cancelled": str(cancelled.pk),
             "dead_letters_of.name": group, "dashboard.name": "flow", "dashboard_series.name": "flow",
             "dashboard_data.name": "flow", "series": "sent", "form": "json", "rule_id": rule.pk, "view_id": view.pk,
-            "delayed_queue?": {"name": topic}, "client?": {"id": clients[topic]}, "find_key?": {"q": f"{topic}-3"},
+            "delayed_queue?": {"name": topic}, "find_key?": {"q": f"{topic}-3"},
         }  # fmt: skip
-        found[topic] = Team(topic, parts)
+        found[topic] = parts
     computed("flow", *[("sent", topic, "", "", NOON_MS + minute, 5.0, None) for topic in GROUPS for minute in range(3)])
     snapshots.take()
     return found
+
+
+@contextmanager
+def two_teams(stage: Stage, actor: Actor) -> Iterator[dict[str, Team]]:
+    """Both teams by topic, each with a consumer that is connected."""
+    made = _made(stage, actor)
+    with ExitStack() as consumers:
+        for topic, group in GROUPS.items():
+            consumer = Consumer(group, stage.broker.namesrv)
+            consumer.subscribe(topic, "*", lambda message: None)
+            consumers.enter_context(consumer)
+        stage.wait_for(lambda: len(stage.admin.consumers([*GROUPS.values()])) == len(GROUPS))
+        stage.mirror.run_once()
+        for row in stage.admin.consumers([*GROUPS.values()]):
+            topic = next(each for each, group in GROUPS.items() if group == row.group)
+            made[topic]["client?"] = {"id": row.client_id}
+        yield {topic: Team(topic, parts) for topic, parts in made.items()}
 
 
 def addresses(team: Team) -> Iterator[tuple[str, str]]:

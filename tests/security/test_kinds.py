@@ -19,7 +19,7 @@ from console.operations.models import AuditEntry
 from console.operations.registry import KINDS
 from tests.console.security.test_limited import HOUR_MS
 from tests.console.stage import Stage
-from tests.security.scene import GROUPS, OTHER, OWN, People, Team, connected, teams
+from tests.security.scene import GROUPS, OTHER, OWN, People, Team, two_teams
 from tests.security.table import LIMITED
 
 LATER_MS = time.time_ns() // 1_000_000 + 3 * HOUR_MS
@@ -96,8 +96,8 @@ MAY = {"operator": {"operator", "administrator"}, "administrator": {"administrat
 
 @pytest.fixture
 def both(filled: Stage, actor: Actor, server: redis.Redis) -> Iterator[dict[str, Team]]:
-    with connected(filled) as clients:
-        yield teams(filled, actor, clients)
+    with two_teams(filled, actor) as made:
+        yield made
     DelayedQueue(f"{OWN}-2", server).clear()
 
 

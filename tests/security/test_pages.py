@@ -11,7 +11,7 @@ from console.operations.actor import Actor
 from console.operations.models import Operation
 from tests.console.stage import Stage
 from tests.security.doors import pages
-from tests.security.scene import FOREIGN, OTHER, OWN, People, Team, addresses, body_of, connected, form_of, said, teams
+from tests.security.scene import FOREIGN, OTHER, OWN, People, Team, addresses, body_of, form_of, said, two_teams
 from tests.security.scene import undone as undone_within
 from tests.security.table import LIMITED, LIMITED_DIFFER, ROLES, rows
 
@@ -23,8 +23,8 @@ VARIANTS = ("as=json", "as=csv", "as_of=%2B1h")
 
 @pytest.fixture
 def both(filled: Stage, actor: Actor) -> Iterator[dict[str, Team]]:
-    with connected(filled) as clients:
-        yield teams(filled, actor, clients)
+    with two_teams(filled, actor) as made:
+        yield made
 
 
 def asked(people: People, role: str, method: str, address: str, form: dict[str, str]) -> tuple[str, str]:
