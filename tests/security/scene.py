@@ -123,8 +123,9 @@ def _made(stage: Stage, actor: Actor) -> dict[str, dict[str, Any]]:
         )  # fmt: skip
         parts = {
             "level": 16, "timer.position": timers[topic], "transaction.position": halves[topic], "queue_id": 0,
-            "operation_id": str(draft.pk), "operation_undo.operation_id": str(done.pk), "message_id": ids_of(stage, topic)[0],
-            "topic.name": topic, "tail.name": topic, "queue.name": topic, "group.name": group, "cancelled": str(cancelled.pk),
+            "operation_id": str(draft.pk), "operation_undo.operation_id": str(done.pk),
+            "topic.name": topic, "tail.name": topic, "queue.name": topic, "group.name": group,
+            "cancelled": str(cancelled.pk), "message_id": ids_of(stage, topic)[0],
             "dead_letters_of.name": group, "dashboard.name": "flow", "dashboard_series.name": "flow",
             "dashboard_data.name": "flow", "series": "sent", "form": "json", "rule_id": rule.pk, "view_id": view.pk,
             "delayed_queue?": {"name": topic}, "find_key?": {"q": f"{topic}-3"},
@@ -182,4 +183,3 @@ def body_of(answer: Any) -> str:
     """All that was served."""
     told = b"".join(answer.streaming_content) if answer.streaming else answer.content
     return str(told.decode("utf-8", "replace"))
-

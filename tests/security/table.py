@@ -2,8 +2,8 @@
 
 Six roles: a stranger; somebody who signed in and has no role; viewer, operator, administrator (of the staff) as a new
 installation has them; a superuser. Viewer, operator and administrator are there once more, limited to the topics of one
-team; for them the columns `of others` say what they are answered about the other team's ("-": the address names nobody's).
-About their own they are answered as their role is, but for what LIMITED_DIFFER says.
+team; for them the columns `of others` say what they are answered about the other team's ("-": the address names
+nobody's). About their own they are answered as their role is, but for what LIMITED_DIFFER says.
 
     yes      a page, a file             no       403
     led      the way to one             gone     404: what is not seen is not there

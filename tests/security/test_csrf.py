@@ -23,7 +23,13 @@ from tests.security.table import rows
 from tests.security.test_administration import concrete
 
 #: a page of theirs, of nobody (a file, a sandbox), of our name at another port or without TLS
-ELSEWHERE = ("https://evil.example", "null", "http://testserver:8001", "https://testserver", "http://testserver.evil.example")
+ELSEWHERE = (
+    "https://evil.example",
+    "null",
+    "http://testserver:8001",
+    "https://testserver",
+    "http://testserver.evil.example",
+)
 #: of all teams' pages
 PARTS: dict[str, Any] = {
     "level": 16, "position": 1, "queue_id": 0, "operation_id": NUMBER, "message_id": "0" * 32, "name": "orders",

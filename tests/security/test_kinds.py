@@ -1,4 +1,4 @@
-"""Every kind of operation, drafted by every role about the own team and the other: who may, and what is out of reach."""
+"""Every kind of operation, drafted by every role about the own team and the other: who may, what is out of reach."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from console.features.alerts.models import AlertRule, Silence
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.errors import NotAllowed, OperationError, OutOfReach
-from console.operations.models import AuditEntry
 from console.operations.registry import KINDS
 from tests.console.security.test_limited import HOUR_MS
 from tests.console.stage import Stage
@@ -131,7 +130,7 @@ def test_every_kind_is_for_its_roles_and_its_own_topics(both: dict[str, Team]) -
                 if (word := drafted(kind, parameters(both[side]), people.users[who])) != due:
                     wrong.append(f"{kind} by {who} on {side}: {word} instead of {due}")
                 if who in LIMITED:
-                    due = "no" if not may else "yes" if bound == "broker" or bound and side == OWN else "out of reach"
+                    due = "no" if not may else "yes" if bound == "broker" or (bound and side == OWN) else "out of reach"
                     if (word := drafted(kind, parameters(both[side]), people.users[f"limited {who}"])) != due:
                         wrong.append(f"{kind} by limited {who} on {side}: {word} instead of {due}")
     assert not wrong, "\n".join(wrong)
@@ -142,9 +141,11 @@ def test_whether_there_is_such_a_thing_is_not_told(both: dict[str, Team]) -> Non
     anna, wrong = People().users["limited operator"], []
     parts = {**both[OTHER].parts, "group.name": "nobodys", "message_id": "0" * 32}
     for kind, (role, bound, parameters) in TABLE.items():
-        if role == "operator" and bound in ("topic", "group", "queue"):
-            if (word := drafted(kind, parameters(Team("nobodys", parts)), anna)) != "out of reach":
-                wrong.append(f"{kind}: {word}")
+        if role != "operator" or bound not in ("topic", "group", "queue"):
+            continue
+        word = drafted(kind, parameters(Team("nobodys", parts)), anna)
+        if word != "out of reach":
+            wrong.append(f"{kind}: {word}")
     assert not wrong, "\n".join(wrong)
 
 

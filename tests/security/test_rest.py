@@ -1,7 +1,7 @@
 """REST by token: what each operation asks of one, written down beside the code, and nothing of another team's.
 
-`tests/console/rest/test_access.py` asks every operation with every token, and works out of the declarations what is due;
-here stands what they have to declare. An operation that is not in the table fails.
+`tests/console/rest/test_access.py` asks every operation with every token, and works out of the declarations what is
+due; here stands what they have to declare. An operation that is not in the table fails.
 """
 
 from __future__ import annotations
@@ -203,7 +203,9 @@ def test_a_team_gets_nothing_of_the_other_by_any_operation(both: dict[str, Team]
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         async with httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=headers) as client:
             for route in ROUTES:
-                is_list = not {Topic, Group, Queue, ProducerGroup, InRecord, InBody, OwnOperation} & {*map(type, route.on)}
+                is_list = not {Topic, Group, Queue, ProducerGroup, InRecord, InBody, OwnOperation} & {
+                    *map(type, route.on)
+                }
                 for path in paths_of(route, both[OTHER], theirs):
                     answer = await client.request(route.method, path, content=body_of(route, both[OTHER]))
                     told = answer.text.replace(path, "")
