@@ -39,15 +39,8 @@ def test_the_settings_of_the_page_are_clean(tmp_path: Path, namesrv: str) -> Non
     assert "no issues (2 silenced)" in found.stdout
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"SECRET_KEY": "short"}, "security.W009"),
-        ({"ESCAPEMENT_HTTPS": "0"}, "security.W012"),
-        ({"ESCAPEMENT_DEBUG": "1"}, "security.W018"),
-    ],
-)
-def test_others_are_not(tmp_path: Path, namesrv: str, more: dict[str, str], said: str) -> None:
-    found = checked(tmp_path, namesrv, **more)
+def test_others_are_not(tmp_path: Path, namesrv: str) -> None:
+    found = checked(tmp_path, namesrv, SECRET_KEY="short", ESCAPEMENT_HTTPS="0", ESCAPEMENT_DEBUG="1")
     assert found.returncode == 1
-    assert said in found.stderr
+    for said in ("security.W009", "security.W012", "security.W018"):
+        assert said in found.stderr
