@@ -237,20 +237,20 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
         """Return up to `max_count` messages with this key, newest first, stored from `begin_ms` to `end_ms` (epoch)."""
         return await self._query(topic, key, max_count, begin_ms, end_ms, unique=False)
 
-    async def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
+    async def message_by_id(self, topic: str, message_id: str) -> Message | None:
         """Return the newest record of the topic with this unique id, None if there is none."""
-        found = await self.records_by_unique_id(topic, unique_id)
+        found = await self.records_by_id(topic, message_id)
         return found[0] if found else None
 
-    async def records_by_unique_id(
-        self, topic: str, unique_id: str, max_count: int = 32, *, address: str | None = None
+    async def records_by_id(
+        self, topic: str, message_id: str, max_count: int = 32, *, address: str | None = None
     ) -> list[Message]:
         """Return the records of the topic with this unique id, newest first: a message can be parked more than once.
 
         `address`: only that broker is asked, not all that have the topic.
         """
         addresses = None if address is None else [address]
-        return await self._query(topic, unique_id, max_count, 0, WHOLE_TIME_MS, unique=True, addresses=addresses)
+        return await self._query(topic, message_id, max_count, 0, WHOLE_TIME_MS, unique=True, addresses=addresses)
 
     async def _query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique: bool,
@@ -269,16 +269,16 @@ class AsyncAdmin(AccessQuestions, ProgressQuestions, SettingQuestions, TimerQues
         matching = [each for each in found if key == each.unique_key or key in each.keys]
         return sorted(matching, key=lambda each: (each.store_ms, each.position), reverse=True)[:max_count]
 
-    async def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
+    async def traces(self, message_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
         """Return what was told of a message in `topic`, oldest first; nothing if its clients do not trace.
 
         A client tells within some seconds. A message's events may come twice, as every message may.
         """
         try:
-            told = await self.messages_by_key(topic, unique_id, max_count)
+            told = await self.messages_by_key(topic, message_id, max_count)
         except RouteNotFound:
             return []
-        events = [each for message in told for each in read_traces(message.body) if each.unique_id == unique_id]
+        events = [each for message in told for each in read_traces(message.body) if each.message_id == message_id]
         return sorted(dict.fromkeys(events), key=lambda each: (each.at_ms or 0, _ORDER[each.kind]))
 
     async def changes(self, token: str, *, wait_ms: int = 0) -> dict[str, Any]:

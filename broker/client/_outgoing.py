@@ -71,7 +71,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
     body: bytes
     properties: str
-    unique_id: str
+    message_id: str
     group: str | None = None
     queue_id: int | None = None
     sharding_key: str | None = None
@@ -80,12 +80,12 @@ class Outgoing(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_stored(
-        cls, body: bytes, properties: str, unique_id: str, group: str | None = None, queue_id: int | None = None,
+        cls, body: bytes, properties: str, message_id: str, group: str | None = None, queue_id: int | None = None,
         broker: str | None = None,
     ) -> Outgoing:  # fmt: skip
         """Return a message that was kept in its stored form; its keys are among its properties."""
         sharding_key, schedule_key = value_in(properties, SHARDING_KEY), value_in(properties, SCHEDULE_KEY)
-        return cls(body, properties, unique_id, group, queue_id, sharding_key, broker, schedule_key)
+        return cls(body, properties, message_id, group, queue_id, sharding_key, broker, schedule_key)
 
     def to(self, broker: str | None) -> Outgoing:
         """Return the message, to a queue of this broker; None: as it is. Raises InvalidArgument."""
@@ -125,8 +125,8 @@ def prepare(
             )
         properties = {**told, **(properties or {})}
     raw = _body(body)
-    unique_id = unique_ids.next_id()
-    parts = [f"{UNIQUE_KEY}\x01{unique_id}\x02{WAIT}\x01{'true' if wait_for_disk else 'false'}\x02"]
+    message_id = unique_ids.next_id()
+    parts = [f"{UNIQUE_KEY}\x01{message_id}\x02{WAIT}\x01{'true' if wait_for_disk else 'false'}\x02"]
     if tag is not None:
         names.check_tag(tag)
         parts.append(f"{TAGS}\x01{tag}\x02")
@@ -151,7 +151,7 @@ def prepare(
         names.check_group(group)
     if broker is not None:
         names.check_broker(broker)
-    return Outgoing(raw, stored, unique_id, group, queue_id, sharding_key, broker, timing.get("schedule_key"))
+    return Outgoing(raw, stored, message_id, group, queue_id, sharding_key, broker, timing.get("schedule_key"))
 
 
 def ready_message(body: Outgoing | Body, options: MessageOptions) -> Outgoing:
@@ -411,11 +411,11 @@ def batch_body(messages: Sequence[Outgoing]) -> bytes:
     return whole
 
 
-def batch_header(group: str, queue: MessageQueue, born_ms: int, unique_id: str) -> dict[str, str]:
+def batch_header(group: str, queue: MessageQueue, born_ms: int, message_id: str) -> dict[str, str]:
     """Return the header fields of the request (SendMessageRequestHeaderV2)."""
     return {
         "a": group, "b": queue.topic, "c": TEMPLATE_TOPIC, "d": str(DEFAULT_QUEUES), "e": str(queue.queue_id),
-        "f": "0", "g": str(born_ms), "h": "0", "i": f"{UNIQUE_KEY}\x01{unique_id}\x02{WAIT}\x01true\x02", "j": "0",
+        "f": "0", "g": str(born_ms), "h": "0", "i": f"{UNIQUE_KEY}\x01{message_id}\x02{WAIT}\x01true\x02", "j": "0",
         "k": "false", "m": "true", "n": queue.broker,
     }  # fmt: skip
 
@@ -430,6 +430,6 @@ def batch_results(
     first = int(ext.get("queueOffset", -1))
     queue_id = int(ext.get("queueId", queue.queue_id))
     return [
-        SendResult(message.unique_id, each, queue.topic, queue.broker, queue_id, first + nth, status)
+        SendResult(message.message_id, each, queue.topic, queue.broker, queue_id, first + nth, status)
         for nth, (message, each) in enumerate(zip(messages, ids, strict=True))
     ]

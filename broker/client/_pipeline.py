@@ -419,7 +419,7 @@ def result_of(destination: Destination, message: Outgoing, outcome: Outcome) -> 
     if type(outcome) is Stored:
         queue = destination.queue
         return SendResult(
-            message.unique_id,
+            message.message_id,
             outcome.offset_message_id,
             queue.topic,
             queue.broker,
@@ -442,7 +442,7 @@ def _full_result(destination: Destination, message: Outgoing, outcome: Response)
     due = ext.get("escDueMs")
     conflict = ext.get("escConflict")
     return SendResult(
-        ext.get("transactionId", "") if conflict == "kept" else message.unique_id,
+        ext.get("transactionId", "") if conflict == "kept" else message.message_id,
         ext.get("msgId", ""),
         queue.topic,
         queue.broker,

@@ -240,7 +240,7 @@ class AsyncProducer(AsyncClosing):
         deadline = Deadline(timeout_ms)
         body = batch_body(messages)
         destination = await self._way_to(topic, messages[0], queue_id, deadline)
-        ext = batch_header(self.group, destination.queue, time.time_ns() // 1_000_000, messages[0].unique_id)
+        ext = batch_header(self.group, destination.queue, time.time_ns() // 1_000_000, messages[0].message_id)
         answer = await self._session.ask(
             destination.address,
             Request.SEND_BATCH_MESSAGE,
@@ -502,7 +502,7 @@ def reply_to(question: Message, body: Body, properties: Mapping[str, str] | None
         **{name: about[name] for name in _HANDED_BACK if name in about},
     }
     stored = message.properties + "".join(f"{name}\x01{value}\x02" for name, value in added.items())
-    return reply_topic(about[CLUSTER]), Outgoing(message.body, stored, message.unique_id)
+    return reply_topic(about[CLUSTER]), Outgoing(message.body, stored, message.message_id)
 
 
 async def send_reply(session: Session, group: str, topic: str, message: Outgoing, deadline: Deadline) -> None:

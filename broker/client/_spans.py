@@ -51,7 +51,7 @@ class Spans:
         stored = [_properties(message.properties) for message in messages]
         attributes = _about("send", "send", topic, client_id)
         if len(messages) == 1:
-            attributes |= _about_message(messages[0].unique_id, len(messages[0].body), stored[0])
+            attributes |= _about_message(messages[0].message_id, len(messages[0].body), stored[0])
         else:
             attributes["messaging.batch.message_count"] = len(messages)
         brought = [_span_context(properties) for properties in stored]
@@ -71,7 +71,7 @@ class Spans:
         """Make a span for a message kept to be sent later; the message carries it, unless it brought a context."""
         properties = _properties(message.properties)
         attributes = _about("create", "create", topic, None)
-        attributes |= _about_message(message.unique_id, len(message.body), properties)
+        attributes |= _about_message(message.message_id, len(message.body), properties)
         brought = _span_context(properties)
         links = [] if brought is None else [Link(brought)]
         with self._tracer.start_as_current_span(
@@ -161,10 +161,10 @@ def _of_group(group: str) -> Attributes:
     return {"messaging.consumer.group.name": group, "messaging.rocketmq.consumption_model": "clustering"}
 
 
-def _about_message(unique_id: str | None, body_bytes: int, properties: Mapping[str, str]) -> Attributes:
+def _about_message(message_id: str | None, body_bytes: int, properties: Mapping[str, str]) -> Attributes:
     attributes: Attributes = {"messaging.message.body.size": body_bytes}
-    if unique_id:
-        attributes["messaging.message.id"] = unique_id
+    if message_id:
+        attributes["messaging.message.id"] = message_id
     if tag := properties.get(TAGS):
         attributes["messaging.rocketmq.message.tag"] = tag
     if keys := properties.get(KEYS, "").split():

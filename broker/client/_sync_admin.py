@@ -175,25 +175,25 @@ class Admin(Face[AsyncAdmin]):
         """Return up to `max_count` messages with this key, newest first, stored from `begin_ms` to `end_ms` (epoch)."""
         return _run(self._core.messages_by_key(topic, key, max_count, begin_ms=begin_ms, end_ms=end_ms))
 
-    def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
+    def message_by_id(self, topic: str, message_id: str) -> Message | None:
         """Return the newest record of the topic with this unique id, None if there is none."""
-        return _run(self._core.message_by_unique_id(topic, unique_id))
+        return _run(self._core.message_by_id(topic, message_id))
 
-    def records_by_unique_id(
-        self, topic: str, unique_id: str, max_count: int = 32, *, address: str | None = None
+    def records_by_id(
+        self, topic: str, message_id: str, max_count: int = 32, *, address: str | None = None
     ) -> list[Message]:
         """Return the records of the topic with this unique id, newest first: a message can be parked more than once.
 
         `address`: only that broker is asked, not all that have the topic.
         """
-        return _run(self._core.records_by_unique_id(topic, unique_id, max_count, address=address))
+        return _run(self._core.records_by_id(topic, message_id, max_count, address=address))
 
-    def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
+    def traces(self, message_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
         """Return what was told of a message in `topic`, oldest first; nothing if its clients do not trace.
 
         A client tells within some seconds. A message's events may come twice, as every message may.
         """
-        return _run(self._core.traces(unique_id, topic=topic, max_count=max_count))
+        return _run(self._core.traces(message_id, topic=topic, max_count=max_count))
 
     def changes(self, token: str, *, wait_ms: int = 0) -> dict[str, Any]:
         """Return what changed since `token` ("" for everything), as request 14000 answers it; raises NotSupported.

@@ -283,7 +283,7 @@ class TransactionProducer(Producer):
     ...         return Decision.COMMIT
     ...
     ...     def check(self, message):
-    ...         return Decision.COMMIT if is_paid(message.unique_key) else Decision.ROLLBACK
+    ...         return Decision.COMMIT if is_paid(message.message_id) else Decision.ROLLBACK
     >>> with TransactionProducer("payments", listener=Payments()) as producer:
     ...     producer.send_in_transaction("paid", b"4711", argument=order)
 

@@ -61,22 +61,22 @@ class SendTrace:
                 offset_id, host, succeeded = _offset_id_of(each), each.address, True
             else:
                 continue
-            subject = subject_of(message.unique_id, topic, message.properties)
+            subject = subject_of(message.message_id, topic, message.properties)
             line = sent_line(
                 subject, message.group or self._group, at_ms=began_ms, took_ms=took_ms, body_bytes=len(message.body),
                 offset_id=offset_id, host=host, succeeded=succeeded,
             )  # fmt: skip
             self._writer.put(line, subject.found_by)
 
-    def ended(self, topic: str, unique_id: str, host: str, decision: Decision, *, is_answer: bool) -> None:
+    def ended(self, topic: str, message_id: str, host: str, decision: Decision, *, is_answer: bool) -> None:
         """Tell that a transaction was decided, by its producer or (`is_answer`) by whoever the broker asked."""
-        subject = Subject(unique_id, topic, kind=DECIDED_HALF)
+        subject = Subject(message_id, topic, kind=DECIDED_HALF)
         line = ended_line(subject, self._group, decision, at_ms=_now_ms(), host=host, is_answer=is_answer)
         self._writer.put(line, subject.found_by)
 
-    def recalled(self, topic: str, unique_id: str, *, succeeded: bool) -> None:
+    def recalled(self, topic: str, message_id: str, *, succeeded: bool) -> None:
         """Tell that a broker was asked to take a timer back."""
-        subject = Subject(unique_id, topic)
+        subject = Subject(message_id, topic)
         line = recalled_line(subject, self._group, at_ms=_now_ms(), succeeded=succeeded)
         self._writer.put(line, subject.found_by)
 
@@ -107,16 +107,16 @@ class SendWatch:
         return result
 
     @contextmanager
-    def recalling(self, topic: str, unique_id: str) -> Iterator[None]:
+    def recalling(self, topic: str, message_id: str) -> Iterator[None]:
         """Tell of the request in this block, which takes a timer back; what no broker has answered is not told."""
         try:
             yield
         except BrokerRefused:
             if self._trace is not None:
-                self._trace.recalled(topic, unique_id, succeeded=False)
+                self._trace.recalled(topic, message_id, succeeded=False)
             raise
         if self._trace is not None:
-            self._trace.recalled(topic, unique_id, succeeded=True)
+            self._trace.recalled(topic, message_id, succeeded=True)
 
     def ended(self, half: Half, decision: Decision) -> None:
         """Tell that a transaction was decided by its producer."""
@@ -235,7 +235,7 @@ _STATES = {
 class Subject:
     """The message that is told of; `keys` as its property has them, parted by blanks."""
 
-    unique_id: str
+    message_id: str
     topic: str = ""
     tag: str = ""
     keys: str = ""
@@ -244,13 +244,13 @@ class Subject:
     @property
     def found_by(self) -> tuple[str, ...]:
         """Keys under which what is told can be found."""
-        return (self.unique_id, *self.keys.split())
+        return (self.message_id, *self.keys.split())
 
 
 _HALF_MARK = f"\x02{TRANSACTION_PREPARED}\x01"
 
 
-def subject_of(unique_id: str, topic: str, stored: str) -> Subject:
+def subject_of(message_id: str, topic: str, stored: str) -> Subject:
     """Describe a message on its way out; `stored` are its properties in RocketMQ's stored form."""
     framed = "\x02" + stored
     if _HALF_MARK in framed:
@@ -259,7 +259,7 @@ def subject_of(unique_id: str, topic: str, stored: str) -> Subject:
         kind = DELAYED
     else:
         kind = NORMAL
-    return Subject(unique_id, topic, _property(framed, TAGS), _property(framed, KEYS), kind)
+    return Subject(message_id, topic, _property(framed, TAGS), _property(framed, KEYS), kind)
 
 
 def _property(framed: str, name: str) -> str:
@@ -278,35 +278,35 @@ def sent_line(
 ) -> str:  # fmt: skip
     """Return the line of a message sent to `host`: `at_ms` is when that began, `offset_id` names the record."""
     return _line(
-        "Pub", at_ms, REGION, group, subject.topic, subject.unique_id, subject.tag, subject.keys, host,
+        "Pub", at_ms, REGION, group, subject.topic, subject.message_id, subject.tag, subject.keys, host,
         body_bytes, took_ms, subject.kind, offset_id, _truth(succeeded),
     )  # fmt: skip
 
 
 def delivered_line(subject: Subject, group: str, *, at_ms: int, request_id: str, retries: int) -> str:
     """Return the line of a message that a consumer's handler gets."""
-    return _line("SubBefore", at_ms, REGION, group, request_id, subject.unique_id, retries, subject.keys)
+    return _line("SubBefore", at_ms, REGION, group, request_id, subject.message_id, retries, subject.keys)
 
 
 def handled_line(subject: Subject, group: str, *, at_ms: int, took_ms: int, request_id: str, succeeded: bool) -> str:
     """Return the line that tells that a handler ended at `at_ms`."""
     code = RETURNED if succeeded else RAISED
     return _line(
-        "SubAfter", request_id, subject.unique_id, took_ms, _truth(succeeded), subject.keys, code, at_ms, group
+        "SubAfter", request_id, subject.message_id, took_ms, _truth(succeeded), subject.keys, code, at_ms, group
     )
 
 
 def ended_line(subject: Subject, group: str, decision: Decision, *, at_ms: int, host: str, is_answer: bool) -> str:
     """Return the line of a transaction that was decided; `is_answer`: its broker had asked."""
     return _line(
-        "EndTransaction", at_ms, REGION, group, subject.topic, subject.unique_id, subject.tag, subject.keys, host,
-        DECIDED_HALF, subject.unique_id, _STATES[decision], _truth(is_answer),
+        "EndTransaction", at_ms, REGION, group, subject.topic, subject.message_id, subject.tag, subject.keys, host,
+        DECIDED_HALF, subject.message_id, _STATES[decision], _truth(is_answer),
     )  # fmt: skip
 
 
 def recalled_line(subject: Subject, group: str, *, at_ms: int, succeeded: bool) -> str:
     """Return the line of a timer that was to be taken back."""
-    return _line("Recall", at_ms, REGION, group, subject.topic, subject.unique_id, _truth(succeeded))
+    return _line("Recall", at_ms, REGION, group, subject.topic, subject.message_id, _truth(succeeded))
 
 
 def _line(*fields: str | int) -> str:

@@ -64,7 +64,7 @@ class AsyncTransactionProducer(AsyncProducer):
     ...         return Decision.COMMIT
     ...
     ...     def check(self, message):
-    ...         return Decision.COMMIT if is_paid(message.unique_key) else Decision.ROLLBACK
+    ...         return Decision.COMMIT if is_paid(message.message_id) else Decision.ROLLBACK
     >>> async with AsyncTransactionProducer("payments", listener=Payments()) as producer:
     ...     await producer.send_in_transaction("paid", b"4711", argument=order)
 

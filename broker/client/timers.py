@@ -61,18 +61,19 @@ MOST_TARGETS = 1000
 
 class Timer(Struct, frozen=True, rename="camel"):
     """A pending timer. `topic` and `queue_id` are the real ones; `position` is that of the parked record, `offset`
-    its place in rmq_sys_wheel_timer; `message_id` is its offset id, `handle` the one for `Producer.recall`."""
+    its place in rmq_sys_wheel_timer; `offset_message_id` is the id of that record,
+    `handle` the one for `Producer.recall`."""
 
     position: int
     offset: int
     due_ms: int
     topic: str
     queue_id: int
-    message_id: str
+    offset_message_id: str = field(name="messageId")
     size_bytes: int = field(name="size", default=0)
-    unique_key: str | None = None
+    message_id: str | None = field(name="uniqueKey", default=None)
     keys: list[str] = []
-    tags: str | None = None
+    tag: str | None = field(name="tags", default=None)
     schedule_key: str | None = None
     store_ms: int = 0
     born_ms: int = 0
@@ -220,16 +221,16 @@ class TimerForecast(Struct, frozen=True, rename="camel"):
 
 
 class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """A timer, by `position`, by `topic` and `schedule_key`, by `topic` and `unique_key`, by recall `handle`, or by
-    offset `message_id`. `due_ms` is its own new moment when it is rescheduled, `delay_ms` the same from when the broker
+    """A timer, by `position`, by `topic` and `schedule_key`, by `topic` and `message_id`, by recall `handle`, or by
+    `offset_message_id`. `due_ms` is its own new moment when it is rescheduled, `delay_ms` the same from when the broker
     takes the request; with `expected_due_ms` nothing is done unless that is its moment now (outcome `changed`)."""
 
     position: int | None = None
     topic: str | None = None
     schedule_key: str | None = None
-    unique_key: str | None = None
+    message_id: str | None = field(name="uniqueKey", default=None)
     handle: str | None = None
-    message_id: str | None = None
+    offset_message_id: str | None = field(name="messageId", default=None)
     due_ms: int | None = None
     expected_due_ms: int | None = None
     delay_ms: int | None = None
@@ -246,13 +247,14 @@ class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbi
 
     def check(self) -> None:
         """Raise InvalidArgument unless exactly one name of a timer is given, with its topic where it takes one."""
-        named = [self.position, self.schedule_key, self.unique_key, self.handle, self.message_id]
+        named = [self.position, self.schedule_key, self.message_id, self.handle, self.offset_message_id]
         if sum(name is not None for name in named) != 1:
             raise InvalidArgument(
-                "Name the timer in one way: position, schedule_key, unique_key, handle or message_id.", field="target"
+                "Name the timer in one way: position, schedule_key, message_id, handle or offset_message_id.",
+                field="target",
             )
-        if (self.schedule_key is not None or self.unique_key is not None) and not self.topic:
-            raise InvalidArgument("A schedule_key or unique_key needs its topic.", field="topic")
+        if (self.schedule_key is not None or self.message_id is not None) and not self.topic:
+            raise InvalidArgument("A schedule_key or message_id needs its topic.", field="topic")
 
 
 class Steered(Struct, frozen=True, rename="camel"):
@@ -264,12 +266,12 @@ class Steered(Struct, frozen=True, rename="camel"):
     position: int | None = None
     new_position: int | None = None
     topic: str | None = None
-    unique_key: str | None = None
+    message_id: str | None = field(name="uniqueKey", default=None)
     schedule_key: str | None = None
     due_ms: int | None = None
     previous_due_ms: int | None = None
     delivered_ms: int | None = None
-    message_id: str | None = None
+    offset_message_id: str | None = field(name="messageId", default=None)
     error: str | None = None
     refusal: str | None = None
 

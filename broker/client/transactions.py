@@ -69,7 +69,7 @@ class Transaction(Struct, frozen=True, rename="camel"):
     queue_id: int = 0
     transaction_id: str | None = None
     keys: list[str] = []
-    tags: str | None = None
+    tag: str | None = field(name="tags", default=None)
     store_ms: int | None = None
     born_ms: int | None = None
     born_host: str | None = None
@@ -274,7 +274,7 @@ def _transaction(first: Message, last: Message, decided_ms: int | None, copy: Me
         queue_id=int(queue_id) if queue_id.isdigit() and len(queue_id) < 10 else 0,
         transaction_id=last.unique_key,
         keys=list(last.keys),
-        tags=last.tags,
+        tag=last.tags,
         store_ms=first.store_ms,
         born_ms=last.born_ms,
         born_host=f"{host}:{port}",

@@ -137,7 +137,7 @@ class HalfFollower:
     def _find(self, half: HalfMessage) -> bool:
         """Ask the index for its copy; False if that is not in its topic (yet)."""
         try:
-            copy = self._source.message_by_unique_id(half.topic, half.transaction_id)
+            copy = self._source.message_by_id(half.topic, half.transaction_id)
         except (BrokerRefused, RouteNotFound):
             return False
         if copy is None or copy.prepared_position != half.position:
@@ -191,7 +191,7 @@ def _half(broker: str, each: Transaction) -> HalfMessage:
         queue_id=each.queue_id,
         transaction_id=each.transaction_id or "",
         keys=list(each.keys),
-        tag=each.tags or "",
+        tag=each.tag or "",
         store_ms=each.store_ms,
         checks=each.checks,
         next_check_ms=each.next_check_ms,

@@ -27,14 +27,14 @@ class OutboxMessageAdmin(ModelAdmin):
     """Rows of send_later that were not sent yet. To delete one is to throw its message away."""
 
     list_display = (
-        "unique_id", "topic", "is_stuck", "refusals", "next_attempt_at", "written_at", "keeps_order", "last_error",
+        "message_id", "topic", "is_stuck", "refusals", "next_attempt_at", "written_at", "keeps_order", "last_error",
     )  # fmt: skip
     list_filter = (("stuck_at", admin.EmptyFieldListFilter), "topic")
-    search_fields = ("unique_id", "topic", "last_error")
+    search_fields = ("message_id", "topic", "last_error")
     ordering = ("pk",)
     actions = ("send_again",)
     fields = (
-        "unique_id", "topic", "producer_group", "queue_id", "broker", "keeps_order", "written_at", "refusals",
+        "message_id", "topic", "producer_group", "queue_id", "broker", "keeps_order", "written_at", "refusals",
         "last_error", "next_attempt_at", "stuck_at",
     )  # fmt: skip
     show_full_result_count = False

@@ -85,7 +85,7 @@ def send_later(
     group = "" if producer_group is None else chosen_group(producer_group)
     message = with_trace(topic, prepare(body, **options))  # the worker that sends it knows nothing of this request
     return OutboxMessage.objects.using(using or router.db_for_write(OutboxMessage)).create(
-        topic=topic, body=message.body, properties=message.properties.encode(), unique_id=message.unique_id,
+        topic=topic, body=message.body, properties=message.properties.encode(), message_id=message.message_id,
         producer_group=group, queue_id=message.queue_id, broker=message.broker or "", lane=_lane(topic, message),
     )  # fmt: skip
 
@@ -94,7 +94,7 @@ def as_outgoing(row: OutboxMessage) -> Outgoing:
     """Return the message that the row holds."""
     properties = bytes(row.properties).decode()
     group, broker = row.producer_group or None, row.broker or None
-    return Outgoing.of_stored(bytes(row.body), properties, row.unique_id, group, row.queue_id, broker)
+    return Outgoing.of_stored(bytes(row.body), properties, row.message_id, group, row.queue_id, broker)
 
 
 def _lane(topic: str, message: Outgoing) -> str | None:
@@ -135,7 +135,7 @@ def _send(group: str, topic: str, message: Outgoing, timeout_ms: int) -> None:
         except ClientError as error:
             outcome = error
     if isinstance(outcome, ClientError):
-        logger.error("message %s for %s is lost, its transaction has committed: %s", message.unique_id, topic, outcome)
+        logger.error("message %s for %s is lost, its transaction has committed: %s", message.message_id, topic, outcome)
 
 
 # The worker.
@@ -281,7 +281,7 @@ class Worker:
             behind = "; those of its sharding key or queue wait behind it" if row.lane is not None else ""
             logger.error(
                 "outbox message %s (%s) for %s is stuck%s; it was refused %d times: %s",
-                row.pk, row.unique_id, row.topic, behind, row.refusals, reason,
+                row.pk, row.message_id, row.topic, behind, row.refusals, reason,
             )  # fmt: skip
         else:
             done.refused += 1

@@ -86,7 +86,7 @@ def is_shown(message: Message) -> bool:
         with Admin(namesrv()) as admin:
             if message.unique_key is None or asks not in [each.address for each in admin.brokers()]:
                 return False
-            return bool(admin.records_by_unique_id(message.topic, message.unique_key, 1, address=asks))
+            return bool(admin.records_by_id(message.topic, message.unique_key, 1, address=asks))
     except ClientError as error:
         logger.info("whether half %s is shown already cannot be asked: %s", message.unique_key, error)
         return False

@@ -55,7 +55,7 @@ class OutboxMessage(models.Model):
     topic = models.CharField(max_length=127)
     body = models.BinaryField()
     properties = models.BinaryField()
-    unique_id = models.CharField(max_length=64)
+    message_id = models.CharField(max_length=64, db_column="unique_id")
     producer_group = models.CharField(max_length=120, default="", db_default="", blank=True)
     queue_id = models.PositiveIntegerField(null=True, blank=True)
     broker = models.CharField(max_length=255, default="", db_default="", blank=True)
@@ -72,4 +72,4 @@ class OutboxMessage(models.Model):
         indexes = (models.Index(fields=["lane", "id"], name="escapement_outbox_lane"),)
 
     def __str__(self) -> str:
-        return f"{self.unique_id} on {self.topic}"
+        return f"{self.message_id} on {self.topic}"

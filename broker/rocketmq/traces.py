@@ -23,7 +23,7 @@ class Trace:
     """
 
     kind: Kind
-    unique_id: str
+    message_id: str
     at_ms: int | None = None
     group: str | None = None
     topic: str | None = None

@@ -155,7 +155,7 @@ def _write(row: TaskRow, using: str, options: Options) -> Sending:
         outgoing |= {"deliver_at_ms": epoch_ms(row.due_at), "schedule_key": row.pk, "on_conflict": "replace"}
     body = msgspec.json.encode(Order(row.pk, row.turn, using))
     message = send_later(options.topic(row.queue_name, row.priority), body, using=using, **outgoing)
-    row.message_id = message.unique_id
+    row.message_id = message.message_id
     sending = Sending(message.pk)
     _pending.setdefault(connections[using], []).append(sending)
     transaction.on_commit(lambda: _send_pending(using), using=using, robust=True)
@@ -239,7 +239,7 @@ def send_again(using: str, options: Options, alias: str, before: datetime) -> in
             if TaskRow.objects.using(using).filter(pk=row.pk, turn=row.turn, status=Status.READY).update(
                 turn=row.turn + 1
             ):  # fmt: skip
-                OutboxMessage.objects.using(using).filter(unique_id=row.message_id).delete()
+                OutboxMessage.objects.using(using).filter(message_id=row.message_id).delete()
                 row.turn += 1
                 send(row, using, options)
                 count += 1

@@ -157,7 +157,7 @@ class _Waiting:
 
     def forget(self, using: str) -> bool:
         """Delete its message from the outbox; False if it is not there any more."""
-        return bool(OutboxMessage.objects.using(using).filter(unique_id=self.message_id).delete()[0])
+        return bool(OutboxMessage.objects.using(using).filter(message_id=self.message_id).delete()[0])
 
     def withdraw(self, using: str, topic: str, answer: Answer) -> None:
         """Have the timer taken back after the commit, and note what the broker says."""

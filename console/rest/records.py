@@ -100,15 +100,15 @@ async def by_unique_id(
 
 
 async def _of_unique_id(admin: AsyncAdmin, topic: str, unique_id: str, is_half_wanted: bool) -> Message | None:
-    found = await admin.message_by_unique_id(topic, unique_id)
+    found = await admin.message_by_id(topic, unique_id)
     if found is None:
-        found = await admin.message_by_unique_id(SCHEDULE_TOPIC, unique_id)
+        found = await admin.message_by_id(SCHEDULE_TOPIC, unique_id)
     if found is None:
-        timers = await admin.records_by_unique_id(TIMER_TOPIC, unique_id)
+        timers = await admin.records_by_id(TIMER_TOPIC, unique_id)
         found = next((each for each in timers if not _is_delete(each) and real_topic(each) == topic), None)
     if found is not None and real_topic(found) == topic:
         return found
-    half = await admin.message_by_unique_id(HALF_TOPIC, unique_id) if is_half_wanted else None
+    half = await admin.message_by_id(HALF_TOPIC, unique_id) if is_half_wanted else None
     return half if half is not None and half.properties.get(REAL_TOPIC) == topic else None
 
 
@@ -128,7 +128,7 @@ async def by_offset_id(offset_id: str, state: ApiState) -> tuple[str, Message]:
 async def all_records(topic: str, unique_key: str, admin: AsyncAdmin) -> list[Message]:
     """Return the records of a topic with this unique id at one broker, none of a topic that it does not have."""
     try:
-        return await admin.records_by_unique_id(topic, unique_key)
+        return await admin.records_by_id(topic, unique_key)
     except RouteNotFound:
         return []
 
@@ -138,13 +138,13 @@ async def timer_history(message: Message, topic: str, admin: AsyncAdmin) -> Time
     unique_key = message.unique_key
     records = [message]
     if unique_key is not None:
-        parked = await admin.records_by_unique_id(TIMER_TOPIC, unique_key)
+        parked = await admin.records_by_id(TIMER_TOPIC, unique_key)
         found = [
             *[each for each in parked if each.properties.get(REAL_TOPIC) == topic],
             *await all_records(topic, unique_key, admin),
         ]
         records += [each for each in found if each.position != message.position and not _is_delete(each)]
-    target = TimerTarget(topic=topic, unique_key=unique_key) if unique_key else TimerTarget(position=message.position)
+    target = TimerTarget(topic=topic, message_id=unique_key) if unique_key else TimerTarget(position=message.position)
     try:
         life = await admin.timer(target)
     except NotSupported:

@@ -94,7 +94,7 @@ def test_a_countdown_waits_at_the_broker_under_the_tasks_name_and_id(stage: Stag
     with Admin(stage.broker.namesrv) as admin:
         now_ms = admin.timer_status().now_ms
         (timer,) = admin.timers(now_ms, now_ms + 7_200_000, key=task_id).items
-        assert (timer.topic, timer.tags, timer.keys) == ("celery", "tests.celery.shop.add", [task_id])
+        assert (timer.topic, timer.tag, timer.keys) == ("celery", "tests.celery.shop.add", [task_id])
         assert 3_590_000 < timer.due_ms - now_ms <= 3_600_000
         assert transport.reschedule(task_id, countdown=0.2, app=stage.app).outcome == "rescheduled"
         assert stage.get(result) == 3

@@ -47,7 +47,7 @@ async def test_levels_and_their_progress(admin: AsyncAdmin, producer: AsyncProdu
 async def test_messages_are_found_by_every_id(admin: AsyncAdmin, producer: AsyncProducer) -> None:
     sent = await producer.send("t", b"x", keys=["k"])
     assert (await admin.message_by_offset_id(sent.offset_message_id)).unique_key == sent.message_id
-    found = await admin.message_by_unique_id("t", sent.message_id)
+    found = await admin.message_by_id("t", sent.message_id)
     assert found is not None
     assert found.body == b"x"
     assert [each.body for each in await admin.messages_by_key("t", "k")] == [b"x"]

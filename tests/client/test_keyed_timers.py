@@ -44,12 +44,12 @@ def test_what_is_put_waits_is_moved_and_is_taken_back(shop: Producer) -> None:
     sent = shop.timers.put("orders", "invoice 4711", "pay!", delay=HOUR, tag="reminder")
     found = shop.timers.get("orders", "invoice 4711")
     assert found is not None
-    assert (found.unique_key, found.due_ms, found.tags) == (sent.message_id, sent.due_ms, "reminder")
+    assert (found.message_id, found.due_ms, found.tag) == (sent.message_id, sent.due_ms, "reminder")
     moved = shop.timers.move("orders", "invoice 4711", deliver_at_ms=found.due_ms + HOUR_MS, reason="may pay later")
     assert (moved.outcome, moved.due_ms, moved.previous_due_ms) == ("rescheduled", found.due_ms + HOUR_MS, found.due_ms)
     found = shop.timers.get("orders", "invoice 4711")
     assert found is not None
-    assert (found.unique_key, found.due_ms) == (sent.message_id, moved.due_ms)
+    assert (found.message_id, found.due_ms) == (sent.message_id, moved.due_ms)
     assert shop.timers.cancel("orders", "invoice 4711", reason="paid").outcome == "cancelled"
     assert shop.timers.get("orders", "invoice 4711") is None
     assert shop.timers.cancel("orders", "invoice 4711").outcome == "already_cancelled"
@@ -67,7 +67,7 @@ def test_a_put_takes_the_place_of_what_waits_unless_it_says_otherwise(shop: Prod
         shop.timers.put("orders", "k", "4", delay=HOUR, on_conflict="error")
     found = shop.timers.get("orders", "k")
     assert found is not None
-    assert found.unique_key == second.message_id
+    assert found.message_id == second.message_id
 
 
 def test_what_was_delivered_is_told_so(shop: Producer, broker: BrokerThread) -> None:

@@ -86,4 +86,4 @@ def test_a_queue_or_broker_that_is_not_there_is_refused_before_anything_is_sent(
 
 def test_a_message_that_was_kept_knows_its_broker_and_keys() -> None:
     made = prepare("x", delay_ms=5, schedule_key="k", broker=B, queue_id=2)
-    assert Outgoing.of_stored(made.body, made.properties, made.unique_id, None, 2, B) == made
+    assert Outgoing.of_stored(made.body, made.properties, made.message_id, None, 2, B) == made

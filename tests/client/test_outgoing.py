@@ -16,7 +16,7 @@ from broker.rocketmq.properties import parse_properties
 def test_properties_have_the_stored_form() -> None:
     message = prepare("a", tag="T", keys=["k1", "k2"], properties={"farbe": "红"}, delay_level=3, wait_for_disk=False)
     assert parse_properties(message.properties.encode()) == {
-        "UNIQ_KEY": message.unique_id, "WAIT": "false", "TAGS": "T", "KEYS": "k1 k2", "DELAY": "3", "farbe": "红",
+        "UNIQ_KEY": message.message_id, "WAIT": "false", "TAGS": "T", "KEYS": "k1 k2", "DELAY": "3", "farbe": "红",
     }  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def test_a_message_that_is_made_takes_a_queue_and_nothing_else() -> None:
     made = prepare("x", tag="a", sharding_key="4711")
     assert ready_message(made, {}) is made
     elsewhere = ready_message(made, {"queue_id": 3})
-    assert (elsewhere.queue_id, elsewhere.unique_id, elsewhere.properties) == (3, made.unique_id, made.properties)
+    assert (elsewhere.queue_id, elsewhere.message_id, elsewhere.properties) == (3, made.message_id, made.properties)
     for options in ({"tag": "b"}, {"queue_id": 1, "delay_ms": 5}, {"queue_id": -1}):
         with pytest.raises(InvalidArgument) as refused:
             ready_message(made, cast(MessageOptions, options))
@@ -91,4 +91,4 @@ def test_a_message_that_is_made_takes_a_queue_and_nothing_else() -> None:
 
 def test_a_message_that_was_kept_is_the_one_that_was_made() -> None:
     made = prepare("x", tag="a", keys=["k"], sharding_key="4711", group="g")
-    assert Outgoing.of_stored(made.body, made.properties, made.unique_id, "g") == made
+    assert Outgoing.of_stored(made.body, made.properties, made.message_id, "g") == made

@@ -128,7 +128,7 @@ async def test_each_of_many_is_answered_in_order(producer: AsyncProducer, admin:
 
 async def test_one_that_the_broker_refuses_leaves_the_others_alone(producer: AsyncProducer) -> None:
     good, bad = prepare("good"), prepare("bad")
-    broken = type(bad)(bad.body, bad.properties + "no end of a name", bad.unique_id)
+    broken = type(bad)(bad.body, bad.properties + "no end of a name", bad.message_id)
     results = await producer.send_each("mixed", [good, broken, prepare("also good")])
     assert [isinstance(result, SendResult) for result in results] == [True, False, True]
     assert isinstance(results[1], BrokerRefused)

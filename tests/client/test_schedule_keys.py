@@ -79,7 +79,7 @@ def test_all_ways_of_sending_agree(cluster: Cluster, producer: Producer) -> None
     places: list[list[str]] = [[broker_of_key(key, (A, B)) for key in KEYS]]
     each = producer.send_each("orders", made)
     places.append([result.broker for result in each if isinstance(result, SendResult)])
-    kept = [type(message).of_stored(message.body, message.properties, message.unique_id) for message in made]
+    kept = [type(message).of_stored(message.body, message.properties, message.message_id) for message in made]
     places.append([producer.send_prepared("orders", message).broker for message in kept])
     with TransactionProducer("payers", cluster.namesrv, check=lambda _: Decision.UNKNOWN) as payers:
         halves = [payers.send_half("orders", message) for message in made]

@@ -55,7 +55,7 @@ def test_messages_are_asked_of_one_broker_or_of_all(cluster: Cluster, admin: Adm
     assert {each.unique_key for each in second.messages_by_key("orders", "k")} == mine
     assert {each.unique_key for each in admin.messages_by_key("orders", "k")} == {each.message_id for each in sent}
     elsewhere = next(each for each in sent if each.broker == "broker-a")
-    assert second.message_by_unique_id("orders", elsewhere.message_id) is None
+    assert second.message_by_id("orders", elsewhere.message_id) is None
     assert {each.unique_key for each in second.pull("orders", 0, 0, 32)} == mine
     with pytest.raises(InvalidArgument, match="does not list"):
         second.message_by_offset_id(elsewhere.offset_message_id)

@@ -37,8 +37,8 @@ async def test_a_timer_says_when_it_is_due_and_how_to_take_it_back(producer: Asy
     assert (sent.due_ms, sent.conflict) == (at_ms, None)
     timer = (await admin.timers(0, FOREVER_MS)).items[0]
     assert (timer.topic, timer.queue_id, timer.due_ms, timer.schedule_key) == ("orders", sent.queue_id, at_ms, "o 1")
-    assert (timer.unique_key, timer.keys, timer.tags) == (sent.message_id, ["k1", "k2"], "t")
-    assert (timer.handle, timer.message_id, timer.offset) == (
+    assert (timer.message_id, timer.keys, timer.tag) == (sent.message_id, ["k1", "k2"], "t")
+    assert (timer.handle, timer.offset_message_id, timer.offset) == (
         sent.recall_handle, sent.offset_message_id, sent.queue_offset
     )  # fmt: skip
     assert timer.size_bytes > 91
@@ -91,8 +91,8 @@ async def test_a_conflict_is_settled_as_asked(producer: AsyncProducer, admin: As
     )  # fmt: skip
     replaced = await producer.send("orders", "third", delay_ms=2 * HOUR_MS, schedule_key="k", on_conflict="replace")
     assert replaced.conflict == "replaced"
-    assert [timer.unique_key for timer in (await admin.timers(0, FOREVER_MS)).items] == [replaced.message_id]
-    assert (await admin.timer(TimerTarget(topic="orders", unique_key=first.message_id))).state in (
+    assert [timer.message_id for timer in (await admin.timers(0, FOREVER_MS)).items] == [replaced.message_id]
+    assert (await admin.timer(TimerTarget(topic="orders", message_id=first.message_id))).state in (
         "rescheduled", "cancelled"
     )  # fmt: skip
 
@@ -106,10 +106,12 @@ async def test_one_is_moved_another_cancelled_a_third_unknown(producer: AsyncPro
     )  # fmt: skip
     assert [each.outcome for each in moved.results] == ["rescheduled", "unknown"]
     assert (moved.results[0].due_ms, moved.results[0].previous_due_ms) == (later_ms, one.due_ms)
-    cancelled = await admin.steer_timers("cancel", [TimerTarget(message_id=two.offset_message_id)], reason="not wanted")
+    cancelled = await admin.steer_timers(
+        "cancel", [TimerTarget(offset_message_id=two.offset_message_id)], reason="not wanted"
+    )
     assert cancelled.results[0].outcome == "cancelled"
     assert [timer.due_ms for timer in (await admin.timers(0, FOREVER_MS)).items] == [later_ms]
-    life = await admin.timer(TimerTarget(topic="orders", unique_key=two.message_id))
+    life = await admin.timer(TimerTarget(topic="orders", message_id=two.message_id))
     assert life.state == "cancelled"
     assert [event.kind for event in life.events] == ["accepted", "cancelled"]
     assert life.events[-1].reason == "not wanted"
@@ -185,7 +187,7 @@ def test_after_a_restart_all_still_wait(broker: BrokerThread) -> None:
         broker.start()
     with Producer("p", broker.namesrv) as producer, Admin(broker.namesrv) as admin:
         kept = [each.message_id for number, each in enumerate(sent) if number != 7]
-        assert [timer.unique_key for timer in admin.timers(0, FOREVER_MS).items] == kept
+        assert [timer.message_id for timer in admin.timers(0, FOREVER_MS).items] == kept
         with pytest.raises(ScheduleKeyTaken):
             producer.send("t", "x", delay_ms=5, schedule_key="8")
         assert producer.send("t", "x", delay_ms=HOUR_MS, schedule_key="7").conflict is None

@@ -146,7 +146,7 @@ class Recorder:
         if self.failure is not None:
             raise self.failure
         self.bodies.append(message.body)
-        return SendResult(message.unique_id, "", topic, "b", 0, 0)
+        return SendResult(message.message_id, "", topic, "b", 0, 0)
 
     async def close(self) -> None:
         self.is_closed = True
@@ -211,8 +211,8 @@ async def test_only_what_is_there_is_told_as_sent() -> None:
     messages = [prepare(body) for body in ("stored", "unsafe", "kept out", "unknown")]
     place = ("", "orders", "broker-a", 0, 7)
     results: list[SendResult | Timeout] = [
-        SendResult(messages[0].unique_id, *place),
-        SendResult(messages[1].unique_id, *place, status="FLUSH_DISK_TIMEOUT"),
+        SendResult(messages[0].message_id, *place),
+        SendResult(messages[1].message_id, *place, status="FLUSH_DISK_TIMEOUT"),
         SendResult("OTHER", *place, conflict="kept"),
         Timeout("127.0.0.1:1", 5),
     ]
@@ -224,8 +224,8 @@ async def test_only_what_is_there_is_told_as_sent() -> None:
     assert await watch.around(TRACE_TOPIC, messages, send) is results
     await watch.close()
     told = read_traces(b"".join(recorder.bodies))
-    assert [(each.unique_id, each.succeeded) for each in told] == [
-        (messages[0].unique_id, True), (messages[1].unique_id, False),
+    assert [(each.message_id, each.succeeded) for each in told] == [
+        (messages[0].message_id, True), (messages[1].message_id, False),
     ]  # fmt: skip
 
 
@@ -239,7 +239,7 @@ async def test_a_recall_that_came_too_late_is_told_so() -> None:
         raise Timeout("127.0.0.1:1", 5)
     await watch.close()
     (told,) = read_traces(b"".join(recorder.bodies))
-    assert (told.kind, told.unique_id, told.group, told.succeeded) == ("recalled", "ID", "shop", False)
+    assert (told.kind, told.message_id, told.group, told.succeeded) == ("recalled", "ID", "shop", False)
 
 
 async def test_sends_work_while_their_trace_topic_is_closed_to_writers(

@@ -41,7 +41,7 @@ def test_events_of_newer_and_older_clients_are_read() -> None:
 
 @given(st.binary(max_size=200) | st.text(st.sampled_from("Pub\x01\x02SubAfter0"), max_size=80).map(str.encode))
 def test_what_cannot_be_read_is_left_out(said: bytes) -> None:
-    assert read_traces(said + b"\x02" + body(PUB))[-1].unique_id == ID
+    assert read_traces(said + b"\x02" + body(PUB))[-1].message_id == ID
 
 
 async def test_the_events_of_one_message_are_found(producer: AsyncProducer, admin: AsyncAdmin) -> None:

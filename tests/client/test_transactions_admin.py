@@ -28,7 +28,7 @@ async def test_open_ones_are_listed_page_by_page(producer: AsyncProducer, admin:
     rest = await admin.transactions(count=2, after=first.following)
     rows = [*first.items, *rest.items]
     assert rest.following is None
-    assert [(row.offset, row.state, row.topic, row.group, row.tags) for row in rows] == [
+    assert [(row.offset, row.state, row.topic, row.group, row.tag) for row in rows] == [
         (number, "open", "orders", "tests", "t") for number in range(3)
     ]
     assert rows[0].next_check_ms == (rows[0].store_ms or 0) + 6_000

@@ -45,7 +45,7 @@ async def test_the_address_of_a_group_decides_its_halves(server: Server, topic: 
             half = as_half(prepare(key, keys=[key]), group)
             (sent,) = await producer.send_each(topic, [half])
             assert not isinstance(sent, Exception), sent
-            ids[key] = half.unique_id
+            ids[key] = half.message_id
         assert await asyncio.to_thread(
             wait_until, lambda: set(bodies(server, topic)) == {"yes"} and len(address.questions) >= 2, DECIDED_S
         ), address.questions

@@ -98,7 +98,7 @@ def test_admin_finds_a_message_by_each_of_its_names(producer: Producer, admin: A
     sent = producer.send(topic, "needle", keys=["needle-key"])
     assert wait_until(lambda: admin.messages_by_key(topic, "needle-key") != [])
     assert admin.message_by_offset_id(sent.offset_message_id).body == b"needle"
-    found = admin.message_by_unique_id(topic, sent.message_id)
+    found = admin.message_by_id(topic, sent.message_id)
     assert found is not None
     assert found.body == b"needle"
 

@@ -105,7 +105,7 @@ def act(operator: Client, kind: str, row: TransactionRow, reason: str = "by hand
 
 
 def arrived(admin: Admin, half: Half) -> bool:
-    return admin.message_by_unique_id(TOPIC, half.transaction_id) is not None
+    return admin.message_by_id(TOPIC, half.transaction_id) is not None
 
 
 def test_what_is_undecided_is_pulled_and_decided_by_37(
@@ -225,4 +225,4 @@ async def test_rest_sends_and_decides_halves_there(patient: Server, admin: Admin
         ):
             assert (answer.status_code, answer.json()["code"]) == (501, "not_supported")
     await application.state.holder.close()
-    assert wait_until(lambda: admin.message_by_unique_id(TOPIC, taken["transaction_id"]) is not None)
+    assert wait_until(lambda: admin.message_by_id(TOPIC, taken["transaction_id"]) is not None)

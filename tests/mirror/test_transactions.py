@@ -77,7 +77,7 @@ def test_halves_and_ops_are_linked_to_each_other_and_to_the_message(
     assert paid.queue_offset in committed.op.half_offsets
     assert sum(op.commits for op in OpMessage.objects.all()) == 1
     assert sum(op.rollbacks for op in OpMessage.objects.all()) == 1
-    copy = admin.message_by_unique_id("orders", paid.transaction_id)
+    copy = admin.message_by_id("orders", paid.transaction_id)
     assert copy is not None
     delivered = (committed.delivered_queue_id, committed.delivered_offset, committed.delivered_position)
     assert delivered == (copy.queue_id, copy.queue_offset, copy.position)

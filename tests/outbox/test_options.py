@@ -39,6 +39,6 @@ def test_a_row_gives_back_all_that_a_message_has() -> None:
         row = OutboxMessage.objects.get(pk=send_later("orders", "b", **options).pk)
         read = as_outgoing(row)
         made = prepare("b", **options)
-        names = set(Outgoing.__struct_fields__) - {"unique_id", "properties"}
+        names = set(Outgoing.__struct_fields__) - {"message_id", "properties"}
         assert {name: getattr(read, name) for name in names} == {name: getattr(made, name) for name in names}
-        assert read.properties.replace(read.unique_id, "") == made.properties.replace(made.unique_id, "")
+        assert read.properties.replace(read.message_id, "") == made.properties.replace(made.message_id, "")

@@ -138,7 +138,7 @@ def waiting(broker: BrokerThread) -> list[str]:
     """Bodies of the timers that wait under the key."""
     with Admin(broker.namesrv) as admin:
         found = admin.timers(0, 2**53, topic="orders", key="4711").items
-        return [admin.message_by_offset_id(each.message_id).body.decode() for each in found]
+        return [admin.message_by_offset_id(each.offset_message_id).body.decode() for each in found]
 
 
 def test_a_row_of_an_older_release_is_sent(broker: BrokerThread) -> None:
@@ -160,7 +160,7 @@ def test_a_check_of_what_is_shown_already_rolls_back(broker: BrokerThread) -> No
     with transactional() as block:
         half = block.send("orders", "4711")
     with Admin(broker.namesrv) as admin:
-        [shown] = until(lambda: admin.records_by_unique_id("orders", half.transaction_id))
+        [shown] = until(lambda: admin.records_by_id("orders", half.transaction_id))
     rows = OutboxHalf.objects.filter(pk=half.transaction_id)
     assert rows.get().state == OutboxHalf.State.CONFIRMED
     assert check(shown) is Decision.ROLLBACK

@@ -97,7 +97,7 @@ def test_a_message_for_later_carries_the_context_of_who_wrote_it(monkeypatch: py
         brought = send_later("orders", "4712", properties={"traceparent": ORIGIN})
     _, created, other = recorded.spans
     assert (created.name, created.parent, created.has_ended) == ("create orders", request.get_span_context(), True)
-    assert created.attributes["messaging.message.id"] == row.unique_id
+    assert created.attributes["messaging.message.id"] == row.message_id
     about = created.get_span_context()
     assert f"traceparent\x0100-{about.trace_id:032x}-{about.span_id:016x}-01\x02".encode() in row.properties
     assert f"traceparent\x01{ORIGIN}\x02".encode() in brought.properties

@@ -24,7 +24,7 @@ def since_month_began_ms(unique_id: str) -> int:
 
 @pytest.mark.parametrize(
     "next_id",
-    [lambda: prepare("").unique_id, UniqueIds().next_id, UniqueIds(ADDRESS).next_id],
+    [lambda: prepare("").message_id, UniqueIds().next_id, UniqueIds(ADDRESS).next_id],
     ids=["client", "random", "broker"],
 )
 def test_an_id_says_how_long_ago_the_month_began(next_id: Callable[[], str]) -> None:

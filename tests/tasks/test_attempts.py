@@ -170,7 +170,7 @@ def test_a_failed_attempt_is_tried_again_by_a_timer(worker: Worker, broker: Brok
     now_ms = int(timezone.now().timestamp() * 1000)
     with Admin(broker.namesrv) as admin:
         (timer,) = admin.timers(now_ms, now_ms + 2 * 3_600_000).items
-        assert (timer.schedule_key, timer.tags) == (result.id, "charge_later")
+        assert (timer.schedule_key, timer.tag) == (result.id, "charge_later")
         body = admin.message_at(timer.position).body
     assert json.loads(body)["turn"] == row.turn == 1
     assert attempt(order_of(result), "token", worker) is None  # a copy of the first message

@@ -86,7 +86,7 @@ def test_run_after_is_a_timer_with_the_name_of_the_task(broker: BrokerThread) ->
     run_after = timezone.now() + IN_AN_HOUR
     result = shop.remind.using(run_after=run_after).enqueue(1)
     (timer,) = timers(broker)
-    assert (timer.topic, timer.tags, timer.keys) == ("tasks_default", "remind", [result.id])
+    assert (timer.topic, timer.tag, timer.keys) == ("tasks_default", "remind", [result.id])
     assert timer.schedule_key == result.id
     assert 0 <= timer.due_ms - run_after.timestamp() * 1000 < 1
     assert result.task.run_after == run_after

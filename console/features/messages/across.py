@@ -50,7 +50,7 @@ def _first(admin: Admin, unique_id: str, topics: Sequence[str]) -> list[Message]
     """Return the records of the first topic that has any with this unique id, oldest first."""
     for topic in topics:
         try:
-            records = admin.records_by_unique_id(topic, unique_id, MOST)
+            records = admin.records_by_id(topic, unique_id, MOST)
         except RouteNotFound:
             continue
         if records:
@@ -68,7 +68,7 @@ def hops_elsewhere(others: Cluster, opened: Message, topics: Sequence[str]) -> l
         found: list[Message] = []
         for topic in topics:
             try:
-                found += admin.records_by_unique_id(topic, unique_id, MOST)
+                found += admin.records_by_id(topic, unique_id, MOST)
             except (RouteNotFound, ClientError):
                 # the page is worth showing without what another broker may have
                 continue

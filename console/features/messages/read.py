@@ -320,7 +320,7 @@ def _open(admin: Admin, message_id: str, topic: str | None) -> Message | None:
 
 def _by_unique_id(admin: Admin, topic: str, unique_id: str) -> Message | None:
     try:
-        return admin.message_by_unique_id(topic, unique_id)
+        return admin.message_by_id(topic, unique_id)
     except RouteNotFound:
         return None
 
@@ -331,12 +331,12 @@ def _kin(admin: Admin, trail: Trail, seen: TopicScope) -> list[Message]:
     for topic in (*trail.topics, *_topics_of_groups(trail, seen)):
         if trail.opened.unique_key:
             try:
-                found += admin.records_by_unique_id(topic, trail.opened.unique_key, RECORDS_LIMIT)
+                found += admin.records_by_id(topic, trail.opened.unique_key, RECORDS_LIMIT)
             except RouteNotFound:
                 continue
     if trail.opened.unique_key:
         # a group's policy may let a try wait for any time
-        timers = admin.records_by_unique_id(TIMER_TOPIC, trail.opened.unique_key, RECORDS_LIMIT)
+        timers = admin.records_by_id(TIMER_TOPIC, trail.opened.unique_key, RECORDS_LIMIT)
         found += [record for record in timers if real_topic_of(record).startswith(RETRY_PREFIX)]
     source = trail.opened.properties.get(SOURCE, "")
     if source.isdigit():

@@ -329,7 +329,7 @@ async def _shown(found: Message, topic: str, broker: str, call: Call) -> FoundMe
     records = [found]
     if unique is not None and (found.topic == SCHEDULE_TOPIC or DELAY in found.properties):
         other = topic if found.topic == SCHEDULE_TOPIC else SCHEDULE_TOPIC
-        twin = await admin.message_by_unique_id(other, unique)
+        twin = await admin.message_by_id(other, unique)
         if twin is not None and real_topic(twin) == topic:
             records.append(twin)
     parked = next((each for each in records if each.topic == SCHEDULE_TOPIC), None)

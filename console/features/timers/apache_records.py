@@ -284,7 +284,7 @@ def parked_record(admin: Admin, target: Mapping[str, Any]) -> Message | None:
         topic, unique_key = named.topic, named.unique_key
     else:
         topic, unique_key = target["topic"], target.get("uniqueKey", "")
-    found = admin.records_by_unique_id(TIMER_TOPIC, unique_key) if unique_key else []
+    found = admin.records_by_id(TIMER_TOPIC, unique_key) if unique_key else []
     return next((record for record in found if record.properties.get(REAL_TOPIC) == topic), None)
 
 

@@ -127,7 +127,7 @@ class Move:
     def _known(self, there: Admin, record: Message) -> Copy | None:
         """Return what an earlier try sent; None where there is nothing, or what it sent was cancelled since."""
         unique_id = _unique_id(record)
-        for each in there.records_by_unique_id(TIMER_TOPIC, unique_id):
+        for each in there.records_by_id(TIMER_TOPIC, unique_id):
             if each.properties.get(MOVED_FROM) != self._origin(record):
                 continue
             try:

@@ -526,12 +526,12 @@ def result_of(steered: Steered) -> ItemResult:
         "position": steered.position,
         "new_position": steered.new_position,
         "topic": steered.topic,
-        "unique_key": steered.unique_key,
+        "unique_key": steered.message_id,
         "schedule_key": steered.schedule_key,
         "due_ms": steered.due_ms,
         "previous_due_ms": steered.previous_due_ms,
         "delivered_ms": steered.delivered_ms,
-        "message_id": steered.message_id,
+        "message_id": steered.offset_message_id,
         "error": steered.error,
     }
     return ItemResult(steered.outcome, {name: value for name, value in fields.items() if value is not None})

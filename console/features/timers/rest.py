@@ -247,14 +247,14 @@ async def _page(admins: Mapping[str, AsyncAdmin], query: TimersQuery, cursor: st
 
 def _row(each: Timer, broker: str) -> TimerRow:
     return TimerRow(
-        id=written(broker, each.topic, each.position, each.unique_key or ""),
-        message_id=each.unique_key,
+        id=written(broker, each.topic, each.position, each.message_id or ""),
+        message_id=each.message_id,
         topic=each.topic,
         queue=each.queue_id,
         due_ms=each.due_ms,
         schedule_key=each.schedule_key,
         keys=each.keys,
-        tag=each.tags,
+        tag=each.tag,
         size_bytes=each.size_bytes,
         stored_ms=each.store_ms,
         roll_times=each.roll_times,

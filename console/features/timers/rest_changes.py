@@ -313,7 +313,7 @@ async def _named(call: Call, topic: str | None) -> tuple[TimerTarget, str | None
     if topic is not None:
         check_topic(topic)
         call.require(topic)
-        return TimerTarget(topic=topic, unique_key=text), None
+        return TimerTarget(topic=topic, message_id=text), None
     if text.startswith("m1"):
         wanted = parse(text)
         call.require(wanted.topic)
@@ -347,7 +347,7 @@ async def _check_topic_at(wanted: MessageIdentifier, address: str, state: ApiSta
 
 def _target(topic: str, unique_key: str | None, position: int) -> TimerTarget:
     """Return the target by its unique key, which it keeps when it is rescheduled, else by its position."""
-    return TimerTarget(topic=topic, unique_key=unique_key) if unique_key else TimerTarget(position=position)
+    return TimerTarget(topic=topic, message_id=unique_key) if unique_key else TimerTarget(position=position)
 
 
 async def _steer(
@@ -435,7 +435,7 @@ async def _broker_of(target: TimerTarget, address: str | None, state: ApiState) 
 def _label(steered: Steered) -> dict[str, Any]:
     """Return what people see of the timer, as it was before."""
     was_ms = steered.previous_due_ms if steered.previous_due_ms is not None else steered.due_ms
-    name = steered.schedule_key or steered.unique_key or f"{steered.position}"
+    name = steered.schedule_key or steered.message_id or f"{steered.position}"
     return {"topic": steered.topic or "", "name": name[:200], "due_ms": was_ms, "position": steered.position}
 
 
@@ -457,11 +457,11 @@ async def _told(steered: Steered, address: str | None, state: ApiState, operatio
     position = steered.new_position if steered.new_position is not None else steered.position
     identifier = None
     if steered.topic is not None and position is not None:
-        identifier = written(await _broker_at(address, state), steered.topic, position, steered.unique_key or "")
+        identifier = written(await _broker_at(address, state), steered.topic, position, steered.message_id or "")
     return ScheduleChange(
         outcome=cast(Outcome, steered.outcome),  # raise_for has raised for the others
         id=identifier,
-        message_id=steered.unique_key,
+        message_id=steered.message_id,
         topic=steered.topic,
         schedule_key=steered.schedule_key,
         due_ms=steered.due_ms,

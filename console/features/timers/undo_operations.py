@@ -391,7 +391,7 @@ def _of_noted(admin: Admin, target: Mapping[str, Any]) -> str:
     if row is None:
         return "gone"
     again = unique_id_again(row.position, row.unique_key)
-    return "already_taken_back" if admin.message_by_unique_id(TIMER_TOPIC, again) is not None else ""
+    return "already_taken_back" if admin.message_by_id(TIMER_TOPIC, again) is not None else ""
 
 
 def _record(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:

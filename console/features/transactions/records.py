@@ -60,7 +60,7 @@ def row_of(found: Transaction) -> TransactionRow:
         queue_id=found.queue_id,
         transaction_id=found.transaction_id or "",
         keys=tuple(found.keys),
-        tag=found.tags or "",
+        tag=found.tag or "",
         store_ms=found.store_ms,
         born_ms=found.born_ms,
         born_host=found.born_host or "",

@@ -28,7 +28,7 @@ async def send(rest: AsyncProducer, *bodies: str, group: str = "shop") -> list[s
     halves = [as_half(prepare(body, keys=[body], tag="paid"), group) for body in bodies]
     for sent in await rest.send_each("orders", halves):
         assert not isinstance(sent, Exception), sent
-    return [half.unique_id for half in halves]
+    return [half.message_id for half in halves]
 
 
 def answerer_of(group: str, server: Server, namesrv: str, rest_s: float = 30) -> Answerer:

@@ -82,7 +82,7 @@ async def send(rest: AsyncProducer, group: str) -> str:
     half = as_half(prepare("4711"), group)
     (sent,) = await rest.send_each("orders", [half])
     assert not isinstance(sent, Exception), sent
-    return half.unique_id
+    return half.message_id
 
 
 def state_of(admin: AsyncAdmin, transaction_id: str, state: str) -> Callable[[], Awaitable[bool]]:

@@ -181,7 +181,7 @@ def test_what_is_told_is_counted_and_only_the_first_of_it_is_shown(stage: Stage,
 
 
 def test_the_two_events_of_one_consumption_are_one_line() -> None:
-    begin = {"unique_id": "M", "client": "c"}
+    begin = {"message_id": "M", "client": "c"}
     assert told_of([
         Trace("delivered", at_ms=100, group="a", request_id="R", retries=2, **begin),
         Trace("delivered", at_ms=100, group="b", request_id="R", **begin),

@@ -30,5 +30,5 @@ async def send(api: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
 
 async def delivered(admin: AsyncAdmin, unique_id: str) -> bool:
     """Comes back when the message is on its topic; fails after 20 s."""
-    await until_true(lambda: admin.message_by_unique_id("orders", unique_id))
+    await until_true(lambda: admin.message_by_id("orders", unique_id))
     return True

@@ -68,7 +68,7 @@ async def test_nothing_is_told_of_a_message_that_only_has_the_same_unique_id(
     foreign = (await api.post("/api/v1/topics/payroll/messages", json={"body": "x"})).json()
     key = foreign["message_id"]
     message = prepare("ours")
-    forged = replace(message, unique_id=key, properties=message.properties.replace(message.unique_id, key))
+    forged = replace(message, message_id=key, properties=message.properties.replace(message.message_id, key))
     async with AsyncProducer("shop", service.namesrv_address) as producer:
         await producer.send_each("orders", [forged])
     pub = ("Pub", "1700000000000", "Region", "payers", "payroll", key, "", "", "10.0.0.8:1", "1", "1", "0", "0", "true")

@@ -89,7 +89,7 @@ async def test_while_paused_nothing_leaves_and_then_all_does(api: httpx.AsyncCli
     sent = await send(api, delay_ms=20)
     last = await send(api, delay_level=1, delay_ms=None)
     await delivered(admin, last["message_id"])
-    assert await admin.message_by_unique_id("orders", sent["message_id"]) is None
+    assert await admin.message_by_id("orders", sent["message_id"]) is None
     assert (await api.get("/api/v1/timers/status")).json()["paused"] is True
     await api.post("/api/v1/timers:resume", json={"reason": "over"})
     assert await delivered(admin, sent["message_id"])

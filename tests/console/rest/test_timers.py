@@ -36,7 +36,7 @@ async def test_epoch_ms_and_a_delay_are_moments_too(api: httpx.AsyncClient) -> N
 async def test_a_message_arrives_at_its_moment(api: httpx.AsyncClient, admin: AsyncAdmin) -> None:
     sent = await send(api, delay_ms=200)
     assert await delivered(admin, sent["message_id"])
-    arrived = await admin.message_by_unique_id("orders", sent["message_id"])
+    arrived = await admin.message_by_id("orders", sent["message_id"])
     assert arrived is not None
     assert arrived.store_ms >= sent["due_ms"]
     found = (await api.get(f"/api/v1/messages/{sent['id']}")).json()
@@ -46,7 +46,7 @@ async def test_a_message_arrives_at_its_moment(api: httpx.AsyncClient, admin: As
 async def test_a_moment_in_the_past_is_now_or_refused(api: httpx.AsyncClient, admin: AsyncAdmin) -> None:
     past = {"body": "x", "deliver_at": "2020-01-01T00:00:00Z"}
     sent = (await api.post(ONE, json=past)).json()
-    assert await admin.message_by_unique_id("orders", sent["message_id"]) is not None
+    assert await admin.message_by_id("orders", sent["message_id"]) is not None
     refused = await api.post(ONE, json=past | {"reject_past": True})
     assert (refused.status_code, refused.json()["code"]) == (422, "moment_past")
 
@@ -131,7 +131,7 @@ async def test_a_schedule_key_is_taken_once_replaced_or_kept(api: httpx.AsyncCli
 async def names_of(sent: dict[str, Any], admin: AsyncAdmin) -> list[tuple[str, dict[str, str]]]:
     """Every name of one waiting message: path and parameters."""
     page = await admin.timers(0, 2**62, key=sent["message_id"])
-    paths = [sent["id"], sent["recall_handle"], page.items[0].message_id]
+    paths = [sent["id"], sent["recall_handle"], page.items[0].offset_message_id]
     return [
         *((f"/api/v1/messages/{path}/schedule", {}) for path in paths),
         (f"/api/v1/messages/{sent['message_id']}/schedule", {"topic": "orders"}),

@@ -83,7 +83,7 @@ async def past_all(api: httpx.AsyncClient, admin: AsyncAdmin, clock: Clock) -> N
     clock.ahead_ms = 4 * HOUR_MS
     await sent(api, "marker")
     for each in (marker, level):
-        await until_true(partial(admin.message_by_unique_id, "marker", each["message_id"]))
+        await until_true(partial(admin.message_by_id, "marker", each["message_id"]))
 
 
 async def delete(api: httpx.AsyncClient, **parameters: str) -> httpx.Response:

@@ -37,7 +37,7 @@ async def test_a_half_is_taken_and_seen_by_nobody_until_it_is_committed(
     assert answer.status_code == 201
     taken = answer.json()
     assert (taken["topic"], taken["producer_group"], taken["flushed"]) == ("orders", "shop", True)
-    assert await admin.message_by_unique_id("orders", taken["transaction_id"]) is None
+    assert await admin.message_by_id("orders", taken["transaction_id"]) is None
     (row,) = await listed(api)
     assert (row["id"], row["transaction_id"]) == (taken["id"], taken["transaction_id"])
     assert (row["state"], row["keys"], row["tag"], row["checks"]) == ("open", ["order-4711"], "paid", 0)

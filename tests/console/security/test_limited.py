@@ -196,8 +196,8 @@ def test_a_unique_id_of_somebody_else_tells_nothing_of_his_message(filled: Stage
 def _forged(stage: Stage, record: Message) -> Any:
     """One of `orders` that says to be the other one, and where it was."""
     message, unique = prepare("ours", keys=["forged"]), str(record.unique_key)
-    said = message.properties.replace(message.unique_id, unique) + f"REAL_TOPIC\x01{FOREIGN}\x02"
-    return stage.producer.send_each("orders", [replace(message, properties=said, unique_id=unique)])[0]
+    said = message.properties.replace(message.message_id, unique) + f"REAL_TOPIC\x01{FOREIGN}\x02"
+    return stage.producer.send_each("orders", [replace(message, properties=said, message_id=unique)])[0]
 
 
 def test_what_is_seen_is_there(filled: Stage, actor: Actor) -> None:

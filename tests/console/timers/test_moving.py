@@ -105,7 +105,7 @@ def test_they_wait_there_as_they_were(brokers: Several, at_a: None, operator: Cl
     assert (row.state, row.results) == ("done", {"moved": 1})
     assert waiting(brokers, A) == {}
     (after,) = brokers.admins[B].timers(0, 2**62).items
-    same = ("due_ms", "topic", "queue_id", "unique_key", "keys", "tags", "schedule_key")
+    same = ("due_ms", "topic", "queue_id", "message_id", "keys", "tag", "schedule_key")
     assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
     record = brokers.admins[B].message_at(after.position, topic=TIMER_TOPIC)
     assert (record.body, record.properties["note"]) == (b"\x00\xff", "<b>")
