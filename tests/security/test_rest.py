@@ -156,12 +156,10 @@ def both(filled: Stage, actor: Actor) -> Iterator[dict[str, Team]]:
 
 def ids_of(stage: Stage, topic: str, *, named: str = "") -> list[str]:
     """Ids of what waits for the topic, undecided halves and a message of it; `named`: under another topic's name."""
-    rows = [
-        *(row for row in stage.admin.timers(0, 2**62).items if row.topic == topic),
-        *(row for row in stage.admin.transactions("open").items if row.topic == topic),
-    ]
-    keys = [str(getattr(row, "unique_key", None) or getattr(row, "transaction_id", None)) for row in rows]
-    found = [written("broker-a", named or topic, row.position, key) for row, key in zip(rows, keys, strict=True)]
+    timers = [(row.position, row.message_id) for row in stage.admin.timers(0, 2**62).items if row.topic == topic]
+    open_ones = stage.admin.transactions("open").items
+    halves = [(row.position, row.transaction_id) for row in open_ones if row.topic == topic]
+    found = [written("broker-a", named or topic, position, str(key)) for position, key in timers + halves]
     record = stage.admin.messages_by_key(topic, f"{topic}-1")[0]
     return [*found, written("broker-a", named or topic, record.position, str(record.unique_key))]
 
