@@ -4,10 +4,13 @@ BIN := .venv/bin
 export DJANGO_SETTINGS_MODULE := console.site.settings
 # what pytest made of the tests is kept: each worker would make it again
 export PYTHONDONTWRITEBYTECODE :=
+SCAN := .venv/scan/bin
+# others' files, and texts that stand for secrets in tests' data and in the Java and Go programs
+SEARCHED := . ':!static/vendor' ':!requirements' ':!docs/screens' ':!console/locale' ':!tests/data' ':!tests/interop' ':!.ci'
 # twice the cores: quick tests wait for each other's threads and sockets more than they compute
 TWICE = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
-.PHONY: help run cluster dist dashboards test test-slow check bench interop interop-core soak screens reference format pins database-url redis-url needs interop-needs bench-needs
+.PHONY: help run cluster dist dashboards test test-slow check scan sbom audit bench interop interop-core soak screens reference format pins database-url redis-url needs interop-needs bench-needs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -35,6 +38,18 @@ check: .venv/.dev .venv/.spark  ## format, lint, types, direction of imports, ho
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/house
+
+scan: .venv/.scan  ## bandit and a search for secrets: nothing but what is known and explained
+	$(SCAN)/bandit -q -r broker console spark manage.py hatch_build.py --severity-level medium -b .ci/bandit.json
+	git ls-files -z -- $(SEARCHED) | xargs -0 $(SCAN)/detect-secrets-hook --baseline .ci/secrets.json
+
+sbom: .venv/.scan  ## what a console runs on, as CycloneDX JSON in dist/, from what is pinned
+	@mkdir -p dist
+	$(SCAN)/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type application \
+	  --output-reproducible --of JSON -o dist/escapement.cdx.json
+
+audit: .venv/.scan  ## known faults of what is pinned; asks pypi.org, so it is no part of the gate
+	$(SCAN)/pip-audit --require-hashes --disable-pip -r requirements/runtime.txt
 
 interop: .venv/.dev interop-needs  ## official Java and Go clients, and Apache RocketMQ on either side
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "interop and not soak" tests/interop
@@ -68,7 +83,7 @@ format: .venv/.dev  ## generate the synchronous clients, put code and templates 
 	for file in static/css/*.css; do $(BIN)/css-beautify -s 2 -n --space-around-combinator -r $$file; done
 
 pins: .venv/.dev  ## compile requirements/*.in to pinned versions with hashes
-	cd requirements && for name in runtime dev spark; do \
+	cd requirements && for name in runtime dev spark scan; do \
 	  ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make pins" $$([ $$name = runtime ] || echo --constraint runtime.txt) \
 	    $$name.in --output-file $$name.txt || exit 1; done
@@ -108,4 +123,10 @@ $(BIN)/python:
 .venv/.dev: requirements/dev.txt .venv/.runtime
 	@echo "installing what is pinned in $<"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+.venv/.scan: requirements/scan.txt | $(BIN)/python
+	@echo "installing what is pinned in $<"
+	@$(PYTHON) -m venv .venv/scan
+	@.venv/scan/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@

@@ -25,7 +25,7 @@ from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
 from console.operations.actor import CHANGE_ACCESS, CHANGE_USER
-from console.operations.reading import operation_page
+from console.operations.reading import live_operation
 from console.security import account, presence, sign_in, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
@@ -133,5 +133,5 @@ live_pages: Mapping[str, LiveKind] = {
     **timers_pages.LIVE,
     **transactions_pages.LIVE,
     **redisson_pages.LIVE,
-    "operation": LiveKind(lambda name, _: operation_page(name), frozenset(), takes_argument=True),
+    "operation": LiveKind(lambda name, _: live_operation(name), frozenset(), takes_argument=True),
 }

@@ -53,6 +53,7 @@ SLOW = (
     "mirror/test_killed.py",
     "console/checkback/test_worker.py",
     "console/security/test_behind_others.py",
+    "security",
     "console/ui/test_hostile.py",
     "engine/test_timer_clock.py",
     "fuzz",

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import QuerySet
+from django.http import Http404
+from django.utils.translation import gettext as _
 
 from broker.rocketmq.properties import SCHEDULE_KEY, UNIQUE_KEY
 from console.operations import runner
@@ -169,6 +171,14 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         undo=kind.undo_of(row),
         back=kind.taken_back(row, found),
     )
+
+
+def live_operation(text: str) -> OperationPage:
+    """Return one operation for the page that is open; raises Http404 for one that the reader does not see."""
+    found = operation_page(text)
+    if found is None:
+        raise Http404(_("There is no such operation."))
+    return found
 
 
 def operation_list(offset: int = 0) -> OperationList:

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.operations import runner
-from console.operations.actor import Actor
+from console.operations.actor import UNBOUNDED, Actor
 from console.operations.errors import (
     InvalidParameter,
     NameNotTyped,
@@ -60,8 +60,7 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
             return known
     Operation.objects.filter(state=Operation.State.DRAFT, created_at__lt=timezone.now() - runner.DRAFT_KEPT).delete()
     checked = kind.checked(parameters)
-    shown = kind.preview(checked)
-    actor.require_scope(kind.scope(checked, shown.as_row()), kind.name)
+    shown = _previewed(kind, checked, actor)
     row, _ = Operation.objects.get_or_create(
         id=number or uuid.uuid4(),
         defaults={
@@ -85,11 +84,20 @@ def look_again(row: Operation, actor: Actor, changes: Mapping[str, Any] | None =
         raise NotPossible("It was confirmed already; make a new one.")
     with choosing(choice_of(row.broker)):
         checked = kind.checked({**row.parameters, **(changes or {})})
-        shown = kind.preview(checked)
-    actor.require_scope(kind.scope(checked, shown.as_row()), kind.name)
+        shown = _previewed(kind, checked, actor)
     row.parameters, row.preview, row.previewed_at = checked, shown.as_row(), timezone.now()
     row.save(update_fields=["parameters", "preview", "previewed_at"])
     return row
+
+
+def _previewed(kind: Kind[Any], checked: Mapping[str, Any], actor: Actor) -> Preview:
+    """Count what is seen; a name that is not is refused before it is asked whether there is such a thing."""
+    named = kind.scope(checked, None)
+    if named != UNBOUNDED:
+        actor.require_scope(named, kind.name)
+    shown: Preview = kind.preview(checked)
+    actor.require_scope(kind.scope(checked, shown.as_row()), kind.name)
+    return shown
 
 
 def choose(number: uuid.UUID, actor: Actor, given: Mapping[str, Any]) -> None:

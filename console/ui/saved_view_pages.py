@@ -15,6 +15,7 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from console.security.topic_scope import current_topics
 from console.ui import saved_views as store
 from console.ui.addresses import form_of
 from console.ui.saved_views import NAME_LENGTH, NEEDED, PAGES, Address, SavedView, address_here, address_of, default_of
@@ -72,9 +73,9 @@ def _wanted(request: HttpRequest) -> dict[str, bool]:
 
 
 def _mine(request: HttpRequest, view_id: int) -> SavedView:
-    """Return one of the user's own views; who may share may also change what others share."""
+    """Return one of the user's own views; who may share, and is shown what others share, may also change that."""
     mine = Q(owner=request.user.pk)
-    if request.user.has_perm(store.SHARE):
+    if request.user.has_perm(store.SHARE) and current_topics().is_all:
         mine |= Q(is_shared=True)
     row = SavedView.objects.filter(mine, pk=view_id).first() if view_id < 2**63 else None
     if row is None:

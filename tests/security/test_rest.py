@@ -1,0 +1,247 @@
+"""REST by token: what each operation asks of one, written down beside the code, and nothing of another team's.
+
+`tests/console/rest/test_access.py` asks every operation with every token, and works out of the declarations what is
+due; here stands what they have to declare. An operation that is not in the table fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+import pytest
+
+from console.operations.actor import Actor
+from console.rest.access import (
+    Everywhere,
+    Group,
+    InBody,
+    InRecord,
+    InRows,
+    Overview,
+    OwnOperation,
+    Place,
+    ProducerGroup,
+    Queue,
+    Topic,
+)
+from console.rest.app import create_application
+from console.rest.identifiers import written
+from console.rest.route import Route
+from console.rest.routes import ROUTES
+from console.security import tokens
+from tests.console.rest.test_access import BODIES
+from tests.console.stage import Stage
+from tests.security.doors import api
+from tests.security.scene import FOREIGN, GROUPS, OTHER, OWN, People, Team, two_teams
+
+#: method, address, the action that a token has to allow, and on what: names of the address, of the body, of the record
+#: that an id names, of each row; `everywhere` is every name there is, `overview` figures that name nothing
+TABLE = """
+GET    /alert-rules                                     settings                   everywhere
+POST   /alert-rules                                     settings                   everywhere
+DELETE /alert-rules/{rule}                              settings                   everywhere
+GET    /alert-rules/{rule}                              settings                   everywhere
+PATCH  /alert-rules/{rule}                              settings                   everywhere
+GET    /alert-silences                                  settings                   everywhere
+POST   /alert-silences                                  settings                   everywhere
+DELETE /alert-silences/{silence}                        settings                   everywhere
+GET    /check-addresses                                 admin                      rows
+POST   /check-addresses                                 admin                      body
+DELETE /check-addresses/{group}                         admin                      producers
+GET    /check-addresses/{group}                         admin                      producers
+PATCH  /check-addresses/{group}                         admin                      producers
+GET    /groups                                          read                       rows
+POST   /groups                                          settings                   body
+DELETE /groups/{group}                                  settings.delete            group
+GET    /groups/{group}/dead-letters                     read                       group+rows
+POST   /groups/{group}/dead-letters:send-as-new         consume                    group+body+body:publish
+POST   /groups/{group}/dead-letters:send-back           consume                    group+body
+GET    /groups/{group}/settings                         read                       group
+PATCH  /groups/{group}/settings                         settings                   group
+GET    /messages/{id}                                   read                       record
+DELETE /messages/{id}/schedule                          publish                    record
+PATCH  /messages/{id}/schedule                          publish                    record
+POST   /messages/{id}:deliver-now                       publish                    record
+POST   /messages/{id}:resend                            publish                    record
+GET    /operations/{id}                                 publish|consume|settings   operation
+POST   /operations/{id}:abort                           publish|consume|settings   operation
+POST   /operations/{id}:take-back                       publish                    operation+body
+GET    /redisson/queues                                 read                       rows
+GET    /redisson/queues/{queue}                         read                       queue
+GET    /redisson/queues/{queue}/values                  read                       queue
+POST   /redisson/queues/{queue}/values                  publish                    queue
+POST   /redisson/queues/{queue}:clear                   publish                    queue
+POST   /redisson/queues/{queue}:deliver-now             publish                    queue
+POST   /redisson/queues/{queue}:import                  publish                    queue+body
+POST   /redisson/queues/{queue}:make-plain              publish                    queue
+POST   /redisson/queues/{queue}:make-reliable           publish                    queue+body
+POST   /redisson/queues/{queue}:move                    publish                    queue+body
+POST   /redisson/queues/{queue}:put-back                publish                    queue
+POST   /redisson/queues/{queue}:remove                  publish                    queue
+POST   /redisson/queues/{queue}:repair                  publish                    queue
+POST   /redisson/queues/{queue}:reschedule              publish                    queue
+POST   /redisson/queues/{queue}:set-aside               publish                    queue
+GET    /schedule/levels                                 read                       overview
+GET    /timers                                          read                       rows
+GET    /timers/forecast                                 read                       overview+rows
+GET    /timers/status                                   read                       overview
+GET    /timers/wheel                                    read                       overview
+POST   /timers:cancel                                   publish                    body
+POST   /timers:deliver-now                              publish                    body
+POST   /timers:move-to-broker                           publish                    body
+POST   /timers:pause                                    publish                    everywhere
+POST   /timers:reschedule                               publish                    body
+POST   /timers:resume                                   publish                    everywhere
+GET    /topics                                          read                       rows
+POST   /topics                                          settings                   body
+DELETE /topics/{topic}                                  settings.delete            topic
+POST   /topics/{topic}/groups/{group}:ack               consume                    topic+group
+POST   /topics/{topic}/groups/{group}:extend            consume                    topic+group
+POST   /topics/{topic}/groups/{group}:nack              consume                    topic+group
+POST   /topics/{topic}/groups/{group}:receive           consume                    topic+group
+POST   /topics/{topic}/groups/{group}:reset-offsets     consume                    topic+group+group:settings
+POST   /topics/{topic}/messages                         publish                    topic
+POST   /topics/{topic}/messages:batch                   publish                    topic
+DELETE /topics/{topic}/schedule/{schedule_key}          publish                    topic
+PATCH  /topics/{topic}/schedule/{schedule_key}          publish                    topic
+GET    /topics/{topic}/settings                         read                       topic
+PATCH  /topics/{topic}/settings                         settings                   topic
+GET    /transactions                                    read                       rows
+POST   /transactions                                    publish                    body
+GET    /transactions/{id}                               read                       record
+POST   /transactions/{id}:check                         publish                    record
+POST   /transactions/{id}:commit                        publish                    record
+POST   /transactions/{id}:resume                        publish                    record
+POST   /transactions/{id}:rollback                      publish                    record
+POST   /transactions:check                              publish                    body
+POST   /transactions:commit                             publish                    body
+POST   /transactions:resume                             publish                    body
+POST   /transactions:rollback                           publish                    body
+"""
+WORDS: Mapping[type[Place], str] = {
+    Topic: "topic", Group: "group", Queue: "queue", ProducerGroup: "producers", InRows: "rows", InBody: "body",
+    InRecord: "record", Everywhere: "everywhere", Overview: "overview", OwnOperation: "operation",
+}  # fmt: skip
+#: beside the operations: the description, for who is signed in or has a token
+DESCRIPTION = {"/api/openapi.json", "/api/docs", "/api/docs/"}
+
+
+def declared(route: Route) -> str:
+    on = "+".join(WORDS[type(place)] + (f":{place.action}" if place.action else "") for place in route.on)
+    return " ".join((route.method, route.path, "|".join(route.actions), on))
+
+
+def test_every_operation_asks_what_the_table_says() -> None:
+    assert sorted(map(declared, ROUTES)) == sorted(" ".join(line.split()) for line in TABLE.strip().splitlines())
+
+
+def test_every_address_that_is_answered_is_one_of_them() -> None:
+    routes: dict[str, set[str]] = {}
+    for each in ROUTES:
+        routes.setdefault("/api/v1" + each.path, set()).add(each.method)
+    answered = {re.sub(":path}", "}", path): set(methods) for path, methods in api().items()}
+    assert {path: methods for path, methods in answered.items() if path not in DESCRIPTION} == routes
+    assert set(answered) >= DESCRIPTION
+
+
+@pytest.fixture
+def both(filled: Stage, actor: Actor) -> Iterator[dict[str, Team]]:
+    with two_teams(filled, actor) as made:
+        yield made
+
+
+def ids_of(stage: Stage, topic: str, *, named: str = "") -> list[str]:
+    """Ids of what waits for the topic, undecided halves and a message of it; `named`: under another topic's name."""
+    timers = [(row.position, row.message_id) for row in stage.admin.timers(0, 2**62).items if row.topic == topic]
+    open_ones = stage.admin.transactions("open").items
+    halves = [(row.position, row.transaction_id) for row in open_ones if row.topic == topic]
+    found = [written("broker-a", named or topic, position, str(key)) for position, key in timers + halves]
+    record = stage.admin.messages_by_key(topic, f"{topic}-1")[0]
+    return [*found, written("broker-a", named or topic, record.position, str(record.unique_key))]
+
+
+def paths_of(route: Route, team: Team, ids: list[str]) -> list[str]:
+    """Addresses of the operation about this team's."""
+    names = {
+        "topic": team.topic, "queue": team.topic, "schedule_key": f"{team.topic}-3", "rule": team.parts["rule_id"],
+        "group": f"of-{team.topic}" if ProducerGroup in map(type, route.on) else team.group, "silence": "1",
+    }  # fmt: skip
+    path = "/api/v1" + re.sub(r"{(\w+)}", lambda match: str(names.get(match[1], "{id}")), route.path)
+    if OwnOperation in map(type, route.on):
+        ids = [str(team.parts["operation_id"])]
+    return [path.replace("{id}", each) for each in ids] if "{id}" in path else [path]
+
+
+def body_of(route: Route, team: Team) -> Any:
+    """A body whose names are this team's."""
+    if route.body is None:
+        return None
+    given = BODIES[route.body]("X-")
+    text = httpx.Request("POST", "http://x", json=given).content.decode()
+    return text.replace("X-t", team.topic).replace("X-g", team.group).replace("X-q", team.topic)
+
+
+def test_a_team_gets_nothing_of_the_other_by_any_operation(both: dict[str, Team], filled: Stage) -> None:
+    prefixes = [OWN, GROUPS[OWN], f"of-{OWN}"]
+    scopes = tokens.scope_rows(
+        prefixes, prefixes, prefixes, consume=prefixes, settings=prefixes, unmask=prefixes
+    )  # fmt: skip
+    _row, token = tokens.create("a team", scopes)
+    theirs, forged = ids_of(filled, OTHER), ids_of(filled, OTHER, named=OWN)
+    own = ids_of(filled, OWN)
+    before = (len(filled.admin.timers(0, 2**62).items), len(filled.admin.transactions("open").items))
+
+    async def all_of_it() -> list[str]:
+        application, wrong = create_application(filled.broker.namesrv), []
+        transport = httpx.ASGITransport(application)
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=headers) as client:
+            for route in ROUTES:
+                is_list = not {Topic, Group, Queue, ProducerGroup, InRecord, InBody, OwnOperation} & {
+                    *map(type, route.on)
+                }
+                for path in paths_of(route, both[OTHER], theirs):
+                    answer = await client.request(route.method, path, content=body_of(route, both[OTHER]))
+                    told = answer.text.replace(path, "")
+                    if not is_list and answer.status_code not in (403, 404):
+                        wrong.append(f"theirs: {route.method} {path}: {answer.status_code} {told[:200]}")
+                    # what is refused names what was asked for, and nothing else
+                    if is_list and answer.status_code < 300 and any(word in told for word in FOREIGN):
+                        wrong.append(f"named: {route.method} {path}: {told[:300]}")
+                if InRecord in map(type, route.on):
+                    for path in paths_of(route, both[OWN], forged):
+                        answer = await client.request(route.method, path, content=body_of(route, both[OWN]))
+                        if answer.status_code < 400 or any(word in answer.text for word in FOREIGN):
+                            wrong.append(f"forged: {route.method} {path}: {answer.status_code} {answer.text[:300]}")
+                if route.method == "GET":
+                    for path in paths_of(route, both[OWN], own):
+                        answer = await client.request("GET", path)
+                        if answer.status_code == 500 or any(word in answer.text for word in FOREIGN):
+                            wrong.append(f"own: {path}: {answer.status_code} {answer.text[:300]}")
+        await application.state.holder.close()
+        return wrong
+
+    wrong = asyncio.run(all_of_it())
+    assert not wrong, "\n".join(wrong)
+    assert (len(filled.admin.timers(0, 2**62).items), len(filled.admin.transactions("open").items)) == before
+
+
+def test_the_description_is_for_who_is_signed_in(transactional_db: None) -> None:
+    people = People()
+    expected = {"stranger": 302, "none": 200, "viewer": 200, "superuser": 200}
+
+    async def asked() -> dict[str, int]:
+        application, found = create_application("127.0.0.1:1"), {}
+        transport = httpx.ASGITransport(application)
+        for role in expected:
+            cookies = {name: morsel.value for name, morsel in people.browser(role).cookies.items()}
+            async with httpx.AsyncClient(transport=transport, base_url="http://testserver", cookies=cookies) as client:
+                found[role] = (await client.get("/api/docs")).status_code
+        await application.state.holder.close()
+        return found
+
+    assert asyncio.run(asked()) == expected
