@@ -140,7 +140,8 @@ class Gate:
             if request.user.is_authenticated and not visible.is_all and match.url_name not in _LIMITED_ADMIN:
                 raise PermissionDenied("topics")
             is_change = request.method == "POST" and request.user.is_authenticated and match.url_name not in _OWN_ADMIN
-            return presence.ask(request.get_full_path()) if is_change and not presence.is_proved(request) else None
+            must_prove = is_change and not presence.is_proved(request)
+            return presence.ask(request, request.get_full_path()) if must_prove else None
         access = access_of(view)
         if match is None or access.is_open:
             return None
