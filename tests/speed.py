@@ -50,6 +50,7 @@ SLOW = (
     "mirror/test_killed.py",
     "console/checkback/test_worker.py",
     "console/security/test_behind_others.py",
+    "console/site/test_tls.py",
     "console/ui/test_hostile.py",
     "engine/test_timer_clock.py",
     "redisson/test_index.py",

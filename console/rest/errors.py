@@ -52,6 +52,10 @@ class InvalidParameter(RequestError):
     """A query parameter is not valid."""
 
 
+class NotSecured(RequestError):
+    """A token that came over a network in the clear is not one any more."""
+
+
 class HostUnknown(RequestError):
     """The request is addressed to a name that this server does not have."""
 
@@ -255,6 +259,9 @@ RULES: dict[type[Exception], Rule] = {
     InvalidIdentifier: Rule(400, "invalid_id", "Invalid message id", "Use the id that the send answered."),
     InvalidReceipt: Rule(400, "invalid_receipt", "Invalid receipt", "Give it as the message came with it."),
     InvalidParameter: Rule(400, "invalid_parameter", "Invalid parameter", "Compare the address with /api/docs."),
+    NotSecured: Rule(
+        403, "https_needed", "HTTPS needed", "Come by HTTPS; revoke the token, it could be read on its way."
+    ),
     HostUnknown: Rule(400, "host_unknown", "Host unknown", "Use a name of ESCAPEMENT_HOSTS, or add this one there."),
     BodyTooLarge: Rule(413, "body_too_large", "Body too large", "Send less at once, or a reference to the content."),
     BodyTooSlow: Rule(408, "body_too_slow", "Body too slow", "Send the body without long pauses."),

@@ -39,6 +39,8 @@ def served() -> list[ChildSpec]:
 def taken_ports(specs: list[ChildSpec]) -> list[str]:
     """Return a sentence for each port that a child needs and another program occupies."""
     wanted = [("console", settings.WEB_HOST, settings.WEB_PORT, "ESCAPEMENT_WEB_PORT")]
+    if settings.WEB_REDIRECT_PORT:
+        wanted += [("way to HTTPS", settings.WEB_HOST, settings.WEB_REDIRECT_PORT, "ESCAPEMENT_WEB_REDIRECT_PORT")]
     for number in range(len(_broker_names())):
         wanted += [
             ("broker", settings.BROKER_HOST, _broker_port(number), "ESCAPEMENT_BROKER_PORT"),

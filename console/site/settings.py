@@ -1,7 +1,8 @@
 """Settings of the Django project. Everything that differs between places comes from the environment.
 
 Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_CLUSTERS, ESCAPEMENT_CLUSTER_*,
-    ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT, ESCAPEMENT_HOSTS, ESCAPEMENT_TRUSTED_PROXIES, ESCAPEMENT_WEB_CONNECTIONS.
+    ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT and what else begins with ESCAPEMENT_WEB_, ESCAPEMENT_HOSTS,
+    ESCAPEMENT_TRUSTED_PROXIES.
 Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_BROKERS, ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST,
     ESCAPEMENT_BROKER_PORT,
     ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_NAMESRV_PORTS, ESCAPEMENT_REGISTER_AT,
@@ -34,6 +35,7 @@ from console.run.addresses import (
     redis_url,
     server_certificates,
     var_directory,
+    web_certificates,
 )
 from console.run.private_files import kept_secret
 from console.site.checks import check_provider, groups_of, trusted_proxies
@@ -142,6 +144,9 @@ MOVE_LEAVES_S = float(os.environ.get("ESCAPEMENT_MOVE_LEAVES_S", "120"))
 # --- Django -----------------------------------------------------------------------------------------------------------
 WEB_HOST = os.environ.get("ESCAPEMENT_WEB_HOST", "127.0.0.1")
 WEB_PORT = int(os.environ.get("ESCAPEMENT_WEB_PORT", "8000"))
+# The console's own certificate, None: it speaks plain HTTP; and a port that leads browsers to the one with TLS.
+WEB_TLS = web_certificates(os.environ)
+WEB_REDIRECT_PORT = int(os.environ.get("ESCAPEMENT_WEB_REDIRECT_PORT", "0"))
 WEB_CONNECTIONS = int(os.environ.get("ESCAPEMENT_WEB_CONNECTIONS", "2000"))
 # Whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks of reverse proxies, none by default.
 TRUSTED_PROXIES = trusted_proxies(os.environ.get("ESCAPEMENT_TRUSTED_PROXIES", ""))
@@ -339,7 +344,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
-HTTPS = os.environ.get("ESCAPEMENT_HTTPS") == "1"
+HTTPS = os.environ.get("ESCAPEMENT_HTTPS") == "1" or WEB_TLS is not None
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"

@@ -75,7 +75,7 @@ class Command(BaseCommand):
     def _greet(self) -> None:
         host = f"[{settings.WEB_HOST}]" if ":" in settings.WEB_HOST else settings.WEB_HOST
         self._say("run", "")
-        self._say("run", f"console   http://{host}:{settings.WEB_PORT}/")
+        self._say("run", f"console   {'https' if settings.WEB_TLS else 'http'}://{host}:{settings.WEB_PORT}/")
         login = first_login()
         if login is not None and login != self._login_before:
             # said once: what a terminal has shown is kept by its history, and by the journal of who runs this for good
