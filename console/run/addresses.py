@@ -31,6 +31,8 @@ from broker.client import Access, Tls
 #: the checkout; in a wheel the package that the console is a part of
 _HOME = Path(__file__).resolve().parents[2]
 DATABASE_URL_FILE = "database-url"
+OWNER_URL_FILE = "database-owner-url"
+SPARK_URL_FILE = "database-spark-url"
 REDIS_URL_FILE = "redis-url"
 
 #: whose plain connections are served where there is a certificate: this machine's, everybody's, nobody's
@@ -59,6 +61,20 @@ def _own_directory() -> Path:
 def database_url() -> str:
     """Return DATABASE_URL, else the embedded PostgreSQL, else an address that refuses clearly as nothing ran yet."""
     return _address("DATABASE_URL", DATABASE_URL_FILE) or "postgresql://postgres@127.0.0.1:5432/postgres"
+
+
+def owner_url() -> str:
+    """Return the address by which tables are made and changed; empty: that of everything else does it, too."""
+    if "DATABASE_URL" in os.environ:
+        return os.environ.get("ESCAPEMENT_DATABASE_OWNER_URL", "")
+    return _address("ESCAPEMENT_DATABASE_OWNER_URL", OWNER_URL_FILE)
+
+
+def spark_url() -> str:
+    """Return the address by which dashboards are written; empty: that of everything else."""
+    if "DATABASE_URL" in os.environ:
+        return os.environ.get("ESCAPEMENT_SPARK_DATABASE_URL", "")
+    return _address("ESCAPEMENT_SPARK_DATABASE_URL", SPARK_URL_FILE)
 
 
 def redis_url() -> str:

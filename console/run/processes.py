@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management import get_commands
 
 from broker.hosting import HostingRefused, refuse_open_listening
-from console.run.addresses import answers, database_url, taken
+from console.run.addresses import answers, database_url, owner_url, taken
 from console.run.supervisor import ChildSpec
 from console.site.checks import ServingRefused, refuse_open_serving
 
@@ -80,6 +80,8 @@ def _servers() -> list[ChildSpec]:
                 "postgres",
                 (*embedded, "postgres"),
                 _database_answers,
+                # the first start makes the directory, which takes a busy machine half a minute
+                ready_timeout_s=120.0,
                 stop_timeout_s=30.0,
                 quiet=True,
             )
@@ -168,7 +170,8 @@ def _worker(name: str, *options: str) -> tuple[str, ...]:
 
 def _database_answers() -> bool:
     try:
-        psycopg.connect(database_url(), connect_timeout=1).close()
+        # the owner, as the other roles are made only then
+        psycopg.connect(owner_url() or database_url(), connect_timeout=1).close()
     except psycopg.OperationalError:
         return False
     return True

@@ -1,6 +1,7 @@
 """Settings of the Django project. Everything that differs between places comes from the environment.
 
-Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_CLUSTERS, ESCAPEMENT_CLUSTER_*,
+Addresses: DATABASE_URL, ESCAPEMENT_DATABASE_OWNER_URL, ESCAPEMENT_SPARK_DATABASE_URL, ESCAPEMENT_DATABASE_READER,
+    REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_CLUSTERS, ESCAPEMENT_CLUSTER_*,
     ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT and what else begins with ESCAPEMENT_WEB_, ESCAPEMENT_HOSTS,
     ESCAPEMENT_TRUSTED_PROXIES.
 Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_BROKERS, ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST,
@@ -31,9 +32,11 @@ from console.run.addresses import (
     client_access,
     database_settings,
     database_url,
+    owner_url,
     reachable_host,
     redis_url,
     server_certificates,
+    spark_url,
     var_directory,
     web_certificates,
 )
@@ -221,6 +224,11 @@ TEMPLATES: list[dict[str, Any]] = [
 
 # --- servers ----------------------------------------------------------------------------------------------------------
 DATABASES = {"default": database_settings(database_url())}
+# Who owns the tables and changes them, where that is another role; who writes dashboards; which role people read as.
+if owner_url():
+    DATABASES["owner"] = database_settings(owner_url()) | {"TEST": {"MIRROR": "default"}}
+SPARK_DATABASE = database_settings(spark_url()) if spark_url() else None
+DATABASE_READER = os.environ.get("ESCAPEMENT_DATABASE_READER", "")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = redis_url()
 #: The server of Redisson's delayed queues, which of them may be touched (names or patterns), and whether only to look.

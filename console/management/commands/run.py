@@ -10,12 +10,18 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from broker.log_lines import escaped
-from console.run.addresses import DATABASE_URL_FILE, REDIS_URL_FILE, is_checkout
+from console.run.addresses import DATABASE_URL_FILE, OWNER_URL_FILE, REDIS_URL_FILE, is_checkout
 from console.run.private_files import first_login, first_login_path, keep_private, narrow
 from console.run.processes import exposed, processes, taken_ports
 from console.run.supervisor import ROSTER_FILE, Roster, Supervisor
 
 NAME_WIDTH = 14
+#: of servers that run embedded or elsewhere: what is asked for, its variable, its file
+_ADDRESSES = {
+    "database-url": ("DATABASE_URL", DATABASE_URL_FILE),
+    "database-owner-url": ("ESCAPEMENT_DATABASE_OWNER_URL", OWNER_URL_FILE),
+    "redis-url": ("REDIS_URL", REDIS_URL_FILE),
+}
 #: what starts it again: in a checkout, and where the wheel was installed
 STARTED_BY = "make run" if is_checkout() else "escapement-console run"
 
@@ -28,7 +34,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: Any) -> None:
         """Options: print an address, or show all output."""
-        parser.add_argument("--print", choices=["database-url", "redis-url"], help="print an address and end")
+        parser.add_argument("--print", choices=list(_ADDRESSES), help="print an address and end")
         parser.add_argument("--verbose", action="store_true", help="show all output of all processes here")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -61,8 +67,8 @@ class Command(BaseCommand):
             raise CommandError("Not everything could be started.", returncode=code)
 
     def _print_address(self, name: str) -> None:
-        given = os.environ.get({"database-url": "DATABASE_URL", "redis-url": "REDIS_URL"}[name])
-        path = settings.VAR / {"database-url": DATABASE_URL_FILE, "redis-url": REDIS_URL_FILE}[name]
+        variable, file_name = _ADDRESSES[name]
+        given, path = os.environ.get(variable), settings.VAR / file_name
         if not given and not path.exists():
             raise CommandError("The embedded servers have not run here yet: start them with `make run`.")
         self.stdout.write(given or path.read_text().strip())
