@@ -178,6 +178,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "console.site.chosen.ChosenBroker",
     "django.middleware.security.SecurityMiddleware",
+    "console.security.headers.Headers",
     "console.site.compression.CompressedFiles",
     # pages; it pads what it compresses, so that its length tells nothing of the secrets in it
     "django.middleware.gzip.GZipMiddleware",
@@ -391,6 +392,8 @@ STATICFILES_DIRS = [ROOT / "static"]
 # Served straight from static/ with a validator, so that no collect step stands between an edit and a page.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
+# nobody else's pages load them
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # --- logging ----------------------------------------------------------------------------------------------------------
 LOGGING = log_lines.CONFIGURATION

@@ -78,7 +78,8 @@ def machine(install: Install, valkey: str, tmp_path_factory: pytest.TempPathFact
     environment = dict(re.findall(r"^([A-Z_]+)=(.*)$", (DEPLOY / "environment").read_text(), re.MULTILINE))
     environment |= {
         "DATABASE_URL": cluster.address_of("escapement", "words"), "REDIS_URL": valkey,
-        "ESCAPEMENT_SPARK_DATABASE_URL": cluster.address_of("escapement_spark", "words"), "SECRET_KEY": "s" * 60, "PATH": "/usr/bin:/bin",
+        "ESCAPEMENT_SPARK_DATABASE_URL": cluster.address_of("escapement_spark", "words"), "SECRET_KEY": "s" * 60,
+        "PATH": "/usr/bin:/bin",
         "ESCAPEMENT_VAR": str(var), "ESCAPEMENT_STORE": str(var / "store"), "ESCAPEMENT_VIP": "0",
         "ESCAPEMENT_BROKER_PORT": str(free_port()), "ESCAPEMENT_NAMESRV_PORT": str(free_port()),
     }  # fmt: skip
