@@ -194,6 +194,7 @@ class Half:
     errors=(HalfNotSafe,),
     most_body_bytes=MAX_SINGLE_BYTES,
     example={"topic": "orders", "producer_group": "shop", "message": {"body": "hello"}},
+    takes_key=True,
 )
 async def begin(call: Call, body: NewHalf) -> Response:
     """Send a half; 201 when it is on disk, 202 when it is not known to be. It is never tried twice."""
