@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.apps import apps
 from django.db import ProgrammingError, connection, transaction
 
+from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.operations.models import AuditEntry
 from console.run.database_roles import APPLICATION, READER, SPARK, TABLES, Role, RolesFailed, give, roles, steps
+from spark.sink import Coverage, Sink
 from tests.console.people import person
 
 ROLES = [Role(APPLICATION, "app_of_test", "a'b"), Role(SPARK, "spark_of_test"), Role(READER, "reader_of_test")]
@@ -107,6 +111,34 @@ def test_spark_writes_dashboards_and_sees_nobody(given: None) -> None:
         cursor.execute("CREATE TEMP TABLE more (LIKE console_dashboardpoint) ON COMMIT DROP")
         cursor.execute("DELETE FROM console_dashboardpoint")
         cursor.execute("DELETE FROM console_dashboardrun")
+
+
+@pytest.fixture
+def spark_url(transactional_db: None, database_url: str) -> Iterator[str]:
+    """The address of a role that signs in."""
+    give([Role(SPARK, "signed_in_of_test", "secret")], "default")
+    yield re.sub("//.*@", "//signed_in_of_test:secret@", database_url)
+    with connection.cursor() as cursor:
+        cursor.execute("DROP OWNED BY signed_in_of_test")
+        cursor.execute("DROP ROLE signed_in_of_test")
+
+
+def test_what_spark_writes_it_may_write(spark_url: str) -> None:
+    row = DashboardRun.objects.create(batch=uuid4(), broker="b", dashboard="flow", window="all", source="x")
+    sink = Sink(spark_url, {"flow": str(row.pk)})
+    try:
+        assert sink.offsets("b") == []
+        assert sink.beat(0.5) is False
+        assert sink.finish("flow", Coverage(0, 10, 1, 0, 1), [("bytes", "orders", "", "", 1, 1.0, None)], 5) == 1
+        DashboardRun.objects.update(state="queued")
+        more = [("bytes", topic, "", "", 1, 1.0, None) for topic in ("orders", "bills")]
+        assert sink.add("flow", Coverage(10, 20, 2, 0, 1), more) is True
+        sink.give_up("cancelled", "enough")
+    finally:
+        sink.close()
+    row.refresh_from_db()
+    assert (row.state, row.end_position) == ("cancelled", 20)
+    assert dict(DashboardPoint.objects.values_list("topic", "value")) == {"orders": 2.0, "bills": 1.0}
 
 
 @pytest.mark.parametrize(
