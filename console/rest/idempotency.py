@@ -143,7 +143,7 @@ class Keys:
         return self._server
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections to Redis."""
         server, self._server = self._server, None
         if server is not None:
             await server.aclose()

@@ -23,7 +23,7 @@ class Headers:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer with them."""
+        """Answer with these headers added."""
         response = self.get_response(request)
         response.headers.setdefault("Permissions-Policy", _NOT_USED)
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
