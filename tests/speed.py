@@ -54,6 +54,7 @@ SLOW = (
     "console/checkback/test_worker.py",
     "console/security/test_behind_others.py",
     "security",
+    "console/site/test_tls.py",
     "console/ui/test_hostile.py",
     "engine/test_timer_clock.py",
     "fuzz",

@@ -11,10 +11,12 @@ from django.conf import settings
 from ..client.credentials import security_of
 from ..rocketmq.acl import AccessConfig, InvalidAccess, User, check_name
 from ..server.clock import Simulation
+from ..server.clock import wall_clock_ms as wall_clock_ms
 from ..server.listener import Listening, ListeningRefused, Remedies, refuse_exposed
 from ..server.listener import is_loopback as is_loopback
 from ..server.registrar import NameServers
-from ..server.tls import TlsConfig
+from ..server.tls import Certificates as Certificates
+from ..server.tls import TlsConfig as TlsConfig
 
 
 class HostingRefused(Exception):

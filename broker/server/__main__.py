@@ -22,7 +22,7 @@ from .connection import Limits
 from .listener import Listening, ListeningRefused, Remedies, raise_descriptor_limit, refuse_exposed
 from .registrar import NameServers
 from .slow_requests import SLOW_MS
-from .tls import TlsConfig
+from .tls import is_plaintext_allowed, own_certificates
 
 #: what a store keeps as it was made
 SIZES = ("segment_size_bytes", "queue_file_entries", "index_slots", "index_entries")
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--register-at", default="", help="name servers to register at: host:port;host:port")
     parser.add_argument("--no-vip", action="store_true", help="no second port, two below the broker's")
     parser.add_argument("--open-routes", action="store_true", help="questions where a topic is need no signature")
-    parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
+    parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS, and without it this machine only")
     parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
     parser.add_argument("--name", default="broker-a", help="name of the broker")
     parser.add_argument("--cluster", default="DefaultCluster", help="name of its cluster")
@@ -97,7 +97,7 @@ def _refuse_exposed(options: argparse.Namespace) -> None:
         options.advertise or options.host,
         has_access=bool(options.access_key),
         has_tls=bool(options.tls_cert),
-        is_plaintext_allowed=os.environ.get("ESCAPEMENT_PLAINTEXT") == "1",
+        is_plaintext_allowed=is_plaintext_allowed(),
     )
     refuse_exposed(listening, REMEDIES)
 
@@ -125,7 +125,7 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
         limits=Limits(slow_ms=options.slow_ms),
         protection=Protection(
             access=AccessConfig(inner, options.open_routes) if inner else None,
-            tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
+            tls=own_certificates(options.tls_cert, options.tls_key) if options.tls_cert else None,
             metrics_token=os.environ.get("ESCAPEMENT_METRICS_TOKEN", ""),
         ),
     )

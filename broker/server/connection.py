@@ -133,9 +133,7 @@ class Shared:
     def within(cls, limits: Limits, sync_ms: Callable[[], int] = lambda: 0) -> Shared:
         """Begin to count from nothing; `sync_ms`: how long the last write to the disk took."""
         slow = SlowRequests(limits.slow_ms, sync_ms)
-        return cls(
-            slow, CallTimes(slow), Budget(limits.most_partial_bytes), Unread(limits.most_unread_bytes), Places()
-        )
+        return cls(slow, CallTimes(slow), Budget(limits.most_partial_bytes), Unread(limits.most_unread_bytes), Places())
 
 
 class Server:

@@ -30,7 +30,7 @@ from .clock import wall_clock_ms
 from .connection import Handler, Hooks, Limits, Server, Shared
 from .listener import Listening, ListeningRefused, Remedies, bound, raise_descriptor_limit, refuse_exposed
 from .sniffing import front
-from .tls import Certificates, TlsConfig
+from .tls import Certificates, TlsConfig, is_plaintext_allowed, own_certificates
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--access-key", help="only signed requests; this user, its secret in ESCAPEMENT_SECRET_KEY, may all"
     )
     parser.add_argument("--open-routes", action="store_true", help="questions where a topic is need no signature")
-    parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
+    parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS, and without it this machine only")
     parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
     log_lines.add_options(parser)
     options = parser.parse_args(arguments)
@@ -180,9 +180,12 @@ def _config(options: argparse.Namespace) -> NamesrvConfig:
     name, secret = options.access_key, os.environ.get("ESCAPEMENT_SECRET_KEY")
     if name and not secret:
         raise ListeningRefused(f"{name} has no secret: set ESCAPEMENT_SECRET_KEY.")
-    allowed = os.environ.get("ESCAPEMENT_PLAINTEXT") == "1"
     listening = Listening(
-        options.host, options.host, has_access=bool(name), has_tls=bool(options.tls_cert), is_plaintext_allowed=allowed
+        options.host,
+        options.host,
+        has_access=bool(name),
+        has_tls=bool(options.tls_cert),
+        is_plaintext_allowed=is_plaintext_allowed(),
     )
     refuse_exposed(listening, REMEDIES)
     return NamesrvConfig(
@@ -191,7 +194,7 @@ def _config(options: argparse.Namespace) -> NamesrvConfig:
         port=options.port,
         cluster=options.cluster,
         access=AccessConfig(User(name, secret, is_super=True), options.open_routes) if name and secret else None,
-        tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
+        tls=own_certificates(options.tls_cert, options.tls_key) if options.tls_cert else None,
     )
 
 

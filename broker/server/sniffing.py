@@ -57,7 +57,16 @@ class FrontConnection(Connection):
         elif certificates.config.is_required:
             self.close_because("it speaks without TLS, which is required here")
             return False
+        elif certificates.config.is_required_elsewhere and not self.is_of_this_machine:
+            self.close_because("it speaks without TLS from another machine")
+            return False
         return True
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Tell whether the peer is at loopback, or at the very address that it connected to."""
+        own = self._transport.get_extra_info("sockname") if self._transport is not None else None
+        return is_this_machine(self.host) or bool(own and own[0] == self.host)
 
     def _unseal(self, session: TlsSession, data: bytes) -> None:
         try:

@@ -1,7 +1,8 @@
 """TLS on the port that plain clients use, too: the first byte says which it is (RocketMQ's `tls.enable`).
 
 A TLS handshake begins with 22; a frame begins with the highest byte of its length, which is 0 or 1. In permissive mode
-both are served, in enforcing mode a plain client is refused. Certificates that are renewed are taken up by themselves.
+both are served, in enforcing mode a plain client is refused; between them stands the usual one, in which a plain client
+of this machine itself is served, and no other. Certificates that are renewed are taken up by themselves.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class TlsConfig:
     client_ca_file: str | None = None
     is_required: bool = False
     """Enforcing mode: plain clients are refused."""
+    is_required_elsewhere: bool = False
+    """Plain clients of other machines are refused."""
 
     def context(self) -> ssl.SSLContext:
         """Return a context with these files; raises OSError if one cannot be read or is not what it should be."""
@@ -55,6 +58,16 @@ class TlsConfig:
         files = (self.cert_file, self.key_file, self.client_ca_file)
         states = [os.stat(path) for path in files if path is not None]
         return tuple((state.st_mtime_ns, state.st_size) for state in states)
+
+
+def own_certificates(cert_file: str, key_file: str | None) -> TlsConfig:
+    """Return what a program of its own shows; plain clients of elsewhere are for networks that somebody vouches for."""
+    return TlsConfig(cert_file, key_file, is_required_elsewhere=not is_plaintext_allowed())
+
+
+def is_plaintext_allowed() -> bool:
+    """Tell whether who started this program vouches for the network."""
+    return os.environ.get("ESCAPEMENT_PLAINTEXT") == "1"
 
 
 class Certificates:

@@ -7,7 +7,10 @@ timers, creating a topic) is for those who see all topics.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
+
+from django.utils import timezone
 
 from console.operations.errors import NotAllowed, OutOfReach
 from console.operations.models import AuditEntry
@@ -79,6 +82,10 @@ PERMISSIONS = (
 )
 
 
+#: refusals of one actor that the audit keeps within an hour: who may only look could fill it
+DENIALS_AN_HOUR = 100
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """The person or token that asks: `name` stands in the audit; `permissions` are Django's, by their full names."""
@@ -115,6 +122,11 @@ class Actor:
             raise OutOfReach
 
     def _note_denial(self, kind: str, permission: str) -> None:
+        """Write the refusal down, unless this actor has had so many within the hour that nothing is learnt by more."""
+        lately = timezone.now() - timedelta(hours=1)
+        denied = AuditEntry.objects.filter(actor=self.name, what=AuditEntry.What.DENIED, at__gt=lately)
+        if denied[:DENIALS_AN_HOUR].count() >= DENIALS_AN_HOUR:
+            return
         AuditEntry.objects.create(
             user_id=self.user_id,
             actor=self.name,

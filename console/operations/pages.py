@@ -44,6 +44,9 @@ OPERATIONS = Table(
 
 _REFUSALS = (OperationError, ClientError, RedissonError)
 
+#: what people type into the forms of an operation's page
+_TYPED = ("reason", "typed", "moment")
+
 #: from what was sent and what is wrong (by field) to the form; None: it has nothing that was typed
 Again = Callable[[QueryDict, Mapping[str, str]], Form | None]
 
@@ -195,7 +198,10 @@ def _proof(request: HttpRequest, text: str) -> HttpResponse | None:
     number = number_of(text)
     row = Operation.objects.filter(pk=number).first() if number else None
     kind = KINDS.get(row.kind) if row is not None else None
-    return presence.ask(reverse("operation", args=[text])) if kind is not None and kind.destroys else None
+    if kind is None or not kind.destroys:
+        return None
+    typed = {name: request.POST[name] for name in (*_TYPED, *kind.choices) if request.POST.get(name)}
+    return presence.ask(request, reverse("operation", args=[text]), typed)
 
 
 def see_operation(number: uuid.UUID) -> HttpResponse:
@@ -262,10 +268,11 @@ def _page(
 
 
 def _given(request: HttpRequest, data: OperationPage) -> dict[str, str]:
-    """Return what stands in the form: what was sent, or what a command of the palette said; a number only if it is the
-    one that was counted."""
-    if request.method == "POST":
-        return {name: request.POST.get(name, "") for name in ("reason", "typed", "moment", *data.kind.choices)}
+    """Return what stands in the form: what was sent, also before the password was asked for, or what a command of the
+    palette said; a number only if it is the one that was counted."""
+    sent = request.POST if request.method == "POST" else presence.take_typed(request)
+    if sent or request.method == "POST":
+        return {name: sent.get(name, "") for name in (*_TYPED, *data.kind.choices)}
     typed = request.GET.get("typed", "")
     reason = request.GET.get("reason", "")[:REASON_LENGTH]
     return {"reason": reason, "typed": typed if typed == str(data.preview.count) else "", "moment": ""}

@@ -24,8 +24,9 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.client import ClientError
+from broker.hosting import is_loopback
 from console.rest import documentation
-from console.rest.errors import AddressNotFound, HostUnknown, MethodNotAllowed, RequestError
+from console.rest.errors import AddressNotFound, HostUnknown, MethodNotAllowed, NotSecured, RequestError
 from console.rest.responses import problem_answer
 from console.rest.route import Route
 from console.rest.routes import ROUTES
@@ -124,7 +125,11 @@ async def _no_such_address(request: Request, error: Exception) -> Response:
 
 
 class OwnHosts:
-    """ASGI middleware: only what is addressed to a name of ESCAPEMENT_HOSTS gets through."""
+    """ASGI middleware: only what is addressed to a name of ESCAPEMENT_HOSTS gets through.
+
+    Where the console is one of HTTPS, nothing comes from another machine without it: a proxy that is trusted says by
+    what it was asked.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -136,10 +141,17 @@ class OwnHosts:
             if len(named) != 1 or not _is_own(named[0], tuple(settings.ALLOWED_HOSTS)):
                 await problem_answer(HostUnknown())(scope, receive, send)
                 return
+            if settings.HTTPS and scope["scheme"] == "http" and not _is_here(scope):
+                await problem_answer(NotSecured())(scope, receive, send)
+                return
         await self.app(scope, receive, send)
 
 
 application = create_application(settings.ESCAPEMENT_NAMESRV)
+
+
+def _is_here(scope: Scope) -> bool:
+    return scope["client"] is not None and is_loopback(scope["client"][0])
 
 
 @lru_cache(maxsize=1_024)

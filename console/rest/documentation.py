@@ -93,6 +93,7 @@ def _operation(each: Route) -> dict[str, Any]:
                 for name in _PARAMETER.findall(each.path)
             ),
             *map(_in_query, each.parameters),
+            *([_KEY] if each.takes_key else []),
         ],
         "responses": _responses(each),
     }
@@ -123,6 +124,16 @@ def _least(kind: Any) -> Any:
     if get_origin(kind) is list:
         return [_least(get_args(kind)[0])]
     return 1 if kind in (int, float) else "..."
+
+
+_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Sent again with the same key within a day, the request gets its first answer again "
+    "(`idempotency-replayed: true`), and nothing is done twice. 422 with another body, 409 while it is under way.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
 
 
 def _in_query(each: Parameter) -> dict[str, Any]:

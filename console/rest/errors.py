@@ -52,6 +52,10 @@ class InvalidParameter(RequestError):
     """A query parameter is not valid."""
 
 
+class NotSecured(RequestError):
+    """A token that came over a network in the clear is not one any more."""
+
+
 class HostUnknown(RequestError):
     """The request is addressed to a name that this server does not have."""
 
@@ -161,6 +165,30 @@ class IdempotencyKeyUsed(RequestError):
     """This idempotency_key was used for another request."""
 
 
+class IdempotencyKeyInvalid(RequestError):
+    """This is no key."""
+
+
+class IdempotencyKeyMismatch(RequestError):
+    """This Idempotency-Key was used for another request."""
+
+
+class IdempotencyUnderWay(RequestError):
+    """A request with this Idempotency-Key is under way."""
+
+
+class IdempotencyUnknown(RequestError):
+    """What became of the request with this Idempotency-Key is not known: it may be done."""
+
+
+class IdempotencyKeysFull(RequestError):
+    """The token has used too many keys."""
+
+
+class IdempotencyKeysAway(RequestError):
+    """Where keys are kept nobody answers; nothing was done."""
+
+
 class NotKnown(RequestError):
     """It is not known whether it was done."""
 
@@ -259,6 +287,9 @@ RULES: dict[type[Exception], Rule] = {
     InvalidIdentifier: Rule(400, "invalid_id", "Invalid message id", "Use the id that the send answered."),
     InvalidReceipt: Rule(400, "invalid_receipt", "Invalid receipt", "Give it as the message came with it."),
     InvalidParameter: Rule(400, "invalid_parameter", "Invalid parameter", "Compare the address with /api/docs."),
+    NotSecured: Rule(
+        403, "https_needed", "HTTPS needed", "Come by HTTPS; revoke the token, it could be read on its way."
+    ),
     HostUnknown: Rule(400, "host_unknown", "Host unknown", "Use a name of ESCAPEMENT_HOSTS, or add this one there."),
     BodyTooLarge: Rule(413, "body_too_large", "Body too large", "Send less at once, or a reference to the content."),
     BodyTooSlow: Rule(408, "body_too_slow", "Body too slow", "Send the body without long pauses."),
@@ -283,6 +314,24 @@ RULES: dict[type[Exception], Rule] = {
     AlreadyCancelled: Rule(409, "already_cancelled", "Already cancelled", "Send the message again if it is wanted."),
     TimerRefused: Rule(422, "timer_refused", "Refused for this timer", "Correct what the detail names."),
     NotResendable: Rule(409, "not_resendable", "Not to be sent again", "Do what the detail names instead."),
+    IdempotencyKeyInvalid: Rule(
+        400, "idempotency_key_invalid", "No idempotency key", "Send a UUID, or another word, in Idempotency-Key."
+    ),
+    IdempotencyKeyMismatch: Rule(
+        422, "idempotency_key_mismatch", "Key of another request", "Use a key for one request only; make a new one."
+    ),
+    IdempotencyUnderWay: Rule(
+        409, "idempotency_under_way", "Under way", "Send the same again a little later: it gets the answer.", 1
+    ),
+    IdempotencyUnknown: Rule(
+        409, "idempotency_unknown", "Outcome not known", "Look for the message by its keys before using another key."
+    ),
+    IdempotencyKeysFull: Rule(
+        429, "idempotency_keys_full", "Too many keys", "Wait for the next hour, or send without a key.", 60
+    ),
+    IdempotencyKeysAway: Rule(
+        503, "idempotency_keys_away", "Keys unreadable", "Try again; nothing was done. Check Redis.", 2
+    ),
     IdempotencyKeyUsed: Rule(409, "idempotency_key_used", "Idempotency key used", "Use a key once for each request."),
     NotKnown: Rule(504, "not_known", "Not known", "Look whether it came before you send it again."),
     NoOperation: Rule(404, "operation_unknown", "Operation unknown", "Use the number that the request answered."),

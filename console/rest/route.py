@@ -39,6 +39,7 @@ from console.rest.access import (
     require,
     require_where,
 )
+from console.rest.idempotency import key_of
 from console.rest.masking import Hiding
 from console.rest.query import Parameter, check_names, parameters_of, read_query
 from console.rest.request_body import decode, has_body, read_body
@@ -72,7 +73,7 @@ class CheckForgotten(Exception):
 class Call:
     """A request to a route: its token's grant, the process's shared state, and the checks due before the answer."""
 
-    __slots__ = ("_action", "_open", "body_bytes", "grant", "request", "state")
+    __slots__ = ("_action", "_open", "body", "body_bytes", "grant", "request", "state")
 
     def __init__(
         self, request: Request, grant: Grant, state: ApiState, action: str, still_open: frozenset[str]
@@ -82,6 +83,8 @@ class Call:
         self.state = state
         #: the size of the body that was read
         self.body_bytes = 0
+        #: the body itself, where an Idempotency-Key may be for it
+        self.body = b""
         self._action = action
         self._open = still_open
 
@@ -159,6 +162,8 @@ class Route:
     decoder: msgspec.json.Decoder[Any] | None = None
     still_open: frozenset[str] = frozenset()
     example: Mapping[str, Any] | None = None
+    #: whether it may come with an Idempotency-Key
+    takes_key: bool = False
 
     @property
     def feature(self) -> str:
@@ -191,6 +196,12 @@ class Route:
             check_names(request)
         if self.decoder is not None:
             given["body"] = None if self.is_body_optional and not has_body(request) else await self._read(call)
+        key = key_of(request) if self.takes_key else None
+        if key is None:
+            return await self._handled(call, given)
+        return await state.keys.once(grant.prefix, key, request, call.body, lambda: self._handled(call, given))
+
+    async def _handled(self, call: Call, given: Mapping[str, Any]) -> Response:
         answer = await self.handler(call, **given)
         if call.unchecked:
             raise CheckForgotten(f"{self.method} {self.path}: {', '.join(sorted(call.unchecked))}")
@@ -200,6 +211,8 @@ class Route:
         assert self.decoder is not None
         body = await read_body(call.request, self.most_body_bytes)
         call.body_bytes = len(body)
+        if self.takes_key:
+            call.body = body
         return decode(body, self.decoder)
 
 
@@ -218,11 +231,12 @@ def route(
     errors: tuple[type[Exception], ...] = (),
     most_body_bytes: int = MOST_BODY_BYTES,
     example: Mapping[str, Any] | None = None,
+    takes_key: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Declare the handler to be that of a method at an address below /api/v1.
 
-    `action` on `on` is what a token has to allow; `errors` (those that are particular to the route) and `example` (a
-    body to begin with) are for its description.
+    `action` on `on` is what a token has to allow. `takes_key`: it is done once for each Idempotency-Key. `errors`
+    (those that are particular to the route) and `example` (a body to begin with) are for its description.
 
     Raises RouteIncomplete for an address with a name that no place of `on` accounts for, for an action that no token
     can have, and for a handler with other parameters than `call`, `query` and `body`.
@@ -251,6 +265,7 @@ def route(
                 decoder=msgspec.json.Decoder(body) if body is not None else None,
                 still_open=_asked_later(actions, places),
                 example=example,
+                takes_key=takes_key,
             )
         )
         return handler

@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from broker.client import AsyncAdmin, AsyncProducer, AsyncSimpleConsumer, ClientError, Received, SimpleConsumers
 from console.rest.database import Grants, Recorder
+from console.rest.idempotency import Keys
 
 from .errors import TooManyRequests
 
@@ -39,6 +40,7 @@ class ApiState:
         self.receivers = Receivers(SimpleConsumers(namesrv))
         self.grants = Grants(self.admin)
         self.recorder = Recorder()
+        self.keys = Keys()
         self._messages = 0
         self._bytes = 0
         self._flushing: dict[str, tuple[float, bool]] = {}
@@ -84,6 +86,7 @@ class ApiState:
         for admin in (self.admin, *self._admins.values()):
             await admin.close()
         await self.receivers.close()
+        await self.keys.close()
         self.grants.close()
         self.recorder.close()
 

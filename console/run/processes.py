@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management import get_commands
 
 from broker.hosting import HostingRefused, refuse_open_listening
-from console.run.addresses import answers, database_url, taken
+from console.run.addresses import answers, database_url, owner_url, taken
 from console.run.supervisor import ChildSpec
 from console.site.checks import ServingRefused, refuse_open_serving
 
@@ -39,6 +39,8 @@ def served() -> list[ChildSpec]:
 def taken_ports(specs: list[ChildSpec]) -> list[str]:
     """Return a sentence for each port that a child needs and another program occupies."""
     wanted = [("console", settings.WEB_HOST, settings.WEB_PORT, "ESCAPEMENT_WEB_PORT")]
+    if settings.WEB_REDIRECT_PORT:
+        wanted += [("way to HTTPS", settings.WEB_HOST, settings.WEB_REDIRECT_PORT, "ESCAPEMENT_WEB_REDIRECT_PORT")]
     for number in range(len(_broker_names())):
         wanted += [
             ("broker", settings.BROKER_HOST, _broker_port(number), "ESCAPEMENT_BROKER_PORT"),
@@ -78,6 +80,8 @@ def _servers() -> list[ChildSpec]:
                 "postgres",
                 (*embedded, "postgres"),
                 _database_answers,
+                # the first start makes the directory, which takes a busy machine half a minute
+                ready_timeout_s=120.0,
                 stop_timeout_s=30.0,
                 quiet=True,
             )
@@ -166,7 +170,8 @@ def _worker(name: str, *options: str) -> tuple[str, ...]:
 
 def _database_answers() -> bool:
     try:
-        psycopg.connect(database_url(), connect_timeout=1).close()
+        # the owner, as the other roles are made only then
+        psycopg.connect(owner_url() or database_url(), connect_timeout=1).close()
     except psycopg.OperationalError:
         return False
     return True

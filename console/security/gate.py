@@ -156,7 +156,8 @@ class Gate:
         if match is not None and is_admin:
             _check_admin(request, match.url_name, visible)
             is_change = request.method == "POST" and request.user.is_authenticated and match.url_name not in _OWN_ADMIN
-            return presence.ask(request.get_full_path()) if is_change and not presence.is_proved(request) else None
+            must_prove = is_change and not presence.is_proved(request)
+            return presence.ask(request, request.get_full_path()) if must_prove else None
         if match is None or access.is_open:
             return None
         if not request.user.is_authenticated:

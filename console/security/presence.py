@@ -2,7 +2,8 @@
 
 A session ends after a time without a request. Before what destroys something, and before anything is changed in
 `/admin/`, the password is asked for again, unless it was given a short while ago; who signed in by a provider goes
-there once more. What stands in the session: when it was used last (to the minute), and when its person proved it.
+there once more. What stands in the session: when it was used last (to the minute), when its person proved it, and what
+had been typed into a form that could not go on without.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-_SEEN_S, _PROVED_S = "seen_s", "proved_s"
+_SEEN_S, _PROVED_S, _TYPED = "seen_s", "proved_s", "typed"
 #: how exactly it is kept when a session was used last: each time it is written costs a statement
 _STEP_S = 60
 _SEE_OTHER = 303
+#: how long a form waits for its person, and how long one of its fields may be
+_TYPED_LASTS_S = 900
+_TYPED_LENGTH = 1_000
 
 
 class Presence:
@@ -69,11 +73,29 @@ def is_proved(request: HttpRequest) -> bool:
     return time.time() - request.session.get(_PROVED_S, 0) <= settings.PROOF_MINUTES * 60
 
 
-def ask(back: str) -> HttpResponse:
-    """Lead to the page that asks for the password, and from there to this address."""
+def ask(request: HttpRequest, back: str, typed: Mapping[str, str] | None = None) -> HttpResponse:
+    """Lead to the page that asks for the password, and from there to this address, where `typed` (by field) is found.
+
+    It waits in the session: an address would be kept by the browser's history and by the logs of proxies.
+    """
+    if typed:
+        fields = {name: text[:_TYPED_LENGTH] for name, text in typed.items()}
+        request.session[_TYPED] = {"for": back, "at_s": int(time.time()), "fields": fields}
     answer = HttpResponseRedirect(f"{reverse('prove')}?{urlencode({'next': back})}")
     answer.status_code = _SEE_OTHER
     return answer
+
+
+def take_typed(request: HttpRequest) -> dict[str, str]:
+    """Return what was typed into the form of this address before the password was asked for, once it was given.
+
+    It is told once. Without one it stays: who looks at the page and then gives the password still finds it.
+    """
+    found = request.session.get(_TYPED)
+    if not isinstance(found, dict) or found.get("for") != request.path or not is_proved(request):
+        return {}
+    del request.session[_TYPED]
+    return dict(found["fields"]) if time.time() - found["at_s"] <= _TYPED_LASTS_S else {}
 
 
 @sensitive_post_parameters("password")

@@ -76,15 +76,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Accept a connection, unless its address has too many; the one that has been silent for longest makes room."""
         super().connection_made(transport)
         self._wait(self._bounds.head_s)
-        if len(self.connections) > self._bounds.connections_each and self._are_too_many():
-            self._refuse(429, "Too many connections of this address.")
-        elif len(self.connections) > self._bounds.connections:
-            idle = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.is_idle]
-            others = [each for each in idle if each is not self]
-            if others:
-                min(others, key=lambda each: each.waits_until_s).transport.abort()
-            else:
-                self._refuse(503, "Too many connections.")
+        if status := refusal(self, cast(set[Any], self.connections), self._bounds):
+            self._refuse(status, "Too many connections of this address." if status == 429 else "Too many connections.")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the times of a closed connection."""
@@ -102,15 +95,6 @@ class BoundedProtocol(HttpToolsProtocol):
         """The end of the time for what is awaited, in the loop's seconds; 0 if nothing is timed."""
         timer = self._late or self.timeout_keep_alive_task
         return timer.when() if timer is not None else 0.0
-
-    def _are_too_many(self) -> bool:
-        address = self.client[0] if self.client else ""
-        if _is_among(address, self._bounds.uncounted):
-            return False
-        # a websocket's protocol knows its client by the same name
-        clients = (getattr(each, "client", None) for each in self.connections)
-        same = sum(client is not None and client[0] == address for client in clients)
-        return same > self._bounds.connections_each
 
     # --- what arrives ---
 
@@ -231,6 +215,31 @@ class BoundedProtocol(HttpToolsProtocol):
         transport = cast(asyncio.WriteTransport, self.transport)
         if transport.get_write_buffer_size():
             self.loop.call_later(self._bounds.taking_s, transport.abort)
+
+
+def refusal(new: Any, connections: set[Any], bounds: Bounds) -> int:
+    """Return 0 if there is a place for a connection that is among them, else the status that it is refused with.
+
+    Where none is free, the one that has been silent for longest makes room.
+    """
+    if len(connections) > bounds.connections_each and _are_too_many(new, connections, bounds):
+        return 429
+    if len(connections) > bounds.connections:
+        others = [each for each in connections if each is not new and getattr(each, "is_idle", False)]
+        if not others:
+            return 503
+        min(others, key=lambda each: each.waits_until_s).transport.abort()
+    return 0
+
+
+def _are_too_many(new: Any, connections: set[Any], bounds: Bounds) -> bool:
+    address = new.client[0] if new.client else ""
+    if _is_among(address, bounds.uncounted):
+        return False
+    # a websocket's protocol knows its client by the same name
+    clients = (getattr(each, "client", None) for each in connections)
+    same = sum(client is not None and client[0] == address for client in clients)
+    return same > bounds.connections_each
 
 
 def _is_among(address: str, networks: Iterable[Network]) -> bool:

@@ -46,11 +46,16 @@ def refuse_open_serving(settings: Any) -> None:
     if not is_loopback(host) and not settings.HTTPS and not settings.PLAINTEXT:
         raise ServingRefused(
             f"The console and REST would listen on {host} in plain HTTP: passwords, sessions and tokens could be read"
-            " on their way. Put a reverse proxy with TLS in front and set ESCAPEMENT_HTTPS=1 and"
-            " ESCAPEMENT_TRUSTED_PROXIES, or set ESCAPEMENT_WEB_HOST to a loopback address, or, on a network of which"
-            " you are sure, ESCAPEMENT_PLAINTEXT=1."
+            " on their way. Set ESCAPEMENT_WEB_TLS_CERT and ESCAPEMENT_WEB_TLS_KEY, or put a reverse proxy with TLS in"
+            " front and set ESCAPEMENT_HTTPS=1 and ESCAPEMENT_TRUSTED_PROXIES, or set ESCAPEMENT_WEB_HOST to a loopback"
+            " address, or, on a network of which you are sure, ESCAPEMENT_PLAINTEXT=1."
         )
-    if settings.HTTPS and not settings.TRUSTED_PROXIES:
+    if settings.WEB_REDIRECT_PORT and settings.WEB_TLS is None:
+        raise ServingRefused(
+            f"ESCAPEMENT_WEB_REDIRECT_PORT={settings.WEB_REDIRECT_PORT} is to lead to HTTPS, and the console has none"
+            " of its own: set ESCAPEMENT_WEB_TLS_CERT and ESCAPEMENT_WEB_TLS_KEY, or leave it out."
+        )
+    if settings.HTTPS and settings.WEB_TLS is None and not settings.TRUSTED_PROXIES:
         raise ServingRefused(
             "ESCAPEMENT_HTTPS=1 says that a reverse proxy with TLS stands in front, and nobody is believed to be one:"
             " every page would be redirected to itself. Set ESCAPEMENT_TRUSTED_PROXIES to its address"

@@ -1,7 +1,9 @@
 """Settings of the Django project. Everything that differs between places comes from the environment.
 
-Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_CLUSTERS, ESCAPEMENT_CLUSTER_*,
-    ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT, ESCAPEMENT_HOSTS, ESCAPEMENT_TRUSTED_PROXIES, ESCAPEMENT_WEB_CONNECTIONS.
+Addresses: DATABASE_URL, ESCAPEMENT_DATABASE_OWNER_URL, ESCAPEMENT_SPARK_DATABASE_URL, ESCAPEMENT_DATABASE_READER,
+    REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_CLUSTERS, ESCAPEMENT_CLUSTER_*,
+    ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT and what else begins with ESCAPEMENT_WEB_, ESCAPEMENT_HOSTS,
+    ESCAPEMENT_TRUSTED_PROXIES.
 Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_BROKERS, ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST,
     ESCAPEMENT_BROKER_PORT,
     ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_NAMESRV_PORTS, ESCAPEMENT_REGISTER_AT,
@@ -30,10 +32,13 @@ from console.run.addresses import (
     client_access,
     database_settings,
     database_url,
+    owner_url,
     reachable_host,
     redis_url,
     server_certificates,
+    spark_url,
     var_directory,
+    web_certificates,
 )
 from console.run.private_files import kept_secret
 from console.site.checks import check_provider, groups_of, trusted_proxies
@@ -142,6 +147,9 @@ MOVE_LEAVES_S = float(os.environ.get("ESCAPEMENT_MOVE_LEAVES_S", "120"))
 # --- Django -----------------------------------------------------------------------------------------------------------
 WEB_HOST = os.environ.get("ESCAPEMENT_WEB_HOST", "127.0.0.1")
 WEB_PORT = int(os.environ.get("ESCAPEMENT_WEB_PORT", "8000"))
+# The console's own certificate, None: it speaks plain HTTP; and a port that leads browsers to the one with TLS.
+WEB_TLS = web_certificates(os.environ)
+WEB_REDIRECT_PORT = int(os.environ.get("ESCAPEMENT_WEB_REDIRECT_PORT", "0"))
 WEB_CONNECTIONS = int(os.environ.get("ESCAPEMENT_WEB_CONNECTIONS", "2000"))
 # Whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks of reverse proxies, none by default.
 TRUSTED_PROXIES = trusted_proxies(os.environ.get("ESCAPEMENT_TRUSTED_PROXIES", ""))
@@ -171,6 +179,7 @@ MIDDLEWARE = [
     "console.site.slow_requests.InThread",
     "console.site.chosen.ChosenBroker",
     "django.middleware.security.SecurityMiddleware",
+    "console.security.headers.Headers",
     "console.site.compression.CompressedFiles",
     # pages; it pads what it compresses, so that its length tells nothing of the secrets in it
     "django.middleware.gzip.GZipMiddleware",
@@ -217,6 +226,11 @@ TEMPLATES: list[dict[str, Any]] = [
 
 # --- servers ----------------------------------------------------------------------------------------------------------
 DATABASES = {"default": database_settings(database_url())}
+# Who owns the tables and changes them, where that is another role; who writes dashboards; which role people read as.
+if owner_url():
+    DATABASES["owner"] = database_settings(owner_url()) | {"TEST": {"MIRROR": "default"}}
+SPARK_DATABASE = database_settings(spark_url()) if spark_url() else None
+DATABASE_READER = os.environ.get("ESCAPEMENT_DATABASE_READER", "")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = redis_url()
 #: The server of Redisson's delayed queues, which of them may be touched (names or patterns), and whether only to look.
@@ -352,7 +366,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
-HTTPS = os.environ.get("ESCAPEMENT_HTTPS") == "1"
+HTTPS = os.environ.get("ESCAPEMENT_HTTPS") == "1" or WEB_TLS is not None
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
@@ -394,6 +408,8 @@ STATICFILES_DIRS = [ROOT / "static"]
 # Served straight from static/ with a validator, so that no collect step stands between an edit and a page.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
+# nobody else's pages load them
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # --- what is slow -----------------------------------------------------------------------------------------------------
 # Requests of the broker's protocol, of pages and of REST that take as long are logged (0: none).

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
@@ -36,6 +37,8 @@ LIMIT, LOOKED = 10_000, 100_000
 _PLACES = ("as", "offset", "cursor", "after")
 #: also behind a line break, and the wide signs, which spreadsheets in East Asian settings read as the others
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+#: where the semicolon separates cells, one that holds it is several
+_FURTHER_FORMULA = re.compile(r";(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 def page_or_file(
@@ -179,7 +182,10 @@ def _cell(value: object) -> object:
         value = " ".join(map(str, value))
     elif isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    value = _FURTHER_FORMULA.sub(";'", value)
+    return f"'{value}" if value.startswith(_FORMULA) else value
 
 
 def _json(rows: Iterable[Mapping[str, object]], about: Mapping[str, object] | None) -> Iterator[str]:

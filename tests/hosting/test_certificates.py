@@ -13,12 +13,22 @@ def test_nothing_said_is_no_tls_and_no_signature() -> None:
     assert client_access({}, "escapement", "") == {}
 
 
-def test_a_certificate_is_shown_beside_plain_connections() -> None:
+def test_a_certificate_is_shown_beside_plain_connections_of_this_machine() -> None:
     said = {"ESCAPEMENT_TLS_CERT": "c.pem", "ESCAPEMENT_TLS_KEY": "k.pem", "ESCAPEMENT_TLS_CLIENT_CA": "ca.pem"}
     assert server_certificates(said) == {
         "cert_file": "c.pem", "key_file": "k.pem", "client_ca_file": "ca.pem", "is_required": False,
+        "is_required_elsewhere": True,
     }  # fmt: skip
     assert client_access(said, "me", "secret") == {"access_key": "me", "secret_key": "secret"}
+
+
+@pytest.mark.parametrize(
+    "said", [{"ESCAPEMENT_TLS": "permissive"}, {"ESCAPEMENT_PLAINTEXT": "1"}], ids=["mode", "network"]
+)
+def test_plain_clients_of_elsewhere_are_served_where_that_was_said(said: dict[str, str]) -> None:
+    certificates = server_certificates({"ESCAPEMENT_TLS_CERT": "c.pem"} | said)
+    assert certificates is not None
+    assert (certificates["is_required"], certificates["is_required_elsewhere"]) == (False, False)
 
 
 def test_where_plain_connections_are_refused_our_own_clients_speak_tls() -> None:

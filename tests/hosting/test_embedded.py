@@ -43,7 +43,8 @@ def start(reachable: Path) -> Iterator[Start]:
 
 
 def answers(var: Path) -> bool:
-    address = var / "database-url"
+    # the other roles are made by `prepare`
+    address = var / "database-owner-url"
     if not address.exists():
         return False
     try:

@@ -119,6 +119,22 @@ def log_in(home: Home) -> httpx.Response:
         return browser.post(str(form.url), data=fields, headers={"Referer": str(form.url)})
 
 
+def test_what_runs_comes_to_the_database_by_roles_that_own_nothing(home: Home) -> None:
+    """The audit is written once, also for who has the passwords of everything that runs."""
+    by = {name: (home.var / name).read_text().strip() for name in ("database-url", "database-spark-url")}
+    with psycopg.connect(by["database-url"], autocommit=True) as application:
+        running = "SELECT DISTINCT usename FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        assert application.execute(running).fetchall() == [("escapement",)]
+        assert application.execute("SELECT count(*) > 0 FROM console_auditentry").fetchone() == (True,)
+        for statement in ("UPDATE console_auditentry SET actor = 'nobody'", "DELETE FROM console_auditentry"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                application.execute(statement)
+    with psycopg.connect(by["database-spark-url"], autocommit=True) as spark:
+        for table in ("auth_user", "console_apitoken", "django_session"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                spark.execute(f"TABLE {table}")
+
+
 def test_the_first_login_opens_the_console(home: Home) -> None:
     user, password = (home.var / "first-login").read_text().split()
     assert any(re.search(rf"log in +{user} / {password} +\(said this once, kept in ", line) for line in home.lines)

@@ -45,6 +45,7 @@ class Machine:
     place: Path
     bin: Path
     environment: dict[str, str]
+    owner: dict[str, str]
     web: tuple[int, int]
     https: int
     database: Cluster
@@ -53,6 +54,8 @@ class Machine:
         """Start the program of a unit as systemd would: its command in its environment, and nothing else."""
         (command,) = lines_of(unit, "ExecStart")
         environment = dict(self.environment)
+        if "/etc/escapement/owner" in lines_of(unit, "EnvironmentFile"):
+            environment |= self.owner
         environment |= dict(each.split("=", 1) for each in lines_of(unit, "Environment"))
         only = [f"{name}={value}".replace("%i", instance) for name, value in environment.items()]
         words = command.replace("/opt/escapement/bin", str(self.bin)).split()
@@ -76,12 +79,17 @@ def machine(install: Install, valkey: str, tmp_path_factory: pytest.TempPathFact
     var.mkdir(mode=0o700)
     environment = dict(re.findall(r"^([A-Z_]+)=(.*)$", (DEPLOY / "environment").read_text(), re.MULTILINE))
     environment |= {
-        "DATABASE_URL": cluster.address, "REDIS_URL": valkey, "SECRET_KEY": "s" * 60, "PATH": "/usr/bin:/bin",
+        "DATABASE_URL": cluster.address_of("escapement", "words"), "REDIS_URL": valkey,
+        "ESCAPEMENT_SPARK_DATABASE_URL": cluster.address_of("escapement_spark", "words"), "SECRET_KEY": "s" * 60,
+        "PATH": "/usr/bin:/bin",
         "ESCAPEMENT_VAR": str(var), "ESCAPEMENT_STORE": str(var / "store"), "ESCAPEMENT_VIP": "0",
         "ESCAPEMENT_BROKER_PORT": str(free_port()), "ESCAPEMENT_NAMESRV_PORT": str(free_port()),
     }  # fmt: skip
     try:
-        yield Machine(place, install("console").parent, environment, (free_port(), free_port()), free_port(), cluster)
+        owner = {"ESCAPEMENT_DATABASE_OWNER_URL": cluster.address}
+        yield Machine(
+            place, install("console").parent, environment, owner, (free_port(), free_port()), free_port(), cluster
+        )
     finally:
         cluster.stop()
 

@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 #: How often the addresses are read.
 LOOK_S = 1.0
+#: the same while there is none: what is registered then is answered for so much later
+IDLE_LOOK_S = 5.0
 #: Without a word from the database for so long, nobody is asked: an address may have been taken back.
 BLIND_S = 30.0
 
@@ -109,12 +111,13 @@ class Worker:
                     seen_s = time.monotonic()
                     if await self.keep(contacts):
                         on_change(sorted(self._kept))
-                    await self._in_thread(self._save)
+                    if self._kept:
+                        await self._in_thread(self._save)
                 except DatabaseError as error:
                     logger.warning("check-back addresses cannot be read: %s", error)
                     if time.monotonic() - seen_s > BLIND_S and await self.keep([]):
                         on_change([])
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(LOOK_S if self._kept else max(LOOK_S, IDLE_LOOK_S))
         finally:
             await self.keep([])
             self._database.submit(_close)

@@ -396,8 +396,11 @@ def access() -> dict[str, str]:
 
 
 def database_url() -> str:
-    """Return the address of Django's database for a process without Django, in libpq's key=value form."""
+    """Return the address of Django's database for a process without Django, in libpq's key=value form: that of a role
+    which has rights on dashboards only, where there is one."""
     parameters = connection.get_connection_params()
+    if (own := settings.SPARK_DATABASE) is not None:
+        parameters |= {name: own[name.upper()] for name in ("user", "password", "host", "port")}
     names = {"dbname": "dbname", "user": "user", "password": "password", "host": "host", "port": "port"}
     given = {key: str(parameters[name]) for key, name in names.items() if parameters.get(name)}
     return " ".join(

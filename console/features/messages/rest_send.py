@@ -88,6 +88,7 @@ class SentBatch(Struct, kw_only=True):
     errors=(ScheduleKeyTaken, MomentPast, TimerTooFar, TooManyRequests),
     most_body_bytes=MAX_SINGLE_BYTES,
     example={"body": "hello", "tag": "created", "keys": ["order-42"], "delay_level": 3},
+    takes_key=True,
 )
 async def send_one(call: Call, body: NewMessage) -> Response:
     """Send one message; 201 when it is on disk, 202 when it is not known to be, 200 when another one was kept."""
@@ -109,6 +110,7 @@ async def send_one(call: Call, body: NewMessage) -> Response:
     errors=(TooManyRequests,),
     most_body_bytes=MAX_BATCH_BYTES,
     example={"messages": [{"body": "one"}, {"body": "two", "delay_level": 1}]},
+    takes_key=True,
 )
 async def send_several(call: Call, body: NewMessages) -> Response:
     """Send each message on its own, all in one write; 207 with one answer a message."""

@@ -194,6 +194,7 @@ class Half:
     errors=(HalfNotSafe,),
     most_body_bytes=MAX_SINGLE_BYTES,
     example={"topic": "orders", "producer_group": "shop", "message": {"body": "hello"}},
+    takes_key=True,
 )
 async def begin(call: Call, body: NewHalf) -> Response:
     """Send a half; 201 when it is on disk, 202 when it is not known to be. It is never tried twice."""
@@ -202,6 +203,8 @@ async def begin(call: Call, body: NewHalf) -> Response:
         check_topic_to_send_to(body.topic)
         call.require(body.topic)
         check_group(body.producer_group)
+        # its producers are asked about the half: another team's are not this token's to have asked
+        call.require(body.producer_group, "producer group")
         await _check_message(body.message, state)
         half = as_half(outgoing(body.message), body.producer_group)
         (sent,) = await state.producer.send_each(body.topic, [half])

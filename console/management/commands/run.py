@@ -11,12 +11,18 @@ from django.core.management.base import BaseCommand, CommandError
 
 from broker import log_lines
 from broker.log_lines import escaped
-from console.run.addresses import DATABASE_URL_FILE, REDIS_URL_FILE, is_checkout
+from console.run.addresses import DATABASE_URL_FILE, OWNER_URL_FILE, REDIS_URL_FILE, is_checkout
 from console.run.private_files import first_login, first_login_path, keep_private, narrow
 from console.run.processes import exposed, processes, taken_ports
 from console.run.supervisor import ROSTER_FILE, Roster, Supervisor
 
 NAME_WIDTH = 14
+#: of servers that run embedded or elsewhere: what is asked for, its variable, its file
+_ADDRESSES = {
+    "database-url": ("DATABASE_URL", DATABASE_URL_FILE),
+    "database-owner-url": ("ESCAPEMENT_DATABASE_OWNER_URL", OWNER_URL_FILE),
+    "redis-url": ("REDIS_URL", REDIS_URL_FILE),
+}
 #: what starts it again: in a checkout, and where the wheel was installed
 STARTED_BY = "make run" if is_checkout() else "escapement-console run"
 
@@ -29,7 +35,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: Any) -> None:
         """Options: print an address, or show all output."""
-        parser.add_argument("--print", choices=["database-url", "redis-url"], help="print an address and end")
+        parser.add_argument("--print", choices=list(_ADDRESSES), help="print an address and end")
         parser.add_argument("--verbose", action="store_true", help="show all output of all processes here")
         log_lines.add_options(parser)
 
@@ -64,8 +70,8 @@ class Command(BaseCommand):
             raise CommandError("Not everything could be started.", returncode=code)
 
     def _print_address(self, name: str) -> None:
-        given = os.environ.get({"database-url": "DATABASE_URL", "redis-url": "REDIS_URL"}[name])
-        path = settings.VAR / {"database-url": DATABASE_URL_FILE, "redis-url": REDIS_URL_FILE}[name]
+        variable, file_name = _ADDRESSES[name]
+        given, path = os.environ.get(variable), settings.VAR / file_name
         if not given and not path.exists():
             raise CommandError("The embedded servers have not run here yet: start them with `make run`.")
         self.stdout.write(given or path.read_text().strip())
@@ -78,7 +84,7 @@ class Command(BaseCommand):
     def _greet(self) -> None:
         host = f"[{settings.WEB_HOST}]" if ":" in settings.WEB_HOST else settings.WEB_HOST
         self._say("run", "")
-        self._say("run", f"console   http://{host}:{settings.WEB_PORT}/")
+        self._say("run", f"console   {'https' if settings.WEB_TLS else 'http'}://{host}:{settings.WEB_PORT}/")
         login = first_login()
         if login is not None and login != self._login_before:
             # said once: what a terminal has shown is kept by its history, and by the journal of who runs this for good

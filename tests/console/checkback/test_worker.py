@@ -66,6 +66,7 @@ async def working(
 ) -> AsyncIterator[list[str]]:
     """The groups that it answers for now; it looks more often than in life."""
     monkeypatch.setattr(worker, "LOOK_S", 0.05)
+    monkeypatch.setattr(worker, "IDLE_LOOK_S", 0.05)
     groups: list[str] = []
 
     def told(now: Any) -> None:

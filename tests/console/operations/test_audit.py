@@ -12,7 +12,8 @@ import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
 
-from console.operations import audit_pages
+from console.operations import actor, audit_pages
+from console.operations.errors import NotAllowed
 from console.operations.models import AuditEntry
 from tests.console.people import browser_of, person
 from tests.console.stage import HOSTILE
@@ -97,3 +98,13 @@ def test_it_needs_its_own_permission(db: None) -> None:
     assert browser_of(user).get("/audit/data.csv").status_code == 403
     user.groups.add(Group.objects.get(name="viewer"))
     assert browser_of(user).get("/audit/").status_code == 200
+
+
+def test_refusals_of_one_actor_do_not_fill_it(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actor, "DENIALS_AN_HOUR", 3)
+    for name in ("anna", "ben"):
+        refused = actor.Actor(name, frozenset())
+        for _ in range(5):
+            with pytest.raises(NotAllowed):
+                refused.require(actor.STEER_TIMERS, "timers.cancel")
+    assert [AuditEntry.objects.filter(actor=name).count() for name in ("anna", "ben")] == [3, 3]

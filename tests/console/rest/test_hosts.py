@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 
 NAMES = ["localhost", "127.0.0.1", "[::1]", ".example.com"]
 
@@ -30,3 +31,19 @@ async def test_two_names_are_none(api: httpx.AsyncClient, settings: Any) -> None
 async def test_our_own_names_are_taken(api: httpx.AsyncClient, settings: Any, host: str) -> None:
     settings.ALLOWED_HOSTS = NAMES
     assert (await api.get("/api/v1/topics", headers={"host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("scheme", "address", "status"),
+    [("http", "10.0.0.7", 403), ("http", "127.0.0.1", 200), ("https", "10.0.0.7", 200)],
+)
+async def test_where_https_is_spoken_no_token_is_taken_from_elsewhere_in_the_clear(
+    application: Starlette, token: str, settings: Any, scheme: str, address: str, status: int
+) -> None:
+    settings.HTTPS = True
+    transport = httpx.ASGITransport(application, client=(address, 4711))
+    async with httpx.AsyncClient(transport=transport, base_url=f"{scheme}://testserver") as client:
+        answer = await client.get("/api/v1/topics", headers={"authorization": f"Bearer {token}"})
+    assert answer.status_code == status
+    if status == 403:
+        assert answer.json()["code"] == "https_needed"

@@ -106,6 +106,9 @@ async def test_a_token_decides_only_where_it_may_publish(
     everywhere = anonymous.headers["authorization"]
     anonymous.headers["authorization"] = f"Bearer {narrow}"
     assert (await anonymous.post(BEGIN, json=HALF)).status_code == 403
+    # nor may it have another team's producers asked about a half of its own topic
+    anothers = await anonymous.post(BEGIN, json=HALF | {"topic": "bills"})
+    assert (anothers.status_code, anothers.json()["code"]) == (403, "scope_missing")
     assert (await anonymous.post(f"{BEGIN}/{taken['id']}:commit")).status_code == 403
     # whether there is such a transaction is not told
     hidden = await anonymous.post(f"{BEGIN}/{taken['transaction_id']}:commit")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,6 +12,8 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.hashers import MD5PasswordHasher
 from django.contrib.auth.models import Group
 from django.test import Client
+from django.utils import timezone
+from django.utils.html import escape
 
 from console.operations.models import Operation
 from console.operations.registry import KINDS
@@ -102,6 +105,46 @@ def test_the_password_opens_the_way_back_and_a_wrong_one_does_not(db: None) -> N
     right = browser.post("/prove/", {"next": "/operations/", "password": PASSWORD})
     assert (right.status_code, right.headers["Location"]) == (303, "/operations/")
     assert time.time() - browser.session["proved_s"] < 60
+
+
+@pytest.mark.parametrize("step", ["confirm", "approve"])
+def test_what_was_typed_is_found_again_once_after_the_password_and_is_in_no_address(db: None, step: str) -> None:
+    browser = browser_of(get_user_model().objects.create_superuser("boss", password=PASSWORD))
+    row = operation("topics.delete")
+    state = "draft" if step == "confirm" else "waiting"
+    preview = {"count": 1, "waiting_count": 3}
+    waits_until = timezone.now() + timedelta(hours=1)
+    Operation.objects.filter(pk=row.pk).update(
+        state=state, preview=preview, parameters={"name": "orders"}, waits_until=waits_until
+    )
+    later(browser, 16)
+    reason = 'nobody reads it <b>"any more"</b>'
+    sent = {"reason": reason, "typed": "orders", "pending": "keep"}
+    asked = browser.post(f"/operations/{row.pk}/{step}/", sent)
+    assert asked.headers["Location"] == "/prove/?" + urlencode({"next": f"/operations/{row.pk}/"})
+    assert escape(reason) not in browser.get(f"/operations/{row.pk}/").content.decode()
+    browser.post("/prove/", {"next": f"/operations/{row.pk}/", "password": WRONG})
+    browser.post("/prove/", {"next": f"/operations/{row.pk}/", "password": PASSWORD})
+    shown, again = (browser.get(f"/operations/{row.pk}/").content.decode() for _ in range(2))
+    assert f">{escape(reason)}</textarea>" in shown or f'value="{escape(reason)}"' in shown
+    assert escape(reason) not in again
+    if step == "confirm":
+        assert 'value="orders"' in shown
+
+
+def test_what_was_typed_long_ago_or_for_another_operation_is_not_shown(db: None) -> None:
+    browser = browser_of(person("boss", role="operator"))
+    first, other = operation("topics.delete"), operation("topics.delete")
+    Operation.objects.update(parameters={"name": "orders"})
+    later(browser, 16)
+    browser.post(f"/operations/{first.pk}/confirm/", {"reason": "nobody reads it"})
+    later(browser, 1)
+    assert "nobody reads it" not in browser.get(f"/operations/{other.pk}/").content.decode()
+    session = browser.session
+    session["typed"] = {**session["typed"], "at_s": int(time.time()) - 901}
+    session.save()
+    assert "nobody reads it" not in browser.get(f"/operations/{first.pk}/").content.decode()
+    assert "typed" not in browser.session
 
 
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "javascript:alert(1)", "\\\\evil"])

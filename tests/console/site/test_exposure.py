@@ -26,6 +26,7 @@ TOKEN = "a" * 32
 
 def settings_of(**changed: Any) -> SimpleNamespace:
     usual = {"WEB_HOST": "127.0.0.1", "DEBUG": False, "HTTPS": False, "PLAINTEXT": False, "TRUSTED_PROXIES": ()}
+    usual |= {"WEB_TLS": None, "WEB_REDIRECT_PORT": 0}
     return SimpleNamespace(**usual | changed)
 
 
@@ -38,6 +39,7 @@ def settings_of(**changed: Any) -> SimpleNamespace:
         {"HTTPS": True, "TRUSTED_PROXIES": ("127.0.0.1",)},
         {"WEB_HOST": "0.0.0.0", "HTTPS": True, "TRUSTED_PROXIES": ("10.0.0.0/24",)},
         {"WEB_HOST": "0.0.0.0", "PLAINTEXT": True},
+        {"WEB_HOST": "0.0.0.0", "HTTPS": True, "WEB_TLS": {"cert_file": "c.pem"}, "WEB_REDIRECT_PORT": 80},
     ],
 )
 def test_what_nobody_hears_may_be_served(good: dict[str, Any]) -> None:
@@ -52,6 +54,7 @@ def test_what_nobody_hears_may_be_served(good: dict[str, Any]) -> None:
         ({"WEB_HOST": "console.example"}, "loopback"),
         ({"WEB_HOST": "10.0.0.1", "DEBUG": True, "PLAINTEXT": True}, "ESCAPEMENT_DEBUG=1"),
         ({"HTTPS": True}, "ESCAPEMENT_TRUSTED_PROXIES"),
+        ({"WEB_REDIRECT_PORT": 80}, "ESCAPEMENT_WEB_TLS_CERT"),
     ],
 )
 def test_what_others_could_hear_is_refused_with_what_to_do(bad: dict[str, Any], remedy: str) -> None:

@@ -164,8 +164,10 @@ def test_a_broker_that_is_away_makes_no_empty_file(operator: Client, settings: A
 
 
 def test_no_cell_begins_a_formula_and_no_half_character_ends_a_file() -> None:
-    rows = [{"a": text} for text in ("=1", "+1", "-1", "@a", "\t=1", "\r=1", "a=1", "\ud800x")] + [{"a": ["=1", "b"]}]
+    rows = [{"a": text} for text in ("=1", "+1", "-1", "@a", "\t=1", "\r=1", "a=1", "a; b;=1; +2", "\ud800x")] + [
+        {"a": ["=1", "b"]}
+    ]
     lines = b"".join(exported("x", "csv", ["a"], rows)).decode()
     cells = [row["a"] for row in csv.DictReader(io.StringIO(lines, newline=""))]
-    assert cells == ["'=1", "'+1", "'-1", "'@a", "'\t=1", "'\r=1", "a=1", "?x", "'=1 b"]
+    assert cells == ["'=1", "'+1", "'-1", "'@a", "'\t=1", "'\r=1", "a=1", "a; b;'=1;' +2", "?x", "'=1 b"]
     assert json.loads(b"".join(exported("x", "json", ["a"], [{"a": "\ud800x"}]))) == [{"a": "?x"}]

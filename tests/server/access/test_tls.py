@@ -124,6 +124,48 @@ async def test_in_enforcing_mode_a_plain_client_is_closed(papers: Papers, open_d
     assert await door.echoes(Tls(ca_file=papers.ca_file)) == b"hello"
 
 
+class Line(asyncio.Transport):
+    """A connection from an address to another one of this machine, as far as a peer sees it."""
+
+    def __init__(self, peer: str, own: str) -> None:
+        super().__init__({"peername": (peer, 4711), "sockname": (own, 10911)})
+        self.said = b""
+        self.is_closed = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is held back."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep what is said."""
+        self.said += data
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+
+@pytest.mark.parametrize(
+    ("peer", "own", "is_served"),
+    [
+        ("127.0.0.1", "127.0.0.1", True), ("::1", "::1", True), ("10.0.0.5", "10.0.0.5", True),
+        ("10.0.0.6", "10.0.0.5", False), ("192.0.2.7", "127.0.0.1", False), ("2001:db8::7", "2001:db8::5", False),
+    ],
+)  # fmt: skip
+async def test_usually_a_plain_client_is_served_on_this_machine_only(
+    papers: Papers, peer: str, own: str, is_served: bool
+) -> None:
+    clock = Clock()
+    certificates = Certificates(replace(papers.config, is_required_elsewhere=True), clock)
+    line, connection = Line(peer, own), front(certificates)(Server("door", {}, clock, Limits()))
+    connection.connection_made(line)
+    connection.data_received(encode(Command(ECHO)))
+    assert line.is_closed is not is_served
+
+
 async def test_the_client_checks_whom_it_speaks_with(papers: Papers, open_door: Opener) -> None:
     door = await open_door(papers.config)
     with pytest.raises(ConnectFailed, match="certificate verify failed"):
