@@ -102,7 +102,7 @@ def test_a_database_under_a_closed_directory_opens_nothing(closed: Path) -> None
         cwd=ROOT, env=os.environ | {"ESCAPEMENT_VAR": str(var)},
     )  # fmt: skip
     try:
-        until(lambda: running.poll() is not None or answers(var / "database-url"), 60)
+        until(lambda: running.poll() is not None or answers(var / "database-owner-url"), 60)
         assert modes(outside) == before
         assert open_to_others(closed) == []
         data = (var / "postgres").resolve()
