@@ -73,6 +73,9 @@ TABLES: Mapping[str, Rights] = {
     # the console's own
     "console_alert": _SHOWN,
     "console_alertrule": _OWN,
+    "console_passworddue": _OWN,
+    "console_recoverycode": _OWN,
+    "console_secondfactor": _OWN,
     "console_apitoken": _OWN,
     # only that the account of an entry is forgotten with the account; a trigger refuses any other change of it
     "console_auditentry": Rights(application=frozenset({"SELECT", "INSERT"}), reader=_SEE, columns=("user_id",)),

@@ -21,6 +21,7 @@ OTHERS = {
     "console.features.redisson.read.read_queues": "asks Redis",
     "console.features.redisson.read.read_queue": "asks Redis",
     "console.rest.request_body.decode": "msgspec, beneath every request of REST (tests/console/rest)",
+    "broker.log_lines.read_levels": "a setting of the program itself",
     "broker.tasks.configuration.read_options": "settings of the program itself",
     "spark.cluster_options.parse_edge": "an option of the caller's own job",
 }
