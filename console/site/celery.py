@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -44,7 +45,14 @@ app.steps["worker"].add("console.run.guests:CheckbackStep")
 app.steps["worker"].add("console.run.guests:TimetableStep")
 
 
+#: what tells of each turn of the timetable, eight lines each five seconds; what fails in one is an error there
+TURNS = ("celery.beat", "celery.worker.strategy", "celery.app.trace")
+
+
 @setup_logging.connect
 def log_lines(loglevel: int | None = None, **named: Any) -> None:
     """Have workers and beat log as all processes do; Celery adds no handlers of its own where this is connected."""
     loglines.begin(level=loglevel)
+    for name in TURNS:
+        if logging.getLogger(name).level == logging.NOTSET:
+            logging.getLogger(name).setLevel(logging.WARNING)

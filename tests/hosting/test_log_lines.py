@@ -255,3 +255,17 @@ def test_the_supervisor_shows_and_keeps_nothing_that_a_terminal_obeys(tmp_path: 
         assert second == "    CRITICAL indented"
     finally:
         house.end()
+
+
+@pytest.mark.parametrize(("levels", "is_told"), [("", False), ("celery.beat=INFO", True)])
+def test_turns_of_the_timetable_are_told_when_they_are_asked_for(levels: str, is_told: bool) -> None:
+    code = (
+        "import logging; from console.site.celery import log_lines; log_lines(logging.INFO); "
+        "beat = logging.getLogger('celery.beat'); beat.info('Sending due task'); beat.error('no queue')"
+    )
+    environment = {**os.environ, "ESCAPEMENT_LOG_LEVELS": levels, "DJANGO_SETTINGS_MODULE": "console.site.settings"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert "no queue" in done.stderr
+    assert ("Sending due task" in done.stderr) == is_told
