@@ -37,6 +37,7 @@ from console.rest.access import (
     Topic,
     allowed,
     require,
+    require_scope,
     require_where,
 )
 from console.rest.idempotency import key_of
@@ -98,6 +99,10 @@ class Call:
         action = action or self._action
         require(self.grant, action, name, kind)
         self.was_checked(action)
+
+    def require_scope(self, name: str, kind: str) -> None:
+        """Raise ScopeMissing unless the token's own scopes allow the route's action on a name."""
+        require_scope(self.grant, self._action, name, kind)
 
     def require_where(self, topic: str | None) -> None:
         """Require the action on a topic, or on every topic if None. Raises InvalidArgument for an invalid name, too."""

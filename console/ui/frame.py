@@ -84,7 +84,7 @@ SECTIONS = (
             Place("/api/docs", "r", _("REST")),
             Place("access", "b", _("Broker users"), is_for_staff=True),
             Place("people", "h", _("People"), is_for_staff=True),
-            Place("tokens", "t", _("Tokens"), is_for_staff=True),
+            Place("tokens", "y", _("Tokens"), is_for_staff=True),
             Place("admin:index", "a", _("Access"), is_for_staff=True),
         ),
     ),

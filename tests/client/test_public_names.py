@@ -65,6 +65,12 @@ INSIDERS = {
     ("broker/celery/tailing.py", "_offsets"),
     ("broker/celery/tailing.py", "_reader"),
     ("broker/celery/tailing.py", "_session"),
+    # what is fuzzed are the decoders themselves
+    ("tests/fuzz/decoders.py", "_answers"),
+    ("tests/fuzz/decoders.py", "_events"),
+    ("tests/fuzz/decoders.py", "_pipeline"),
+    ("tests/fuzz/decoders.py", "_reader"),
+    ("tests/fuzz/decoders.py", "_simple"),
     # it reads what an Apache broker says of itself, whose JSON is not strict
     ("tests/cluster.py", "_answers"),
     # which broker a key leads to

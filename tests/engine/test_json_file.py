@@ -53,6 +53,9 @@ def test_tables_on_disk_follow_each_change_and_each_removal():
     engine.delete_topic("visits")
     engine.groups.delete("of-visits")
     engine.topics.put(Topic("visits", 1, 1))
+    for queue_id, count in ((0, 5), (1, 6)):
+        for _ in range(count):
+            driver.send("orders", b"x", queue_id=queue_id)
     engine.offsets.commit("of-orders", "orders", 0, 5)
     engine.offsets.commit("of-orders", "orders", 1, 6)
     engine.offsets.save()

@@ -203,8 +203,9 @@ async def begin(call: Call, body: NewHalf) -> Response:
         check_topic_to_send_to(body.topic)
         call.require(body.topic)
         check_group(body.producer_group)
-        # its producers are asked about the half: another team's are not this token's to have asked
-        call.require(body.producer_group, "producer group")
+        # its producers are asked about the half: another team's are not this token's to have asked; policies of the
+        # broker say nothing of who sends for which producers
+        call.require_scope(body.producer_group, "producer group")
         await _check_message(body.message, state)
         half = as_half(outgoing(body.message), body.producer_group)
         (sent,) = await state.producer.send_each(body.topic, [half])

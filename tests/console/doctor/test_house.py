@@ -50,12 +50,17 @@ def mirrored(house: House) -> Iterator[None]:
     """A broker that runs, and its rows of now."""
     with BrokerThread() as running, Admin(running.namesrv) as admin:
         house.ESCAPEMENT_NAMESRV = running.namesrv
-        Mirror(admin).run_once()
-        yield
+        mirror = Mirror(admin)
+        mirror.run_once()
+        try:
+            yield
+        finally:
+            # it has the lock of all mirrors of this name
+            mirror.close()
 
 
 def waits(**fields: Any) -> OutboxMessage:
-    return OutboxMessage.objects.create(topic="orders", body=b"", properties=b"", unique_id="1", **fields)
+    return OutboxMessage.objects.create(topic="orders", body=b"", properties=b"", message_id="1", **fields)
 
 
 def asynchronous(house: House) -> Finding:

@@ -170,9 +170,8 @@ def test_each_kind_is_approved_by_another_with_its_permission_only(db: None) -> 
     anna = person("anna", *(each.removeprefix("console.") for each in PERMISSIONS))
     others, right = person("ben"), person("carl")
     for kind in KINDS.values():
-        needed = Permission.objects.filter(
-            content_type__app_label="console", codename=kind.permission.partition(".")[2]
-        )
+        label, _dot, codename = kind.permission.partition(".")
+        needed = Permission.objects.filter(content_type__app_label=label, codename=codename)
         acting = Permission.objects.filter(codename__in=[each.partition(".")[2] for each in PERMISSIONS])
         others.user_permissions.set(acting.difference(needed))
         right.user_permissions.set(needed)

@@ -36,6 +36,7 @@ PLAIN = {
     "/topics", "/groups", "/schedule/levels", "/timers/status", "/timers/wheel", "/timers/forecast",
     "/topics/{topic}/settings", "/groups/{group}/settings", "/check-addresses", "/redisson/queues",
     "/redisson/queues/{queue}", "/check-addresses/{group}", "/alert-rules", "/alert-rules/{rule}", "/alert-silences",
+    "/broker-users", "/broker-users/{user}",
 }  # fmt: skip
 Result = TypeVar("Result")
 
