@@ -19,6 +19,14 @@ from django.db import connection
 
 from broker.client import AsyncAdmin
 from broker.server.broker import BrokerService
+from console.features.access.rest import (
+    BrokerUserChange,
+    NewBrokerUser,
+    NewPolicy,
+    OldSecretEnd,
+    PolicyEnd,
+    SecretRotation,
+)
 from console.features.alerts.models import AlertRule, Silence
 from console.features.alerts.rest import AlertRuleChange, NewAlertRule, NewSilence
 from console.features.checkback.models import CheckAddress
@@ -92,11 +100,18 @@ BODIES: Mapping[type[msgspec.Struct], Callable[[str], dict[str, Any]]] = {
     MovedValues: lambda side: {"handles": ["none"], "to": f"{side}q", **WHY},
     QueueReason: lambda side: WHY,
     QueueTopic: lambda side: {"topic": f"{side}t", **WHY},
+    NewBrokerUser: lambda side: {"name": f"{side}u", **WHY},
+    BrokerUserChange: lambda side: {"is_enabled": False, **WHY},
+    SecretRotation: lambda side: WHY,
+    OldSecretEnd: lambda side: WHY,
+    NewPolicy: lambda side: {"resource": f"Topic:{side}t", "actions": ["Pub"], **WHY},
+    PolicyEnd: lambda side: {"resource": f"Topic:{side}t", **WHY},
 }
 NUMBER = "00000000-0000-4000-8000-000000000000"
 #: what stands in an address; `{id}` is an operation's number, or names a message of the topic
 NAMED = {
     "topic": "{}t", "group": "{}g", "queue": "{}q", "schedule_key": "k1", "rule": "1", "silence": "1",
+    "user": "{}u",
 }  # fmt: skip
 TOKENS = [
     ((), OWN),
@@ -170,6 +185,8 @@ async def test_every_route_is_answered_as_the_token_allows(
     rows = security_tokens.scope_rows(
         **{name: given.get(name, ()) for name in ("publish", "read")},
         **{name: given.get(name, ()) for name in ("admin", "consume", "settings", "unmask")},
+        # of every name or of none: tests/console/access asks for the refusal of a beginning
+        access=given.get("access", ()) if prefix == "*" else (),
     )
     _row, token = await asyncio.to_thread(made, rows)
     anonymous.headers["authorization"] = f"Bearer {token}"
