@@ -70,7 +70,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
     user, backend = _half(request)
     if user is None:
         request.session.pop(_HALF, None)
-        return redirect(back) if request.user.is_authenticated else redirect_to_login(back)
+        return redirect_to_login(back)
     credentials = {"username": user.get_username()}
     if not AxesProxyHandler.is_allowed(request, credentials):
         return sign_on.locked(request, None, credentials)
