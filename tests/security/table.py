@@ -118,8 +118,8 @@ login              GET  yes      led      led      led      led      led     -
 login              POST yes      led      led      led      led      led     -
 admin_sign_in      GET  led      led      led      led      led      led     -
 admin_sign_in      POST led      led      led      led      led      led     -
-second_step        GET  sign-in  led      led      led      led      led     -
-second_step        POST sign-in  led      led      led      led      led     -
+second_step        GET  sign-in  sign-in  sign-in  sign-in  sign-in  sign-in -
+second_step        POST sign-in  sign-in  sign-in  sign-in  sign-in  sign-in -
 own_password       GET  sign-in  yes      yes      yes      yes      yes     -
 own_password       POST sign-in  refused  refused  refused  refused  refused -
 own_second_factor  GET  sign-in  yes      yes      yes      yes      yes     -
