@@ -159,6 +159,8 @@ def test_nobody_is_shown_a_token_that_may_more(boss: Client) -> None:
         assert "may do what you may not" in refused(
             run(browser, "tokens.make", name=right, days="5", **{right: "*"}), browser
         )
+    bound = run(browser, "tokens.make", name="bound", days="5", access_user="root")
+    assert "may do what you may not" in refused(bound, browser)
     assert "may do what you may not" in refused(
         run(browser, "tokens.renew", prefix=strong.prefix, overlap_hours="1"), browser
     )
