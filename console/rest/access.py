@@ -170,10 +170,15 @@ class OwnOperation(AfterReading):
         return "on some name, and has to have begun it"
 
 
-def require(grant: Grant, action: str, name: str, kind: str = "topic") -> None:
-    """Raise ScopeMissing or PolicyDenies unless the action is allowed on the topic (or what else `kind` says)."""
+def require_scope(grant: Grant, action: str, name: str, kind: str = "topic") -> None:
+    """Raise ScopeMissing unless the token's own scopes allow the action on the topic (or what else `kind` says)."""
     if not grant.scopes_allow(action, name):
         raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on {kind} {name!r}.")
+
+
+def require(grant: Grant, action: str, name: str, kind: str = "topic") -> None:
+    """Raise ScopeMissing or PolicyDenies unless the action is allowed on the topic (or what else `kind` says)."""
+    require_scope(grant, action, name, kind)
     if grant.policies is not None and not grant.policies.allows(action, name, kind):
         raise PolicyDenies(grant.policies.refusal(f"{action!r} on {kind} {name!r}"))
 

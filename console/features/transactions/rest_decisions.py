@@ -38,7 +38,7 @@ from console.operations.actor import STEER_TRANSACTIONS, Actor
 from console.operations.kind import ItemResult, Target
 from console.operations.single_calls import ONE
 from console.operations.workflow import needs_second_person
-from console.rest.access import Allow, InBody, InRecord
+from console.rest.access import Allow, InBody, InRecord, require_scope
 from console.rest.database import token_actor
 from console.rest.errors import MessageNotFound, SchemaViolated, TooManyMatch
 from console.rest.identifiers import parse, written
@@ -203,8 +203,9 @@ async def begin(call: Call, body: NewHalf) -> Response:
         check_topic_to_send_to(body.topic)
         call.require(body.topic)
         check_group(body.producer_group)
-        # its producers are asked about the half: another team's are not this token's to have asked
-        call.require(body.producer_group, "producer group")
+        # its producers are asked about the half: another team's are not this token's to have asked; of policies the
+        # broker wants Pub on the topic alone
+        require_scope(call.grant, PUBLISH, body.producer_group, "producer group")
         await _check_message(body.message, state)
         half = as_half(outgoing(body.message), body.producer_group)
         (sent,) = await state.producer.send_each(body.topic, [half])
