@@ -294,6 +294,11 @@ class Kind(Act, ABC, Generic[PreviewOf]):
         """Return the names that bound it; `preview` (its row) is None before it was counted."""
         return UNBOUNDED
 
+    @property
+    def is_of_all(self) -> bool:
+        """Whether no name ever bounds it: who sees some topics only is refused before anything is asked."""
+        return type(self).scope is Kind.scope
+
     def topics_touched(self, parameters: Mapping[str, Any], preview: Mapping[str, Any]) -> frozenset[str] | None:
         """Return the topics that a REST token has to allow; None: nothing bounds them, so it needs all."""
         return self.scope(parameters, preview).topics or None

@@ -51,7 +51,7 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
     Raises NotAllowed, InvalidParameter, TooMany, ClientError.
     """
     kind = kind_of(kind_name)
-    actor.require(kind.permission, kind.name)
+    _require(kind, actor)
     if number is not None:
         known = Operation.objects.filter(pk=number).first()
         if known is not None:
@@ -79,7 +79,7 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
 def look_again(row: Operation, actor: Actor, changes: Mapping[str, Any] | None = None) -> Operation:
     """Count again, with other parameters if there are any; raises as `draft` does."""
     kind = kind_of(row.kind)
-    actor.require(kind.permission, kind.name)
+    _require(kind, actor)
     if row.state != Operation.State.DRAFT:
         raise NotPossible("It was confirmed already; make a new one.")
     with choosing(choice_of(row.broker)):
@@ -88,6 +88,13 @@ def look_again(row: Operation, actor: Actor, changes: Mapping[str, Any] | None =
     row.parameters, row.preview, row.previewed_at = checked, shown.as_row(), timezone.now()
     row.save(update_fields=["parameters", "preview", "previewed_at"])
     return row
+
+
+def _require(kind: Kind[Any], actor: Actor) -> None:
+    """Raise NotAllowed, or OutOfReach for what is of all topics, before it is told whether there is such a thing."""
+    actor.require(kind.permission, kind.name)
+    if kind.is_of_all:
+        actor.require_scope(UNBOUNDED, kind.name)
 
 
 def _previewed(kind: Kind[Any], checked: Mapping[str, Any], actor: Actor) -> Preview:

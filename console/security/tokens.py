@@ -55,7 +55,7 @@ SETTINGS = "settings"
 DELETE = "settings.delete"
 #: to read what rules of masks hide: of topics, by their beginning; needs `read`, too
 UNMASK = "unmask"
-#: to make, change and delete users of the brokers' access control: on every name only
+#: to make, change and delete users of the brokers' access control: on every name only, and by a token's own scopes
 ACCESS = "access"
 ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS, UNMASK, ACCESS)
 #: How often the time of last use is written.
@@ -151,9 +151,16 @@ class Grant:
     def scopes_allow(self, action: str, name: str) -> bool:
         """Tell whether the token's own scopes leave this to the policies, if there are any."""
         if not self.scopes:
-            return self.policies is not None
+            return self._policies_decide(action)
         own = action.partition(".")[0]
         return any(own in scope.actions and name.startswith(scope.prefix) for scope in self.scopes)
+
+    def _policies_decide(self, action: str) -> bool:
+        """Tell whether a token without scopes is allowed what the policies allow.
+
+        Never users of access control: the console makes them as the brokers' own user, who may do more than this one.
+        """
+        return self.policies is not None and action != ACCESS
 
     def unmasks(self, topic: str) -> bool:
         """Tell whether masked contents of the topic are shown, by the token's own scopes: policies know no masks."""
@@ -162,7 +169,7 @@ class Grant:
     def scopes_allow_somewhere(self, action: str) -> bool:
         """Tell whether the token's own scopes allow the action on any name."""
         if not self.scopes:
-            return self.policies is not None
+            return self._policies_decide(action)
         return any(action in scope.actions for scope in self.scopes)
 
 

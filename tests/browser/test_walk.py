@@ -16,6 +16,7 @@ from tests.browser.conftest import WATCH, Web
 from tests.console.conftest import actor, server  # noqa: F401 - fixtures
 from tests.console.security.test_limited import filled  # noqa: F401 - a fixture
 from tests.console.stage import Stage
+from tests.security.conftest import stage  # noqa: F401 - a fixture
 from tests.security.scene import FOREIGN, GROUPS, OTHER, OWN, People, Team, addresses, two_teams
 from tests.security.table import LIMITED_DIFFER, rows
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from http.cookies import SimpleCookie
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,20 +19,25 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from broker.client import Consumer
+from broker.client import Admin, Consumer, Producer
+from broker.client import credentials as client_credentials
 from console import snapshots
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.models import AuditEntry, Operation
 from console.security.gate import ADMINISTRATOR
+from console.security.models import ApiToken
 from console.ui.saved_views import SavedView
 from tests.console.dashboards.test_dashboards import NOON_MS, computed
+from tests.console.kept import hang_up
 from tests.console.people import browser_of, person
 from tests.console.security.test_limited import drafts_of, ids_of, limited_person
 from tests.console.stage import Stage
+from tests.mirror.running import running_broker
 from tests.security.doors import pages
 from tests.security.table import LIMITED
+from tests.server.access.clients import ACCESS, ROOT
 
 OWN, OTHER = "orders", "payroll"
 GROUPS = {OWN: "billing", OTHER: "wages"}
@@ -59,6 +65,20 @@ class Team:
         given = {each: self.parts.get(f"{name}.{each}", self.parts.get(each)) for each in names}
         asked = self.parts.get(f"{name}?", {})
         return reverse(name, kwargs=given) + (f"?{urlencode(asked)}" if asked else "")
+
+
+@contextmanager
+def guarded_stage(root: Path, settings: Any) -> Iterator[Stage]:
+    """As `staged`, of a broker with access control: whatever names nobody signs as the broker's own user."""
+    with running_broker(root, access=ACCESS) as broker:
+        settings.ESCAPEMENT_NAMESRV, settings.ACCESS_KEY = broker.namesrv, ROOT[0]
+        client_credentials.remember(broker.namesrv, {"access_key": ROOT[0], "secret_key": ROOT[1]})
+        with Admin(broker.namesrv) as admin, Producer(group="tests", namesrv=broker.namesrv) as producer:
+            made = Stage(broker, admin, producer)
+            yield made
+            made.close()
+            hang_up()
+        client_credentials.remember(broker.namesrv, {})
 
 
 class People:
@@ -121,7 +141,12 @@ def _made(stage: Stage, actor: Actor) -> dict[str, dict[str, Any]]:
             owner_id=actor.user_id, page="groups", path="/groups/", query=f"search={group}", name=f"{topic} of all",
             is_shared=True,
         )  # fmt: skip
+        stage.admin.create_access_user(f"user-of-{topic}", "a long secret")
+        clerk = person(f"clerk-of-{topic}")
+        token = ApiToken.objects.create(name=f"token of {topic}", prefix=f"{topic}xxxx"[:10], digest="d", scopes=[])
         parts = {
+            "access_user.name": f"user-of-{topic}", "person_id": clerk.pk, "person": clerk.username,
+            "token": token.prefix,
             "level": 16, "timer.position": timers[topic], "transaction.position": halves[topic], "queue_id": 0,
             "operation_id": str(draft.pk), "operation_undo.operation_id": str(done.pk),
             "topic.name": topic, "tail.name": topic, "queue.name": topic, "group.name": group,

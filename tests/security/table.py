@@ -91,6 +91,16 @@ alert_rule         GET  sign-in  no       no       no       yes      yes     no 
 alert_rule         POST sign-in  no       no       no       led      led     no       no       no
 audit              GET  sign-in  no       yes      yes      yes      yes     -
 audit_data         GET  sign-in  no       yes      yes      yes      yes     -
+access             GET  sign-in  no       no       no       yes      yes     -
+access             POST sign-in  no       no       no       never    never   -
+access_user        GET  sign-in  no       no       no       yes      yes     no       no       no
+access_user        POST sign-in  no       no       no       never    never   -
+people             GET  sign-in  no       no       no       yes      yes     -
+people             POST sign-in  no       no       no       never    never   -
+person             GET  sign-in  no       no       no       yes      yes     no       no       no
+person             POST sign-in  no       no       no       never    never   -
+tokens             GET  sign-in  no       no       no       yes      yes     -
+tokens             POST sign-in  no       no       no       never    never   -
 design             GET  sign-in  no       no       no       yes      yes     -
 design             POST sign-in  no       no       no       never    never   -
 saved_views        GET  sign-in  no       yes      yes      yes      yes     -
@@ -106,6 +116,14 @@ find_act           GET  sign-in  no       led      led      led      led     -
 find_act           POST sign-in  no       no       led      led      led     no       no       no
 login              GET  yes      led      led      led      led      led     -
 login              POST yes      led      led      led      led      led     -
+admin_sign_in      GET  led      led      led      led      led      led     -
+admin_sign_in      POST led      led      led      led      led      led     -
+second_step        GET  sign-in  sign-in  sign-in  sign-in  sign-in  sign-in -
+second_step        POST sign-in  sign-in  sign-in  sign-in  sign-in  sign-in -
+own_password       GET  sign-in  yes      yes      yes      yes      yes     -
+own_password       POST sign-in  refused  refused  refused  refused  refused -
+own_second_factor  GET  sign-in  yes      yes      yes      yes      yes     -
+own_second_factor  POST sign-in  refused  refused  refused  refused  refused -
 sign_on            GET  gone     gone     gone     gone     gone     gone    -
 sign_on            POST never    never    never    never    never    never   -
 sign_on_back       GET  gone     gone     gone     gone     gone     gone    -
@@ -126,8 +144,14 @@ metrics            GET  no       no       no       no       no       no      -
 metrics            POST never    never    never    never    never    never   -
 """
 
-#: rules of alerts watch everything, a key without a topic may be anybody's, views that are shared may name anything
+#: rules of alerts watch everything, a key without a topic may be anybody's, views that are shared may name anything;
+#: accounts, tokens and users of access control are about every topic
 LIMITED_DIFFER: Mapping[tuple[str, str, str], str] = {
+    ("access", "GET", ADMINISTRATOR): "no",
+    ("access_user", "GET", ADMINISTRATOR): "no",
+    ("people", "GET", ADMINISTRATOR): "no",
+    ("person", "GET", ADMINISTRATOR): "no",
+    ("tokens", "GET", ADMINISTRATOR): "no",
     ("alert_rule_new", "GET", ADMINISTRATOR): "no",
     ("alert_rule_new", "POST", ADMINISTRATOR): "no",
     ("alert_rule", "GET", ADMINISTRATOR): "no",

@@ -41,9 +41,38 @@ def letters(team: Team) -> Mapping[str, Any]:
     return {"group": team.group, "filter": {"topic": team.topic}}
 
 
+def broker_user(**more: Any) -> Parameters:
+    return lambda team: {"name": team.parts["access_user.name"], **more}
+
+
+def account(**more: Any) -> Parameters:
+    return lambda team: {"name": team.parts["person"], **more}
+
+
+def api_token(**more: Any) -> Parameters:
+    return lambda team: {"prefix": team.parts["token"], **more}
+
+
 ALL = {"filter": {}, "is_all": True}
 #: kind -> the first role that may, what bounds it for who is limited ("": nothing does), and what it is asked
 TABLE: Mapping[str, tuple[str, str, Parameters]] = {
+    "access.create": ("administrator", "", lambda team: {"name": f"{team.topic}-new"}),
+    "access.rotate": ("administrator", "", broker_user(overlap_hours=0)),
+    "access.end_old_secret": ("administrator", "", broker_user()),
+    "access.change": ("administrator", "", broker_user(is_enabled=False)),
+    "access.delete": ("administrator", "", broker_user()),
+    "access.set_policy": ("administrator", "", lambda team: {
+        "name": team.parts["access_user.name"], "resource": f"Topic:{team.topic}", "actions": ["Pub"]}),
+    "access.delete_policy": ("administrator", "", lambda team: {
+        "name": team.parts["access_user.name"], "resource": f"Topic:{team.topic}"}),
+    "people.add": ("administrator", "", lambda team: {"name": f"{team.topic}-new", "roles": ["viewer"]}),
+    "people.change": ("administrator", "", account(roles=[], is_active=False)),
+    "people.reset_password": ("administrator", "", account()),
+    "people.reset_second_factor": ("administrator", "", account()),
+    "people.limit_role": ("administrator", "", lambda team: {"role": "operator", "prefixes": [team.topic]}),
+    "tokens.make": ("administrator", "", lambda team: {"name": f"{team.topic} new", "read": [team.topic]}),
+    "tokens.renew": ("administrator", "", api_token(overlap_hours=0)),
+    "tokens.end": ("administrator", "", api_token()),
     "alerts.create": ("administrator", "", lambda team: {"settings": {
         "name": "n", "what": "backlog", "subject": team.group, "limit": 1}}),
     "alerts.change": ("administrator", "", lambda team: {"rule": team.parts["rule_id"], "settings": {"limit": 7}}),
@@ -146,6 +175,24 @@ def test_whether_there_is_such_a_thing_is_not_told(both: dict[str, Team]) -> Non
         word = drafted(kind, parameters(Team("nobodys", parts)), anna)
         if word != "out of reach":
             wrong.append(f"{kind}: {word}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_no_name_bounds_is_refused_before_anything_is_asked(both: dict[str, Team]) -> None:
+    """Whether there is such a rule, account, token, group or user of access control is told to who sees all."""
+    boss, wrong = People().users["limited administrator"], []
+    nobody = Team("nobodys", {
+        "access_user.name": "nobodys", "person": "nobodys", "token": "nobodys", "rule_id": 987_654_321,
+        "group.name": "nobodys",
+    })  # fmt: skip
+    asked = [(kind, parameters) for kind, (_, bound, parameters) in TABLE.items() if not bound]
+    assert len(asked) > 20
+    for kind, parameters in asked:
+        silences = kind == "alerts.end_silence"
+        given = [{}, {"silence": 987_654_321} if silences else parameters(nobody), parameters(both[OTHER])]
+        for each in [*given, {"name": GROUPS[OTHER], "settings": {}}]:
+            if (word := drafted(kind, each, boss)) != "out of reach":
+                wrong.append(f"{kind} {each}: {word}")
     assert not wrong, "\n".join(wrong)
 
 

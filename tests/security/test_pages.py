@@ -16,7 +16,7 @@ from tests.security.scene import undone as undone_within
 from tests.security.table import LIMITED, LIMITED_DIFFER, ROLES, rows
 
 #: they lead back to where somebody was, whatever the method
-LEAD_BACK = {"set_language", "login"}
+LEAD_BACK = {"set_language", "login", "admin_sign_in"}
 #: files of a list, the same page of one broker, and how it was
 VARIANTS = ("as=json", "as=csv", "as_of=%2B1h")
 

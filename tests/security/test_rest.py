@@ -49,6 +49,15 @@ PATCH  /alert-rules/{rule}                              settings                
 GET    /alert-silences                                  settings                   everywhere
 POST   /alert-silences                                  settings                   everywhere
 DELETE /alert-silences/{silence}                        settings                   everywhere
+GET    /broker-users                                    access                     everywhere
+POST   /broker-users                                    access                     everywhere
+DELETE /broker-users/{user}                             access                     everywhere
+GET    /broker-users/{user}                             access                     everywhere
+PATCH  /broker-users/{user}                             access                     everywhere
+POST   /broker-users/{user}/policies                    access                     everywhere
+POST   /broker-users/{user}/policies:delete             access                     everywhere
+POST   /broker-users/{user}:end-old-secret              access                     everywhere
+POST   /broker-users/{user}:rotate                      access                     everywhere
 GET    /check-addresses                                 admin                      rows
 POST   /check-addresses                                 admin                      body
 DELETE /check-addresses/{group}                         admin                      producers
@@ -169,6 +178,7 @@ def paths_of(route: Route, team: Team, ids: list[str]) -> list[str]:
     names = {
         "topic": team.topic, "queue": team.topic, "schedule_key": f"{team.topic}-3", "rule": team.parts["rule_id"],
         "group": f"of-{team.topic}" if ProducerGroup in map(type, route.on) else team.group, "silence": "1",
+        "user": team.parts["access_user.name"],
     }  # fmt: skip
     path = "/api/v1" + re.sub(r"{(\w+)}", lambda match: str(names.get(match[1], "{id}")), route.path)
     if OwnOperation in map(type, route.on):

@@ -19,7 +19,7 @@ from broker.rocketmq.acl import Action, PolicyType
 from broker.rocketmq.codes import Request
 from console.features.access.operations import OVERLAP_HOURS, entry_words
 from console.operations.actor import CHANGE_ACCESS
-from console.security.topic_scope import current_scope
+from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask_each
 from console.site.clock import now_ms
 from console.site.evidence import Evidence
@@ -41,16 +41,25 @@ class UserRow:
     is_rotating: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Users:
+    """Those of the brokers that answer, by name; `is_told`: one of them did."""
+
+    rows: tuple[UserRow, ...]
+    evidence: Evidence
+    is_told: bool
+    has_several: bool
+
+
 @require_safe
 def users(request: HttpRequest) -> HttpResponse:
     """List the users of the brokers that answer."""
-    _require_all()
-    rows, evidence, _is_told = _read("")
+    found = read_users("")
     shown: dict[str, Any] = {
         "here": "access",
-        "rows": rows,
-        "evidence": evidence,
-        "has_several": cluster().has_several,
+        "rows": found.rows,
+        "evidence": found.evidence,
+        "has_several": found.has_several,
         "now_ms": now_ms(),
         "number": uuid.uuid4(),
     }
@@ -60,17 +69,16 @@ def users(request: HttpRequest) -> HttpResponse:
 @require_safe
 def user(request: HttpRequest, name: str) -> HttpResponse:
     """Show one user, and what can be done with it."""
-    _require_all()
-    rows, evidence, is_told = _read(name)
-    row = next((each for each in rows if each.user.name == name), None)
-    if row is None and is_told:
+    found = read_users(name)
+    row = next((each for each in found.rows if each.user.name == name), None)
+    if row is None and found.is_told:
         raise Http404(_("There is no such broker user."))
     shown: dict[str, Any] = {
         "here": "access",
         "name": name,
         "row": row,
-        "evidence": evidence,
-        "has_several": cluster().has_several,
+        "evidence": found.evidence,
+        "has_several": found.has_several,
         "now_ms": now_ms(),
         "actions": ACTIONS,
         "overlap_hours": f"{OVERLAP_HOURS:g}",
@@ -79,21 +87,20 @@ def user(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "access/user.html", shown)
 
 
-def _require_all() -> None:
-    """Raise PermissionDenied for who sees some topics only: a user may be about any."""
-    if not current_scope().see_all:
+@authorised
+def read_users(scope: TopicScope, containing: str) -> Users:
+    """Return the users; raise PermissionDenied for who sees some topics only: a user may be about any."""
+    if not scope.see_all:
         raise PermissionDenied(CHANGE_ACCESS)
-
-
-def _read(containing: str) -> tuple[list[UserRow], Evidence, bool]:
-    """Return the users, the evidence of all brokers, and whether one of them answered."""
+    of = cluster()
     codes = (Request.AUTH_LIST_USER, Request.AUTH_LIST_ACL)
-    answers, evidence = ask_each(lambda admin: admin.access_users(containing), cluster(), requests=codes)
+    answers, evidence = ask_each(lambda admin: admin.access_users(containing), of, requests=codes)
     found: dict[str, dict[str, AccessUser]] = {}
     for one, told in answers:
         for each in told:
             found.setdefault(each.name, {})[one.name] = each
-    return [_row(found[name], len(answers)) for name in sorted(found)], evidence, bool(answers)
+    rows = tuple(_row(found[name], len(answers)) for name in sorted(found))
+    return Users(rows, evidence, is_told=bool(answers), has_several=of.has_several)
 
 
 def _row(at: Mapping[str, AccessUser], asked: int) -> UserRow:

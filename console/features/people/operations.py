@@ -268,11 +268,14 @@ class LimitRole(PeopleKind):
 
 
 def person_named(who: str) -> Any:
-    """Return the account of who acts; None where that is a shell. Raises NotPossible where there is none."""
-    if who.startswith(_SHELL):
+    """Return the account of who acts; None where that is a shell. Raises NotPossible where there is none.
+
+    A provider may name a person as shells are named: who has an account is that account.
+    """
+    user = get_user_model().objects.filter(username=who).first()
+    if user is None and who.startswith(_SHELL):
         return None
-    user = get_user_model().objects.filter(username=who, is_active=True).first()
-    if user is None:
+    if user is None or not user.is_active:
         raise NotPossible("Only people change people and tokens.")
     return user
 

@@ -4,12 +4,13 @@
     {"prefix": "k3v9qxw2ab", "overlap_hours": 24}                                                 rotate
     {"prefix": "k3v9qxw2ab"}                                                                      revoke
 
-A token is its maker's: it ends with the account. `*` is every name.
+A token is its maker's: it ends with the account. `*` is every name. Who may not unmask, change settings or administer
+broker users neither makes a token that may, nor is shown another one of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -19,16 +20,19 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import InvalidArgument
 from console.features.people.operations import Facts, PeopleKind, person_named
-from console.operations.actor import ADD_TOKEN, CHANGE_TOKEN
+from console.operations.actor import ADD_TOKEN, CHANGE_ACCESS, CHANGE_SETTINGS, CHANGE_TOKEN
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import Outcome
 from console.operations.registry import register
 from console.operations.shown_once import require_reader, show_once
 from console.security import tokens
+from console.security.masking import UNMASK
 from console.security.models import ApiToken
 
 #: what a token may do, in the order of `tokens.scope_rows`
 RIGHTS = ("publish", "read", "admin", "consume", "configure", "unmask", "access")
+#: what a person has to be allowed to give one that may do this
+GIVEN_BY: Mapping[str, str] = {tokens.SETTINGS: CHANGE_SETTINGS, tokens.UNMASK: UNMASK, tokens.ACCESS: CHANGE_ACCESS}
 MOST_DAYS, MOST_HOURS = 36_500, 8_760
 LONGEST_NAME = 100
 
@@ -107,10 +111,12 @@ class MakeToken(TokenKind):
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Make it at one broker."""
         require_reader()
+        scopes = tokens.scope_rows(*(parameters[right] for right in RIGHTS))
+        _require_may_give(who, scopes)
         try:
             _made, token = tokens.create(
                 parameters["name"],
-                tokens.scope_rows(*(parameters[right] for right in RIGHTS)),
+                scopes,
                 created_by=person_named(who),
                 lasts=timedelta(days=parameters["days"]),
                 access_user=parameters["access_user"],
@@ -148,6 +154,7 @@ class RotateToken(TokenKind):
         """Rotate it; the new one lasts as long as one that is made without a word."""
         require_reader()
         row = _row(parameters)
+        _require_may_give(who, row.scopes)
         overlap, lasts = timedelta(hours=parameters["overlap_hours"]), timedelta(days=settings.TOKEN_DAYS)
         try:
             _made, token = tokens.rotate(row, overlap=overlap, lasts=lasts)
@@ -172,6 +179,15 @@ class RevokeToken(TokenKind):
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Revoke it for good."""
         tokens.revoke(_row(parameters))
+
+
+def _require_may_give(who: str, scopes: Iterable[Mapping[str, Any]]) -> None:
+    actor = person_named(who)
+    # one that allows nothing itself is bound, and may do what policies say
+    actions = {action for scope in scopes for action in scope["actions"]} or {tokens.SETTINGS}
+    for action, permission in GIVEN_BY.items():
+        if actor is not None and action in actions and not actor.has_perm(permission):
+            raise NotPossible(f"The token may do what you may not: {action}.")
 
 
 def _row(parameters: Mapping[str, Any]) -> ApiToken:

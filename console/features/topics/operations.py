@@ -502,6 +502,7 @@ class CreateGroup(_Change):
     """Create a consumer group that is not there yet."""
 
     name, page, is_topic, is_new = "groups.create", "groups", False, True
+    is_of_all = True
     title, verb = _("Create a consumer group"), _("Create it")
     effect = _("Consumers can join it at once.")
     outcomes = {"made": Outcome(_("made"))}

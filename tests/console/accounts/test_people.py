@@ -8,7 +8,7 @@ from typing import Any
 import pyotp
 import pytest
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 from django.test import Client
 
 from console.operations.models import AuditEntry, Operation, OperationItem
@@ -147,6 +147,38 @@ def test_who_may_not_is_refused(db: None) -> None:
                  "people.limit_role", "tokens.make", "tokens.renew", "tokens.end"):  # fmt: skip
         assert draft(operator, kind).status_code == 403
         assert AuditEntry.objects.filter(what="denied", kind=kind).exists()
+
+
+def test_nobody_is_shown_a_token_that_may_more(boss: Client) -> None:
+    """Who may make tokens makes, and rotates, none that opens what is closed to the maker."""
+    run(boss, "tokens.make", name="strong", access="*", unmask="*", configure="*", days="5")
+    strong = ApiToken.objects.get(name="strong")
+    clerk = person("clerk", "add_apitoken", "change_apitoken", "view_apitoken")
+    browser = browser_of(clerk)
+    for right in ("access", "unmask", "configure"):
+        assert "may do what you may not" in refused(
+            run(browser, "tokens.make", name=right, days="5", **{right: "*"}), browser
+        )
+    bound = run(browser, "tokens.make", name="bound", days="5", access_user="root")
+    assert "may do what you may not" in refused(bound, browser)
+    assert "may do what you may not" in refused(
+        run(browser, "tokens.renew", prefix=strong.prefix, overlap_hours="1"), browser
+    )
+    assert ApiToken.objects.count() == 1
+    assert shown(run(browser, "tokens.make", name="weak", publish="*", days="5"))
+    clerk.user_permissions.add(*Permission.objects.filter(codename__in=("change_access", "unmask", "change_settings")))
+    assert shown(run(browser, "tokens.renew", prefix=strong.prefix, overlap_hours="1"))
+
+
+def test_a_person_who_is_named_as_a_shell_is_a_person(boss: Client) -> None:
+    """A provider's names may have blanks; who acts from a shell may do everything."""
+    clerk = person("shell root")
+    clerk.user_permissions.add(*Permission.objects.filter(codename__in=("add_user", "change_user")))
+    browser = browser_of(clerk)
+    answer = run(browser, "people.add", name="mallory", roles=["administrator"])
+    assert "permissions that you do not have" in refused(answer, browser)
+    assert "may do what you may not" in refused(run(browser, "people.reset_password", name="boss"), browser)
+    assert not get_user_model().objects.filter(username="mallory").exists()
 
 
 def test_a_token_is_made_rotated_and_revoked(boss: Client) -> None:

@@ -167,14 +167,13 @@ def test_it_stands_on_the_first_page_until_it_is_answered(marking: Marking, anna
 
 
 def test_each_kind_is_approved_by_another_with_its_permission_only(db: None) -> None:
-    anna = person("anna", *(each.removeprefix("console.") for each in PERMISSIONS))
-    others, right = person("ben"), person("carl")
+    anna, others, right = person("anna"), person("ben"), person("carl")
+    known = {f"{row.content_type.app_label}.{row.codename}": row for row in Permission.objects.all()}
+    acting = {each: known[each] for each in PERMISSIONS}
+    anna.user_permissions.set(acting.values())
     for kind in KINDS.values():
-        label, _dot, codename = kind.permission.partition(".")
-        needed = Permission.objects.filter(content_type__app_label=label, codename=codename)
-        acting = Permission.objects.filter(codename__in=[each.partition(".")[2] for each in PERMISSIONS])
-        others.user_permissions.set(acting.difference(needed))
-        right.user_permissions.set(needed)
+        others.user_permissions.set(row for name, row in acting.items() if name != kind.permission)
+        right.user_permissions.set([acting[kind.permission]])
         row = Operation.objects.create(
             kind=kind.name, state=State.WAITING, preview=Preview(at_ms=1, count=1).as_row(), actor="anna",
             created_by=anna, waits_until=timezone.now() + timedelta(hours=1),

@@ -71,7 +71,7 @@ def tokens(transactional_db: None) -> dict[str, str]:
     made = {user: security_tokens.create(f"test-{user}", every, access_user=user)[1] for user in (*USERS, "root")}
     made |= {
         f"bare {user}": security_tokens.create(f"bare-{user}", [], access_user=user)[1]
-        for user in ("publisher", "gone")
+        for user in ("publisher", "gone", "boss")
     }
     narrow = security_tokens.scope_rows(["invoice"], ["invoice"])
     return made | {
@@ -212,6 +212,16 @@ async def test_what_names_no_topic_needs_the_cluster(web: Web, people: People) -
     assert await web.is_denied("looker", "POST", "/api/v1/timers:pause", json={"reason": "test"})
     for path in ("timers:cancel", "transactions:commit"):
         assert await web.is_denied("looker", "POST", f"/api/v1/{path}", json={"filter": {}, "all": True, "reason": "x"})
+
+
+async def test_policies_give_no_right_to_administer_users(web: Web, people: People) -> None:
+    """Who may change the cluster may make no Super user at the broker: nor by a token that leaves all to policies."""
+    await people.normal("boss", policy("*", "All"))
+    assert (await web.ask("bare boss", "GET", "/api/v1/timers/status")).status_code == 200
+    super_user = {"name": "mallory", "is_super": True, "reason": "test"}
+    for method, path, said in (("GET", "", None), ("GET", "/boss", None), ("POST", "", super_user)):
+        answer = await web.ask("bare boss", method, f"/api/v1/broker-users{path}", json=said)
+        assert (answer.status_code, answer.json()["code"]) == (403, "scope_missing"), (method, answer.text)
 
 
 async def test_a_change_of_policies_counts_within_a_second(web: Web, people: People) -> None:

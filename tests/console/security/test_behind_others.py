@@ -84,7 +84,12 @@ LISTS: dict[str, dict[str, tuple[str, ...]]] = {
 SINGLE = {
     "timer", "transaction", "delayed_queue", "operation", "message", "message_body", "client", "alert_rule", "find_key",
     "design", "favicon", "alert_rule_new", "login", "sign_on", "sign_on_back", "prove", "healthz", "readyz",
-    "metrics",
+    "metrics", "admin_sign_in", "second_step", "own_password", "own_second_factor",
+}  # fmt: skip
+#: accounts, tokens and users of access control are about every topic: who sees some only is refused
+CLOSED = {
+    "access": "/access/", "access_user": "/access/payroll/", "people": "/people/", "person": "/people/1/",
+    "tokens": "/tokens/",
 }  # fmt: skip
 #: what only acts
 ACTS = {
@@ -117,7 +122,7 @@ def said(html: str) -> list[str]:
 
 
 def test_every_address_says_whether_it_is_a_list() -> None:
-    assert {str(each.name) for each in urlpatterns} == {*LISTS, *SINGLE, *ACTS}
+    assert {str(each.name) for each in urlpatterns} == {*LISTS, *SINGLE, *CLOSED, *ACTS}
     assert len(sentences()) > 40
 
 
@@ -252,6 +257,13 @@ def test_what_is_seen_is_found_behind_what_is_not(crowded: Stage) -> None:
     assert not _live_faults(limited_person("ben", "ord"))
     found: Any = anna.get("/find/key/?q=shared-half&of=transactions")
     assert "orders-first" in text_of(anna, found["Location"])
+
+
+def test_who_sees_some_topics_only_has_no_lists_of_people(db: None) -> None:
+    anna = browser_of(limited_person("anna", "ord", role=ADMINISTRATOR))
+    for path in CLOSED.values():
+        answer = anna.get(path)
+        assert (answer.status_code, [word for word in THEIRS if word in answer.content.decode()]) == (403, []), path
 
 
 def _of_file(anna: Client, name: str, path: str, words: tuple[str, ...]) -> list[tuple[str, str, str]]:
