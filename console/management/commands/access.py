@@ -87,7 +87,7 @@ class Command(BaseCommand):
             self.stderr.write(escaped(f"{item.outcome}{where}{f': {error}' if error else ''}"))
         for secret in secrets.values():
             self.stderr.write("This secret is shown once; the brokers keep it, the console does not.")
-            self.stdout.write(secret)
+            self.stdout.write(escaped(secret))
         if row.error or not row.items.filter(outcome__in=("made", "changed", "deleted")).exists():
             raise CommandError(escaped(row.error or "Nothing was changed."))
 

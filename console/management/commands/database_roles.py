@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from broker.log_lines import escaped
 from console.run.database_roles import OWNER, RolesFailed, give, roles, steps
 
 
@@ -33,8 +34,8 @@ class Command(BaseCommand):
         except RolesFailed as failure:
             raise CommandError(str(failure)) from None
         for step in todo:
-            self.stdout.write(f"{step.shown};")
+            self.stdout.write(escaped(f"{step.shown};"))
         names = ", ".join(f"{each.name} ({each.part})" for each in wanted)
         if todo and options["check"]:
             raise CommandError(f"{len(todo)} rights are not as they should be: {names}.")
-        self.stdout.write(f"{len(todo) or 'no'} changes: {names}")
+        self.stdout.write(escaped(f"{len(todo) or 'no'} changes: {names}"))

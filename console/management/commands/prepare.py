@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 
+from broker.log_lines import escaped
 from console.run.database_roles import OWNER
 from console.run.private_files import ensure_first_login
 
@@ -51,7 +52,7 @@ class Command(BaseCommand):
             except OperationalError as error:
                 reason = " ".join(str(error).split())
                 if reason != told:
-                    self.stdout.write(f"waiting for the database: {reason}")
+                    self.stdout.write(escaped(f"waiting for the database: {reason}"))
                     self.stdout.flush()
                 told = reason
                 time.sleep(min(BETWEEN_S, max(0.0, until_s - time.monotonic())))
