@@ -236,7 +236,9 @@ class Rates:
 # How long requests take.
 
 #: Those that a broker holds until there is something to tell.
-_HELD = frozenset((Request.PULL_MESSAGE, Request.LITE_PULL_MESSAGE, Request.POP_MESSAGE, Request.NOTIFICATION))
+_HELD = frozenset((
+    Request.PULL_MESSAGE, Request.LITE_PULL_MESSAGE, Request.POP_MESSAGE, Request.NOTIFICATION, Request.GET_CHANGES,
+))  # fmt: skip
 _REQUESTS = {int(code): code.name.lower() for code in Request}
 _ANSWERS = {int(code): code.name.lower() for code in Answer}
 _UNKNOWN = -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import AsyncIterator
@@ -144,6 +145,17 @@ async def test_a_pull_that_waits_for_messages_is_not_slow(
         await peer.send("orders")
         await pull
     assert [record for record in said(caplog) if record["request"] == "pull_message"] == []
+
+
+async def test_a_mirror_that_waits_for_news_is_not_slow(config: EngineConfig, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    async with served(config, clock, Limits()) as peer:
+        token = json.loads((await peer.ask(Request.GET_CHANGES)).body)["token"]
+        asked = asyncio.ensure_future(peer.ask(Request.GET_CHANGES, {"token": token, "waitMs": "1000"}))
+        await peer.ask(Request.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"})
+        clock.now_ms += 5_000
+        await asked
+    assert [record for record in said(caplog) if record["request"] == "get_changes"] == []
 
 
 class Caller:
