@@ -38,6 +38,12 @@ class SignIn(LoginView):
     redirect_authenticated_user = True
     extra_context = {"provider": sign_on.label}
 
+    def get_success_url(self) -> str:
+        """Return where to go on: first to what is owed, as doors lead here that know no session that owes."""
+        user = self.request.user
+        where = owed.of(self.request.session, user) if user.is_authenticated else ""
+        return reverse(where) if where else str(super().get_success_url())
+
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         """Sign in, or ask for the second factor of who has one."""
         user: Any = form.get_user()

@@ -48,6 +48,15 @@ def test_nothing_else_is_served_before_it_is_changed(db: None, address: str) -> 
         assert browser.post(address, {"kind": "timers.pause"}).headers["Location"] == "/account/password/"
 
 
+def test_the_sign_in_leads_to_it_and_not_back_to_a_door_that_is_shut(db: None) -> None:
+    """The reference of REST led to the sign-in, which led to the reference."""
+    made("boss", is_superuser=True)
+    browser = sign_in("boss")
+    assert browser.get("/login/?next=/api/docs").headers["Location"] == "/account/password/"
+    assert change(browser).status_code == 303
+    assert browser.get("/login/?next=/api/docs").headers["Location"] == "/api/docs"
+
+
 def test_websockets_and_the_reference_of_rest_know_nobody(db: None) -> None:
     from console.rest.database import _is_signed_in
 
