@@ -96,6 +96,11 @@ class ChangesPreview(Preview):
     #: [name, value now (None: it is new), value afterwards]
     changes: list[list[Any]] = field(default_factory=list)
 
+    @staticmethod
+    def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[list[Any]]:
+        """Return the changes from one state to another, in the order of the latter."""
+        return [[name, before.get(name), value] for name, value in after.items() if before.get(name) != value]
+
 
 #: most targets of one operation
 LIMIT = 10_000

@@ -14,7 +14,7 @@ secret is done at all of them or at none: one that does not answer would have an
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -41,7 +41,6 @@ from console.site.mirrored import cluster
 HOUR_MS = 3_600_000
 #: how long two secrets count where nothing is said, and at most
 OVERLAP_HOURS, MOST_HOURS = 24.0, 8_760.0
-Change = Callable[[Admin, str], None]
 #: a user as the preview shows it
 Facts = dict[str, str]
 
@@ -117,7 +116,7 @@ class AccessKind(Kind[AccessPreview]):
         self.require_possible(parameters, [each.broker for each in wanted])
         before = _facts(wanted[0].answer)
         after = {**before, **self.after(parameters, wanted[0].answer)}
-        changes = [[name, before.get(name), value] for name, value in after.items() if before.get(name) != value]
+        changes = AccessPreview.between(before, after)
         return AccessPreview(
             at_ms=now_ms(),
             count=len(wanted) if changes else 0,

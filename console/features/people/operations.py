@@ -54,6 +54,10 @@ class PeopleKind(Kind[ChangesPreview]):
         """Return the name of the account."""
         return {"name": given.get("name", "").strip()}
 
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name of the account."""
+        return {"name": _name(parameters)}
+
     def rest_call(self, parameters: Mapping[str, Any]) -> None:
         """Return that REST has no such call: people are the console's."""
 
@@ -64,7 +68,7 @@ class PeopleKind(Kind[ChangesPreview]):
     def preview(self, parameters: Mapping[str, Any]) -> ChangesPreview:
         """Compare the account before and after."""
         before, after = self.facts(parameters)
-        changes = [[name, before.get(name), value] for name, value in after.items() if before.get(name) != value]
+        changes = ChangesPreview.between(before, after)
         return ChangesPreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes)
 
     def targets(self, parameters: Mapping[str, Any], preview: ChangesPreview) -> Sequence[Target]:
@@ -110,15 +114,15 @@ class AddPerson(PeopleKind):
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return name and roles."""
-        return {"name": _name(parameters), "roles": _roles(parameters)}
+        return {**super().checked(parameters), "roles": _roles(parameters)}
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return the new account."""
         _require_free(parameters["name"])
-        return {}, {"roles": ", ".join(parameters["roles"]) or "-", "is_active": "yes", "password": "new"}
+        return {}, {"roles": _joined(parameters["roles"]), "is_active": "yes", "password": "new"}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Make it at one broker."""
+        """Make the account with its roles."""
         require_reader()
         _require_free(parameters["name"])
         groups = _groups(parameters["roles"])
@@ -126,8 +130,7 @@ class AddPerson(PeopleKind):
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         user = get_user_model().objects.create_user(parameters["name"], password=password)
         user.groups.set(groups)
-        PasswordDue.objects.get_or_create(user=user)
-        show_once(parameters["name"], password)
+        _show_due(user, parameters["name"], password)
 
 
 @register
@@ -177,10 +180,6 @@ class ResetPassword(PeopleKind):
     title, verb = _("Set another password"), _("Set it")
     effect = _("The new password is shown once; sessions of the account end, and its owner has to change it at first.")
 
-    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the name that the form says."""
-        return {"name": _name(parameters)}
-
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return that it is another one."""
         if not _user(parameters).has_usable_password():
@@ -195,8 +194,7 @@ class ResetPassword(PeopleKind):
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         user.set_password(password)
         user.save(update_fields=["password"])
-        PasswordDue.objects.get_or_create(user=user)
-        show_once(parameters["name"], password)
+        _show_due(user, parameters["name"], password)
 
 
 @register
@@ -206,10 +204,6 @@ class ResetSecondFactor(PeopleKind):
     name = "people.reset_second_factor"
     title, verb = _("Reset a second factor"), _("Reset it")
     effect = _("The password alone opens until a new one is set up; where the role demands one, that comes first.")
-
-    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the name that the form says."""
-        return {"name": _name(parameters)}
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return that there is none any more."""
@@ -299,6 +293,12 @@ def _require_may_give(who: str, groups: Iterable[Group]) -> None:
         rows = group.permissions.values_list("content_type__app_label", "codename")
         if not {f"{app}.{codename}" for app, codename in rows} <= own:
             raise NotPossible(f"The role {group} has permissions that you do not have.")
+
+
+def _show_due(user: Any, name: str, password: str) -> None:
+    """Show a password that was made here, once; its owner has to change it."""
+    PasswordDue.objects.get_or_create(user=user)
+    show_once(name, password)
 
 
 def _require_free(name: str) -> None:

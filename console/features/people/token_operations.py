@@ -109,7 +109,7 @@ class MakeToken(TokenKind):
         return {}, {**rights, **bound, "days": str(parameters["days"])}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Make it at one broker."""
+        """Make it in the name of who acts."""
         require_reader()
         scopes = tokens.scope_rows(*(parameters[right] for right in RIGHTS))
         _require_may_give(who, scopes)
