@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -33,9 +32,6 @@ QUEUES = 8
 GROUPS = 200
 PENDING = 1_000_000
 DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-#: the issue: at most 100 ms of server time; a test machine may be three times as busy
-LIMIT_S = 0.3
-
 
 LEVEL = ("broker", "level")
 
@@ -113,18 +109,21 @@ PAGES: list[tuple[str, Callable[[], object], int]] = [
 ]
 
 
-def cost(read: Callable[[], object]) -> tuple[int, float]:
-    """Queries and seconds of a page that was read before."""
+def cost(read: Callable[[], object]) -> int:
+    """The number of queries of a page that was read before."""
     read()
     with CaptureQueriesContext(connection) as captured:
-        begin = time.perf_counter()
         read()
-        return len(captured), time.perf_counter() - begin
+    return len(captured)
+
+
+def dear(pages: list[tuple[str, Callable[[], object], int]]) -> dict[str, int]:
+    """Pages that take more queries than they may, each with its number. How long they take is measured in bench/."""
+    return {name: found for name, read, most in pages if (found := cost(read)) > most}
 
 
 def test_every_page_is_cheap(big_mirror: None) -> None:
-    costs = {name: (*cost(read), most) for name, read, most in PAGES}
-    assert {name: found for name, found in costs.items() if found[0] > found[2] or found[1] > LIMIT_S} == {}
+    assert dear(PAGES) == {}
 
 
 def test_a_million_pending_are_drawn_exactly(big_mirror: None) -> None:
