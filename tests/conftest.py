@@ -59,10 +59,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow ones are marked, and long files begin first."""
+    """Slow ones and long forms are marked, and long files begin first."""
     for item in items:
         if speed.is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+        if speed.is_long_form(item.path, item.name):
+            item.add_marker(pytest.mark.soak)
     items.sort(key=lambda item: speed.turn(item.path))
 
 

@@ -106,6 +106,18 @@ VARIANTS = (
     "travels[ours-theirs-ours-killed",
     "[redis-4.7.0",
 )
+#: what only the long form (`make soak`) runs: variants of what the gate runs once, by file and a part of their names
+LONG_FORM = (
+    ("backup/test_crashes.py", "-1]"),
+    ("browser/test_access.py", "[zh-hans]"),
+    ("celery/test_kills.py", "[solo]"),
+    ("celery/test_kills.py", "[threads]"),
+    ("celery/test_workers.py", "[solo]"),
+    ("outbox/test_agreement.py", "[savepoint]"),
+    ("package/test_wheel.py", "3.12"),
+    ("redisson/test_bounds.py", "[redis]"),
+    ("tasks/test_django6.py", "[3.13"),
+)
 #: of the others the same: long files, and folders that have longer ones than the rest
 LONG = (
     "interop/test_java_clients.py",
@@ -129,6 +141,11 @@ LONG = (
 def is_slow(path: Path) -> bool:
     """Whether `make test-slow` runs the tests of this file."""
     return _place(path, SLOW) < len(SLOW)
+
+
+def is_long_form(path: Path, name: str) -> bool:
+    """Whether only `make soak` runs this test."""
+    return any(path == HERE / file and part in name for file, part in LONG_FORM)
 
 
 def is_core(path: Path, name: str) -> bool:

@@ -10,7 +10,7 @@ from .machine import EngineMachine
 
 def test_the_engine_and_its_model_never_differ(say):
     chosen = settings(
-        max_examples=120,
+        max_examples=60,
         stateful_step_count=40,
         derandomize=True,
         deadline=None,
@@ -18,4 +18,4 @@ def test_the_engine_and_its_model_never_differ(say):
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(EngineMachine, settings=chosen)
-    say("R1: 120 courses of up to 40 steps, 0 divergences")
+    say("R1: 60 courses of up to 40 steps, 0 divergences")

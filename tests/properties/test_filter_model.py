@@ -13,7 +13,7 @@ from tests.engine.filter.forms import random_form, random_properties, written
 from tests.engine.filter.model import Refused, check, matches
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_an_expression_says_what_the_rules_say(random: Random) -> None:
     form = random_form(random)

@@ -11,7 +11,7 @@ from .popmodel import PopMachine
 
 def test_popping_and_its_model_never_differ(say):
     chosen = settings(
-        max_examples=120,
+        max_examples=60,
         stateful_step_count=40,
         derandomize=True,
         deadline=None,
@@ -19,12 +19,12 @@ def test_popping_and_its_model_never_differ(say):
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(PopMachine, settings=chosen)
-    say("pops: 120 courses of up to 40 steps, 0 divergences")
+    say("pops: 60 courses of up to 40 steps, 0 divergences")
 
 
 def test_popping_in_order_and_its_model_never_differ(say):
     chosen = settings(
-        max_examples=120,
+        max_examples=60,
         stateful_step_count=40,
         derandomize=True,
         deadline=None,
@@ -32,4 +32,4 @@ def test_popping_in_order_and_its_model_never_differ(say):
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(OrderlyMachine, settings=chosen)
-    say("pops in order: 120 courses of up to 40 steps, 0 divergences")
+    say("pops in order: 60 courses of up to 40 steps, 0 divergences")

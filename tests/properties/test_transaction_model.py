@@ -47,7 +47,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
 def test_transactions_keep_every_promise_in_any_order(say):
     chosen = settings(
-        max_examples=60,
+        max_examples=40,
         stateful_step_count=25,
         derandomize=True,
         deadline=None,
@@ -55,4 +55,4 @@ def test_transactions_keep_every_promise_in_any_order(say):
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(TransactionMachine, settings=chosen)
-    say("R1 with transactions: 60 courses of up to 25 steps, 0 broken promises")
+    say("R1 with transactions: 40 courses of up to 25 steps, 0 broken promises")
