@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import tomllib
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
+from broker.version import version
+from tests.house.sources import ROOT
 from tests.server.frames import Recorded, recorded_exchanges
 from tests.server.peer import Peer, records
 
@@ -234,6 +238,12 @@ async def test_progress_of_the_delay_levels(peer: Peer) -> None:
         (1, 1000, 0),
         (2, 3_600_000, 1),
     ]
+
+
+async def test_the_broker_is_of_the_version_that_the_project_has(peer: Peer) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert ok(await peer.ask(Request.GET_CHANGES))["broker"]["version"] == f"Escapement {project['version']}"
+    assert importlib.import_module("broker").__version__ == version() == project["version"]
 
 
 async def test_changes_are_told_once(peer: Peer) -> None:

@@ -29,6 +29,7 @@ from ...rocketmq.frame import Command
 from ...rocketmq.ids import OUTCOME, BadHandle, RecallHandle, handle_of, read_handle
 from ...rocketmq.message import parse_offset_message_id
 from ...rocketmq.properties import MSG_REGION
+from ...version import version
 from ..connection import Connection, Handler
 from ..listener import anonymous_bytes
 from ..refusals import REASONS
@@ -416,7 +417,7 @@ def _refused(remark: str) -> RequestRefused:
 # Delay levels, and what changed in the store.
 
 #: What this broker calls itself; clients compare the protocol's version (request 28), people read this one.
-VERSION = "Escapement 0.1"
+VERSION = f"Escapement {version()}"
 _LOOK_INTERVAL_MS = 5_000
 #: how long who asks for changes may wait for one, and how often it is looked meanwhile: on the path of a message
 #: nobody is told
