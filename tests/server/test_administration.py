@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import re
@@ -256,6 +257,26 @@ async def test_changes_are_told_once(peer: Peer) -> None:
     await peer.send("T")
     news = ok(await peer.ask(Request.GET_CHANGES, {"token": quiet["token"]}))
     assert [(queue["topic"], queue["queueId"], queue["max"]) for queue in news["queues"]] == [("T", 0, 1)]
+
+
+async def test_who_waits_for_changes_is_told_of_messages_and_of_what_nobody_tells(peer: Peer) -> None:
+    await peer.create_topic("T")
+    token = ok(await peer.ask(Request.GET_CHANGES))["token"]
+    asked = asyncio.ensure_future(peer.ask(Request.GET_CHANGES, {"token": token, "waitMs": "5000"}))
+    await peer.ask(Request.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+    assert not asked.done()
+    await peer.send("T")
+    news = ok(await asked)
+    assert [queue["max"] for queue in news["queues"]] == [1]
+    asked = asyncio.ensure_future(peer.ask(Request.GET_CHANGES, {"token": news["token"], "waitMs": "5000"}))
+    await peer.create_topic("U")
+    assert "U" in [topic["topicName"] for topic in ok(await asked)["topics"]]
+
+
+async def test_who_waits_in_vain_is_told_that_nothing_changed(peer: Peer) -> None:
+    token = ok(await peer.ask(Request.GET_CHANGES))["token"]
+    quiet = ok(await peer.ask(Request.GET_CHANGES, {"token": token, "waitMs": "20"}))
+    assert (quiet["token"], quiet["topics"], quiet["queues"]) == (token, [], [])
 
 
 async def test_the_brokers_configuration_is_text_of_names_and_values(peer: Peer) -> None:
