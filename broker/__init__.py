@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     """Load the client at the first use of one of its names: the engine stands below it and needs none of it."""
     if name == "__version__":
-        from importlib.metadata import version
+        from .version import version
 
-        return version("escapement-mq")
+        return version()
     if name.startswith("_") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -49,6 +49,7 @@ SLOW = (
     "console/dashboards/test_hostile.py",
     "console/ui/test_hostile_rows.py",
     "console/migrations/test_old_databases.py",
+    "upgrade",
     "console/overview/test_cost.py",
     "mirror/test_killed.py",
     "console/checkback/test_worker.py",

@@ -20,6 +20,7 @@ from typing import Any
 from ..engine.disk import Files, OsFiles
 from ..engine.errors import BrokerError
 from ..log_lines import escaped
+from ..version import version
 from .directory import BackupDirectory
 from .errors import BackupDamaged, BackupRefused
 from .manifest import Manifest
@@ -99,7 +100,7 @@ def _run(work: Callable[[], int], stopped: str) -> int:
 def _backup(options: argparse.Namespace) -> int:
     files, begin_s = OsFiles(), time.monotonic()
     per_s = None if options.mb_per_s is None else options.mb_per_s * 1e6
-    origin = Origin(options.store, options.name, _program(), _tell, bytes_per_s=per_s)
+    origin = Origin(options.store, options.name, version(), _tell, bytes_per_s=per_s)
     with suppress(OSError):
         os.nice(10)  # the broker goes first
     if options.to == _PIPE:
@@ -196,15 +197,6 @@ def _said_of_rehearsal(found: Rehearsal) -> list[str]:
 def _tell(line: str) -> None:
     sys.stderr.write(f"{escaped(line)}\n")
     sys.stderr.flush()
-
-
-def _program() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("escapement-mq")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _now_ms() -> int:

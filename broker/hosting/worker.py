@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ClassVar, NoReturn
+from weakref import WeakSet
 
 from celery import bootsteps
 from celery.worker import state as worker_state
@@ -35,6 +36,8 @@ POOLS = ("celery.concurrency.thread", "celery.concurrency.solo")
 STOP_TIMEOUT_S = 7.0
 #: How long Celery's loop may sleep before it notices that it was asked to stop.
 WAKE_INTERVAL_S = 0.5
+#: Timers that wake such a loop already: one beat is enough for all guests of a worker.
+_waking: WeakSet[Any] = WeakSet()
 
 
 class Guest(ABC):
@@ -85,7 +88,8 @@ class HostStep(bootsteps.StartStopStep):
         except HostingRefused as refusal:
             _refuse(str(refusal))
         logger.info("hosting %s", place)
-        if worker.timer is not None:
+        if worker.timer is not None and worker.timer not in _waking:
+            _waking.add(worker.timer)
             worker.timer.call_repeatedly(WAKE_INTERVAL_S, lambda: None)
 
     def stop(self, worker: Any) -> None:

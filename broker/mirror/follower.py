@@ -3,7 +3,7 @@
 A round = ask for what changed since the token, write rows and token in one transaction, tell the pages. Whatever
 happens in between, the next round begins at the token that is in the database: a crash repeats, it never loses. Our own
 broker is not asked again and again: it waits for news before it answers. A round in which nothing moved writes nothing,
-but once a second how far it is.
+but every other second how far it is.
 
 While the broker's master is away and the name service lists a slave, that one is read, by standard requests.
 A lock (lock.py) makes one mirror the only one of its broker; cluster.py has one for each broker of a cluster.
@@ -51,13 +51,13 @@ logger = logging.getLogger(__name__)
 
 #: pause after a round that wrote, and how long our own broker waits for a change in a round that has none
 FOLLOW_INTERVAL_S = 0.2
-WAIT_MS = 1_000
+WAIT_MS = 2_000
 #: pause between two rounds of a broker that is polled
 POLL_INTERVAL_S = 1.0
 #: a round that writes much is followed by a pause of so many times its length
 PAUSE_RATIO = 3
-#: how often it is written how far a broker is that is quiet
-STATE_INTERVAL_MS = 1_000
+#: how often it is written how far a broker is that is quiet; pages take rows of 5 s ago for old ones
+STATE_INTERVAL_MS = 2_000
 #: pause after a failed round, and while another mirror has the lock
 RETRY_INTERVAL_S = 1.0
 #: entries of a lane read at once where its marks are missing, and probes where there are more

@@ -129,6 +129,7 @@ class BrokerService:
         self._pump: Pump | None = None
         self._check_rounds: CheckRounds | None = None
         self._waiting_pops: WaitingPops | None = None
+        self._told_of_arrivals: Callable[[], None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._register_at = register_at
         self._is_alone = is_alone
@@ -321,10 +322,12 @@ class BrokerService:
         else:
             send = SendProcessor(state, passes=self._gate.passes)
         self._waiting_pops = pop.waiting
+        schedule = ScheduleProcessor(state)
+        self._told_of_arrivals = schedule.arrived
         processors: list[Processor] = [
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), DeletionProcessor(state), GroupProcessor(state), QueryProcessor(state),
-            ScheduleProcessor(state), BrokerProcessor(state), transactions, TimerProcessor(state),
+            schedule, BrokerProcessor(state), transactions, TimerProcessor(state),
             ConfigurationProcessor(state, kept), ProgressProcessor(state), ClientQueryProcessor(state),
             ResetProcessor(state), CleanupProcessor(state), pop, AckProcessor(state), AssignmentProcessor(state),
             ReplyProcessor(state, send), administration,
@@ -366,6 +369,8 @@ class BrokerService:
         state.waiting.wake(arrivals)
         if self._waiting_pops is not None:
             self._waiting_pops.wake(arrivals)
+        if self._told_of_arrivals is not None:
+            self._told_of_arrivals()
 
     def _failed(self, reason: str, lost: list[Ticket]) -> None:
         self._replies.refuse(lost, f"The message may be lost: {reason}.")

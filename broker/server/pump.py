@@ -30,7 +30,7 @@ from .connection import Connection
 
 logger = logging.getLogger(__name__)
 
-UPKEEP_INTERVAL_MS = 100
+UPKEEP_INTERVAL_MS = 200
 """How often the engine is asked whether something is to be saved or tidied; it keeps its own intervals."""
 
 RETRY_MS = 1_000

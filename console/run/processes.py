@@ -18,8 +18,10 @@ from console.site.checks import ServingRefused, refuse_open_serving
 
 #: Django's command line: `-m console`, or under its name in a wheel.
 MANAGE = ("-m", __name__.removesuffix(".run.processes"))
-#: A worker of ours that hosts something: no tasks but its own queue, nothing to say to other workers.
-HOSTING_WORKER = ("-P", "threads", "-c", "1", "--without-gossip", "--without-mingle")
+#: Workers of ours have nothing to say to each other; each is looked after by who started it.
+SILENT = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+#: One that hosts something has no tasks but its own queue.
+HOSTING_WORKER = ("-P", "threads", "-c", "1", *SILENT)
 #: The broker drains and closes within 10 s of SIGTERM; a little more before it is killed.
 BROKER_STOP_S = 15.0
 #: ports from one broker to the next: each has its VIP channel two below its own
@@ -149,7 +151,7 @@ def _environment_of(name: str, number: int) -> dict[str, str]:
 def _worker_of_all() -> ChildSpec:
     """Return the one worker of all that mostly waits: it has a thread for dashboards beside that for all else."""
     hosts = ("--mirror", "--transfer", "--checkback", "--timetable")
-    command = _worker("worker", "-P", "threads", "-c", "2", "-Q", "jobs,dashboards", "--without-mingle", *hosts)
+    command = _worker("worker", "-P", "threads", "-c", "2", "-Q", "jobs,dashboards", *SILENT, *hosts)
     return ChildSpec("worker", command, stop_timeout_s=15.0)
 
 

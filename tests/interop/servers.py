@@ -201,6 +201,9 @@ class EscapementServer:
     """Our broker as `python -m broker.server` runs it: name service and broker in one process."""
 
     name = "escapement"
+    #: where its code is, and the module of it that is run
+    tree = jars.REPOSITORY
+    module = "broker.server"
     more_arguments: tuple[str, ...] = ()
     more_environment: Mapping[str, str] = MappingProxyType({})
 
@@ -245,9 +248,9 @@ class EscapementServer:
             *("--transaction-checks", str(self.shape.transaction_checks)),
             *self.more_arguments,
         ]
-        env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(jars.REPOSITORY), **self.more_environment}
-        command = [sys.executable, "-m", "broker.server", *arguments]
-        self._child = Child(command, log=self.work / "broker.err", env=env)
+        env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(self.tree), **self.more_environment}
+        command = [sys.executable, "-m", self.module, *arguments]
+        self._child = Child(command, log=self.work / "broker.err", env=env, cwd=self.tree)
         return self._child
 
     def stop(self) -> int:

@@ -104,11 +104,11 @@ async def live(course: Course, work: Path) -> Report:
         await clients.stop_sending()
         await rig.revive()
         rig.heal()
-        if left := await _settle(recorder, clients, promises, lasting):
+        if left := await settle(recorder, clients, promises, lasting):
             # what comes after a restart was not lost: it stood still
             recorder.note("rig", "stood", f"{len(left)} messages", said=", ".join(left[:3]))
             await rig.do(Fault("restart", 0, 0), lasting)
-            await _settle(recorder, clients, promises, lasting)
+            await settle(recorder, clients, promises, lasting)
         await read_topics(rig.namesrv, recorder, knows_keys=knows_keys)
         await clients.close()
         await rig.stop()
@@ -121,7 +121,7 @@ async def live(course: Course, work: Path) -> Report:
     return Report(course, faults, rig.deaths, time.monotonic() - began_s, verdict, recorder.path)
 
 
-async def _settle(recorder: Recorder, clients: Clients, promises: Promises, lasting: Lasting) -> list[str]:
+async def settle(recorder: Recorder, clients: Clients, promises: Promises, lasting: Lasting) -> list[str]:
     """Wait until readers have what they are to get, and for what they must not get, but not for ever; what is left."""
     ends_s = time.monotonic() + SETTLE_S
     while True:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
 import re
+import tomllib
 from typing import Any
 
 import pytest
@@ -11,6 +14,8 @@ import pytest
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
+from broker.version import version
+from tests.house.sources import ROOT
 from tests.server.frames import Recorded, recorded_exchanges
 from tests.server.peer import Peer, records
 
@@ -236,6 +241,12 @@ async def test_progress_of_the_delay_levels(peer: Peer) -> None:
     ]
 
 
+async def test_the_broker_is_of_the_version_that_the_project_has(peer: Peer) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert ok(await peer.ask(Request.GET_CHANGES))["broker"]["version"] == f"Escapement {project['version']}"
+    assert importlib.import_module("broker").__version__ == version() == project["version"]
+
+
 async def test_changes_are_told_once(peer: Peer) -> None:
     await peer.create_topic("T")
     first = ok(await peer.ask(Request.GET_CHANGES))
@@ -246,6 +257,26 @@ async def test_changes_are_told_once(peer: Peer) -> None:
     await peer.send("T")
     news = ok(await peer.ask(Request.GET_CHANGES, {"token": quiet["token"]}))
     assert [(queue["topic"], queue["queueId"], queue["max"]) for queue in news["queues"]] == [("T", 0, 1)]
+
+
+async def test_who_waits_for_changes_is_told_of_messages_and_of_what_nobody_tells(peer: Peer) -> None:
+    await peer.create_topic("T")
+    token = ok(await peer.ask(Request.GET_CHANGES))["token"]
+    asked = asyncio.ensure_future(peer.ask(Request.GET_CHANGES, {"token": token, "waitMs": "5000"}))
+    await peer.ask(Request.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+    assert not asked.done()
+    await peer.send("T")
+    news = ok(await asked)
+    assert [queue["max"] for queue in news["queues"]] == [1]
+    asked = asyncio.ensure_future(peer.ask(Request.GET_CHANGES, {"token": news["token"], "waitMs": "5000"}))
+    await peer.create_topic("U")
+    assert "U" in [topic["topicName"] for topic in ok(await asked)["topics"]]
+
+
+async def test_who_waits_in_vain_is_told_that_nothing_changed(peer: Peer) -> None:
+    token = ok(await peer.ask(Request.GET_CHANGES))["token"]
+    quiet = ok(await peer.ask(Request.GET_CHANGES, {"token": token, "waitMs": "20"}))
+    assert (quiet["token"], quiet["topics"], quiet["queues"]) == (token, [], [])
 
 
 async def test_the_brokers_configuration_is_text_of_names_and_values(peer: Peer) -> None:

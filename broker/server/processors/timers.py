@@ -29,6 +29,7 @@ from ...rocketmq.frame import Command
 from ...rocketmq.ids import OUTCOME, BadHandle, RecallHandle, handle_of, read_handle
 from ...rocketmq.message import parse_offset_message_id
 from ...rocketmq.properties import MSG_REGION
+from ...version import version
 from ..connection import Connection, Handler
 from ..listener import anonymous_bytes
 from ..refusals import REASONS
@@ -416,12 +417,13 @@ def _refused(remark: str) -> RequestRefused:
 # Delay levels, and what changed in the store.
 
 #: What this broker calls itself; clients compare the protocol's version (request 28), people read this one.
-VERSION = "Escapement 0.1"
+VERSION = f"Escapement {version()}"
 _LOOK_INTERVAL_MS = 5_000
-#: how long who asks for changes may wait for one, and how often it is looked meanwhile: on the path of a message
-#: nobody is told
+#: how long who asks for changes may wait for one
 MOST_WAIT_MS = 5_000
-_LOOK_AGAIN_MS = 100
+#: how soon it is looked when messages have come, many of them once; and how often for what nobody tells: offsets,
+#: topics, groups and their members
+_LOOK_SOON_MS, _LOOK_AGAIN_MS = 100, 500
 
 
 class ScheduleProcessor:
@@ -432,6 +434,7 @@ class ScheduleProcessor:
         self._engine = state.engine
         self._looked_ms = 0
         self._rss_bytes: int | None = None
+        self._asking: set[_Asking] = set()
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -441,6 +444,11 @@ class ScheduleProcessor:
             Request.GET_SCHEDULE_STATUS: self._status,
         }
 
+    def arrived(self) -> None:
+        """Have a look soon for those that wait for news: messages have come."""
+        for asking in self._asking:
+            asking.hurry()
+
     def _delay_offsets(self, _: Connection, request: Command) -> Command:
         offsets = self._engine.schedule.state()
         version = {"counter": 0, "stateVersion": 0, "timestamp": self._state.clock()}
@@ -448,27 +456,22 @@ class ScheduleProcessor:
 
     def _changes(self, connection: Connection, request: Command) -> Command | None:
         wait_ms = whole(request.ext, "waitMs", 0, low=0, high=MOST_WAIT_MS)
-        if wait_ms and not self._has_news(request.ext.get("token", "")):
-            self._look_again(connection, request, wait_ms, self._state.clients.consumer_counts())
-            return None
-        return self._answer(request)
+        token, members = request.ext.get("token", ""), self._state.clients.consumer_counts()
+        if not wait_ms or token != self._engine.changes_token():
+            return self._answer(request)
 
-    def _has_news(self, token: str) -> bool:
-        return token != self._engine.changes_token()
+        def has_news() -> bool:
+            is_other = token != self._engine.changes_token() or members != self._state.clients.consumer_counts()
+            return is_other or not connection.is_open
 
-    def _look_again(self, connection: Connection, request: Command, left_ms: int, members: dict[str, int]) -> None:
-        """Answer in a moment, if something has changed by then; else look again, as long as the asker waits."""
-
-        def look() -> None:
-            if not connection.is_open:
-                return
-            is_over = left_ms <= _LOOK_AGAIN_MS or self._state.clients.consumer_counts() != members
-            if is_over or self._has_news(request.ext.get("token", "")):
+        def answer() -> None:
+            self._asking.discard(asking)
+            if connection.is_open:
                 connection.send(self._answer(request))
-            else:
-                self._look_again(connection, request, left_ms - _LOOK_AGAIN_MS, members)
 
-        asyncio.get_running_loop().call_later(_LOOK_AGAIN_MS / 1000, look)
+        asking = _Asking(has_news, answer, wait_ms)
+        self._asking.add(asking)
+        return None
 
     def _answer(self, request: Command) -> Command:
         now_ms = self._state.clock()
@@ -489,3 +492,33 @@ class ScheduleProcessor:
     def _status(self, _: Connection, request: Command) -> Command:
         status = self._engine.schedule_json(self._state.clock())
         return request.answer(body=json_body({**status, "halfActs": ["cancel", "move"]}))
+
+
+class _Asking:
+    """Somebody who waits for news, or until it has been long enough."""
+
+    def __init__(self, has_news: Callable[[], bool], answer: Callable[[], None], wait_ms: int) -> None:
+        self._has_news = has_news
+        self._answer = answer
+        self._loop = asyncio.get_running_loop()
+        self._until_s = self._loop.time() + wait_ms / 1000
+        self._is_hurried = False
+        self._timer = self._look_in(_LOOK_AGAIN_MS)
+
+    def hurry(self) -> None:
+        """Look soon; again and again is once."""
+        if not self._is_hurried:
+            self._is_hurried = True
+            self._timer.cancel()
+            self._timer = self._look_in(_LOOK_SOON_MS)
+
+    def _look_in(self, pause_ms: int) -> asyncio.TimerHandle:
+        at_s = min(self._loop.time() + pause_ms / 1000, self._until_s)
+        return self._loop.call_at(at_s, self._look, at_s >= self._until_s)
+
+    def _look(self, is_last: bool) -> None:
+        self._is_hurried = False
+        if is_last or self._has_news():
+            self._answer()
+        else:
+            self._timer = self._look_in(_LOOK_AGAIN_MS)

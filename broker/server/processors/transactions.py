@@ -261,6 +261,8 @@ _MOST_PAUSES = 8
 #: A producer that does not read what it was sent is looked at again after so long.
 _HELD_PAUSE_S = 0.005
 _IDLE_PAUSE_S = 0.1
+#: While no half is open; one that comes is asked about after its time-out, which is seconds.
+_EMPTY_PAUSE_S = 0.5
 _WRITE_INTERVAL_S = 0.1
 
 
@@ -320,7 +322,9 @@ class CheckRounds:
             self._slice = min(self._slice + _FEWEST, _MOST) if is_short else max(self._slice // 2, _FEWEST)
         if asked or self._is_behind:
             return 0
-        return _HELD_PAUSE_S if self._is_held else _IDLE_PAUSE_S
+        if self._is_held:
+            return _HELD_PAUSE_S
+        return _IDLE_PAUSE_S if len(self._state.engine.transactions.table.halves) else _EMPTY_PAUSE_S
 
     def ask(self, count: int) -> int:
         """Ask up to ``count`` questions now; return how many there were."""

@@ -170,6 +170,58 @@ def test_one_that_stopped_between_them_is_refused_and_left_as_it_is(
     assert (schema_of(old), MigrationRecorder(old).applied_migrations().keys()) == before
 
 
+#: where the migrations of a version end, as docs/OPERATE.md has it for who goes back to it
+ENDS = {
+    "0.1": {"console": "0024_operation_of_broker", "broker": "0002_several_brokers", "escapement_tasks": "zero",
+            "escapement_outbox": "0003_named_broker", "escapement_handlers": "zero"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ENDS)
+def test_a_database_goes_back_to_a_version_and_comes_forward_again(make_database: MakeDatabase, version: str) -> None:
+    connection = make_database("back")
+    migrate("back")
+    newest = schema_of(connection)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO console_auditentry (id, at, actor, what, kind, reason, result)"
+            " VALUES (7, now(), 'anna', 'confirmed', 'x', 'first', '{}'), (8, now(), 'ben', 'denied', 'y', '', '{}')"
+        )
+    for app, last in ENDS[version].items():
+        migrate("back", app, last)
+    older = schema_of(connection)
+    assert older != newest
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT actor FROM console_auditentry ORDER BY id")
+        assert cursor.fetchall() == [("anna",), ("ben",)]
+    migrate("back")
+    assert schema_of(connection) == newest
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT number, digest = console_audit_digest(entry) FROM console_auditentry AS entry ORDER BY id"
+        )
+        assert cursor.fetchall() == [(1, True), (2, True)]
+
+
+def test_the_page_says_where_the_migrations_of_a_version_end() -> None:
+    page = (ROOT / "docs" / "OPERATE.md").read_text()
+    for ends in ENDS.values():
+        for app, last in ends.items():
+            assert f"manage.py migrate {app} {last}" in page
+
+
+def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is(make_database: MakeDatabase) -> None:
+    newer = make_database("newer")
+    migrate("newer")
+    MigrationRecorder(newer).record_applied("console", "9999_from_tomorrow")
+    before = schema_of(newer)
+    with pytest.raises(SystemCheckError, match="newer release: 9999_from_tomorrow of console") as refusal:
+        migrate("newer")
+    last = max(path.stem for path in (ROOT / "console" / "migrations").glob("[0-9]*.py"))
+    assert f"`manage.py migrate console {last}`" in str(refusal.value)
+    assert schema_of(newer) == before
+
+
 def test_a_run_is_told_so_in_a_sentence(make_database: MakeDatabase, postgres: str) -> None:
     make_old(make_database("stopped"), "broker.0002_transactions")
     url = urlunsplit(urlsplit(postgres)._replace(path="/stopped"))
