@@ -373,7 +373,7 @@ def main() -> int:
 
 
 #: A file system in memory, on Linux.
-MEMORY = Path("/dev/shm")  # noqa: S108 - checked below
+MEMORY = Path("/dev/shm")  # noqa: S108 - checked below # nosec B108
 #: The log (its columns are a fraction of it) must fit so often into what is free.
 TIMES = 2
 

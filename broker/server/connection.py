@@ -272,7 +272,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection, or end it at once if there are too many."""
         self._transport = cast(asyncio.Transport, transport)
-        host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104 (gone already)
+        host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104 (gone already) # nosec B104
         self.address, self.host = f"{host}:{port}", host
         server = self.server
         if len(server.connections) >= server.limits.max_connections:

@@ -74,7 +74,7 @@ def refuse_exposed(listening: Listening, remedies: Remedies) -> None:
             f"The broker would listen on {host} without access control: anyone who reaches it could read and write"
             f" every message. {remedies.access}, or {remedies.host} to a loopback address."
         )
-    if listening.told in ("", "0.0.0.0", "::"):  # noqa: S104 - it is refused
+    if listening.told in ("", "0.0.0.0", "::"):  # noqa: S104 - it is refused # nosec B104
         raise ListeningRefused(
             f"Clients cannot connect to {listening.told or 'an empty address'}: {remedies.advertise} to the address"
             " that they are to use."

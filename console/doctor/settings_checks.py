@@ -69,7 +69,8 @@ def secret_key() -> Finding:
     key = settings.SECRET_KEY
     if len(key) < SECRET_KEY_LENGTH or len(set(key)) < 5:
         return change("SECRET_KEY is short: sessions could be forged", "SECRET_KEY=$(openssl rand -base64 48)")
-    return ok(f"{len(key)} characters")
+    older = len(settings.SECRET_KEY_FALLBACKS)
+    return ok(f"{len(key)} characters" + (f", {older} older ones count still" if older else ""))
 
 
 def logging() -> Finding:

@@ -137,9 +137,9 @@ OVER = tuple(str(state) for state in Operation.State if Operation(state=state).i
 _TABLE, _ITEMS = Operation._meta.db_table, OperationItem._meta.db_table
 #: what was over by then was made before, which is what the index knows
 _OVER = f"""SELECT id FROM "{_TABLE}" WHERE created_at < %(until)s AND state = ANY(%(over)s)
-    AND coalesce(finished_at, created_at) < %(until)s ORDER BY created_at LIMIT %(batch)s"""  # noqa: S608 - our names
+    AND coalesce(finished_at, created_at) < %(until)s ORDER BY created_at LIMIT %(batch)s"""  # noqa: S608 - our names # nosec B608
 _DRAFTS = f"""SELECT id FROM "{_TABLE}" WHERE created_at < %(drafted)s AND state = 'draft'
-    LIMIT %(batch)s"""  # noqa: S608 - our names
+    LIMIT %(batch)s"""  # noqa: S608 - our names # nosec B608
 
 
 def forget() -> int:
@@ -158,9 +158,9 @@ def _batch(old: str) -> int:
     until = now - timedelta(days=settings.OPERATIONS_KEEP_DAYS)
     asked: dict[str, Any] = {"over": list(OVER), "until": until, "drafted": now - DRAFT_KEPT, "batch": ROWS}
     items = f"""DELETE FROM "{_ITEMS}" WHERE id IN (
-        SELECT id FROM "{_ITEMS}" WHERE operation_id IN ({old}) LIMIT %(batch)s)"""  # noqa: S608 - our names
+        SELECT id FROM "{_ITEMS}" WHERE operation_id IN ({old}) LIMIT %(batch)s)"""  # noqa: S608 - our names # nosec B608
     operations = f"""DELETE FROM "{_TABLE}" WHERE id IN ({old}) AND NOT EXISTS (
-        SELECT 1 FROM "{_ITEMS}" WHERE operation_id = "{_TABLE}".id)"""  # noqa: S608 - our names
+        SELECT 1 FROM "{_ITEMS}" WHERE operation_id = "{_TABLE}".id)"""  # noqa: S608 - our names # nosec B608
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(items, asked)
         gone = cursor.rowcount

@@ -8,15 +8,18 @@ refused before anything is done.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
-from console.operations.errors import NotPossible
+from console.operations.errors import InvalidParameter, NotPossible
 
 _place: ContextVar[dict[str, str] | None] = ContextVar("shown_once", default=None)
 #: 256 random bits
 _BYTES = 32
+#: how long an old secret counts beside the new one where nothing is said, and at most
+OVERLAP_HOURS, MOST_OVERLAP_HOURS = 24.0, 8_760.0
 
 
 @contextmanager
@@ -47,3 +50,23 @@ def show_once(name: str, secret: str) -> None:
 def new_secret() -> str:
     """Return a new secret of 256 random bits."""
     return secrets.token_urlsafe(_BYTES)
+
+
+def typed_overlap(given: Mapping[str, Any]) -> float:
+    """Return what a form says of `overlap_hours`; raises InvalidParameter."""
+    try:
+        return float(given.get("overlap_hours") or OVERLAP_HOURS)
+    except ValueError:
+        raise _no_overlap() from None
+
+
+def checked_overlap(parameters: Mapping[str, Any]) -> float:
+    """Return how many hours an old secret counts beside the new one, parts of an hour too; raises InvalidParameter."""
+    hours = parameters.get("overlap_hours", OVERLAP_HOURS)
+    if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= MOST_OVERLAP_HOURS:
+        raise _no_overlap()
+    return float(hours)
+
+
+def _no_overlap() -> InvalidParameter:
+    return InvalidParameter("overlap_hours", f"overlap_hours is from 0 to {MOST_OVERLAP_HOURS:.0f}.")

@@ -62,7 +62,7 @@ def _statement() -> str:
         table = model._meta.db_table
         columns = ", ".join(f'"{column}"' for column in _defaults(model))
         given = f'json_populate_recordset(NULL::"{table}", %s::json)'
-        insert = f'INSERT INTO "{table}" ({columns}) SELECT {columns} FROM {given}'  # noqa: S608 - names of our models
+        insert = f'INSERT INTO "{table}" ({columns}) SELECT {columns} FROM {given}'  # noqa: S608 - names of our models # nosec B608
         inserts.append(insert)
     operations, items, audit = inserts
     return f"WITH operations AS ({operations}), items AS ({items}) {audit}"

@@ -20,10 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from django.contrib.auth import get_user
-from django.contrib.sessions.backends.db import SessionStore
 from django.db import DatabaseError, OperationalError, connection
-from django.http import HttpRequest
 from starlette.requests import Request
 
 from broker.client import AsyncAdmin, ClientError
@@ -40,9 +37,9 @@ from console.rest.errors import (
     TooManyRequests,
 )
 from console.rest.masking import Hiding
-from console.security import owed
 from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
+from console.security.sessions import signed_in
 from console.security.tokens import Grant, PoliciesOfUser
 
 logger = logging.getLogger(__name__)
@@ -191,7 +188,7 @@ class Grants:
         session_key = request.cookies.get(cookie)
         if not session_key or len(session_key) > 64:
             return False
-        return await self._in_thread(lambda: _is_signed_in(session_key))
+        return await self._in_thread(lambda: signed_in(session_key) is not None)
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         try:
@@ -203,13 +200,6 @@ class Grants:
     def close(self) -> None:
         """End the thread and its database connection."""
         self._thread.close()
-
-
-def _is_signed_in(session_key: str) -> bool:
-    request: Any = HttpRequest()
-    request.session = SessionStore(session_key)
-    user = get_user(request)
-    return user.is_authenticated and not owed.of(request.session, user)
 
 
 class BoundUsers:

@@ -225,6 +225,18 @@ class BrokerUserUnknown(RequestError):
     """No broker that answers has such a user of access control."""
 
 
+class PersonUnknown(RequestError):
+    """There is no account with this name."""
+
+
+class RoleUnknown(RequestError):
+    """There is no role with this name."""
+
+
+class TokenUnknown(RequestError):
+    """There is no token with this prefix."""
+
+
 class AlertRuleUnknown(RequestError):
     """There is no alert rule with this number."""
 
@@ -343,6 +355,9 @@ RULES: dict[type[Exception], Rule] = {
     CheckAddressUnknown: Rule(
         404, "check_address_unknown", "No check-back address", "Register one, or check the group."
     ),
+    PersonUnknown: Rule(404, "person_unknown", "No such person", "GET /people lists those that there are."),
+    RoleUnknown: Rule(404, "role_unknown", "No such role", "GET /roles lists those that there are."),
+    TokenUnknown: Rule(404, "token_unknown", "No such token", "GET /tokens lists those that there are."),
     BrokerUserUnknown: Rule(
         404, "broker_user_unknown", "No such broker user", "Use a name of the list of broker users."
     ),

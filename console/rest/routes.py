@@ -23,6 +23,7 @@ MODULES = (
     "console.features.alerts.rest",
     "console.features.redisson.rest",
     "console.features.access.rest",
+    "console.features.people.rest",
 )
 
 

@@ -84,7 +84,7 @@ def redis_url() -> str:
 
 def reachable_host(host: str) -> str:
     """Return the host by which processes of this machine reach a server that listens on `host`."""
-    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - it is asked, not listened on
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - it is asked, not listened on # nosec B104
 
 
 def database_settings(url: str) -> dict[str, Any]:

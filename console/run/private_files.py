@@ -113,3 +113,14 @@ def first_login() -> tuple[str, str] | None:
         return None
     name, password = path.read_text().split()
     return name, password
+
+
+def forget_first_login(name: str) -> None:
+    """Remove the first login's file if it is this account's: its password opens nothing any more."""
+    try:
+        login = first_login()
+        if login is not None and login[0] == name:
+            first_login_path().unlink(missing_ok=True)
+    except (OSError, ValueError):
+        # of another user of this machine, or not ours: whoever put it there removes it
+        return

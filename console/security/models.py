@@ -138,7 +138,7 @@ class PasswordDue(models.Model):
 
 
 class SecondFactor(models.Model):
-    """The secret that a person's authenticator has, too. It is kept as it is: without it no code can be compared.
+    """The secret that a person's authenticator has, too, sealed with SECRET_KEY (keys.py).
 
     `last_step` is the number of the 30 seconds whose code was taken last: no code is taken twice. `wrong` counts wrong
     codes since the last right one.
@@ -147,7 +147,7 @@ class SecondFactor(models.Model):
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="second_factor"
     )
-    secret = models.CharField(max_length=64)
+    secret = models.CharField(max_length=255)
     confirmed_at = models.DateTimeField(auto_now_add=True)
     last_step = models.BigIntegerField(default=0)
     wrong = models.PositiveIntegerField(default=0)

@@ -19,6 +19,7 @@ from django.contrib.auth.signals import user_logged_in
 from django.db.models.signals import post_save
 from django.http import HttpRequest
 
+from console.run.private_files import forget_first_login
 from console.security import second_factor
 from console.security.door import door
 from console.security.models import PasswordDue
@@ -78,6 +79,8 @@ def _signed_in(sender: Any, request: HttpRequest, user: Any, **kwargs: Any) -> N
 def _saved(sender: Any, instance: Any, created: bool, **kwargs: Any) -> None:
     """Note a password that somebody else has set; a hash that is only computed anew is none."""
     opened, is_set = door(), created or getattr(instance, "_password", None) is not None
+    if is_set and not created:
+        forget_first_login(instance.get_username())
     if opened is None or not is_set or not instance.has_usable_password():
         return
     number = opened.who[1]

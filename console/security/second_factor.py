@@ -11,6 +11,7 @@ Recovery codes have 80 random bits, so that a plain hash cannot be searched thro
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 import time
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,10 @@ from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
+from console.security import keys
 from console.security.models import RecoveryCode, SecondFactor
+
+logger = logging.getLogger(__name__)
 
 #: how a second step was done
 TOTP, RECOVERY = "totp", "recovery"
@@ -97,7 +101,13 @@ def set_up(user: Any, secret: str, code: str) -> list[str] | None:
         return None
     with transaction.atomic():
         SecondFactor.objects.update_or_create(
-            user=user, defaults={"secret": secret, "last_step": step, "wrong": 0, "confirmed_at": timezone.now()}
+            user=user,
+            defaults={
+                "secret": keys.seal(_purpose(user.pk), secret),
+                "last_step": step,
+                "wrong": 0,
+                "confirmed_at": timezone.now(),
+            },
         )
         codes = _new_codes(user)
     changed.send(SecondFactor, user=user, what="set_up")
@@ -151,11 +161,38 @@ def _is_taken(user: Any, code: str) -> bool:
         row = SecondFactor.objects.select_for_update().filter(user=user).first()
         if row is None or row.wrong >= MOST_WRONG:
             return False
-        step = step_of(row.secret, code, time.time())
+        try:
+            secret = keys.unseal(_purpose(row.pk), row.secret)
+        except keys.Unreadable:
+            logger.error("SECRET_KEY does not open the second factor of account %s: reset it there", row.pk)
+            return False
+        step = step_of(secret, code, time.time())
         is_right = step is not None and step > row.last_step
         row.last_step, row.wrong = (step, 0) if step is not None and is_right else (row.last_step, row.wrong + 1)
         row.save(update_fields=["last_step", "wrong"])
         return is_right
+
+
+def renew_seals() -> tuple[int, list[str]]:
+    """Seal every secret with the key of today; return how many were not, and the names of whom no key opens."""
+    changed_rows, unreadable = 0, []
+    with transaction.atomic():
+        for row in SecondFactor.objects.select_for_update(of=("self",)).select_related("user").order_by("pk"):
+            purpose = _purpose(row.pk)
+            if keys.is_of_today(purpose, row.secret):
+                continue
+            try:
+                row.secret = keys.seal(purpose, keys.unseal(purpose, row.secret))
+            except keys.Unreadable:
+                unreadable.append(str(row.user))
+                continue
+            row.save(update_fields=["secret"])
+            changed_rows += 1
+    return changed_rows, unreadable
+
+
+def _purpose(user_pk: int) -> str:
+    return f"second factor {user_pk}"
 
 
 def _new_codes(user: Any) -> list[str]:

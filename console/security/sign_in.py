@@ -109,7 +109,9 @@ def _half(request: HttpRequest) -> tuple[Any, str]:
     if not isinstance(half, dict) or time.time() - half["at_s"] > PATIENCE_S:
         return None, ""
     user: Any = get_user_model()._default_manager.filter(pk=half["user"], is_active=True).first()
-    is_same = user is not None and user.get_session_auth_hash() == half["password"] and second_factor.is_on(user)
+    if user is None or not second_factor.is_on(user):
+        return None, ""
+    is_same = half["password"] in {user.get_session_auth_hash(), *user.get_session_auth_fallback_hash()}
     return (user if is_same else None), str(half["backend"])
 
 

@@ -57,7 +57,11 @@ DELETE = "settings.delete"
 UNMASK = "unmask"
 #: to make, change and delete users of the brokers' access control: on every name only, and by a token's own scopes
 ACCESS = "access"
-ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS, UNMASK, ACCESS)
+#: to make and change people, their roles, and tokens, in the name of whom it was made for: the same
+PEOPLE = "people"
+ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS, UNMASK, ACCESS, PEOPLE)
+#: what is never on a beginning of names, and never follows from policies
+_WHOLE = frozenset({ACCESS, PEOPLE})
 #: How often the time of last use is written.
 USED_INTERVAL = timedelta(minutes=1)
 
@@ -158,9 +162,10 @@ class Grant:
     def _policies_decide(self, action: str) -> bool:
         """Tell whether a token without scopes is allowed what the policies allow.
 
-        Never users of access control: the console makes them as the brokers' own user, who may do more than this one.
+        Never users of access control: the console makes them as the brokers' own user, who may do more than this one;
+        and never people, of whom policies know nothing.
         """
-        return self.policies is not None and action != ACCESS
+        return self.policies is not None and action not in _WHOLE
 
     def unmasks(self, topic: str) -> bool:
         """Tell whether masked contents of the topic are shown, by the token's own scopes: policies know no masks."""
@@ -181,10 +186,12 @@ def scope_rows(
     settings: Iterable[str] = (),
     unmask: Iterable[str] = (),
     access: Iterable[str] = (),
+    people: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
     """Return scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
 
-    For `consume` and `settings` they are prefixes of topics and of consumer groups, and for `access` every one.
+    For `consume` and `settings` they are prefixes of topics and of consumer groups; for `access` and `people` it is
+    every one.
 
     Raises ValueError.
     """
@@ -197,14 +204,16 @@ def scope_rows(
         SETTINGS: settings,
         UNMASK: unmask,
         ACCESS: access,
+        PEOPLE: people,
     }
     for action, prefixes in given_of.items():
         for given in prefixes:
             prefix = "" if given == "*" else given.removesuffix("*")
             if not _PREFIX_CHARACTERS.match(prefix):
                 raise ValueError(f"{given!r} is no beginning of a name; use A-Z a-z 0-9 _ - | or *.")
-            if action == ACCESS and prefix:
-                raise ValueError("The right to administer broker users has no beginning of names: write *.")
+            if action in _WHOLE and prefix:
+                whom = "broker users" if action == ACCESS else "people and tokens"
+                raise ValueError(f"The right to administer {whom} has no beginning of names: write *.")
             allowed.setdefault(prefix, []).append(action)
     return [{"prefix": prefix, "actions": actions} for prefix, actions in allowed.items()]
 

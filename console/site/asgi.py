@@ -18,9 +18,9 @@ from a2wsgi import WSGIMiddleware
 
 from console.site.wsgi import application as django_wsgi  # first: it sets Django up for the imports below
 
-from channels.auth import AuthMiddlewareStack  # isort: skip
 from channels.routing import URLRouter  # isort: skip
 from channels.security.websocket import AllowedHostsOriginValidator  # isort: skip
+from channels.sessions import SessionMiddlewareStack  # isort: skip
 from django.conf import settings  # isort: skip
 from django.urls import path, reverse  # isort: skip
 
@@ -54,8 +54,9 @@ pages = pages_on(settings.PAGE_THREADS, session_cookie=settings.SESSION_COOKIE_N
 sign_ins = pages_on(SIGN_IN_THREADS)
 _SIGN_IN = frozenset({reverse("login"), reverse("admin:login")})
 signs_of_life = {path: pages_on(1, together_bytes=1 << 20) for path in ("/healthz", "/readyz")}
+# without the middleware for users of channels: it ends sessions that an older SECRET_KEY has signed
 sockets: Application = AllowedHostsOriginValidator(
-    AuthMiddlewareStack(URLRouter([path("ws/live/<path:page>", LiveConsumer.as_asgi())]))
+    SessionMiddlewareStack(URLRouter([path("ws/live/<path:page>", LiveConsumer.as_asgi())]))
 )
 
 

@@ -12,7 +12,7 @@ Access: ESCAPEMENT_ACCESS, ESCAPEMENT_ACCESS_KEY, ESCAPEMENT_SECRET_KEY, ESCAPEM
 Alerts: ESCAPEMENT_ALERTS_S, ESCAPEMENT_ALERT_ORIGINS, ESCAPEMENT_MAIL and what begins with it.
 Second person: ESCAPEMENT_SECOND_PERSON_ABOVE and what begins so. Sign-on: ESCAPEMENT_OIDC_ISSUER and what begins so.
 Rest: ESCAPEMENT_VAR, ESCAPEMENT_ENV, ESCAPEMENT_DEBUG, ESCAPEMENT_HTTPS, ESCAPEMENT_PLAINTEXT,
-    SECRET_KEY.
+    SECRET_KEY, SECRET_KEY_FALLBACKS.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ VAR = var_directory()
 # --- identity ---------------------------------------------------------------------------------------------------------
 ESCAPEMENT_ENV = os.environ.get("ESCAPEMENT_ENV", "demo")
 SECRET_KEY = os.environ.get("SECRET_KEY") or kept_secret(VAR / "secret-key")
+# Keys before it: what was signed or sealed with one of them is read still.
+SECRET_KEY_FALLBACKS = [each for each in os.environ.get("SECRET_KEY_FALLBACKS", "").split(",") if each]
 DEBUG = os.environ.get("ESCAPEMENT_DEBUG") == "1"
 
 # --- the broker -------------------------------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ def drawing(panel: Panel, query: str) -> SafeString | str:
         drawn = heat_svg(panel.moments, label=label, figure=figure, local=_local, address=behind)
     else:
         return ""
-    return mark_safe(drawn)  # noqa: S308 - names, addresses and texts are escaped above, the rest is numbers
+    return mark_safe(drawn)  # noqa: S308 - names, addresses and texts are escaped above, the rest is numbers # nosec B308 B703
 
 
 #: The year 9998: no time zone leads from there beyond what a date can say.

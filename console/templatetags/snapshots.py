@@ -44,7 +44,7 @@ def pair_rows(lines: Sequence[ComparedLine], most: int) -> SafeString:
         f"{_topic(line)}{''.join([_cells(measure, pair) for measure, pair in line.pairs])}</tr>"
         for line in lines[:most]
     )
-    return mark_safe("\n".join(rows))  # noqa: S308 - names are escaped, the rest is numbers and moments
+    return mark_safe("\n".join(rows))  # noqa: S308 - names are escaped, the rest is numbers and moments # nosec B308 B703
 
 
 def _named(line: ComparedLine) -> str:
@@ -90,7 +90,7 @@ def kept_line(past: Past) -> SafeString:
     is_long = bool(moments) and moments[-1] - moments[0] > DAY
     ticks = [(index, stamp(moments[index], MINUTE if is_long else SECOND)) for index in range(0, len(moments), every)]
     label = _("Kept snapshots, oldest first: what waited, and the lag of all groups")
-    return mark_safe(kept_svg(columns, chosen=chosen, label=escape(label), ticks=ticks))  # noqa: S308 - escaped
+    return mark_safe(kept_svg(columns, chosen=chosen, label=escape(label), ticks=ticks))  # noqa: S308 - escaped # nosec B308 B703
 
 
 def _column_words(row: Sums) -> str:
@@ -104,7 +104,7 @@ def _figures(row: Sums) -> dict[str, str]:
     }
 
 
-_STILL = mark_safe('<span class="faint">0</span>')
+_STILL = mark_safe('<span class="faint">0</span>')  # nosec B308 - our own text
 
 
 def difference(value: int | None) -> SafeString:
@@ -113,4 +113,4 @@ def difference(value: int | None) -> SafeString:
         return UNKNOWN
     if value == 0:
         return _STILL
-    return mark_safe("<b>{}</b>".format(f"{value:+,}".replace("-", "\u2212")))  # noqa: S308 - a number
+    return mark_safe("<b>{}</b>".format(f"{value:+,}".replace("-", "\u2212")))  # noqa: S308 - a number # nosec B308 B703

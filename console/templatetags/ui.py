@@ -242,6 +242,13 @@ def field_errors(errors: Mapping[str, str], kind: str = "note") -> dict[str, obj
     return {"errors": errors, "kind": kind}
 
 
+@register.inclusion_tag("ui/act.html", takes_context=True)
+def act(context: Context, verb: str, kind: str, field: str, value: object, harm: bool = False) -> dict[str, object]:
+    """A button that leads to the preview of an operation on one thing, which a hidden field names."""
+    shown = {"verb": verb, "kind": kind, "field": field, "value": value, "harm": harm}
+    return {**shown, "csrf_token": context.get("csrf_token")}
+
+
 @register.inclusion_tag("ui/name_filter.html")
 def name_filter(title: str, value: str, maxlength: int) -> dict[str, object]:
     """The line that a list is filtered with."""

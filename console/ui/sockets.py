@@ -18,7 +18,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from importlib import import_module
 from time import monotonic, time
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,11 +26,11 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from channels.layers import get_channel_layer
 from django.conf import settings
-from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user, get_user_model
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.sessions.models import Session
 from django.db import DatabaseError
-from django.http import Http404, HttpRequest
+from django.http import Http404
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template
 from django.utils import timezone
@@ -43,6 +42,7 @@ from console.security import owed
 from console.security.gate import VIEW
 from console.security.models import TopicPermission
 from console.security.presence import is_idle
+from console.security.sessions import signed_in
 from console.security.topic_scope import VisibleTopics, visible_topics
 from console.ui.live import LivePage, fragments, page_of
 
@@ -224,12 +224,8 @@ async def seen(key: str) -> VisibleTopics | None:
 
 
 def _seen(key: str) -> VisibleTopics | None:
-    request: Any = HttpRequest()
-    request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
-    user: Any = get_user(request)
-    if not user.is_authenticated or not user.is_active or not user.has_perm(VIEW):
-        return None
-    return None if owed.of(request.session, user) else visible_topics(user)
+    user = signed_in(key)
+    return visible_topics(user) if user is not None and user.is_active and user.has_perm(VIEW) else None
 
 
 def marks_of(keys: Collection[str]) -> dict[str, Mark]:

@@ -54,7 +54,9 @@ def test_no_test_is_left_out() -> None:
 def test_every_ignore_names_its_code_and_its_reason() -> None:
     bare_type = r"#\s*type:\s*ignore(?!\[[\w,\- ]+\]\s+#\s*\S)"
     bare_lint = r"#\s*noqa(?!:\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*\s+[-#(]\s*\w)"
-    bare = re.compile(f"{bare_type}|{bare_lint}")
+    # behind the reason that stands there for ruff, or with one of its own
+    bare_scan = r"(?<!#)\s#\s*nosec(?!\s+B\d+(?:\s+B\d+)*(?:\s+-\s*\w|$))|^(?!.*#\s*noqa).*#\s*nosec(?:\s+B\d+)*\s*$"
+    bare = re.compile(f"{bare_type}|{bare_lint}|{bare_scan}")
     found = []
     for path in own_python():
         for number, line in enumerate(path.read_text().splitlines(), 1):

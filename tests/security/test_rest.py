@@ -79,6 +79,12 @@ POST   /messages/{id}:resend                            publish                 
 GET    /operations/{id}                                 publish|consume|settings   operation
 POST   /operations/{id}:abort                           publish|consume|settings   operation
 POST   /operations/{id}:take-back                       publish                    operation+body
+GET    /people                                          people                     everywhere
+POST   /people                                          people                     everywhere
+GET    /people/{person}                                 people                     everywhere
+PATCH  /people/{person}                                 people                     everywhere
+POST   /people/{person}:reset-password                  people                     everywhere
+POST   /people/{person}:reset-second-factor             people                     everywhere
 GET    /redisson/queues                                 read                       rows
 GET    /redisson/queues/{queue}                         read                       queue
 GET    /redisson/queues/{queue}/values                  read                       queue
@@ -94,6 +100,8 @@ POST   /redisson/queues/{queue}:remove                  publish                 
 POST   /redisson/queues/{queue}:repair                  publish                    queue
 POST   /redisson/queues/{queue}:reschedule              publish                    queue
 POST   /redisson/queues/{queue}:set-aside               publish                    queue
+GET    /roles                                           people                     everywhere
+PATCH  /roles/{role}                                    people                     everywhere
 GET    /schedule/levels                                 read                       overview
 GET    /timers                                          read                       rows
 GET    /timers/forecast                                 read                       overview+rows
@@ -105,6 +113,11 @@ POST   /timers:move-to-broker                           publish                 
 POST   /timers:pause                                    publish                    everywhere
 POST   /timers:reschedule                               publish                    body
 POST   /timers:resume                                   publish                    everywhere
+GET    /tokens                                          people                     everywhere
+POST   /tokens                                          people                     everywhere
+GET    /tokens/{token}                                  people                     everywhere
+POST   /tokens/{token}:revoke                           people                     everywhere
+POST   /tokens/{token}:rotate                           people                     everywhere
 GET    /topics                                          read                       rows
 POST   /topics                                          settings                   body
 DELETE /topics/{topic}                                  settings.delete            topic
@@ -178,7 +191,7 @@ def paths_of(route: Route, team: Team, ids: list[str]) -> list[str]:
     names = {
         "topic": team.topic, "queue": team.topic, "schedule_key": f"{team.topic}-3", "rule": team.parts["rule_id"],
         "group": f"of-{team.topic}" if ProducerGroup in map(type, route.on) else team.group, "silence": "1",
-        "user": team.parts["access_user.name"],
+        "user": team.parts["access_user.name"], "person": "nobody", "role": "none", "token": "aaaaaaaaaa",
     }  # fmt: skip
     path = "/api/v1" + re.sub(r"{(\w+)}", lambda match: str(names.get(match[1], "{id}")), route.path)
     if OwnOperation in map(type, route.on):

@@ -267,7 +267,7 @@ class Due:
             roll_counts.add(second, -slot.rolls)
         start_ms, plain_of, waits = second * 1000, reach.plain_of, states.waits
         buckets: dict[int, array[int]] = {}
-        normal = deletes = rolls = portion = 0
+        normal = deletes = rolls = passing = portion = 0
         at = -1
         for at, unit in log.chain(slot.first, slot.last):  # noqa: B007 - where the chain ended is looked at below
             portion += 1
@@ -279,10 +279,12 @@ class Due:
                 break
             if unit.magic & MAGIC_DELETE:
                 deletes += 1
+                passing -= unit.magic & MAGIC_ROLL
                 continue
             normal += 1
             if unit.magic & MAGIC_ROLL:
                 rolls += 1
+                passing += MAGIC_ROLL
                 self.rolling.add(unit, second)
                 continue
             offset, due_ms = plain_of(second, unit.reserved, unit.position)
@@ -295,7 +297,7 @@ class Due:
             if bucket is None:
                 bucket = buckets[due_ms] = array("q")
             bucket.extend((unit.record_size, unit.position, offset))
-        if at != slot.first or normal - deletes != slot.number:
+        if at != slot.first or normal - deletes != slot.number or passing != slot.rolls * MAGIC_ROLL:
             self.broken = True
         elif rolls == normal and not self.broken:
             self.rolling.leave(slot)

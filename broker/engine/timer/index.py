@@ -196,13 +196,18 @@ class TimerIndex:
         for _ in range(used):
             unit, second = passing.take()
             offset, due_ms = self.roll_of(second, unit)
-            if offset < 0:
+            if offset < 0 or not self._is_of(offset, unit):
                 due.broken = True
             elif self._states.waits(offset):
                 self.put(offset, unit.position, unit.record_size, due_ms, unit.topic_hash, now_ms)
                 self._states.totals.rolled += 1
         passing.forget()
         return used
+
+    def _is_of(self, offset: int, unit: Unit) -> bool:
+        """Tell whether a unit is that of the timer at an offset of the queue, as far as the queue still reaches."""
+        entries = self.queue.entries(offset, 1)
+        return entries[0].position == unit.position if entries else offset < self.queue.min_offset
 
     def add_delete(self, position: int, size: int, victim: Timer, now_ms: int, first: int | None = None) -> None:
         """Put a delete into the second of what it deletes, so that numbers are right and RocketMQ knows. ``first``: the
@@ -243,7 +248,7 @@ class TimerIndex:
 
     def roll_of(self, second: int, unit: Unit) -> tuple[int, int]:
         """Return (offset, due ms) of a roll unit, (-1, 0) if it is damaged or its record cannot be read."""
-        if unit.reserved:
+        if unit.reserved and self.reach.tells_due:
             return self.reach.roll_of(second, unit.reserved, unit.position)
         try:
             message = decode(self._store.look_at(unit.position, unit.record_size), verify=False)

@@ -191,7 +191,8 @@ class Listing:
     def _far_of(self, hour: int, now_ms: int) -> Iterator[list[tuple[int, int, int, int, int]]]:
         """Yield the timers of an hour that still wait in roll slots, in portions."""
         index = self._index
-        begin_ms, end_ms, roll_of = hour * HOUR_MS, (hour + 1) * HOUR_MS, index.reach.roll_of
+        begin_ms, end_ms = hour * HOUR_MS, (hour + 1) * HOUR_MS
+        roll_of, tells_due = index.reach.roll_of, index.reach.tells_due
         # while nothing is released roll slots that came are not read either
         begin = min(now_ms // 1000 - _LOOK_BACK, index.lowest_second())
         for second in index.reach.roll_seconds(hour, begin, index.furthest + 1):
@@ -202,7 +203,9 @@ class Listing:
             for _, unit in index.log.chain(slot.first, slot.last):
                 _, _, magic, _, _, position, size, topic_hash, own = unit
                 if magic & MAGIC_ROLL and not magic & MAGIC_DELETE:
-                    offset, due_ms = roll_of(second, own, position) if own else index.roll_of(second, unit)
+                    offset, due_ms = (
+                        roll_of(second, own, position) if own and tells_due else index.roll_of(second, unit)
+                    )
                     if begin_ms <= due_ms < end_ms and offset >= 0 and self._states.waits(offset):
                         portion.append((due_ms, offset, position, size, topic_hash))
                 if len(portion) == _PORTION:

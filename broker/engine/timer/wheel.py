@@ -341,7 +341,7 @@ class Reach:
         self._slack = self.rolls // 12
         self._turns_of, self._turns = -1, [0] * 4
         #: whether a unit alone can tell which turn of hours is meant
-        self._tells_due = max_delay_ms < 3 * self.rolls * HOUR_MS
+        self.tells_due = max_delay_ms < 3 * self.rolls * HOUR_MS
 
     def is_far(self, second: int, now_second: int) -> bool:
         """Tell whether a second is beyond the wheel's reach."""
@@ -377,7 +377,7 @@ class Reach:
 
     def roll_bytes(self, offset: int, due_ms: int, position: int) -> int:
         """Return what a roll unit remembers, 0 if it would not be clear."""
-        if not self._tells_due:
+        if not self.tells_due:
             return 0
         rest = (due_ms // HOUR_MS // self.rolls & 3) << _HOUR_BITS | due_ms % HOUR_MS
         return offset << _OFFSET_SHIFT | (offset + position + rest) % _ROLL_CHECK << _ROLL_CHECK_SHIFT | rest

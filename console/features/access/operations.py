@@ -32,7 +32,7 @@ from console.operations.actor import CHANGE_ACCESS
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target
 from console.operations.registry import register
-from console.operations.shown_once import new_secret, require_reader, show_once
+from console.operations.shown_once import checked_overlap, new_secret, require_reader, show_once, typed_overlap
 from console.site.broker import Told, asked_of, tell_each
 from console.site.chosen import chosen
 from console.site.clock import now_ms
@@ -40,7 +40,6 @@ from console.site.mirrored import cluster
 
 HOUR_MS = 3_600_000
 #: how long two secrets count where nothing is said, and at most
-OVERLAP_HOURS, MOST_HOURS = 24.0, 8_760.0
 #: a user as the preview shows it
 Facts = dict[str, str]
 
@@ -225,18 +224,11 @@ class RotateSecret(AccessKind):
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the name, and how long both secrets count."""
-        try:
-            hours = float(given.get("overlap_hours") or OVERLAP_HOURS)
-        except ValueError:
-            raise InvalidParameter("overlap_hours", f"overlap_hours is from 0 to {MOST_HOURS:.0f}.") from None
-        return {**super().from_form(given), "overlap_hours": hours}
+        return {**super().from_form(given), "overlap_hours": typed_overlap(given)}
 
     def more(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return how long both secrets count."""
-        hours = parameters.get("overlap_hours", OVERLAP_HOURS)
-        if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= MOST_HOURS:
-            raise InvalidParameter("overlap_hours", f"overlap_hours is from 0 to {MOST_HOURS:.0f}.")
-        return {"overlap_hours": float(hours)}
+        return {"overlap_hours": checked_overlap(parameters)}
 
     def require_possible(self, parameters: Mapping[str, Any], brokers: Sequence[str]) -> None:
         """Raise NotPossible where a broker keeps one secret only and both shall count."""

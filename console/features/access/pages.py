@@ -17,8 +17,9 @@ from django.views.decorators.http import require_safe
 from broker.client.admin import AccessUser
 from broker.rocketmq.acl import Action, PolicyType
 from broker.rocketmq.codes import Request
-from console.features.access.operations import OVERLAP_HOURS, entry_words
+from console.features.access.operations import entry_words
 from console.operations.actor import CHANGE_ACCESS
+from console.operations.shown_once import OVERLAP_HOURS
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask_each
 from console.site.clock import now_ms

@@ -20,6 +20,7 @@ from console.features.checkback.request import HttpLimits
 from console.operations.actor import Actor
 from console.operations.errors import InvalidParameter, ReasonMissing
 from console.operations.models import AuditEntry
+from console.security.keys import secret_keys
 
 #: Each may have some connections open at a time.
 MOST_ADDRESSES = 100
@@ -99,9 +100,15 @@ def remove(group: str, actor: Actor, *, reason: str) -> CheckAddress:
 
 
 def secret_of(row: CheckAddress) -> str | None:
-    """Return the secret of an address; None if SECRET_KEY has changed since it was made."""
-    secret = make_secret(row.group, row.salt)
-    return secret if digest(secret) == row.digest else None
+    """Return the secret of an address; None if it was made from none of the keys that there are."""
+    secrets = (make_secret(row.group, row.salt, key) for key in secret_keys())
+    return next((secret for secret in secrets if digest(secret) == row.digest), None)
+
+
+def groups_of_older_keys() -> list[str]:
+    """Return the groups whose secrets end with SECRET_KEY_FALLBACKS, or have ended."""
+    rows = CheckAddress.objects.order_by("group")
+    return [row.group for row in rows if digest(make_secret(row.group, row.salt)) != row.digest]
 
 
 def check(group: str, url: str, *, is_new: bool = False) -> None:

@@ -15,6 +15,7 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
@@ -26,7 +27,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import ChangesPreview, ItemResult, Kind, Outcome, Target
+from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target
 from console.operations.registry import register
 from console.operations.shown_once import require_reader, show_once
 from console.security import second_factor
@@ -48,6 +49,8 @@ class PeopleKind(Kind[ChangesPreview]):
     has_figures = False
     preview_type = ChangesPreview
     preview_template = "access/preview.html"
+    #: method and what stands behind the account in the address of the REST call
+    call = ("PATCH", "")
     outcomes = {"changed": Outcome(_("changed"))}
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
@@ -58,8 +61,11 @@ class PeopleKind(Kind[ChangesPreview]):
         """Return the name of the account."""
         return {"name": _name(parameters)}
 
-    def rest_call(self, parameters: Mapping[str, Any]) -> None:
-        """Return that REST has no such call: people are the console's."""
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call about this account."""
+        more = {name: value for name, value in parameters.items() if name != "name"}
+        method, path = self.call
+        return method, f"people/{quote(parameters['name'], safe='')}{path}", {**more, **REASON}
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the name that the form says."""
@@ -115,6 +121,10 @@ class AddPerson(PeopleKind):
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return name and roles."""
         return {**super().checked(parameters), "roles": _roles(parameters)}
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call that makes one."""
+        return "POST", "people", {**parameters, **REASON}
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return the new account."""
@@ -176,7 +186,7 @@ class ChangePerson(PeopleKind):
 class ResetPassword(PeopleKind):
     """Give an account another password, which its owner has to change."""
 
-    name = "people.reset_password"
+    name, call = "people.reset_password", ("POST", ":reset-password")
     title, verb = _("Set another password"), _("Set it")
     effect = _("The new password is shown once; sessions of the account end, and its owner has to change it at first.")
 
@@ -201,7 +211,7 @@ class ResetPassword(PeopleKind):
 class ResetSecondFactor(PeopleKind):
     """Take a person's second factor and recovery codes away: the device is lost, or the codes are."""
 
-    name = "people.reset_second_factor"
+    name, call = "people.reset_second_factor", ("POST", ":reset-second-factor")
     title, verb = _("Reset a second factor"), _("Reset it")
     effect = _("The password alone opens until a new one is set up; where the role demands one, that comes first.")
 
@@ -238,6 +248,10 @@ class LimitRole(PeopleKind):
             raise InvalidParameter("prefixes", f"A prefix has 1 to {LONGEST_PREFIX} characters.")
         (group,) = _groups([str(parameters.get("role", ""))])
         return {"role": group.name, "prefixes": sorted(set(given))}
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call that limits it."""
+        return "PATCH", f"roles/{quote(parameters['role'], safe='')}", {"prefixes": parameters["prefixes"], **REASON}
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the name of the role."""

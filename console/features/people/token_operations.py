@@ -5,7 +5,7 @@
     {"prefix": "k3v9qxw2ab"}                                                                      revoke
 
 A token is its maker's: it ends with the account. `*` is every name. Who may not unmask, change settings or administer
-broker users neither makes a token that may, nor is shown another one of it.
+broker users or people neither makes a token that may, nor is shown another one of it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,25 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import InvalidArgument
 from console.features.people.operations import Facts, PeopleKind, person_named
-from console.operations.actor import ADD_TOKEN, CHANGE_ACCESS, CHANGE_SETTINGS, CHANGE_TOKEN
+from console.operations.actor import ADD_TOKEN, CHANGE_ACCESS, CHANGE_SETTINGS, CHANGE_TOKEN, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import Outcome
+from console.operations.kind import REASON, Call, Outcome
 from console.operations.registry import register
-from console.operations.shown_once import require_reader, show_once
+from console.operations.shown_once import checked_overlap, require_reader, show_once, typed_overlap
 from console.security import tokens
 from console.security.masking import UNMASK
 from console.security.models import ApiToken
 
 #: what a token may do, in the order of `tokens.scope_rows`
-RIGHTS = ("publish", "read", "admin", "consume", "configure", "unmask", "access")
+RIGHTS = ("publish", "read", "admin", "consume", "configure", "unmask", "access", "people")
 #: what a person has to be allowed to give one that may do this
-GIVEN_BY: Mapping[str, str] = {tokens.SETTINGS: CHANGE_SETTINGS, tokens.UNMASK: UNMASK, tokens.ACCESS: CHANGE_ACCESS}
-MOST_DAYS, MOST_HOURS = 36_500, 8_760
+GIVEN_BY: Mapping[str, str] = {
+    tokens.SETTINGS: CHANGE_SETTINGS,
+    tokens.UNMASK: UNMASK,
+    tokens.ACCESS: CHANGE_ACCESS,
+    tokens.PEOPLE: CHANGE_USER,
+}
+MOST_DAYS = 36_500
 LONGEST_NAME = 100
 
 
@@ -41,6 +46,7 @@ class TokenKind(PeopleKind):
     """An operation on one token."""
 
     permission, page = CHANGE_TOKEN, "tokens"
+    verb_of_call = ""
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the prefix by which the token is known."""
@@ -49,6 +55,11 @@ class TokenKind(PeopleKind):
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the prefix; raises NotPossible where there is no such token."""
         return {"prefix": _row(parameters).prefix}
+
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call about this token."""
+        more = {name: value for name, value in parameters.items() if name != "prefix"}
+        return "POST", f"tokens/{parameters['prefix']}:{self.verb_of_call}", {**more, **REASON}
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the token's name with its prefix."""
@@ -98,6 +109,10 @@ class MakeToken(TokenKind):
             raise InvalidParameter("scopes", "A token that allows nothing is of no use: name a prefix, or * for all.")
         return {"name": name, **given, "access_user": access_user, "days": days}
 
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call that makes one."""
+        return "POST", "tokens", {**{name: value for name, value in parameters.items() if value}, **REASON}
+
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the new token's name."""
         return str(parameters["name"])
@@ -130,25 +145,21 @@ class MakeToken(TokenKind):
 class RotateToken(TokenKind):
     """Make another token in the place of one, which counts for a while."""
 
-    name = "tokens.renew"
+    name, verb_of_call = "tokens.renew", "rotate"
     title, verb = _("Rotate a token"), _("Rotate it")
     effect = _("Another token with the same rights is shown once; the old one counts until its time is over.")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the token, and how long both count."""
-        hours = given.get("overlap_hours", "24").strip()
-        return {**super().from_form(given), "overlap_hours": int(hours) if hours.isascii() and hours.isdigit() else -1}
+        return {**super().from_form(given), "overlap_hours": typed_overlap(given)}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the token, and how long both count."""
-        hours = parameters.get("overlap_hours", 24)
-        if isinstance(hours, bool) or not isinstance(hours, int) or not 0 <= hours <= MOST_HOURS:
-            raise InvalidParameter("overlap_hours", f"overlap_hours is from 0 to {MOST_HOURS}.")
-        return {**super().checked(parameters), "overlap_hours": hours}
+        return {**super().checked(parameters), "overlap_hours": checked_overlap(parameters)}
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return how long the old one counts."""
-        return {}, {"secret": "new", "previous": f"{parameters['overlap_hours']} h"}
+        return {}, {"secret": "new", "previous": f"{parameters['overlap_hours']:g} h"}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Rotate it; the new one lasts as long as one that is made without a word."""
@@ -167,7 +178,7 @@ class RotateToken(TokenKind):
 class RevokeToken(TokenKind):
     """Refuse a token from now on."""
 
-    name, is_final = "tokens.end", True
+    name, is_final, verb_of_call = "tokens.end", True, "revoke"
     title, verb = _("Revoke a token"), _("Revoke it")
     effect = _("It is refused within a second. This cannot be taken back; another one can be made.")
 

@@ -245,7 +245,7 @@ def line_of(data: TimerLife) -> SafeString | None:
     if not stops:
         return None
     label = escape(_("The life of the timer: %(count)s events") % {"count": len(data.events)})
-    return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped
+    return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped # nosec B308 B703
 
 
 def _stop(event: LifeEvent, before_ms: int | None) -> Stop:

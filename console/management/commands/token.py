@@ -58,6 +58,13 @@ class Command(BaseCommand):
             "--access", action="append", default=[], metavar="*", help="to administer users of the brokers: * only"
         )
         create.add_argument(
+            "--people",
+            action="append",
+            default=[],
+            metavar="*",
+            help="to administer people and tokens, in the name of --user: * only",
+        )
+        create.add_argument(
             "--access-user",
             default="",
             metavar="USER",
@@ -97,6 +104,7 @@ class Command(BaseCommand):
                 options["configure"],
                 options["unmask"],
                 options["access"],
+                options["people"],
             )
         except ValueError as error:
             raise CommandError(escaped(str(error))) from None
@@ -112,6 +120,8 @@ class Command(BaseCommand):
             user = get_user_model().objects.filter(username=options["user"]).first()
             if user is None:
                 raise CommandError(f"There is no user {options['user']!r}.")
+        if options["people"] and user is None:
+            raise CommandError("People and tokens are changed in a person's name: give --user.")
         lasts = _lasting(options)
         try:
             row, token = security_tokens.create(

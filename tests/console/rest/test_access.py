@@ -34,6 +34,7 @@ from console.features.checkback.rest import CheckAddressChange, NewCheckAddress
 from console.features.dead_letters.rest import ManyLetters
 from console.features.groups.rest import Acknowledge, Extend, GiveBack, NewOffsets, Receive
 from console.features.messages.rest import Resend
+from console.features.people.rest import Asked, NewPerson, NewToken, PersonChange, RoleChange, TokenRotation
 from console.features.redisson.read import hang_up as hang_up_redis
 from console.features.redisson.rest import (
     LaterValues,
@@ -57,7 +58,7 @@ from console.rest.route import Route
 from console.rest.routes import ROUTES
 from console.security import tokens as security_tokens
 from console.security.models import ApiToken
-from console.security.tokens import ACCESS, ACTIONS
+from console.security.tokens import ACCESS, ACTIONS, PEOPLE
 from console.site.broker import hang_up
 from tests.console.rest.test_masks import in_database
 
@@ -104,20 +105,27 @@ BODIES: Mapping[type[msgspec.Struct], Callable[[str], dict[str, Any]]] = {
     BrokerUserChange: lambda side: {"is_enabled": False, **WHY},
     SecretRotation: lambda side: WHY,
     OldSecretEnd: lambda side: WHY,
+    Asked: lambda side: WHY,
+    NewPerson: lambda side: {"name": f"{side}u", **WHY},
+    PersonChange: lambda side: {"is_active": False, **WHY},
+    RoleChange: lambda side: {"prefixes": [side], **WHY},
+    NewToken: lambda side: {"name": f"{side}n", "read": ["*"], **WHY},
+    TokenRotation: lambda side: WHY,
     NewPolicy: lambda side: {"resource": f"Topic:{side}t", "actions": ["Pub"], **WHY},
     PolicyEnd: lambda side: {"resource": f"Topic:{side}t", **WHY},
 }
+WHOLE = (ACCESS, PEOPLE)
 NUMBER = "00000000-0000-4000-8000-000000000000"
 #: what stands in an address; `{id}` is an operation's number, or names a message of the topic
 NAMED = {
     "topic": "{}t", "group": "{}g", "queue": "{}q", "schedule_key": "k1", "rule": "1", "silence": "1",
-    "user": "{}u",
+    "user": "{}u", "person": "{}u", "role": "{}r", "token": "aaaaaaaaaa",
 }  # fmt: skip
 TOKENS = [
     ((), OWN),
-    # the right to administer broker users is for every name only
-    *(((action,), prefix) for action in ACTIONS for prefix in (OWN, "*") if (action, prefix) != (ACCESS, OWN)),
-    (tuple(action for action in ACTIONS if action != ACCESS), OWN),
+    # the rights to administer broker users, and people, are for every name only
+    *(((action,), prefix) for action in ACTIONS for prefix in (OWN, "*") if prefix == "*" or action not in WHOLE),
+    (tuple(action for action in ACTIONS if action not in WHOLE), OWN),
     (ACTIONS, "*"),
 ]
 
@@ -187,7 +195,7 @@ async def test_every_route_is_answered_as_the_token_allows(
         **{name: given.get(name, ()) for name in ("publish", "read")},
         **{name: given.get(name, ()) for name in ("admin", "consume", "settings", "unmask")},
         # of every name or of none: tests/console/access asks for the refusal of a beginning
-        access=given.get("access", ()) if prefix == "*" else (),
+        **{name: given.get(name, ()) if prefix == "*" else () for name in WHOLE},
     )
     _row, token = await asyncio.to_thread(made, rows)
     anonymous.headers["authorization"] = f"Bearer {token}"

@@ -12,6 +12,7 @@ from django.test import Client
 from console.run.private_files import ensure_first_login, first_login
 from console.security.door import Door, through
 from console.security.models import PasswordDue
+from console.security.sessions import signed_in
 from console.ui.sockets import _seen, marks_of
 from tests.console.people import browser_of, person
 
@@ -58,17 +59,15 @@ def test_the_sign_in_leads_to_it_and_not_back_to_a_door_that_is_shut(db: None) -
 
 
 def test_websockets_and_the_reference_of_rest_know_nobody(db: None) -> None:
-    from console.rest.database import _is_signed_in
-
     made("boss", is_superuser=True)
     browser = sign_in("boss")
     key = browser.session.session_key
-    assert (marks_of([key]), _seen(key), _is_signed_in(str(key))) == ({key: None}, None, False)
+    assert (marks_of([key]), _seen(key), signed_in(str(key))) == ({key: None}, None, None)
     assert change(browser).status_code == 303
     key = browser.session.session_key
     assert marks_of([key])[key] is not None
     assert _seen(key) is not None
-    assert _is_signed_in(str(key))
+    assert signed_in(str(key)) is not None
 
 
 def test_the_owner_sets_another_and_goes_on(db: None) -> None:
@@ -137,7 +136,13 @@ def test_the_first_login_is_due(db: None, tmp_path: Any, settings: Any) -> None:
         assert ensure_first_login()
     login = first_login()
     assert login is not None
-    assert sign_in(*login).get("/operations/").headers["Location"] == "/account/password/"
+    browser = sign_in(*login)
+    assert browser.get("/operations/").headers["Location"] == "/account/password/"
+    person("anna").set_password(OWN)
+    assert first_login() == login
+    # what opens nothing any more is not kept, and the next start does not name it
+    assert browser.post("/account/password/", {"password": login[1], "new": OWN, "again": OWN}).status_code == 303
+    assert first_login() is None
 
 
 class Other(MD5PasswordHasher):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import Group, Permission
 from django.core.management import call_command
+from django.db import connection
 from django.test import Client
 from django.urls import URLPattern
 
@@ -207,3 +210,18 @@ def test_after_ten_wrong_passwords_a_name_waits_from_that_address_only(transacti
     assert locked["Retry-After"] == str(15 * 60)
     assert elsewhere.post("/login/", right).status_code == 302
     assert Client(REMOTE_ADDR="10.0.0.1").post("/login/", {**form, "username": "ben"}).status_code == 200
+
+
+def test_administrators_of_older_installations_are_given_what_new_ones_have(db: None) -> None:
+    """The role was made before there were pages for broker users; one that its owner has changed stays so."""
+    migration: Any = importlib.import_module("console.migrations.0030_administrators_access")
+    role = Group.objects.get(name=ADMINISTRATOR)
+    Permission.objects.filter(codename="change_access").delete()
+    with connection.schema_editor() as editor:
+        migration.give(apps, editor)
+        migration.give(apps, editor)
+    assert role.permissions.filter(content_type__app_label="console", codename="change_access").count() == 1
+    role.permissions.clear()
+    with connection.schema_editor() as editor:
+        migration.give(apps, editor)
+    assert not role.permissions.exists()
