@@ -303,7 +303,7 @@ class CancelTimers(SteerTimers):
     title, verb = _("Cancel timers"), _("Cancel them")
     effect = _("They are not delivered. This can be taken back while their moments are still ahead.")
     outcomes = {**OVER, "cancelled": Outcome(_("cancelled")), "recall_noted": Outcome(_("recall noted"))}
-    verbs, is_offered_for_keys = ("cancel", "取消"), True
+    verbs = ("cancel", "取消")
     key_label = _("Cancel the timers with the key “%(key)s”")
     action = "cancel"
     is_final = True
