@@ -269,7 +269,7 @@ def _topics(then: Taken | None, now: Taken | None, scope: TopicScope) -> tuple[C
     pages = [taken.timers.page if taken and taken.timers else None for taken in (then, now)]
     rows = _joined(*[page.topics if page else None for page in pages], lambda row: row.topic)
     is_whole = [page is not None and not page.topics_left for page in pages]
-    for _, both in rows:
+    for _name, both in rows:
         # of one that was left out nothing is known
         both.is_before |= not is_whole[0]
         both.is_after |= not is_whole[1]

@@ -104,7 +104,10 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
 def _of_the_account(text: str) -> Iterator[Jump]:
     """Yield what is in the menu behind one's name."""
     of = gettext_lazy("your account")
-    for view, label in (("own_password", gettext_lazy("Your password")), ("own_second_factor", gettext_lazy("Your second factor"))):
+    for view, label in (
+        ("own_password", gettext_lazy("Your password")),
+        ("own_second_factor", gettext_lazy("Your second factor")),
+    ):
         if _is_named(text, label):
             yield Jump(reverse(view), label, of)
     for word, label in (("dark", gettext_lazy("Dark")), ("light", gettext_lazy("Light"))):

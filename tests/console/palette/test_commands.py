@@ -132,9 +132,7 @@ def test_topics_of_tries_come_behind_the_group_that_was_meant(shop: Stage, opera
 def test_what_is_behind_ones_name_is_found_and_done(operator: Client, db: None, language: str) -> None:
     """On a telephone there was no other way out than a menu that was not there."""
     operator.cookies["django_language"] = language
-    found = {
-        text: operator.get("/find/", {"q": text}).context["jumps"] for text in ("password", "dark", "sign out")
-    }
+    found = {text: operator.get("/find/", {"q": text}).context["jumps"] for text in ("password", "dark", "sign out")}
     assert "/account/password/" in [each.address for each in found["password"]]
     for text, form, leads in (("dark", "set_theme", "/"), ("sign out", "logout", "/login/")):
         option = next(each for each in found[text] if each.form == form)

@@ -133,7 +133,7 @@ def test_two_moments_side_by_side(filled: Stage, operator: Client) -> None:
 
 
 def test_only_what_moved_is_drawn_and_what_is_new_moved_by_all_of_it(filled: Stage, operator: Client) -> None:
-    """198 rows of 0 and "–" stood there, and a new topic's 59 timers were no difference."""
+    """198 rows of nothing stood there, and a new topic's 59 timers were no difference."""
     move(taken(), -HOUR_MS)
     filled.admin.create_topic("ordinary")
     filled.admin.create_group("fresh")

@@ -24,7 +24,9 @@ EXACT = Evidence("broker-a", 1, True)
 
 
 def timer(due_ms: int) -> str:
-    row = TimerRow(7, 0, due_ms, "orders", 0, 10, "A" * 32, "", ("late",), "", "", NOW - 5 * MINUTE, NOW - 5 * MINUTE, 0)
+    row = TimerRow(
+        7, 0, due_ms, "orders", 0, 10, "A" * 32, "", ("late",), "", "", NOW - 5 * MINUTE, NOW - 5 * MINUTE, 0
+    )
     events = (LifeEvent(LifeKind.ACCEPTED, NOW - 5 * MINUTE, 7),)
     return str(line_of(TimerLife(EXACT, NOW, "pending", row, events)))
 
@@ -42,7 +44,7 @@ def counted(drawing: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
 @pytest.mark.parametrize("left_ms", [13_200, -34 * MINUTE, 0])
 def test_the_line_says_what_the_head_says(left_ms: int, language: str) -> None:
-    """A check that was late by half an hour was 0.000 s away in the line; a timer's line counted from its last event."""
+    """A check that was late by half an hour was 0.000 s away; a timer's line counted from its last event."""
     with translation.override(language):
         at_ms = NOW + left_ms
         said = re.sub("<[^>]+>", "", due(at_ms, NOW))
