@@ -165,10 +165,15 @@ def test_without_a_snapshot_of_before_nothing_is_drawn(filled: Stage, operator: 
 
 def test_nobody_sees_by_looking_back_what_is_not_seen(filled: Stage, operator: Client, server: redis.Redis) -> None:
     row = taken()
+    move(row, -HOUR_MS)
+    at_ms = row.at_ms - HOUR_MS
+    for topic in ("orders", FOREIGN):
+        filled.producer.send(topic, "more", queue_id=0)
+    filled.mirror.run_once()
     anna = browser_of(limited_person("anna", "ord"))
-    compare = f"/compare/?from={row.at_ms}&to={row.at_ms}"
-    paths = [f"{path}?as_of={row.at_ms}" for path in PAGES[1:]] + [compare]
-    for path in (*paths, f"{compare}&as=csv", f"/groups/?as_of={row.at_ms}&as=json"):
+    compare = f"/compare/?from={at_ms}"
+    paths = [f"{path}?as_of={at_ms}" for path in PAGES[1:]] + [compare]
+    for path in (*paths, f"{compare}&as=csv", f"/groups/?as_of={at_ms}&as=json"):
         shown, told = text_of(anna, path), text_of(operator, path)
         assert "orders" in shown or "billing" in shown, path
         assert FOREIGN in told or "wages" in told, path
