@@ -91,6 +91,11 @@ class ComparedLine:
         """By how much the first figure moved, without its sign."""
         return abs(self.pairs[0][1].difference or 0)
 
+    @property
+    def has_moved(self) -> bool:
+        """Tell whether any of its figures is not what it was."""
+        return any(pair.before != pair.after for _, pair in self.pairs)
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -124,6 +129,11 @@ class Comparison:
         if self.before.at_ms is None or self.after.at_ms is None:
             return None
         return self.after.at_ms - self.before.at_ms
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether there is something to compare: a snapshot of each moment, or the present."""
+        return self.before.at_ms is not None and self.after.at_ms is not None
 
     @property
     def rows(self) -> tuple[Cell, ...]:
@@ -212,6 +222,11 @@ class _Both(Generic[Row]):
             None if self.before is None else read(self.before), None if self.after is None else read(self.after)
         )
 
+    def held(self, read: Callable[[Row], int | None]) -> Pair:
+        """Return a figure of what is held at both moments: what is not there holds nothing."""
+        pair = self.pair(read)
+        return Pair(pair.before if self.is_before else 0, pair.after if self.is_after else 0)
+
 
 def _joined(
     before: Iterable[Row] | None, after: Iterable[Row] | None, name: Callable[[Row], Name]
@@ -250,14 +265,16 @@ def _lanes(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]:
 
 
 def _topics(then: Taken | None, now: Taken | None, scope: TopicScope) -> tuple[ComparedLine, ...]:
-    """Return the topics with most timers at each moment: one that is missing may have had few."""
-    rows = _joined(
-        then.timers.page.topics if then and then.timers else None,
-        now.timers.page.topics if now and now.timers else None,
-        lambda row: row.topic,
-    )
+    """Return the topics with most timers at each moment: one that is missing has none if all were kept, else few."""
+    pages = [taken.timers.page if taken and taken.timers else None for taken in (then, now)]
+    rows = _joined(*[page.topics if page else None for page in pages], lambda row: row.topic)
+    is_whole = [page is not None and not page.topics_left for page in pages]
+    for _name, both in rows:
+        # of one that was left out nothing is known
+        both.is_before |= not is_whole[0]
+        both.is_after |= not is_whole[1]
     return _by_change(
-        ComparedLine(Part.TIMERS, topic, ((Measure.TIMERS_PENDING, both.pair(lambda row: row.pending)),))
+        ComparedLine(Part.TIMERS, topic, ((Measure.TIMERS_PENDING, both.held(lambda row: row.pending)),))
         for topic, both in rows
         if scope.topic(topic)
     )
@@ -274,9 +291,9 @@ def _groups(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]:
             Part.GROUP,
             name,
             (
-                (Measure.LAG, both.pair(lambda row: row.lag)),
-                (Measure.RETRY, both.pair(lambda row: row.retry)),
-                (Measure.DEAD, both.pair(lambda row: row.dead)),
+                (Measure.LAG, both.held(lambda row: row.lag)),
+                (Measure.RETRY, both.held(lambda row: row.retry)),
+                (Measure.DEAD, both.held(lambda row: row.dead)),
             ),
             is_before=both.is_before,
             is_after=both.is_after,
@@ -296,7 +313,7 @@ def _readings(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]
             Part.READING,
             name,
             (
-                (Measure.LAG, both.pair(lambda row: row.lag)),
+                (Measure.LAG, both.held(lambda row: row.lag)),
                 (Measure.OFFSET_SUM, both.pair(lambda row: row.offset_sum)),
                 (Measure.END_SUM, both.pair(lambda row: row.end_sum)),
             ),

@@ -26,6 +26,7 @@ from django.utils.translation import gettext_lazy, override
 from django.views.decorators.http import require_safe
 
 from broker.mirror.models import ConsumerGroup, Topic
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.messages import read as messages_read
 from console.features.messages.shapes import OFFSET_ID
 from console.features.timers import read as timers_read
@@ -53,16 +54,6 @@ def commands(text: str) -> Iterator[Command]:
         yield from kind.commands(verb, rest.strip())
 
 
-def offered(text: str) -> Iterator[Command]:
-    """Yield what can be done about a text without a verb, as if it were a key."""
-    key = text.split()[0]
-    if _kind_of(key) is not None:
-        return
-    for kind in KINDS.values():
-        if kind.is_offered_for_keys:
-            yield from kind.commands(kind.verbs[0], key)
-
-
 def _kind_of(verb: str) -> Kind[Any] | None:
     return next((kind for kind in KINDS.values() if verb.lower() in kind.verbs), None)
 
@@ -81,6 +72,9 @@ class Jump:
     kind: str | Promise
     key: str = ""
     command: str = ""
+    #: where it is sent, under which name
+    form: str = "find_act"
+    field: str = "do"
 
 
 def jumps(text: str, user: Any) -> Iterator[Jump]:
@@ -96,14 +90,35 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
         return
     if _is_named(text, gettext_lazy("Saved views")):
         yield Jump(reverse("saved_views"), gettext_lazy("Saved views"), gettext_lazy("page"))
-    for name in topics_named(text, LISTED):
-        yield Jump(reverse("topic", args=[name]), name, gettext_lazy("topic"))
+    yield from _of_the_account(text)
+    topics = [Jump(reverse("topic", args=[name]), name, gettext_lazy("topic")) for name in topics_named(text, LISTED)]
+    yield from (jump for jump in topics if not _is_of_a_group(str(jump.label)))
     for name in groups_named(text, LISTED):
         yield Jump(reverse("group", args=[name]), name, gettext_lazy("group"))
+    yield from (jump for jump in topics if _is_of_a_group(str(jump.label)))
     if OFFSET_ID.fullmatch(text):
         yield Jump(reverse("message", args=[text]), text, gettext_lazy("message at this offset id"))
     yield from _with_key(text)
-    yield from (_to_do(command) for command in offered(text) if user.has_perm(command.permission))
+
+
+def _of_the_account(text: str) -> Iterator[Jump]:
+    """Yield what is in the menu behind one's name."""
+    of = gettext_lazy("your account")
+    for view, label in (
+        ("own_password", gettext_lazy("Your password")),
+        ("own_second_factor", gettext_lazy("Your second factor")),
+    ):
+        if _is_named(text, label):
+            yield Jump(reverse(view), label, of)
+    for word, label in (("dark", gettext_lazy("Dark")), ("light", gettext_lazy("Light"))):
+        if _is_named(text, label):
+            yield Jump("", label, of, command=word, form="set_theme", field="theme")
+    if _is_named(text, gettext_lazy("Sign out")):
+        yield Jump("", gettext_lazy("Sign out"), of, command="1", form="logout")
+
+
+def _is_of_a_group(topic: str) -> bool:
+    return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
 def _with_key(text: str) -> Iterator[Jump]:
@@ -149,7 +164,7 @@ def groups_named(text: str, count: int) -> list[str]:
 
 def _first(names: Iterable[str], text: str, count: int) -> list[str]:
     wanted = text.lower()
-    return sorted(names, key=lambda name: (not name.lower().startswith(wanted), name))[:count]
+    return sorted(names, key=lambda name: (_is_of_a_group(name), not name.lower().startswith(wanted), name))[:count]
 
 
 @require_safe

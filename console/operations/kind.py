@@ -250,8 +250,6 @@ class Kind(Act, ABC, Generic[PreviewOf]):
 
     #: verbs of the palette that begin it, in all languages, whichever the reader has
     verbs: ClassVar[tuple[str, ...]] = ()
-    #: True: the palette offers it for a text without a verb, as if that were a key
-    is_offered_for_keys: ClassVar[bool] = False
 
     # from a form or a call to its parameters
 

@@ -13,8 +13,10 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from console.features.dashboards.read import Panel
+from console.features.dashboards.runs import LIVE
 from console.templatetags.escapement import size, span
 from console.ui.charts import Box, Times, even, heat, nice_ceiling, opened, place
 
@@ -146,6 +148,21 @@ def heat_svg(
 
 
 register = template.Library()
+
+
+@register.filter
+def window_words(window: str) -> str:
+    """A window of the dashboards for people: the last 24 hours, 7 days, all, or as it goes on."""
+    if window == "all":
+        return _("everything")
+    if window == LIVE:
+        return _("live")
+    number, unit = window[:-1], window[-1:]
+    if not number.isdigit() or unit not in "hd":
+        return window
+    if unit == "h":
+        return ngettext("%(count)s hour", "%(count)s hours", int(number)) % {"count": number}
+    return ngettext("%(count)s day", "%(count)s days", int(number)) % {"count": number}
 
 
 @register.filter

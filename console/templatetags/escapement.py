@@ -133,13 +133,24 @@ def moment(ms: int | None, style: str = "full", zone: tzinfo | None = None) -> S
     return SafeString(f'<time datetime="{at.isoformat()}" title="{full}">{text}</time>')  # nosec B703 - as said above
 
 
+def until(due_ms: int, now_ms: int) -> str:
+    """Return what is left until a moment, escaped; of what is overdue by how much it is late."""
+    left = due_ms - now_ms
+    return span(left) if left >= 0 else escape(_("%(span)s late") % {"span": span(-left)})
+
+
+@register.simple_tag
+def late_form() -> str:
+    """How the browser writes that something is late: "#" stands for by how much."""
+    return _("%(span)s late") % {"span": "#"}
+
+
 @register.simple_tag
 def due(due_ms: int | Literal[""] | None, now_ms: int, zone: tzinfo | None = None) -> SafeString:
     """What is left until a moment, counted down by the browser; what is overdue says so."""
     if due_ms is None or due_ms == "":
         return UNKNOWN
-    left = due_ms - now_ms
-    text = span(left) if left >= 0 else escape(_("%(span)s late") % {"span": span(-left)})
+    text = until(due_ms, now_ms)
     full = _full(due_ms, _moment(due_ms, zone))
     return SafeString(f'<time class="mono" data-due-ms="{due_ms}" title="{full}">{text}</time>')  # nosec B703 - as said above
 

@@ -20,6 +20,14 @@ from console.operations.registry import ACTS, KINDS, OUTCOMES
 from console.templatetags.escapement import span
 
 register = template.Library()
+
+
+@register.filter
+def for_count(words: Any, count: int | None) -> str:
+    """What a button does to so many things: "Cancel it", "Cancel them"; words without a plural stay as they are."""
+    return str(words % {"count": 2 if count is None else count})
+
+
 #: the console under the name that it is imported by: another one in a wheel
 _CONSOLE = __name__.removesuffix(".templatetags.operations")
 

@@ -33,6 +33,12 @@ def pair_width(measure: Measure) -> int:
     return 1 if measure in _STEPS else 2 if measure is Measure.NEXT_DUE_MS else 3
 
 
+@register.filter
+def moved(lines: Sequence[ComparedLine]) -> list[ComparedLine]:
+    """The lines of which any figure is not what it was."""
+    return [line for line in lines if line.has_moved]
+
+
 @register.simple_tag
 def pair_rows(lines: Sequence[ComparedLine], most: int) -> SafeString:
     """The first lines of a table, each with its cells."""

@@ -36,7 +36,7 @@ from console.ui.timer_charts import (
     Hub,
     Mark,
     Slot,
-    condensed,
+    binned,
     forecast_svg,
     lateness_svg,
     small_svg,
@@ -158,14 +158,14 @@ def herd_words(forecast: Forecast, herd: Herd) -> str:
 def lateness_bars(lateness: Lateness) -> SafeString:
     """The histogram with its numbers."""
     label = _("Lateness of %(count)s released timers in ms") % {"count": f"{lateness.count:,}"}
-    return mark_safe(lateness_svg(condensed(lateness.histogram), label=escape(label)))  # noqa: S308 - escaped # nosec B308 B703
+    return mark_safe(lateness_svg(binned(lateness.histogram), label=escape(label)))  # noqa: S308 - escaped # nosec B308 B703
 
 
 @register.simple_tag
 def lateness_row(lateness: Lateness) -> SafeString:
     """The histogram within a row."""
     label = _("Lateness, %(count)s releases") % {"count": f"{lateness.count:,}"}
-    return mark_safe(small_svg(condensed(lateness.histogram, 16), label=escape(label)))  # noqa: S308 - escaped # nosec B308 B703
+    return mark_safe(small_svg(binned(lateness.histogram), label=escape(label)))  # noqa: S308 - escaped # nosec B308 B703
 
 
 @register.simple_tag

@@ -31,7 +31,7 @@ from console.features.transactions.shapes import (
     TransactionState,
 )
 from console.site.chosen import choice_of, choosing, chosen
-from console.templatetags.escapement import delay_name, span
+from console.templatetags.escapement import delay_name, span, until
 from console.templatetags.visible import visible
 from console.ui.charts import FOLD_MS, Stop, life_svg, place
 
@@ -253,7 +253,7 @@ def life_drawing(data: TransactionLife) -> SafeString | str:
         stops.append(Stop(event.ms, escape(event_words(event)), _time(event.ms), kind, gap))
     row = data.row
     if row is not None and row.next_check_ms is not None and stops and not row.is_parked and row.is_undecided:
-        left = escape(span(max(0, row.next_check_ms - max(data.now_ms, stops[-1].ms))))
+        left = until(row.next_check_ms, data.now_ms)
         stops.append(Stop(row.next_check_ms, escape(_("next check")), _time(row.next_check_ms), "ahead", left))
     if not stops:
         return ""

@@ -31,7 +31,10 @@ def sentence(finding: Finding) -> SafeString:
 
 def _filled(text: Text, finding: Finding) -> SafeString:
     plural = text % {"value": finding.value or 0, "figure": "{figure}", "gap": "{gap}", "when": "{when}"}
-    return format_html(plural, figure=figure(finding.value), gap=length(finding.span_ms), when=moment(finding.at_ms))
+    count = figure(finding.value)
+    if finding.is_least:
+        count = format_html(_("At least {}"), count)
+    return format_html(plural, figure=count, gap=length(finding.span_ms), when=moment(finding.at_ms))
 
 
 @register.filter

@@ -144,6 +144,11 @@ class Stop:
     #: a client told it, no record shows it
     is_told: bool = False
 
+    @property
+    def is_ahead(self) -> bool:
+        """Tell whether it is still to come; what is left until then is its gap, which the browser counts down."""
+        return self.kind == "ahead"
+
 
 _MARKS = {"done": "fill-verd", "moved": "fill-brass", "failed": "fill-ruby", "ahead": "fill-sheet"}
 
@@ -156,12 +161,12 @@ def life_svg(stops: Sequence[Stop], *, label: str, width: int = 960) -> str:
     parts = [opened(width, LIFE_HEIGHT, label, told, style="chart min-wide")]
     for index, stop in enumerate(stops[1:], 1):
         start, end = LIFE_EDGE + (index - 1) * step, LIFE_EDGE + index * step
-        parts.append(_stretch(start, end, stop, dashed=stop.kind == "ahead"))
+        parts.append(_stretch(start, end, stop))
     for index, stop in enumerate(stops):
         x = LIFE_EDGE + index * step if len(stops) > 1 else width / 2
         up = index % 2 == 0
         y = LIFE_LINE - 26 if up else LIFE_LINE + 24
-        ring = ' class="fill-sheet outlined"' if stop.kind == "ahead" else f' class="{_MARKS[stop.kind]}"'
+        ring = ' class="fill-sheet outlined"' if stop.is_ahead else f' class="{_MARKS[stop.kind]}"'
         parts.append(f'<path class="axis" d="M{place(x)} {LIFE_LINE}V{LIFE_LINE - 14 if up else LIFE_LINE + 12}"/>')
         if stop.is_told:
             parts.append(f'<rect{ring} x="{place(x - 4.5)}" y="{LIFE_LINE - 4.5}" width="9" height="9" rx="1"/>')
@@ -173,8 +178,8 @@ def life_svg(stops: Sequence[Stop], *, label: str, width: int = 960) -> str:
     return "".join(parts)
 
 
-def _stretch(start: float, end: float, stop: Stop, *, dashed: bool) -> str:
-    line = "line-faint dash" if dashed else "line-faint"
+def _stretch(start: float, end: float, stop: Stop) -> str:
+    line, counted = ("line-faint dash", f' data-due-ms="{stop.ms}"') if stop.is_ahead else ("line-faint", "")
     if not stop.gap:
         return f'<path class="{line}" d="M{place(start)} {LIFE_LINE}H{place(end)}"/>'
     middle = (start + end) / 2
@@ -182,7 +187,7 @@ def _stretch(start: float, end: float, stop: Stop, *, dashed: bool) -> str:
     left, right = place(middle - half), place(middle + half)
     return (
         f'<path class="{line}" d="M{place(start)} {LIFE_LINE}H{left}M{right} {LIFE_LINE}H{place(end)}"/>'
-        f'<text x="{place(middle)}" y="{LIFE_LINE + 4}" class="text-middle">{stop.gap}</text>'
+        f'<text x="{place(middle)}" y="{LIFE_LINE + 4}" class="text-middle"{counted}>{stop.gap}</text>'
     )
 
 

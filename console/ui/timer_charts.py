@@ -7,6 +7,7 @@ logarithmic, so that a single late one is seen."""
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -124,7 +125,8 @@ def _hub(hub: Hub) -> str:
     )
 
 
-STRIP_WIDTH, STRIP_HEIGHT = 1120, 84
+#: as far to the right as the bars of the forecast reach, which lies below: one moment, one place
+STRIP_WIDTH, STRIP_SCALE, STRIP_HEIGHT = 1120, 1056, 84
 STRIP_TOP, STRIP_HIGH = 24, 34
 
 
@@ -158,13 +160,13 @@ def strip_svg(
     span_ms: tuple[int, int] | None = None,
 ) -> str:
     """Draw `length` slots from left to right over `span_ms`; what is empty is only ground."""
-    step = STRIP_WIDTH / length
+    step = STRIP_SCALE / length
     peak = max((cell.count for cell in cells), default=0)
     counts = {cell.index: cell.count for cell in cells}
     times = span_ms and Times(*span_ms, [f"{counts.get(index, 0):,}" for index in range(length)])
-    told = even(times or None, Box(0, STRIP_WIDTH, STRIP_TOP - 8, STRIP_TOP + STRIP_HIGH + 4))
+    told = even(times or None, Box(0, STRIP_SCALE, STRIP_TOP - 8, STRIP_TOP + STRIP_HIGH + 4))
     parts = [opened(STRIP_WIDTH, STRIP_HEIGHT, label, told, style="chart strip", role="group")]
-    parts.append(f'<rect class="h0" x="0" y="{STRIP_TOP}" width="{STRIP_WIDTH}" height="{STRIP_HIGH}" rx="2"/>')
+    parts.append(f'<rect class="h0" x="0" y="{STRIP_TOP}" width="{STRIP_SCALE}" height="{STRIP_HIGH}" rx="2"/>')
     wide = place(max(step - 0.6, 1))
     for cell in cells:
         bar = f"M{place(cell.index * step)} {STRIP_TOP}h{wide}v{STRIP_HIGH}h-{wide}z"
@@ -174,18 +176,18 @@ def strip_svg(
         else:
             parts.append(drawing.replace("/>", f"><title>{cell.title}</title></path>"))
     for tick in ticks:
-        left = place(tick.share * STRIP_WIDTH)
+        left = place(tick.share * STRIP_SCALE)
         parts.append(f'<path class="axis-2" d="M{left} {STRIP_TOP - 3}V{STRIP_TOP + STRIP_HIGH + 4}"/>')
         parts.append(
-            f'<text x="{place(tick.share * STRIP_WIDTH + 4)}" y="{STRIP_TOP + STRIP_HIGH + 18}">{tick.text}</text>'
+            f'<text x="{place(tick.share * STRIP_SCALE + 4)}" y="{STRIP_TOP + STRIP_HIGH + 18}">{tick.text}</text>'
         )
     for index, roll in enumerate(rolls):
-        x = roll.share * STRIP_WIDTH
+        x = roll.share * STRIP_SCALE
         parts.append(f'<path class="line-brass" d="M{place(x)} {STRIP_TOP - 6}V{STRIP_TOP + STRIP_HIGH + 4}"/>')
         if index == 0:
             parts.append(_word(x, roll.text, "text-brass"))
     if pointer is not None:
-        x = max(0.75, pointer.share * STRIP_WIDTH)
+        x = max(0.75, pointer.share * STRIP_SCALE)
         parts.append(f'<path class="now" d="M{place(x)} {STRIP_TOP - 8}V{STRIP_TOP + STRIP_HIGH + 4}"/>')
         parts.append(_word(x, pointer.text, "text-strong"))
     parts.append("</svg>")
@@ -194,7 +196,7 @@ def strip_svg(
 
 def _word(x: float, text: str, style: str) -> str:
     """Write a word above the band, on the side where there is room."""
-    if x > STRIP_WIDTH * 0.7:
+    if x > STRIP_SCALE * 0.7:
         return f'<text class="{style} text-end" x="{place(x - 6)}" y="12">{text}</text>'
     return f'<text class="{style}" x="{place(x + 6 if x > 2 else 0)}" y="12">{text}</text>'
 
@@ -283,13 +285,17 @@ def rate_text(value: float) -> str:
 LATENESS_WIDTH, LATENESS_HEIGHT, LATENESS_FOOT = 420, 150, 126
 #: later than this deserves a look: the most that the broker's own figures allow
 LATE_MS = 50.0
+#: upper edges of the bars in ms, behind the last none; the same in every drawing, so that two can be compared
+LATE_EDGES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1_000.0)
+#: a bar of so many is as high as the drawing where none is higher: few releases are low bars
+_FULL = 100
 
 
 def lateness_svg(buckets: Sequence[tuple[float | None, int]], *, label: str) -> str:
     """Draw lateness by `buckets`: upper edge in ms (None: none) and count, ascending."""
-    parts = [opened(LATENESS_WIDTH, LATENESS_HEIGHT, label)]
+    parts = [opened(LATENESS_WIDTH, LATENESS_HEIGHT, label, style="chart lateness")]
     step = LATENESS_WIDTH / max(1, len(buckets))
-    peak = max((count for _, count in buckets), default=0)
+    peak = max(_FULL, *(count for _, count in buckets))
     lower = 0.0
     for index, (edge, count) in enumerate(buckets):
         high = 106 * math.log1p(count) / math.log1p(peak) if count else 1
@@ -315,7 +321,7 @@ def small_svg(buckets: Sequence[tuple[float | None, int]], *, label: str, width:
     """Draw the lateness of a row of a table as small bars, without words."""
     parts = [f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">']
     step = width / max(1, len(buckets))
-    peak = max((count for _, count in buckets), default=0)
+    peak = max(_FULL, *(count for _, count in buckets))
     lower = 0.0
     for index, (edge, count) in enumerate(buckets):
         if count:
@@ -330,13 +336,12 @@ def small_svg(buckets: Sequence[tuple[float | None, int]], *, label: str, width:
     return "".join(parts)
 
 
-def condensed(buckets: Sequence[tuple[float | None, int]], most: int = 9) -> list[tuple[float | None, int]]:
-    """Return at most `most` buckets: neighbours with the smallest sum of counts become one."""
-    rows = list(buckets)
-    while len(rows) > most:
-        at = min(range(len(rows) - 1), key=lambda index: rows[index][1] + rows[index + 1][1])
-        rows[at : at + 2] = [(rows[at + 1][0], rows[at][1] + rows[at + 1][1])]
-    return rows
+def binned(buckets: Sequence[tuple[float | None, int]]) -> list[tuple[float | None, int]]:
+    """Return the counts by LATE_EDGES; the broker's own classes are finer."""
+    counts = [0] * (len(LATE_EDGES) + 1)
+    for edge, count in buckets:
+        counts[len(LATE_EDGES) if edge is None else bisect_left(LATE_EDGES, edge)] += count
+    return list(zip((*LATE_EDGES, None), counts, strict=True))
 
 
 def short(count: int) -> str:
@@ -347,4 +352,6 @@ def short(count: int) -> str:
 
 
 def _words(lower: float, edge: float | None) -> str:
-    return f"&gt;{lower:g}" if edge is None or edge >= 2**31 else f"{lower:g}\u2013{edge:g}"
+    if edge is None or edge >= 2**31:
+        return f"&gt;{lower / 1000:g} s" if lower >= 1000 else f"&gt;{lower:g}"
+    return f"{lower / 1000:g}\u2013{edge / 1000:g} s" if edge >= 1000 else f"{lower:g}\u2013{edge:g}"

@@ -28,6 +28,9 @@ function brokerNow(real) {
   return line ? Number(line.shownMs) + (real - ahead - Number(line.realMs)) * Number(line.speed) : real;
 }
 
+// as the server's `due` says it
+const late = document.body.dataset.late;
+
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -40,7 +43,7 @@ function tick() {
   const still = document.querySelector("[data-past]");
   for (const element of still ? [] : document.querySelectorAll("[data-due-ms]")) {
     const left = Number(element.dataset.dueMs) - now;
-    if (left >= 0) write(element, span(left));
+    write(element, left >= 0 ? span(left) : late.replace("#", span(-left)));
   }
   for (const element of still ? [] : document.querySelectorAll("time[data-since-ms]")) {
     write(element, span(now - Number(element.dataset.sinceMs)));

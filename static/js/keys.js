@@ -3,6 +3,29 @@
 
 import { openPalette } from "./palette.js";
 
+// Single letters can be switched off by whoever types or speaks them unawares (WCAG 2.1.4); Ctrl-K and Escape stay.
+const KEPT = "keys";
+
+function areOff() {
+  try {
+    return localStorage.getItem(KEPT) === "off";
+  } catch {
+    return false;
+  }
+}
+
+function startSwitch(button) {
+  const say = () => {
+    button.textContent = areOff() ? button.dataset.wordOn : button.dataset.wordOff;
+  };
+  button.addEventListener("click", () => {
+    localStorage.setItem(KEPT, areOff() ? "on" : "off");
+    say();
+    sayDigits();
+  });
+  say();
+}
+
 const rows = () => [...document.querySelectorAll("main .table tbody tr")].filter((row) => row.querySelector("a"));
 
 function isTyping(target) {
@@ -29,7 +52,7 @@ function act(number) {
 
 // Each says its digit. A counter of the style would begin anew in every sheet: what is sized by itself counts by itself.
 function sayDigits() {
-  const all = acting();
+  const all = areOff() ? [] : acting();
   for (const old of document.querySelectorAll("main [data-digit]")) if (!all.includes(old)) delete old.dataset.digit;
   all.forEach((button, at) => {
     if (button.dataset.digit !== String(at + 1)) button.dataset.digit = at + 1;
@@ -49,7 +72,7 @@ function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   const help = document.getElementById("help");
   if (event.key === "Escape" && isTyping(event.target)) return event.target.blur();
-  if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
+  if (isTyping(event.target) || document.querySelector("dialog[open]") || areOff()) return;
   const key = event.key.toLowerCase();
   const page = document.querySelector(`.rail a[data-key="${CSS.escape(key)}"]`);
   if (key === "/") document.getElementById("find")?.focus();
@@ -66,6 +89,7 @@ function onKey(event) {
 
 export function startKeys() {
   document.addEventListener("keydown", onKey);
+  for (const button of document.querySelectorAll("[data-keys-switch]")) startSwitch(button);
   sayDigits();
   const watched = { subtree: true, childList: true, attributeFilter: ["data-digit", "disabled"] };
   new MutationObserver(sayDigits).observe(document.querySelector("main"), watched);

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from django.http import QueryDict
 from django.urls import reverse
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
@@ -309,7 +309,7 @@ class SendBack(SendAgain):
     """The operation that gives letters to their group once more; one that fails again is a dead letter again."""
 
     name = "dead_letters.send_back"
-    title, verb = _("Send dead letters back to their group"), _("Send them back")
+    title, verb = _("Send dead letters back to their group"), ngettext_lazy("Send it back", "Send them back", "count")
     effect = _("Their group alone gets each of them once more; what fails again is a dead letter again.")
     outcomes = {"sent_back": Outcome(_("sent back to its group"))}
     verbs = ("resend", "重发")
@@ -339,7 +339,7 @@ class SendAsNew(SendAgain):
     """The operation that makes each letter a new message of its topic, for every group that reads it."""
 
     name = "dead_letters.send_as_new"
-    title, verb = _("Send dead letters as new messages"), _("Send them as new")
+    title, verb = _("Send dead letters as new messages"), ngettext_lazy("Send it as new", "Send them as new", "count")
     effect = _("Every group that reads their topics gets a copy. This cannot be taken back.")
     outcomes = {"sent_as_new": Outcome(_("sent as a new message"))}
 

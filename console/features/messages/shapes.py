@@ -17,7 +17,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.site.evidence import Evidence
-from console.templatetags.escapement import span
+from console.templatetags.escapement import span, until
 from console.ui.charts import FOLD_MS, Stop, life_svg
 from console.ui.table import BROKER, CHIP, MOMENT, SIZE, Cell, Column, Table, file_columns
 
@@ -312,8 +312,8 @@ def life_of(data: MessagePage) -> SafeString | None:
     for step in [step for step in data.steps if step.ms is not None][-_MOST:]:
         stops.append(_stop(step, stops[-1].ms if stops else None))
     if data.pending and data.due_ms is not None:
-        gap = escape(span(data.due_ms - stops[-1].ms))
-        stops.append(Stop(data.due_ms, escape(gettext("due")), _time(data.due_ms), "ahead", gap))
+        left = until(data.due_ms, data.now_ms)
+        stops.append(Stop(data.due_ms, escape(gettext("due")), _time(data.due_ms), "ahead", left))
     label = escape(gettext("The life of the message: %(count)s steps") % {"count": len(data.steps)})
     return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped # nosec B308 B703
 

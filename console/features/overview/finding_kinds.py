@@ -46,6 +46,8 @@ class Finding:
     operation: str = ""
     #: which of several brokers it is about; empty: the only one, or all of them
     broker: str = ""
+    #: there may be more than `value`
+    is_least: bool = False
 
     @property
     def severity(self) -> Severity:
@@ -217,8 +219,8 @@ class FindingCode(Enum):
         "brass",
         _("transactions wait for a person"),
         ngettext_lazy(
-            "%(figure)s half or more was asked about as often as allowed; its producer did not know.",
-            "%(figure)s halves or more were asked about as often as allowed; their producers did not know.",
+            "%(figure)s half was asked about as often as allowed; its producer did not know.",
+            "%(figure)s halves were asked about as often as allowed; their producers did not know.",
             "value",
         ),
         link=_transactions("parked"),
@@ -269,8 +271,8 @@ class FindingCode(Enum):
         "brass",
         _("half messages stay undecided"),
         ngettext_lazy(
-            "%(figure)s half or more; the oldest has been undecided for %(gap)s.",
-            "%(figure)s halves or more; the oldest has been undecided for %(gap)s.",
+            "%(figure)s half; the oldest has been undecided for %(gap)s.",
+            "%(figure)s halves; the oldest has been undecided for %(gap)s.",
             "value",
         ),
         link=_transactions("open"),

@@ -20,6 +20,7 @@ from django.urls import reverse
 
 from broker.client import Admin
 from broker.client.timers import Herd, TimerStatus
+from broker.mirror.halves import MOST_OPEN
 from broker.mirror.models import HalfMessage
 from console.features.groups.read import GroupRow, GroupState
 from console.features.overview.finding_kinds import Finding, FindingCode
@@ -255,18 +256,21 @@ def _of_lanes(here: Mirrored, lanes: Sequence[Lane]) -> Iterator[Finding]:
 
 
 def _of_transactions(here: Mirrored) -> Iterator[Finding]:
-    """Yield findings on parked and ageing ones; of many only so many are mirrored, so it is the least number."""
+    """Yield findings on parked and ageing ones; of many only so many are mirrored: then it is the least number."""
     aged = Q(state__in=UNDECIDED, store_ms__lt=here.now_ms - AGED_MS)
     known = HalfMessage.objects.filter(current_topics().among("topic"), broker=here.name).aggregate(
         parked=Count("pk", filter=Q(state=HalfMessage.State.PARKED)),
         aged=Count("pk", filter=aged),
+        open=Count("pk", filter=Q(state__in=UNDECIDED)),
         first=Min("store_ms", filter=aged),
     )
     if known["parked"]:
-        yield Finding(FindingCode.TRANSACTIONS_PARKED, here.name, known["parked"])
+        is_least = known["parked"] >= MOST_OPEN
+        yield Finding(FindingCode.TRANSACTIONS_PARKED, here.name, known["parked"], is_least=is_least)
     if known["aged"]:
         span_ms = here.now_ms - known["first"]
-        yield Finding(FindingCode.TRANSACTIONS_AGEING, here.name, known["aged"], span_ms=span_ms)
+        is_least = known["open"] >= MOST_OPEN
+        yield Finding(FindingCode.TRANSACTIONS_AGEING, here.name, known["aged"], span_ms=span_ms, is_least=is_least)
 
 
 def _of_operations(here: Cluster) -> Iterator[Finding]:

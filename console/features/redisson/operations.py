@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 from django.http import QueryDict
 from django.urls import reverse
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 from redis.exceptions import RedisError
 
@@ -209,7 +209,7 @@ class RemoveValues(SteerValues):
 
     name = "redisson.remove"
     destroys = True
-    title, verb = _("Remove waiting values"), _("Remove them")
+    title, verb = _("Remove waiting values"), ngettext_lazy("Remove it", "Remove them", "count")
     effect = _("They are never delivered. This cannot be taken back.")
     outcomes = {"removed": Outcome(_("removed"))}
     is_final = True
@@ -224,7 +224,7 @@ class DeliverValuesNow(SteerValues):
     """The operation that moves values to the end of the plain list at once."""
 
     name = "redisson.deliver_now"
-    title, verb = _("Deliver values now"), _("Deliver them now")
+    title, verb = _("Deliver values now"), ngettext_lazy("Deliver it now", "Deliver them now", "count")
     effect = _("They go to the end of the plain list at once. This cannot be taken back.")
     outcomes = {"delivered_now": Outcome(_("delivered now"))}
     is_final = True
@@ -239,7 +239,7 @@ class MoveValues(SteerValues):
     """The operation that moves values to another queue, due as before."""
 
     name = "redisson.move"
-    title, verb = _("Move values to another queue"), _("Move them")
+    title, verb = _("Move values to another queue"), ngettext_lazy("Move it", "Move them", "count")
     effect = _("They wait in another queue, due as before, in its packing.")
     outcomes = {"moved": Outcome(_("moved"))}
     asked = "to"
@@ -262,7 +262,7 @@ class RescheduleValues(SteerValues):
     """The operation that gives values a new moment: `due_ms` for all, or each `shift_ms` later (negative: earlier)."""
 
     name = "redisson.reschedule"
-    title, verb = _("Move values to another moment"), _("Move them")
+    title, verb = _("Move values to another moment"), ngettext_lazy("Move it", "Move them", "count")
     effect = _("They wait as they are and are due at another moment.")
     outcomes = {"rescheduled": Outcome(_("moved"))}
     needs_moment = True
@@ -295,7 +295,7 @@ class SetAside(SteerValues):
     """
 
     name = "redisson.set_aside"
-    title, verb = _("Set poison aside"), _("Set them aside")
+    title, verb = _("Set poison aside"), ngettext_lazy("Set it aside", "Set them aside", "count")
     effect = _("They are kept out of the way of a transfer and can be put back.")
     outcomes = {"set_aside": Outcome(_("set aside"))}
 
@@ -327,7 +327,7 @@ class PutBack(SteerValues):
     """The operation that makes values wait again as they were before they were set aside."""
 
     name = "redisson.put_back"
-    title, verb = _("Put back what was set aside"), _("Put them back")
+    title, verb = _("Put back what was set aside"), ngettext_lazy("Put it back", "Put them back", "count")
     effect = _("They wait again as they did.")
     outcomes = {"put_back": Outcome(_("put back"))}
     aside = True

@@ -239,6 +239,17 @@ class QueuePage:
     #: the next to come due, whatever page of the values is shown
     upcoming: tuple[ValueRow, ...] = ()
 
+    @property
+    def is_nowhere(self) -> bool:
+        """Tell whether Redis has nothing of a queue with this name, and nobody listens to it or watches it."""
+        found = self.row.survey if self.row is not None else None
+        if self.row is None or found is None or self.row.moved is not None or self.handing is not None:
+            return False
+        return not (
+            found.list_size or found.set_size or found.target_size or found.index_size or found.values_size
+            or found.aside or self.row.listeners
+        )  # fmt: skip
+
 
 #: what one value shows in a list
 SHOWN_BYTES = 600

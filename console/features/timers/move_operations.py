@@ -14,7 +14,7 @@ from typing import Any
 
 from django.http import Http404, QueryDict
 from django.urls import reverse
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, ClientError
@@ -54,7 +54,7 @@ class MoveTimers(SteerTimers):
     """The operation that moves timers to another broker, with their content, ids and moments."""
 
     name = "timers.move_to_broker"
-    title, verb = _("Move timers to another broker"), _("Move them there")
+    title, verb = _("Move timers to another broker"), ngettext_lazy("Move it there", "Move them there", "count")
     effect = _("They wait at the other broker and fire there at the same moments. They can be moved back the same way.")
     outcomes = {
         **OVER,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 from django.http import QueryDict
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, ClientError, NotSupported
@@ -300,10 +300,10 @@ class CancelTimers(SteerTimers):
 
     name = "timers.cancel"
     destroys = True
-    title, verb = _("Cancel timers"), _("Cancel them")
+    title, verb = _("Cancel timers"), ngettext_lazy("Cancel it", "Cancel them", "count")
     effect = _("They are not delivered. This can be taken back while their moments are still ahead.")
     outcomes = {**OVER, "cancelled": Outcome(_("cancelled")), "recall_noted": Outcome(_("recall noted"))}
-    verbs, is_offered_for_keys = ("cancel", "取消"), True
+    verbs = ("cancel", "取消")
     key_label = _("Cancel the timers with the key “%(key)s”")
     action = "cancel"
     is_final = True
@@ -315,7 +315,7 @@ class DeliverTimersNow(SteerTimers):
     """The operation that releases timers at once, ahead of their moments."""
 
     name = "timers.deliver_now"
-    title, verb = _("Deliver timers now"), _("Deliver them now")
+    title, verb = _("Deliver timers now"), ngettext_lazy("Deliver it now", "Deliver them now", "count")
     effect = _("They fire at once. This cannot be taken back.")
     outcomes = {**OVER, "delivered_now": Outcome(_("delivered now"))}
     verbs = ("deliver", "投递")
@@ -339,7 +339,7 @@ class RescheduleTimers(SteerTimers):
     """The operation that gives timers a new moment: `due_ms` for all, or each `shift_ms` later (negative: earlier)."""
 
     name = "timers.reschedule"
-    title, verb = _("Move timers to another moment"), _("Move them")
+    title, verb = _("Move timers to another moment"), ngettext_lazy("Move it", "Move them", "count")
     effect = _("They stay the same messages and fire at another moment, and can be moved back.")
     outcomes = {**OVER, "rescheduled": Outcome(_("moved"))}
     action = "reschedule"

@@ -53,7 +53,7 @@ from console.site.evidence import Evidence
 from console.site.merged import LONGEST
 from console.site.mirrored import Mirrored, alone
 from console.site.parsing import whole_number
-from console.templatetags.escapement import span
+from console.templatetags.escapement import span, until
 from console.ui.charts import FOLD_MS, Stop, life_svg
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
@@ -240,7 +240,7 @@ def line_of(data: TimerLife) -> SafeString | None:
     for event in data.events[-_MOST_STEPS:]:
         stops.append(_stop(event, stops[-1].ms if stops else None))
     if data.state == "pending" and data.timer is not None and stops:
-        gap = escape(span(data.timer.due_ms - max(data.now_ms, stops[-1].ms)))
+        gap = until(data.timer.due_ms, data.now_ms)
         stops.append(Stop(data.timer.due_ms, escape(_("due")), _time(data.timer.due_ms), "ahead", gap))
     if not stops:
         return None

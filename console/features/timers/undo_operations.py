@@ -27,7 +27,7 @@ from typing import Any
 
 from django.db import transaction
 from django.urls import reverse
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import (
@@ -97,7 +97,7 @@ class TakeBack(TimerKind[TakeBackPreview]):
 
     name = TAKE_BACK
     permission = STEER_TIMERS
-    title, verb = _("Take timers back"), _("Take them back")
+    title, verb = _("Take timers back"), ngettext_lazy("Take it back", "Take them back", "count")
     effect = _("What was cancelled waits again with the same content; what was moved has its former moment again.")
     outcomes = {
         **OVER,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
@@ -12,10 +13,11 @@ from django.utils.translation import ngettext
 
 from broker.client import Admin, BrokerRefused, NotSupported
 from broker.client.admin import TopicWaiting
-from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
+from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue, Topic
 from broker.rocketmq.topics import POP_SEPARATORS, RETRY_PREFIX
 from console.site.broker import tell_each
 from console.site.chosen import chosen
+from console.site.clock import shown_ms
 from console.site.mirrored import cluster
 
 #: codes of brokers at which nothing is done: it is so already, there, or not there; or that do not answer
@@ -131,6 +133,15 @@ def _added(one: Mapping[str, int | None], other: Mapping[str, int | None]) -> di
         before = found.get(name)
         found[name] = count if before is None else before + (count or 0)
     return found
+
+
+def is_there_again(name: str, broker: str, deleted_at: datetime | None) -> bool:
+    """Tell whether the mirror has seen the topic at the broker ("": at any) after it was deleted there."""
+    if deleted_at is None:
+        return False
+    since_ms = shown_ms(int(deleted_at.timestamp() * 1000))
+    there = Topic.objects.filter(name=name, broker__in=[broker] if broker else cluster().names)
+    return there.filter(broker__mirror__as_of_ms__gt=since_ms).exists()
 
 
 def waiting_words(counts: Mapping[str, Any]) -> str:

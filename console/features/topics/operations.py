@@ -22,6 +22,7 @@ from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
 from django.http import QueryDict
+from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -39,6 +40,7 @@ from console.features.topics.losses import (
     THERE,
     Losses,
     counts,
+    is_there_again,
     losses_of,
     topics_of_tries,
     waiting_words,
@@ -477,13 +479,17 @@ class DeleteTopic(_Delete):
         return {"pending": waited[0]["pending"], **sums} if waited else dict(found[0])
 
     def item_now(self, item: OperationItem) -> ItemNow | None:
-        """Return what became of that which waited for the topic."""
+        """Return what became of that which waited for the topic, and whether the topic has come again."""
         if not item.result.get("pending"):
             return super().item_now(item)
         waiting = waiting_words(item.result) or gettext("nothing that was counted")
         is_cancelled = item.result["pending"] == "cancel"
         text = gettext("cancelled: %(waiting)s") if is_cancelled else gettext("kept: %(waiting)s")
-        return ItemNow(text=text % {"waiting": waiting})
+        said, name = text % {"waiting": waiting}, item.operation.parameters["name"]
+        if not is_there_again(name, item.label.get("broker", ""), item.operation.finished_at):
+            return ItemNow(text=said)
+        text = gettext("%(said)s; the topic is there again") % {"said": said}
+        return ItemNow(text=text, address=reverse("topic", args=[name]))
 
 
 @register

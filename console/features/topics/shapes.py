@@ -39,7 +39,7 @@ from console.ui.table import (
 @cache
 def _line(_language: str | None) -> Callable[[History], SafeString]:
     """Return the function that draws the last minutes of a topic, with its words in this language."""
-    return sparks(gettext("Stored"))
+    return sparks(gettext("Written"))
 
 
 #: nothing is said in figures of a topic that was never used
@@ -57,7 +57,7 @@ TOPICS = Table(
         Column("messages", _("Held"), _HELD, sort="messages"),
         Column("stored_total", _("Ever stored"), FIGURE),
         Column("sends", _("Last 5 min"), _SENDS, in_file=False),
-        Column("sends_per_s", _("Stored"), RATE, unit="/s", sort="rate"),
+        Column("sends_per_s", _("Written"), RATE, unit="/s", sort="rate"),
         Column("last_ms", _("Last message"), AGE, sort="last"),
         Column("read_queues", _("Queues"), _QUEUES),
         Column("write_queues"),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from django.http import QueryDict
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, NotSupported, RouteNotFound
@@ -355,7 +355,7 @@ class CommitTransactions(SteerTransactions):
 
     name = "transactions.commit"
     destroys = True
-    title, verb = _("Commit transactions"), _("Commit them")
+    title, verb = _("Commit transactions"), ngettext_lazy("Commit it", "Commit them", "count")
     effect = _("Their messages go into their topics, whatever their databases say. This cannot be taken back.")
     outcomes = {**_DECIDED, "committed": Outcome(_("committed"))}
     verbs = ("commit", "提交")
@@ -375,7 +375,7 @@ class RollBackTransactions(SteerTransactions):
 
     name = "transactions.rollback"
     destroys = True
-    title, verb = _("Roll transactions back"), _("Roll them back")
+    title, verb = _("Roll transactions back"), ngettext_lazy("Roll it back", "Roll them back", "count")
     effect = _("Consumers never get their messages. This cannot be taken back.")
     outcomes = {**_DECIDED, "rolled_back": Outcome(_("rolled back"))}
     verbs = ("rollback", "回滚")

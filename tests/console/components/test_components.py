@@ -9,6 +9,7 @@ from django.test import Client
 from console.features.schedule.shapes import LaneState
 from console.operations.kind import TYPED_ABOVE
 from tests.console.people import browser_of, person
+from tests.console.ui.test_pages import tags_of
 
 
 def test_components_are_shown_to_staff_and_need_no_broker(db: None, settings: Any, free_port: int) -> None:
@@ -27,6 +28,8 @@ def test_components_are_shown_to_staff_and_need_no_broker(db: None, settings: An
         "parts/stale.html", "saved_views/fields.html",
     }  # fmt: skip
     assert {lane.state for lane in answer.context["lanes"]["lanes"]} == set(LaneState)
+    # it opened scrolled down to the sample form
+    assert not [tag for tag, at in tags_of(page) if "autofocus" in at]
     assert f"More than {TYPED_ABOVE}: type their number" in page
     assert page.count('class="empty"') >= 2
     assert Client().get("/design/").status_code == 302

@@ -91,6 +91,17 @@ def test_halves_that_stay_undecided_are_found_by_their_age() -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(("count", "said"), [(1, "1 half;"), (26, "26 halves;"), (200, "At least 200 halves;")])
+def test_as_many_are_said_as_there_are(count: int, said: str) -> None:
+    """26 of 26 were "26 halves or more"; of more than are mirrored it is the least number."""
+    (broker,) = Broker.mirror_writer.bulk_create([Broker(name="broker-a")])
+    for number in range(count):
+        half(broker, number, "open", NOW_MS - 2 * AGED_MS)
+    (found,) = found_in()
+    assert said in sentence(found)
+
+
+@pytest.mark.django_db
 def test_a_herd_ahead_leads_to_the_wheel_before_it() -> None:
     herd = Herd(NOW_MS + 3_600_000, 90_000, [TopicCount("orders", 90_000)], 4_200)
     (found,) = found_in(known=ServerFacts(herds=(herd,)))

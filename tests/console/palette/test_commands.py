@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from broker.client import Decision, TransactionProducer, prepare
 from console.operations.models import AuditEntry, Operation
@@ -98,7 +99,6 @@ def test_transactions_are_named_by_their_key(stage: Stage, operator: Client) -> 
 
 
 def test_a_key_leads_to_the_one_thing_that_has_it_or_to_the_list(shop: Stage, operator: Client) -> None:
-    assert shown(operator, "order-1") == ["cancel order-1"]
     assert opened(operator, "order-1").startswith("/messages/7F")
     assert opened(operator, "order-8") == f"/timers/{timer_of(shop, 'order-8')}/"
     assert opened(operator, "order-7") == "/timers/list/?key=order-7"
@@ -111,6 +111,33 @@ def test_a_key_leads_to_the_one_thing_that_has_it_or_to_the_list(shop: Stage, op
 
 def timer_of(stage: Stage, key: str) -> int:
     return next(each.position for each in stage.admin.timers(0, 2**62).items if key in each.keys)
+
+
+@pytest.mark.parametrize("text", ["order-7", "sign", "new topic", "dead", "flights 2026"])
+def test_nothing_is_offered_to_be_done_that_was_not_asked_for(shop: Stage, operator: Client, text: str) -> None:
+    """Who sought "sign out" was offered to cancel the timers with the key "sign"."""
+    options = operator.get("/find/", {"q": text, "part": "1"}).context["jumps"]
+    assert options
+    assert not [jump.label for jump in options if jump.command and jump.form == "find_act"]
+
+
+def test_topics_of_tries_come_behind_the_group_that_was_meant(shop: Stage, operator: Client) -> None:
+    bury(shop, "dead-1")
+    shop.mirror.run_once()
+    labels = [str(jump.label) for jump in operator.get("/find/", {"q": "billing", "part": "1"}).context["jumps"]]
+    assert labels.index("billing") < min(labels.index(name) for name in ("%DLQ%billing", "%RETRY%billing"))
+
+
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
+def test_what_is_behind_ones_name_is_found_and_done(operator: Client, db: None, language: str) -> None:
+    """On a telephone there was no other way out than a menu that was not there."""
+    operator.cookies["django_language"] = language
+    found = {text: operator.get("/find/", {"q": text}).context["jumps"] for text in ("password", "dark", "sign out")}
+    assert "/account/password/" in [each.address for each in found["password"]]
+    for text, form, leads in (("dark", "set_theme", "/"), ("sign out", "logout", "/login/")):
+        option = next(each for each in found[text] if each.form == form)
+        assert operator.post(reverse(form), {option.field: option.command}).headers["Location"].startswith(leads)
+    assert operator.get("/topics/").status_code == 302
 
 
 def test_who_may_not_is_offered_nothing_and_refused(shop: Stage) -> None:

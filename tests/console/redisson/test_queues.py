@@ -41,6 +41,13 @@ def test_every_queue_is_listed_with_what_waits(server: redis.Redis, orders: Dela
     assert redisson_read.delayed_queues(search="BILL").total == 1
 
 
+def test_a_queue_that_is_not_there_is_not_called_empty(orders: DelayedQueue, operator: Client) -> None:
+    nowhere = words(body_of(operator, "/redisson/queue/?name=ordres"))
+    assert "Redis has nothing of a queue with this name" in nowhere
+    assert "not there" in nowhere
+    assert "Redis has nothing" not in words(body_of(operator, "/redisson/queue/?name=orders"))
+
+
 def test_a_queue_that_nobody_moves_is_stuck_and_says_since_when(server: redis.Redis, operator: Client) -> None:
     seconds, _ = server.time()
     DelayedQueue("orders", server).offer("late", at=(seconds - 90) * 1000)

@@ -398,6 +398,24 @@ def test_what_waits_behind_others_is_found(stage: Stage) -> None:
             ), path
 
 
+def test_the_lag_of_a_group_is_that_of_its_rows(filled: Stage) -> None:
+    """It was 11 above rows of 0: the topic of its tries was hidden from who sees all that it reads."""
+    record = filled.admin.message_by_offset_id(filled.producer.send("orders", "x", queue_id=1).offset_message_id)
+    filled.admin.send_back("billing", record, delay_level=1, max_reconsume_times=16)
+    filled.wait_for(lambda: filled.admin.topic_settings("%RETRY%billing"))
+    filled.wait_for(lambda: filled.admin.topic_stats("%RETRY%billing").queues[0].max_offset)
+    filled.mirror.run_once()
+    anna = browser_of(limited_person("anna", "ord"))
+    data = anna.get("/groups/billing/").context["data"]
+    rows = {queue.topic for queue in data.queues}
+    assert rows == {"orders", "%RETRY%billing"}
+    assert data.group.retry == 1
+    assert data.group.lag == sum(queue.lag or 0 for queue in data.queues) > 1
+    page = text_of(anna, "/")
+    assert "Lanes, lateness, rates and what is due next are of the whole broker" in page
+    assert "Lanes, lateness, rates" not in text_of(browser_of(person("all", role="operator")), "/")
+
+
 def test_of_a_half_that_is_not_seen_nothing_is_said() -> None:
     row, evidence = TransactionRow(7, TransactionState.OPEN), Evidence("broker-a", 1, True)
     drawn = board_drawing(Board(evidence, (row,), (), 0, 0, 1), 100_000, 6_000, 15)

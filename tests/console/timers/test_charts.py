@@ -15,6 +15,8 @@ from console.features.timers.shapes import DAY, FURTHEST_MS, ZOOMS, stretch_of, 
 from console.ui.timer_charts import (
     CENTRE,
     FORECAST_FOOT,
+    LATE_EDGES,
+    LATENESS_FOOT,
     RADII,
     Cell,
     HerdMark,
@@ -22,7 +24,7 @@ from console.ui.timer_charts import (
     Mark,
     Slot,
     at,
-    condensed,
+    binned,
     forecast_svg,
     lateness_svg,
     sector,
@@ -123,15 +125,32 @@ def test_no_bar_is_higher_than_the_scale(per_s: list[float], capacity: float | N
 
 
 @given(st.lists(st.integers(0, 10**7), min_size=1, max_size=40))
-def test_condensed_lateness_loses_no_release(counts: list[int]) -> None:
-    buckets = [(float(2**index), count) for index, count in enumerate(counts)]
-    few = condensed(buckets)
-    assert len(few) <= 9
+def test_lateness_in_bars_loses_no_release(counts: list[int]) -> None:
+    few = binned([(float(2**index), count) for index, count in enumerate(counts)])
+    assert [edge for edge, _ in few] == [*LATE_EDGES, None]
     assert sum(count for _, count in few) == sum(counts)
-    assert [edge for edge, _ in few] == sorted({edge for edge, _ in few})
-    assert few[-1][0] == buckets[-1][0]
     for svg in (lateness_svg(few, label="x"), small_svg(few, label="x")):
         parsed(svg)
+
+
+def test_one_release_is_a_low_bar_and_its_words_are_no_zero_to_zero() -> None:
+    """Bars were from 0 to 0, 0 to 2, 10 to 81, and one release each drew towers as high as the drawing."""
+    drawn = parsed(lateness_svg(binned([(0.0, 1), (1.5, 1), (81.0, 1), (None, 1)]), label="x"))
+    words = [(text.text or "").replace("\u2013", "-") for text in drawn.iter("text")]
+    assert words[0::2] == ["0-1", "1-2", "2-5", "5-10", "10-20", "20-50", "50-100", "0.1-1 s", ">1 s"]
+    assert words[1::2] == ["1", "1", "0", "0", "0", "0", "1", "0", "1"]
+    assert max(float(bar.attrib["height"]) for bar in drawn.iter("rect")) < LATENESS_FOOT / 4
+
+
+def test_a_moment_has_one_place_in_strip_and_forecast_and_no_word_is_cut() -> None:
+    ticks = [Mark(0.98, "22:20:00")]
+    strip = strip_svg([], 60, label="", pointer=None, ticks=ticks, rolls=[], span_ms=(0, 60_000))
+    below = forecast_svg([1.0], label="", capacity=None, capacity_text="", ticks=[], warnings=[], is_now=False,
+                         span_ms=(0, 60_000))  # fmt: skip
+    boxes = [re.search(r'data-box="([\d.]+) ([\d.]+)', svg) for svg in (strip, below)]
+    assert boxes[0] and boxes[1] and boxes[0].groups() == boxes[1].groups()
+    at = [float(text.attrib["x"]) for text in parsed(strip).iter("text")]
+    assert at and at[0] + 8 * len("22:20:00") < 1_120
 
 
 @pytest.mark.parametrize("name", list(ZOOMS))

@@ -54,6 +54,7 @@ def test_one_is_cancelled_and_says_so(stage: Stage, operator: Client) -> None:
     address = posted(operator, "timers.cancel", [first])
     page = words(operator.get(address))
     assert "1 chosen timer" in page
+    assert "Cancel it" in page
     assert first.name in page
     assert operator.post(address + "confirm/", {"reason": "not needed"}).status_code == 303
     assert [row.position for row in waiting()] == [second.position]

@@ -154,6 +154,14 @@ def test_what_waits_for_a_deleted_topic_can_be_kept(stage: Stage, operator: Clie
     confirmed(operator, address, typed="bills", pending="keep")
     assert "kept: 1 timer, 1 on a delay level" in words(operator.get(address))
     assert stage.admin.topic_waiting("bills").total == 2
+    stage.mirror.run_once()
+    assert "is there again" not in words(operator.get(address))
+    # it does not come again unnoticed: as what was kept would have it, once that comes out
+    stage.admin.create_topic("bills", queues=1)
+    stage.mirror.run_once()
+    page = operator.get(address)
+    assert "kept: 1 timer, 1 on a delay level; the topic is there again" in words(page)
+    assert 'href="/topics/bills/"' in page.content.decode()
     with_something(stage, "bonus")
     with pytest.raises(PendingUndecided, match="For bonus 2 messages wait"):
         do("topics.delete", name="bonus")

@@ -187,7 +187,7 @@ def test_the_console_speaks_chinese(operator: Client, db: None) -> None:
     operator.post("/i18n/setlang/", {"language": "zh-hans", "next": "/schedule/"})
     page = operator.get("/schedule/").content.decode()
     assert 'lang="zh-hans"' in page
-    assert "延迟道" in page
+    assert "延迟级别" in page
 
 
 def test_health_is_public_and_says_nothing_else(db: None) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.console.people import browser_of
 from tests.console.security.test_limited import FOREIGN, limited_person
 from tests.console.security.test_limited import filled as filled
 from tests.console.stage import Stage
+from tests.console.ui.test_pages import words
 
 PAGES = ("/schedule/", "/timers/", "/groups/")
 HOUR_MS = 3_600_000
@@ -130,12 +132,48 @@ def test_two_moments_side_by_side(filled: Stage, operator: Client) -> None:
     assert (line["before"], line["after"], line["difference"]) == ("2", "7", "5")
 
 
+def test_only_what_moved_is_drawn_and_what_is_new_moved_by_all_of_it(filled: Stage, operator: Client) -> None:
+    """198 rows of nothing stood there, and a new topic's 59 timers were no difference."""
+    move(taken(), -HOUR_MS)
+    filled.admin.create_topic("ordinary")
+    filled.admin.create_group("fresh")
+    due_ms = time.time_ns() // 1_000_000 + HOUR_MS
+    for _ in range(3):
+        filled.producer.send("ordinary", "x", deliver_at_ms=due_ms)
+        filled.producer.send("orders", "more", queue_id=0)
+    filled.wait_for(lambda: len(filled.admin.timers(0, 2**62).items) == 5)
+    filled.mirror.run_once()
+    answer = operator.get("/compare/", {"from": "-30min"})
+    data = answer.context["data"]
+    pairs = {(line.part, line.name): line.pairs[0][1] for line in (*data.topics, *data.groups)}
+    assert pairs["timers", "ordinary"] == (0, 3, False)
+    assert pairs["timers", "ordinary"].difference == 3
+    assert pairs["timers", "payroll"].difference == 0
+    page = words(answer)
+    assert "ordinary 0 3 +3" in page
+    assert "payroll" not in page
+    assert "1 of 3 moved" in page
+
+
+def test_without_a_snapshot_of_before_nothing_is_drawn(filled: Stage, operator: Client) -> None:
+    answer = operator.get("/compare/", {"from": "-30min"})
+    page = answer.content.decode()
+    assert "no snapshot" in page
+    assert "none is kept at all yet" in page
+    assert "<table" not in page
+
+
 def test_nobody_sees_by_looking_back_what_is_not_seen(filled: Stage, operator: Client, server: redis.Redis) -> None:
     row = taken()
+    move(row, -HOUR_MS)
+    at_ms = row.at_ms - HOUR_MS
+    for topic in ("orders", FOREIGN):
+        filled.producer.send(topic, "more", queue_id=0)
+    filled.mirror.run_once()
     anna = browser_of(limited_person("anna", "ord"))
-    compare = f"/compare/?from={row.at_ms}&to={row.at_ms}"
-    paths = [f"{path}?as_of={row.at_ms}" for path in PAGES[1:]] + [compare]
-    for path in (*paths, f"{compare}&as=csv", f"/groups/?as_of={row.at_ms}&as=json"):
+    compare = f"/compare/?from={at_ms}"
+    paths = [f"{path}?as_of={at_ms}" for path in PAGES[1:]] + [compare]
+    for path in (*paths, f"{compare}&as=csv", f"/groups/?as_of={at_ms}&as=json"):
         shown, told = text_of(anna, path), text_of(operator, path)
         assert "orders" in shown or "billing" in shown, path
         assert FOREIGN in told or "wages" in told, path
