@@ -34,15 +34,18 @@ class Sent:
     facts: tuple[tuple[str, str], ...]
     #: groups that read the topic, as far as they are seen: [group, lag, connected members]
     readers: tuple[list[Any], ...]
+    #: those that are not seen, and connected members of all
+    hidden: int
+    members: int
     #: from when it was previewed until it is due
     delay_ms: int
     #: the page of what waits under its key
     waiting_address: str
 
     @property
-    def members(self) -> int:
-        """Connected members of all groups."""
-        return sum(each[2] or 0 for each in self.readers)
+    def groups(self) -> int:
+        """All groups that read the topic."""
+        return len(self.readers) + self.hidden
 
     @property
     def is_unread(self) -> bool:
@@ -55,11 +58,14 @@ def sent_message(row: Operation, preview: SendPreview) -> Sent:
     """Return the message of an operation with what it would meet."""
     shown, seen = masked_parameters(row.kind, row.parameters), current_scope()
     due_ms = preview.due_ms
+    readers = tuple(each for each in preview.readers if seen.group(each[0]))
     return Sent(
         parameters=shown,
         body=_body(row.parameters),
         facts=tuple(_facts(shown)),
-        readers=tuple(each for each in preview.readers if seen.group(each[0])),
+        readers=readers,
+        hidden=len(preview.readers) - len(readers),
+        members=sum(each[2] or 0 for each in preview.readers),
         delay_ms=due_ms - preview.at_ms if due_ms is not None else 0,
         waiting_address=_address(preview.waiting),
     )

@@ -60,6 +60,8 @@ class Field:
 
     value: str
     fault: str | None = None
+    #: it is where one goes on: the first that is wrong, else the body
+    is_first: bool = False
 
 
 @register
@@ -117,10 +119,10 @@ class SendMessage(Kind[SendPreview]):
 
     def preview(self, parameters: Mapping[str, Any]) -> SendPreview:
         """Look at what it would meet; raises InvalidParameter for what the brokers would refuse."""
-        topic, key = parameters["topic"], parameters.get("schedule_key", "")
+        topic, key, at_ms = parameters["topic"], parameters.get("schedule_key", ""), now_ms()
         queues = queues_of(topic)
         check_half(parameters)
-        due_ms = due_ms_of(parameters)
+        due_ms = due_ms_of(parameters, at_ms)
         waiting = waiting_under(topic, key) if key else {}
         if waiting and "on_conflict" not in parameters:
             raise InvalidParameter(
@@ -128,7 +130,7 @@ class SendMessage(Kind[SendPreview]):
             )
         message = outgoing(parameters)
         return SendPreview(
-            at_ms=now_ms(),
+            at_ms=at_ms,
             count=1,
             examples=[_label(parameters, due_ms)],
             topics=[[topic, 1]],
@@ -191,7 +193,10 @@ class SendMessage(Kind[SendPreview]):
 
 def form_context(sent: Mapping[str, str], faults: Mapping[str, str]) -> dict[str, Any]:
     """Return what the form needs: each field with what was written into it and what is wrong with it."""
-    return {"f": {name: Field(sent.get(name, ""), faults.get(name)) for name in WRITTEN}, "levels": levels()}
+    first = next((name for name in WRITTEN if faults.get(name)), "body")
+    fields = {name: Field(sent.get(name, ""), faults.get(name), name == first) for name in WRITTEN}
+    forms = (("text", gettext("Text")), ("json", gettext("JSON (checked)")), ("base64", "Base64"))
+    return {"f": fields, "body_forms": forms, "levels": levels()}
 
 
 def _label(parameters: Mapping[str, Any], due_ms: int | None) -> dict[str, Any]:
@@ -244,4 +249,6 @@ def _taken_back(half: SendResult, group: str) -> ItemResult:
             transaction_id=half.message_id,
             address=admin().address_of(half.broker),
         )
-    return ItemResult("refused", {"error": f"The broker stored the half with less safety than asked for ({half.status})."})
+    return ItemResult(
+        "refused", {"error": f"The broker stored the half with less safety than asked for ({half.status})."}
+    )

@@ -25,7 +25,7 @@ from console.features.messages.written import MOST_BODY_BYTES, lines_of
 from console.operations.copies import COPY_OF, NotReadable, plain_body
 from console.operations.errors import InvalidParameter
 from console.security.masking import BODY
-from console.security.topic_scope import TopicScope, authorised, current_scope
+from console.security.topic_scope import TopicScope, authorised
 
 
 @dataclass(slots=True)
@@ -47,17 +47,15 @@ def send(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form; 404 for a topic that there is not, or that nobody but its broker writes."""
     _require(name)
     try:
-        queues = queues_of(name)
+        queues_of(name)
     except InvalidParameter as error:
         raise Http404(str(error)) from None
     like = request.GET.get("like", "")[:300]
     copied = _copied(like, request.GET.get("of", "")[:255] or None) if like else Copied()
-    seen = current_scope()
-    readers = [each for each in readers_of_topic(name) if seen.group(each[0])]
+    readers = readers_of_topic(name)
     context = {
         "here": "topics",
         "topic": name,
-        "queues": queues,
         "readers": len(readers),
         "members": sum(each[2] or 0 for each in readers),
         "like": like,

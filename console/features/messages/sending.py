@@ -20,7 +20,6 @@ from console.operations.errors import InvalidParameter
 from console.operations.kind import Preview
 from console.security.masking import masks
 from console.site.broker import admin, asked_of, tell_each
-from console.site.clock import now_ms
 from console.site.mirrored import cluster, lags_by_group
 from console.templatetags.escapement import delay_name, span
 
@@ -56,7 +55,7 @@ def queues_of(topic: str) -> int | None:
             raise InvalidParameter("topic", said % {"topic": topic}) from None
         return None
     if any(row.is_system for row in rows):
-        raise InvalidParameter("topic", _("Topic %(topic)s is the broker’s own.") % {"topic": topic})
+        raise InvalidParameter("topic", _("Topic %(topic)s belongs to the broker.") % {"topic": topic})
     queues = sum(row.write_queues for row in rows if row.permission & _WRITE)
     if not queues:
         raise InvalidParameter("topic", _("Topic %(topic)s takes no new messages.") % {"topic": topic})
@@ -99,7 +98,7 @@ def _delays_ms() -> dict[int, int]:
     return dict(rows.values_list("level", "delay_ms"))
 
 
-def due_ms_of(parameters: Mapping[str, Any]) -> int | None:
+def due_ms_of(parameters: Mapping[str, Any], now_ms: int) -> int | None:
     """Return when it would be due, were it sent now; None: at once. Raises InvalidParameter for what is past, or is
     further away than the brokers take."""
     if "delay_level" in parameters:
@@ -108,17 +107,17 @@ def due_ms_of(parameters: Mapping[str, Any]) -> int | None:
         if delays and level not in delays:
             said = _("There is no delay level %(level)s here: the highest is %(highest)s.")
             raise InvalidParameter("when", said % {"level": level, "highest": max(delays)})
-        return now_ms() + delays[level] if delays else None
+        return now_ms + delays[level] if delays else None
     if "delay_ms" in parameters:
-        due_ms: int = now_ms() + parameters["delay_ms"]
+        due_ms: int = now_ms + parameters["delay_ms"]
     elif "deliver_at_ms" in parameters:
         due_ms = parameters["deliver_at_ms"]
-        if due_ms <= now_ms():
+        if due_ms <= now_ms:
             raise InvalidParameter("moment", _("That moment has passed: choose a later one, or now."))
     else:
         return None
     furthest_ms = min((each for each in _furthest_ms() if each is not None), default=None)
-    if furthest_ms is not None and due_ms - now_ms() > furthest_ms:
+    if furthest_ms is not None and due_ms - now_ms > furthest_ms:
         said = _("That is further away than the broker takes: it takes %(most)s.")
         raise InvalidParameter("moment", said % {"most": span(furthest_ms)})
     return due_ms
@@ -171,4 +170,3 @@ def check_half(parameters: Mapping[str, Any]) -> None:
     is_delayed = {"delay_level", "deliver_at_ms", "delay_ms"} & parameters.keys()
     if "producer_group" in parameters and is_delayed and cluster().polling:
         raise InvalidParameter("when", _("Apache RocketMQ loses a half that carries a delay: send it without one."))
-

@@ -144,7 +144,9 @@ def _checked_properties(given: Mapping[str, Any]) -> dict[str, str]:
         if not isinstance(name, str) or not isinstance(text, str) or _NOT_KEPT(name + text):
             raise InvalidParameter("properties", _("Properties are texts by name."))
         if name in SYSTEM_PROPERTIES or name.startswith(OWN_PREFIX):
-            raise InvalidParameter("properties", _("“%(name)s” is the broker’s own: use another name.") % {"name": name})
+            raise InvalidParameter(
+                "properties", _("“%(name)s” belongs to the broker: use another name.") % {"name": name}
+            )
     return dict(found)
 
 
@@ -296,7 +298,7 @@ def properties_of(text: str) -> dict[str, str]:
         elif name in found:
             said = _("Line %(line)s: “%(name)s” is there already.")
         elif name in SYSTEM_PROPERTIES or name.startswith(OWN_PREFIX):
-            said = _("Line %(line)s: “%(name)s” is the broker’s own, use another name.")
+            said = _("Line %(line)s: “%(name)s” belongs to the broker, use another name.")
         if said:
             raise InvalidParameter("properties", said % {"line": number, "name": name[:80]})
         found[name] = value.strip()
