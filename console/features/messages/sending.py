@@ -113,7 +113,7 @@ def due_ms_of(parameters: Mapping[str, Any], now_ms: int) -> int | None:
     elif "deliver_at_ms" in parameters:
         due_ms = parameters["deliver_at_ms"]
         if due_ms <= now_ms:
-            raise InvalidParameter("moment", _("That moment has passed: choose a later one, or now."))
+            raise InvalidParameter("moment", _("That time has passed: choose a later one, or deliver at once."))
     else:
         return None
     furthest_ms = min((each for each in _furthest_ms() if each is not None), default=None)

@@ -123,7 +123,7 @@ def _text(given: Mapping[str, Any], name: str) -> str:
     if not isinstance(found, str):
         raise InvalidParameter(name, _("%(name)s is a text.") % {"name": name})
     if _NOT_KEPT(found):
-        raise InvalidParameter(name, _("It holds a character that is none (U+0000, or half of a pair)."))
+        raise InvalidParameter(name, _("It holds a character that cannot be sent (U+0000, or half of a surrogate pair)."))
     return found
 
 
@@ -161,12 +161,12 @@ def _checked_timing(given: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidParameter(_FIELDS[name], _("%(name)s is a whole number from 0 up.") % {"name": name})
         made[name] = number
     if len(made) > 1:
-        raise InvalidParameter("when", _("Give a delay level, a moment or a span, and not two of them."))
+        raise InvalidParameter("when", _("Give a delay level, a time or a delay, and not two of them."))
     key, conflict = _text(given, "schedule_key"), given.get("on_conflict") or "error"
     if conflict not in CONFLICTS:
         raise InvalidParameter("on_conflict", _("It is one of %(choices)s.") % {"choices": ", ".join(CONFLICTS)})
     if key and not {"deliver_at_ms", "delay_ms"} & made.keys():
-        raise InvalidParameter("schedule_key", _("A schedule key needs a moment or a span."))
+        raise InvalidParameter("schedule_key", _("A schedule key needs a time or a delay."))
     if key:
         made["schedule_key"] = key
     if key and conflict != "error":
@@ -215,7 +215,7 @@ def _check_json(text: str) -> None:
 
 
 def _no_json(line: int, column: int, why: str) -> InvalidParameter:
-    said = _("This is no JSON, line %(line)s, column %(column)s: %(why)s.")
+    said = _("Not valid JSON at line %(line)s, column %(column)s: %(why)s.")
     return InvalidParameter("body", said % {"line": line, "column": column, "why": why})
 
 
@@ -223,13 +223,13 @@ def _checked_base64(text: str) -> str:
     """Return it without blanks and line ends; raises InvalidParameter with the place of what is none."""
     if found := _NOT_BASE64(text):
         line, column = _place(text, found.start())
-        said = _("This is no base64, line %(line)s, column %(column)s: “%(letter)s” is none of its letters.")
+        said = _("Not valid base64 at line %(line)s, column %(column)s: “%(letter)s” is none of its letters.")
         raise InvalidParameter("body", said % {"line": line, "column": column, "letter": found[0]})
     compact = "".join(text.split())
     try:
         base64.b64decode(compact, validate=True)
     except binascii.Error:
-        raise InvalidParameter("body", _("This is no base64: it ends too early, or has “=” before its end.")) from None
+        raise InvalidParameter("body", _("Not valid base64: it ends too early, or has “=” before its end.")) from None
     return compact
 
 
@@ -271,7 +271,7 @@ def from_fields(sent: Mapping[str, str]) -> dict[str, Any]:
     if sent.get("half"):
         made["producer_group"] = sent.get("producer_group", "").strip()
         if not made["producer_group"]:
-            raise InvalidParameter("producer_group", _("Name the producer group that is asked what becomes of it."))
+            raise InvalidParameter("producer_group", _("Name the producer group that decides about it."))
     return made
 
 
@@ -280,7 +280,7 @@ def _typed_moment(text: str) -> dict[str, int]:
         return {"deliver_at_ms": moment_ms(text)}
     span = shift_ms(text)
     if span <= 0:
-        raise InvalidParameter("moment", _("That moment has passed: choose a later one, or now."))
+        raise InvalidParameter("moment", _("That time has passed: choose a later one, or deliver at once."))
     return {"delay_ms": span}
 
 
