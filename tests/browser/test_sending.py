@@ -1,4 +1,4 @@
-"""A message is written on its topic's page and sent: with its steps, as in docs/JOURNEYS.md."""
+"""A message is written and sent, by keyboard alone (the seventh of docs/JOURNEYS.md) and from its topic's page."""
 
 from __future__ import annotations
 

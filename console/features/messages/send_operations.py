@@ -114,7 +114,7 @@ class SendMessage(Kind[SendPreview]):
     # what is touched
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
-        """Return the topic."""
+        """Return the topic that it goes to."""
         return Scope(named(parameters.get("topic")))
 
     def preview(self, parameters: Mapping[str, Any]) -> SendPreview:
@@ -153,7 +153,7 @@ class SendMessage(Kind[SendPreview]):
     # how it is shown
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
-        """Return the topic."""
+        """Return the name of the topic."""
         return str(parameters["topic"])
 
     def leave_address(self, parameters: Mapping[str, Any]) -> str:
@@ -196,7 +196,9 @@ def form_context(sent: Mapping[str, str], faults: Mapping[str, str]) -> dict[str
     first = next((name for name in WRITTEN if faults.get(name)), "body")
     fields = {name: Field(sent.get(name, ""), faults.get(name), name == first) for name in WRITTEN}
     forms = (("text", gettext("Text")), ("json", gettext("JSON (checked)")), ("base64", "Base64"))
-    return {"f": fields, "body_forms": forms, "levels": levels()}
+    more = (fields[name] for name in ("properties", "sharding_key", "half"))
+    is_more = any(each.value or each.fault for each in more)
+    return {"f": fields, "body_forms": forms, "is_more": is_more, "levels": levels()}
 
 
 def _label(parameters: Mapping[str, Any], due_ms: int | None) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def outgoing(parameters: Mapping[str, Any]) -> Outgoing:
     timing: Timing = {}
     for name in ("deliver_at_ms", "delay_ms", "schedule_key", "on_conflict"):
         if name in parameters:
-            timing[name] = parameters[name]  # type: ignore[literal-required]  # the names are Timing's
+            timing[name] = parameters[name]
     group = parameters.get("producer_group")
     try:
         message = prepare(
@@ -123,7 +123,9 @@ def _text(given: Mapping[str, Any], name: str) -> str:
     if not isinstance(found, str):
         raise InvalidParameter(name, _("%(name)s is a text.") % {"name": name})
     if _NOT_KEPT(found):
-        raise InvalidParameter(name, _("It holds a character that cannot be sent (U+0000, or half of a surrogate pair)."))
+        raise InvalidParameter(
+            name, _("It holds a character that cannot be sent (U+0000, or half of a surrogate pair).")
+        )
     return found
 
 

@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 
-from broker.client import BrokerUnreachable, Message, SimpleConsumer, Timeout
+from broker.client import Message, SimpleConsumer
 from broker.mirror.models import MirrorState
 from console.features.messages import send_operations
 from console.operations import workflow
@@ -255,18 +255,13 @@ def test_what_a_rule_masks_is_masked_on_its_page(stage: Stage, operator: Client)
     assert "secret" not in operator.get(f"/operations/{row.pk}/").content.decode()
 
 
-@pytest.mark.parametrize("error", [Timeout("broker", 5), BrokerUnreachable("broker", "gone")])
-def test_what_is_not_known_is_said_so(
-    stage: Stage, operator: Client, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    class Lost:
-        def send_each(self, *_: object) -> list[Exception]:
-            return [error]
-
-    monkeypatch.setattr(send_operations, "producer", Lost)
-    row = sent(operator, keys="order-1")
+def test_what_is_not_known_is_said_so(stage: Stage, operator: Client) -> None:
+    address = previewed(operator, keys="order-1")
+    stage.broker.stop()
+    operator.post(f"{address}confirm/", {"reason": "because"})
+    row = Operation.objects.get()
     assert row.results == {"unknown": 1}
-    page = operator.get(f"/operations/{row.pk}/")
+    page = operator.get(address)
     assert "It is not known whether the broker has it" in words(page)
     assert "/messages/?topic=orders&amp;q=order-1" in page.content.decode()
     assert "Go on with what is left" not in words(page)
