@@ -5,7 +5,8 @@ straight to the one message, timer or transaction with a key: that is asked for 
 as a key is sought in the broker.
 
 Verbs are `cancel order-4711`, `resend 200 billing`, `move billing -1h`; what follows is the reason. Which there are and
-what may follow is said by the kinds of operations. A command leads to the preview of an operation, never further.
+what may follow is said by the kinds of operations. A command leads to the preview of an operation, never further, or to
+the form that asks for the rest of it (`send orders`).
 Nothing is asked of the broker before it is chosen.
 """
 
@@ -136,6 +137,8 @@ def _with_key(text: str) -> Iterator[Jump]:
 
 
 def _to_do(command: Command) -> Jump:
+    if command.address:
+        return Jump(command.address, command.label, gettext_lazy("form"))
     label = f"{command.label}: {command.reason}" if command.reason else command.label
     return Jump("", label, gettext_lazy("look at it first"), command=command.text)
 
@@ -236,6 +239,8 @@ def act(request: HttpRequest) -> HttpResponse:
         Actor.of(request.user).require(command.permission, command.kind)
     except NotAllowed as error:
         raise PermissionDenied(error.permission) from None
+    if command.address:
+        return redirect(command.address)
     names = _places_of(command)
     if len(names) > 1:
         places = [(name, _at(name, "find_act")) for name in names]

@@ -15,6 +15,7 @@ from console.features.dashboards import pages as dashboards_pages
 from console.features.dead_letters import pages as dead_letters_pages
 from console.features.groups import pages as groups_pages
 from console.features.messages import pages as messages_pages
+from console.features.messages import send_pages
 from console.features.overview import pages as overview_pages
 from console.features.people import pages as people_pages
 from console.features.redisson import pages as redisson_pages
@@ -24,7 +25,7 @@ from console.features.topics import pages as topics_pages
 from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
-from console.operations.actor import CHANGE_ACCESS, CHANGE_USER
+from console.operations.actor import CHANGE_ACCESS, CHANGE_USER, SEND_MESSAGES
 from console.operations.reading import live_operation
 from console.security import account, presence, sign_in, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
@@ -43,6 +44,7 @@ AUDIT = Access((audit_pages.VIEW,))
 PEOPLE, TOKENS = Access((CHANGE_USER,)), Access(("console.view_apitoken",))
 BROKER_USERS = Access((CHANGE_ACCESS,))
 UNMASKING = Access(to_send=(UNMASK,))
+SENDING = Access((SEND_MESSAGES,))
 
 #: what each page lets one do, its handler asks for
 urlpatterns: list[URLPattern] = [
@@ -71,6 +73,7 @@ urlpatterns: list[URLPattern] = [
     page("topics/<name:name>/", topics_pages.topic, "topic", is_total=True),
     page("topics/<name:name>/tail/", topics_pages.tail, "tail", is_total=True),
     page("topics/<name:name>/<int:queue_id>/", topics_pages.queue, "queue"),
+    page("topics/<name:name>/send/", send_pages.send, "send", SENDING, is_total=True),
     page("messages/", messages_pages.search, "messages", is_total=True),
     page("messages/<name:message_id>/", messages_pages.message, "message", is_total=True),
     page("messages/<name:message_id>/unmask/", messages_pages.unmask, "message_unmask", UNMASKING),

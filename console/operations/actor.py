@@ -47,6 +47,7 @@ PAUSE_TIMERS = "console.pause_timers"
 STEER_DELAYED_QUEUES = "console.steer_delayed_queues"
 STEER_TRANSACTIONS = "console.steer_transactions"
 RESEND_DEAD_LETTERS = "console.resend_dead_letters"
+SEND_MESSAGES = "console.send_messages"
 RESET_OFFSETS = "console.reset_offsets"
 CHANGE_SETTINGS = "console.change_settings"
 #: users of the brokers' access control, their secrets and policies
@@ -67,6 +68,7 @@ PERMISSIONS = (
     STEER_DELAYED_QUEUES,
     STEER_TRANSACTIONS,
     RESEND_DEAD_LETTERS,
+    SEND_MESSAGES,
     RESET_OFFSETS,
     CHANGE_SETTINGS,
     CHANGE_ACCESS,

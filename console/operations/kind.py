@@ -160,7 +160,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class ItemNow:
-    """The place of a touched thing now: a moment (epoch ms), with the `address` of its page if any, or a text."""
+    """The place of a touched thing now: a moment (epoch ms) or a text, with the `address` of its page if any."""
 
     ms: int | None = None
     text: str = ""
@@ -198,6 +198,8 @@ class Command:
     count: str = ""
     #: names of the brokers that have what it is about: asked for only where there are several; None: it is of all
     brokers: Callable[[], Collection[str]] | None = None
+    #: the page whose form asks for the rest; "": it can be previewed as it is
+    address: str = ""
 
 
 class Act:

@@ -72,6 +72,7 @@ class Operation(models.Model):
             ("pause_timers", _("Can pause and resume all timers")),
             ("steer_delayed_queues", _("Can act on Redisson's delayed queues")),
             ("resend_dead_letters", _("Can send dead letters again")),
+            ("send_messages", _("Can send messages")),
             ("reset_offsets", _("Can move consumer groups to other offsets")),
             ("change_settings", _("Can make, change and delete topics and groups")),
             ("steer_transactions", _("Can decide transactions and have their producers asked")),

@@ -15,17 +15,25 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.utils.translation import gettext as _
 
-from broker.rocketmq.properties import SCHEDULE_KEY, UNIQUE_KEY
+from broker.rocketmq.properties import KEYS, SCHEDULE_KEY, SHARDING_KEY, TAGS, UNIQUE_KEY
 from console.operations import runner
 from console.operations.kind import Kind, Preview, Undo
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.operations.registry import KINDS, names_messages, preview_of, scope_of, shown_parameters
-from console.security.masking import Masks, masks
+from console.security.masking import BODY, Masks, masks
 from console.security.topic_scope import TopicScope, current_scope
 from console.site.clock import now_ms
 
 #: names in a target, and the property that each is
 _NAMES = {"scheduleKey": SCHEDULE_KEY, "uniqueKey": UNIQUE_KEY, "handle": UNIQUE_KEY}
+#: parts of a message that was written here, and the property that each is
+_PARTS = {
+    "body": BODY,
+    "tag": TAGS,
+    "keys": KEYS,
+    "schedule_key": SCHEDULE_KEY,
+    "sharding_key": SHARDING_KEY,
+}
 
 
 def masks_of(kind: str, rules: Masks | None = None) -> Masks:
@@ -61,6 +69,12 @@ def masked_parameters(kind: str, parameters: Mapping[str, Any], rules: Masks | N
     chosen = shown.get("filter")
     if isinstance(chosen, Mapping) and chosen.get("key"):
         shown["filter"] = {**chosen, "key": hide.name(chosen.get("topic") or None) or chosen["key"]}
+    if "body" in shown:
+        masked = hide.of(shown.get("topic"))
+        shown |= {part: masked[name] for part, name in _PARTS.items() if part in shown and name in masked}
+        properties = shown.get("properties", {})
+        if masked.keys() & properties.keys():
+            shown["properties"] = {name: masked.get(name, text) for name, text in properties.items()}
     return shown
 
 

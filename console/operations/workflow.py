@@ -148,7 +148,8 @@ def confirm(
         if is_waiting:
             row.state, row.waits_until = Operation.State.WAITING, _approved_until()
         row.save(update_fields=["state", "reason", "actor", "created_by", "waits_until"])
-        audit(row, actor, AuditEntry.What.CONFIRMED, {"parameters": row.parameters, "count": row.preview["count"]})
+        told = {"parameters": kind.shown_parameters(row.parameters), "count": row.preview["count"]}
+        audit(row, actor, AuditEntry.What.CONFIRMED, told)
     if not is_waiting:
         _begin(row)
     row.refresh_from_db()

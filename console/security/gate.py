@@ -34,6 +34,7 @@ _ACT = (
     "steer_delayed_queues",
     "steer_transactions",
     "resend_dead_letters",
+    "send_messages",
     "reset_offsets",
     "change_settings",
     "run_dashboards",

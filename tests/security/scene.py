@@ -150,6 +150,7 @@ def _made(stage: Stage, actor: Actor) -> dict[str, dict[str, Any]]:
             "level": 16, "timer.position": timers[topic], "transaction.position": halves[topic], "queue_id": 0,
             "operation_id": str(draft.pk), "operation_undo.operation_id": str(done.pk),
             "topic.name": topic, "tail.name": topic, "queue.name": topic, "group.name": group,
+            "send.name": topic,
             "cancelled": str(cancelled.pk), "message_id": ids_of(stage, topic)[0],
             "dead_letters_of.name": group, "dashboard.name": "flow", "dashboard_series.name": "flow",
             "dashboard_data.name": "flow", "series": "sent", "form": "json", "rule_id": rule.pk, "view_id": view.pk,

@@ -62,6 +62,8 @@ topics             GET  sign-in  no       yes      yes      yes      yes     -
 topic              GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
 tail               GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
 queue              GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
+send               GET  sign-in  no       no       yes      yes      yes     no       gone     gone
+send               POST sign-in  no       no       never    never    never   -
 messages           GET  sign-in  no       yes      yes      yes      yes     -
 message            GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
 message_unmask     GET  sign-in  no       led      led      led      led     led      led      led

@@ -87,6 +87,7 @@ TABLE: Mapping[str, tuple[str, str, Parameters]] = {
         "group": team.group, "topic": team.topic, "to": "first"}),
     "messages.resend": ("operator", "topic", lambda team: {
         "message_id": team.parts["message_id"], "topic": team.topic, "group": ""}),
+    "messages.send": ("operator", "topic", lambda team: {"topic": team.topic, "body": "x"}),
     "redisson.remove": ("operator", "queue", values(**ALL)),
     "redisson.deliver_now": ("operator", "queue", values(**ALL)),
     "redisson.move": ("operator", "queue", lambda team: {"queue": team.topic, "to": f"{team.topic}-2", **ALL}),
@@ -215,6 +216,7 @@ def test_what_is_the_others_is_out_of_reach_under_an_own_name(both: dict[str, Te
         ("dead_letters.send_as_new", {"group": GROUPS[OTHER], "filter": {"topic": OWN}}),
         ("messages.resend", {"message_id": record.offset_message_id, "topic": OTHER, "group": GROUPS[OWN]}),
         ("messages.resend", {"message_id": mine["message_id"], "topic": OWN, "group": GROUPS[OTHER]}),
+        ("messages.send", {"topic": OTHER, "body": "x", "delay_ms": HOUR_MS, "schedule_key": f"{OTHER}-3"}),
         ("redisson.move", {"queue": OWN, "to": OTHER, **ALL}), ("redisson.move", {"queue": OTHER, "to": OWN, **ALL}),
         ("redisson.make_reliable", {"queue": OWN, "topic": OTHER}), ("redisson.import", {"queue": OWN, "topic": OTHER}),
         ("alerts.silence", {"rule": None, "what": "", "subject": "*", "until_ms": LATER_MS}),

@@ -22,6 +22,7 @@ from django.views.decorators.http import require_safe
 from broker.client import Admin, Message
 from broker.rocketmq.codes import Request
 from broker.rocketmq.properties import TAGS
+from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.messages import read
 from console.features.messages.hops import TOLD_LIMIT
 from console.features.messages.operations import Unmask
@@ -203,9 +204,12 @@ def _message(
     if not data.found and not data.evidence.stale:
         raise Http404(_("There is no such message."))
     query = "?" + urlencode({"topic": topic}) if topic else ""
+    like = urlencode({"like": message_id, **({"of": topic} if topic else {})})
+    is_own = data.topic is not None and not data.topic.startswith(GROUP_PREFIXES)
     context = {
         "data": data, "here": "messages", "life": life_of(data), "shown_told": TOLD_LIMIT, "error": error,
         "body_url": reverse("message_body", args=[message_id]) + query,
+        "like_url": f"{reverse('send', args=[data.topic])}?{like}" if is_own else "",
         "unmask_url": reverse("message_unmask", args=[message_id]) + query,
         "may_unmask": request.user.has_perm(UNMASK), "unmasked_for": unmasked_for, "reason_length": REASON_LENGTH,
     }  # fmt: skip

@@ -5,7 +5,7 @@ Records and what clients told are joined to one line of time, each told step wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from django.core.exceptions import PermissionDenied
@@ -169,6 +169,29 @@ def raw_body(scope: TopicScope, message_id: str, topic: str | None = None) -> tu
 
     Raises PermissionDenied for a body that is masked.
     """
+    found = _stored(scope, message_id, topic)
+    if found is None:
+        return None
+    real_topic, opened = found
+    masked = masks().of(real_topic)
+    if BODY in masked:
+        raise PermissionDenied(masked[BODY])
+    return real_topic, opened.body
+
+
+@authorised
+def stored(
+    scope: TopicScope, message_id: str, topic: str | None = None
+) -> tuple[str, Message, Mapping[str, str]] | None:
+    """Return real topic and record, and what of it a rule masks, by name of the property (`BODY` for the body).
+
+    Who is given the record shows nothing of what is masked. None as with `raw_body`.
+    """
+    found = _stored(scope, message_id, topic)
+    return None if found is None else (*found, masks().of(found[0]))
+
+
+def _stored(scope: TopicScope, message_id: str, topic: str | None) -> tuple[str, Message] | None:
     here = cluster()
     home = home_of(here, message_id.strip(), topic) if here.has_several else None
     with at(home.name if home is not None else ""):
@@ -178,10 +201,7 @@ def raw_body(scope: TopicScope, message_id: str, topic: str | None = None) -> tu
     real_topic = None if opened is None else Trail(opened).real_topic
     if opened is None or real_topic is None or not scope.topic(real_topic):
         return None
-    masked = masks().of(real_topic)
-    if BODY in masked:
-        raise PermissionDenied(masked[BODY])
-    return real_topic, opened.body
+    return real_topic, opened
 
 
 @authorised

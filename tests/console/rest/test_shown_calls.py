@@ -54,6 +54,15 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("dead_letters.send_as_new", {"group": "g", "targets": [{"queueId": 0, "offset": 12}]}),
     ("messages.resend", {"message_id": "m", "topic": "t", "group": ""}),
     ("messages.resend", {"message_id": "m", "topic": "t", "group": "g"}),
+    ("messages.send", {"topic": "t", "body": "x"}),
+    ("messages.send", {"topic": "t", "body": "aGk=", "body_as": "base64", "producer_group": "shop"}),
+    (
+        "messages.send",
+        {
+            "topic": "t", "body": "{}", "body_as": "json", "tag": "new", "keys": ["k"], "properties": {"a": "b"},
+            "delay_ms": 5, "schedule_key": "k", "on_conflict": "replace", "sharding_key": "7",
+        },
+    ),
     ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "time", "at_ms": 5}),
     ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "last"}),
     ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "offsets", "offsets": [[0, 0], [1, 7]]}),
