@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
-        ("console", "0028_people"),
+        ("console", "0030_administrators_access"),
     ]
 
     operations = [
