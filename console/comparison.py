@@ -267,7 +267,8 @@ def _lanes(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]:
 def _topics(then: Taken | None, now: Taken | None, scope: TopicScope) -> tuple[ComparedLine, ...]:
     """Return the topics with most timers at each moment: one that is missing has none if all were kept, else few."""
     pages = [taken.timers.page if taken and taken.timers else None for taken in (then, now)]
-    rows = _joined(*[page.topics if page else None for page in pages], lambda row: row.topic)
+    before, after = (page.topics if page else None for page in pages)
+    rows = _joined(before, after, lambda row: row.topic)
     is_whole = [page is not None and not page.topics_left for page in pages]
     for _name, both in rows:
         # of one that was left out nothing is known

@@ -362,7 +362,7 @@ def test_roles_that_send_dead_letters_again_get_the_permission(db: None) -> None
     permission = operators.permissions.get(codename="send_messages")
     role.permissions.add(operators.permissions.get(codename="resend_dead_letters"))
     permission.delete()
-    migration = import_module("console.migrations.0030_send_messages")
+    migration = import_module("console.migrations.0031_send_messages")
     migration.give(apps, SimpleNamespace(connection=connection))
     for each in (role, operators):
         assert each.permissions.filter(codename="send_messages", name="Can send messages").exists()
