@@ -20,7 +20,7 @@ from tests.mirror.running import RunningBroker
 
 
 @pytest.fixture
-def boss(guarded: RunningBroker, chromium: Browser, valkey: str, free_port: int) -> Iterator[Page]:  # noqa: F811
+def boss(guarded: RunningBroker, chromium: Browser, valkey: str, free_port: int) -> Iterator[Page]:  # noqa: F811 - the fixture
     """A page of a superuser, at a console whose broker has access control."""
     user = get_user_model().objects.create_superuser("boss", password="a long secret")
     web = Web(free_port)
@@ -82,7 +82,7 @@ def opens(broker: RunningBroker, name: str, secret: str) -> bool:
             return False
 
 
-def test_who_may_what_is_made_shown_once_rotated_and_ended(boss: Page, guarded: RunningBroker) -> None:  # noqa: F811
+def test_who_may_what_is_made_shown_once_rotated_and_ended(boss: Page, guarded: RunningBroker) -> None:  # noqa: F811 - the fixture
     a_person_comes_and_is_closed_out(boss)
     a_token_is_made_rotated_and_revoked(boss)
     a_broker_user_is_made_rotated_and_deleted(boss, guarded)

@@ -200,7 +200,7 @@ async def add_person(call: Call, body: NewPerson) -> Response:
     errors=(PersonUnknown,),
 )
 async def person(call: Call) -> Response:
-    """Answer one account."""
+    """Answer one account of the console."""
     return json_answer(await _read(call, CHANGE_USER, "people.list", lambda: _person(call.named["person"])))
 
 
@@ -312,7 +312,7 @@ async def make_token(call: Call, body: NewToken) -> Response:
     errors=(TokenUnknown,),
 )
 async def api_token(call: Call) -> Response:
-    """Answer one token, by its prefix."""
+    """Answer one token, found by its prefix."""
     return json_answer(await _read(call, CHANGE_TOKEN, "tokens.list", lambda: _token(call.named["token"])))
 
 

@@ -41,12 +41,9 @@ class Command(BaseCommand):
             help="topics to receive from, and consumer groups to receive as; * all",
         )
         create.add_argument(
-            "--configure",
-            action="append",
-            default=[],
-            metavar="PREFIX",
+            "--configure", action="append", default=[], metavar="PREFIX",
             help="topics and consumer groups to make, change and delete; * all",
-        )
+        )  # fmt: skip
         create.add_argument(
             "--unmask",
             action="append",
@@ -58,12 +55,9 @@ class Command(BaseCommand):
             "--access", action="append", default=[], metavar="*", help="to administer users of the brokers: * only"
         )
         create.add_argument(
-            "--people",
-            action="append",
-            default=[],
-            metavar="*",
+            "--people", action="append", default=[], metavar="*",
             help="to administer people and tokens, in the name of --user: * only",
-        )
+        )  # fmt: skip
         create.add_argument(
             "--access-user",
             default="",
