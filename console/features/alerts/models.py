@@ -27,6 +27,13 @@ class AlertRule(models.Model):
         HALF_AGE = "half-age", _("age of the oldest undecided half, s")
         STUCK_QUEUE = "stuck-queue", _("a due value of a Redisson queue not moved for, s")
 
+        @property
+        def unit_ms(self) -> int | None:
+            """The milliseconds of the unit of the limit; None where that is no time."""
+            if self in (self.LATENESS, self.LANE_LATE):
+                return 1
+            return None if self in (self.BACKLOG, self.DEAD_LETTERS) else 1_000
+
     #: empty: it is called by what it watches
     name = models.CharField(_("name"), max_length=80, blank=True, default="")
     what = models.CharField(_("what"), max_length=16, choices=What.choices)

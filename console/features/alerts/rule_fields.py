@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from console.features.alerts.deliveries import CHANNELS, SettingRefused
 from console.features.alerts.models import AlertRule
 from console.operations.errors import InvalidParameter
-from console.site.parsing import whole_number
+from console.site.parsing import read_span, whole_number
 
 Value = str | float | int | bool
 #: a day for what is counted in seconds is usual, a week is enough
@@ -40,7 +40,7 @@ def read(given: Mapping[str, Any]) -> tuple[dict[str, Value], dict[str, str]]:
             faults["settings"] = f"There is no setting {str(name)[:60]!r}; there are: {', '.join(_READERS)}."
             continue
         try:
-            values[name] = _READERS[name](value)
+            values[name] = _READERS[name](_without_unit(name, value, given.get("what")))
         except SettingRefused as error:
             faults[name] = str(error)
     return values, faults
@@ -79,6 +79,21 @@ def _what(value: Any) -> Value:
     if not isinstance(value, str) or value not in AlertRule.What.values:
         raise SettingRefused(_("Choose what is watched: %(codes)s.") % {"codes": ", ".join(AlertRule.What.values)})
     return value
+
+
+def _without_unit(name: str, value: Any, what: Any) -> Any:
+    """Return a length of time with its unit, such as "1 s", as the number of what the setting counts in.
+
+    The unit of a limit is that of what is watched: where that is not given with it, a number has to do.
+    """
+    unit_ms = 1_000 if name == "for_s" else None
+    if name == "limit" and what in AlertRule.What.values:
+        unit_ms = AlertRule.What(what).unit_ms
+    length_ms = read_span(f"+{value.strip()}") if isinstance(value, str) else None
+    if length_ms is None or unit_ms is None:
+        return value
+    number = length_ms / unit_ms
+    return str(int(number) if number == int(number) else number)
 
 
 def _limit(value: Any) -> Value:

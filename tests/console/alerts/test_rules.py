@@ -126,6 +126,25 @@ def test_what_is_wrong_stands_beside_its_field(operator: Client, name: str, text
     assert Operation.objects.count() == 0
 
 
+@pytest.mark.parametrize(
+    ("what", "limit", "read"),
+    [
+        ("lateness", "1 s", 1_000.0),
+        ("half-age", "1.5 min", 90.0),
+        ("half-age", "500 ms", 0.5),
+        ("lateness", "80", 80.0),
+    ],
+)
+def test_a_limit_is_read_with_its_unit(what: str, limit: str, read: float) -> None:
+    """ "1 s" was refused beside a label that ended in "ms"."""
+    values, faults = rule_fields.read({"what": what, "limit": limit, "for_s": "2 min"})
+    assert (values["limit"], values["for_s"], faults) == (read, 120, {})
+
+
+def test_a_length_of_time_is_no_number_of_messages() -> None:
+    assert list(rule_fields.read({"what": "backlog", "limit": "1 s"})[1]) == ["limit"]
+
+
 def test_an_address_in_a_private_network_is_refused_though_it_is_listed(operator: Client, settings: Any) -> None:
     settings.ALERT_ORIGINS, settings.CHECKBACK_NETWORKS = ["http://10.0.0.7"], []
     answer = operator.post(NEW, {**FORM, "webhook": "http://10.0.0.7/alerts"})
