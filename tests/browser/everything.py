@@ -59,6 +59,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "delayed queues": "/redisson/", "a delayed queue": "/redisson/queue/?name=orders",
         "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
         "a tail": "/topics/orders/tail/",
+        "a message to send": "/topics/orders/send/",
         "clients": "/clients/", "a client": "/clients/one/?" + urlencode({"id": stage.admin.producers()[0].client_id}),
         "lanes then": "/schedule/?as_of=%2B1h", "timers then": "/timers/?as_of=%2B1h",
         "groups then": "/groups/?as_of=%2B1h", "before all snapshots": "/groups/?as_of=-10d",

@@ -120,10 +120,11 @@ class SendMessage(Kind[SendPreview]):
     def preview(self, parameters: Mapping[str, Any]) -> SendPreview:
         """Look at what it would meet; raises InvalidParameter for what the brokers would refuse."""
         topic, key, at_ms = parameters["topic"], parameters.get("schedule_key", ""), now_ms()
-        queues = queues_of(topic)
-        check_half(parameters)
+        here = cluster()
+        queues = queues_of(here, topic)
+        check_half(here, parameters)
         due_ms = due_ms_of(parameters, at_ms)
-        waiting = waiting_under(topic, key) if key else {}
+        waiting = waiting_under(here, topic, key) if key else {}
         if waiting and "on_conflict" not in parameters:
             raise InvalidParameter(
                 "on_conflict", gettext("A message waits under this key: say whether it is replaced, or kept.")
@@ -138,7 +139,7 @@ class SendMessage(Kind[SendPreview]):
             properties_bytes=len(message.properties.encode()),
             due_ms=due_ms,
             queues=queues,
-            readers=readers_of_topic(topic),
+            readers=readers_of_topic(here, topic),
             waiting=waiting,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -15,7 +16,7 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from broker.client import Message
+from broker.client import ClientError, Message
 from broker.rocketmq.properties import KEYS, OWN_PREFIX, SHARDING_KEY, SYSTEM_PROPERTIES, TAGS
 from console.features.messages import read
 from console.features.messages.bodies import set_out
@@ -26,6 +27,7 @@ from console.operations.copies import COPY_OF, NotReadable, plain_body
 from console.operations.errors import InvalidParameter
 from console.security.masking import BODY
 from console.security.topic_scope import TopicScope, authorised
+from console.site.mirrored import cluster
 
 
 @dataclass(slots=True)
@@ -37,27 +39,34 @@ class Copied:
 
 
 @authorised
-def _require(scope: TopicScope, topic: str) -> None:
-    """Raise Http404 for a topic that is not seen."""
+def readers(scope: TopicScope, topic: str) -> tuple[int, int]:
+    """Return how many groups read a topic that takes messages, and how many members of them are connected.
+
+    Raises Http404 for a topic that is not seen, that there is not, or that nobody but its broker writes.
+    """
     scope.require_topic(topic)
+    here = cluster()
+    try:
+        # whoever sends is told that nobody answers
+        with suppress(ClientError):
+            queues_of(here, topic)
+    except InvalidParameter as error:
+        raise Http404(str(error)) from None
+    found = readers_of_topic(here, topic)
+    return len(found), sum(each[2] or 0 for each in found)
 
 
 @require_safe
 def send(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the form; 404 for a topic that there is not, or that nobody but its broker writes."""
-    _require(name)
-    try:
-        queues_of(name)
-    except InvalidParameter as error:
-        raise Http404(str(error)) from None
+    """Show the form, empty or with what a stored message has."""
+    groups, members = readers(name)
     like = request.GET.get("like", "")[:300]
     copied = _copied(like, request.GET.get("of", "")[:255] or None) if like else Copied()
-    readers = readers_of_topic(name)
     context = {
         "here": "topics",
         "topic": name,
-        "readers": len(readers),
-        "members": sum(each[2] or 0 for each in readers),
+        "readers": groups,
+        "members": members,
         "like": like,
         "left_out": copied.left_out,
         "number": uuid.uuid4(),

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from broker.client import Admin, BrokerRefused, NotSupported, RouteNotFound, TimerTarget
+from broker.client import Admin, BrokerRefused, NoBroker, NotSupported, RouteNotFound, TimerTarget
 from broker.client.timers import Timer
 from broker.mirror.models import ConsumerGroup, ScheduleLevel, Topic
 from broker.rocketmq.properties import SCHEDULE_KEY
@@ -20,7 +20,7 @@ from console.operations.errors import InvalidParameter
 from console.operations.kind import Preview
 from console.security.masking import masks
 from console.site.broker import admin, asked_of, tell_each
-from console.site.mirrored import cluster, lags_by_group
+from console.site.mirrored import Cluster, cluster, lags_by_group
 from console.templatetags.escapement import delay_name, span
 
 #: the bit of a topic's permission by which it takes messages (PermName)
@@ -44,12 +44,18 @@ class SendPreview(Preview):
     waiting: dict[str, Any] = field(default_factory=dict)
 
 
-def queues_of(topic: str) -> int | None:
-    """Return how many queues the topic has to write to; None: too new to be known. Raises InvalidParameter."""
-    rows = list(Topic.objects.filter(broker__in=cluster().names, name=topic))
+def queues_of(here: Cluster, topic: str) -> int | None:
+    """Return how many queues the topic has to write to; None: too new to be known.
+
+    Raises InvalidParameter, and ClientError where nobody answers whether there is one.
+    """
+    rows = list(Topic.objects.filter(broker__in=here.names, name=topic))
     if not rows:
         try:
             admin().route(topic)
+        except NoBroker:
+            # nobody is there to tell
+            raise
         except RouteNotFound:
             said = _("There is no topic %(topic)s: create it first.")
             raise InvalidParameter("topic", said % {"topic": topic}) from None
@@ -62,9 +68,9 @@ def queues_of(topic: str) -> int | None:
     return queues
 
 
-def readers_of_topic(topic: str) -> list[list[Any]]:
+def readers_of_topic(here: Cluster, topic: str) -> list[list[Any]]:
     """Return the groups that read it: name, lag, connected members."""
-    names = cluster().names
+    names = here.names
     lags = lags_by_group(names, topic=topic)
     members: dict[str, int | None] = {}
     rows = ConsumerGroup.objects.filter(broker__in=names, name__in=[lag.group for lag in lags])
@@ -136,7 +142,7 @@ def _furthest_ms() -> list[int | None]:
     return [each.answer for each in tell_each(ask, asked_of(cluster()))]
 
 
-def waiting_under(topic: str, key: str) -> dict[str, Any]:
+def waiting_under(here: Cluster, topic: str, key: str) -> dict[str, Any]:
     """Return the timer that waits under a schedule key: its moment, position and broker; empty where none does.
 
     Raises InvalidParameter where the brokers know no schedule keys. Where keys of the topic are masked nobody is told.
@@ -153,7 +159,7 @@ def waiting_under(topic: str, key: str) -> dict[str, Any]:
         return life.timer if life.state == "pending" else None
 
     try:
-        told = tell_each(look, asked_of(cluster()))
+        told = tell_each(look, asked_of(here))
     except NotSupported:
         raise InvalidParameter("schedule_key", _("Apache RocketMQ knows no schedule keys.")) from None
     if SCHEDULE_KEY in masks().of(topic):
@@ -165,8 +171,8 @@ def waiting_under(topic: str, key: str) -> dict[str, Any]:
     return {"due_ms": timer.due_ms, "position": timer.position, "broker": broker}
 
 
-def check_half(parameters: Mapping[str, Any]) -> None:
+def check_half(here: Cluster, parameters: Mapping[str, Any]) -> None:
     """Raise InvalidParameter for a half that carries a delay where a broker would lose it (Apache RocketMQ)."""
     is_delayed = {"delay_level", "deliver_at_ms", "delay_ms"} & parameters.keys()
-    if "producer_group" in parameters and is_delayed and cluster().polling:
+    if "producer_group" in parameters and is_delayed and here.polling:
         raise InvalidParameter("when", _("Apache RocketMQ loses a half that carries a delay: send it without one."))

@@ -23,6 +23,7 @@ from console.operations.actor import Actor
 from console.operations.errors import OutOfReach
 from console.operations.models import AuditEntry, Operation
 from console.security.models import MaskRule
+from tests.console.kept import hang_up
 from tests.console.people import browser_of, person
 from tests.console.security.test_limited import limited_person
 from tests.console.stage import Stage
@@ -265,6 +266,17 @@ def test_what_is_not_known_is_said_so(stage: Stage, operator: Client) -> None:
     assert "It is not known whether the broker has it" in words(page)
     assert "/messages/?topic=orders&amp;q=order-1" in page.content.decode()
     assert "Go on with what is left" not in words(page)
+
+
+def test_while_nobody_answers_what_was_typed_is_kept(transactional_db: None, settings: Any, free_port: int) -> None:
+    settings.ESCAPEMENT_NAMESRV = f"127.0.0.1:{free_port}"
+    browser = browser_of(person("sender", "send_messages"))
+    assert browser.get("/topics/orders/send/").status_code == 200
+    answer = asked(browser, body="a long text")
+    assert answer.status_code == 422
+    assert ">a long text</textarea>" in answer.content.decode()
+    assert Operation.objects.count() == 0
+    hang_up()
 
 
 def test_what_the_broker_refuses_is_said(stage: Stage, operator: Client) -> None:

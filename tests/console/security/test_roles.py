@@ -34,6 +34,7 @@ ACTS = {
     "alert_silence",
     "alert_rule",
     "alert_rule_new",
+    "send",
     "design",
 }
 #: ends of permissions that operators do not have
@@ -115,6 +116,7 @@ def test_a_page_is_refused_to_who_lacks_one_permission_that_its_address_names(db
         "audit",
         "audit_data",
         "message_unmask",
+        "send",
         "access",
         "access_user",
         "people",
