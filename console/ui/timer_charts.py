@@ -126,7 +126,7 @@ def _hub(hub: Hub) -> str:
 
 
 #: as far to the right as the bars of the forecast reach, which lies below: one moment, one place
-STRIP_WIDTH, STRIP_SCALE, STRIP_HEIGHT = 1120, 1056, 84
+STRIP_WIDTH, STRIP_SCALE, STRIP_HEIGHT = 1120, 1050, 84
 STRIP_TOP, STRIP_HIGH = 24, 34
 
 
@@ -167,9 +167,9 @@ def strip_svg(
     told = even(times or None, Box(0, STRIP_SCALE, STRIP_TOP - 8, STRIP_TOP + STRIP_HIGH + 4))
     parts = [opened(STRIP_WIDTH, STRIP_HEIGHT, label, told, style="chart strip", role="group")]
     parts.append(f'<rect class="h0" x="0" y="{STRIP_TOP}" width="{STRIP_SCALE}" height="{STRIP_HIGH}" rx="2"/>')
-    wide = place(max(step - 0.6, 1))
+    wide = _at(max(step - 0.6, 1))
     for cell in cells:
-        bar = f"M{place(cell.index * step)} {STRIP_TOP}h{wide}v{STRIP_HIGH}h-{wide}z"
+        bar = f"M{_at(cell.index * step)} {STRIP_TOP}h{wide}v{STRIP_HIGH}h-{wide}z"
         drawing = f'<path class="h{heat(cell.count, peak)}" d="{bar}"/>'
         if cell.href:
             parts.append(f'<a href="{cell.href}"><title>{cell.title}</title>{drawing}</a>')
@@ -201,7 +201,7 @@ def _word(x: float, text: str, style: str) -> str:
     return f'<text class="{style}" x="{place(x + 6 if x > 2 else 0)}" y="12">{text}</text>'
 
 
-FORECAST_WIDTH, FORECAST_SCALE, FORECAST_HEIGHT, FORECAST_FOOT = 1120, 1056, 172, 150
+FORECAST_WIDTH, FORECAST_SCALE, FORECAST_HEIGHT, FORECAST_FOOT = 1120, STRIP_SCALE, 172, 150
 FORECAST_HIGH = 142
 #: annotations that are drawn
 HERDS = 2
@@ -241,7 +241,7 @@ def forecast_svg(
     for index, value in enumerate(per_s):
         if value > 0:
             high = max(1.5, FORECAST_HIGH * value / top)
-            left, wide, up = place(index * step + 0.5), place(max(step - 1, 0.8)), place(high)
+            left, wide, up = _at(index * step + 0.5), _at(max(step - 1, 0.8)), _at(high)
             bar = f"M{left} {FORECAST_FOOT}v-{up}h{wide}v{up}z"
             by_heat.setdefault(heat(round(value * 1000), round(peak * 1000)), []).append(bar)
     parts += [f'<path class="h{level}" d="{"".join(bars)}"/>' for level, bars in sorted(by_heat.items())]
@@ -294,24 +294,26 @@ _FULL = 100
 def lateness_svg(buckets: Sequence[tuple[float | None, int]], *, label: str) -> str:
     """Draw lateness by `buckets`: upper edge in ms (None: none) and count, ascending."""
     parts = [opened(LATENESS_WIDTH, LATENESS_HEIGHT, label, style="chart lateness")]
+    parts.append(f'<path class="axis" d="M0 {LATENESS_FOOT}h{LATENESS_WIDTH}"/>')
     step = LATENESS_WIDTH / max(1, len(buckets))
     peak = max(_FULL, *(count for _, count in buckets))
     lower = 0.0
     for index, (edge, count) in enumerate(buckets):
-        high = 106 * math.log1p(count) / math.log1p(peak) if count else 1
-        style = "h0" if not count else "fill-brass" if lower >= LATE_MS else "h4"
         x, middle = index * step + 4, index * step + step / 2
         parts.append(
-            f'<rect class="{style}" x="{place(x)}" y="{place(LATENESS_FOOT - high)}" width="{place(step - 8)}" '
-            f'height="{place(high)}" rx="2"/>'
+            f'<text class="text-middle" x="{_at(middle)}" y="{LATENESS_FOOT + 16}">{_words(lower, edge)}</text>'
         )
-        parts.append(
-            f'<text class="text-middle" x="{place(middle)}" y="{LATENESS_FOOT + 16}">{_words(lower, edge)}</text>'
-        )
-        parts.append(
-            f'<text class="text-middle text-muted" x="{place(middle)}" y="{place(LATENESS_FOOT - high - 5)}">'
-            f"{short(count)}</text>"
-        )
+        if count:
+            high = 106 * math.log1p(count) / math.log1p(peak)
+            style = "fill-brass" if lower >= LATE_MS else "h4"
+            parts.append(
+                f'<rect class="{style}" x="{_at(x)}" y="{_at(LATENESS_FOOT - high)}" width="{_at(step - 8)}" '
+                f'height="{_at(high)}" rx="2"/>'
+            )
+            parts.append(
+                f'<text class="text-middle text-muted" x="{_at(middle)}" y="{_at(LATENESS_FOOT - high - 5)}">'
+                f"{short(count)}</text>"
+            )
         lower = edge if edge is not None else lower
     parts.append("</svg>")
     return "".join(parts)
@@ -328,8 +330,8 @@ def small_svg(buckets: Sequence[tuple[float | None, int]], *, label: str, width:
             high = max(1.5, (height - 2) * math.log1p(count) / math.log1p(peak))
             style = "fill-brass" if lower >= LATE_MS else "h4"
             parts.append(
-                f'<rect class="{style}" x="{place(index * step)}" y="{place(height - 1 - high)}" '
-                f'width="{place(step - 1)}" height="{place(high)}"/>'
+                f'<rect class="{style}" x="{_at(index * step)}" y="{_at(height - 1 - high)}" '
+                f'width="{_at(step - 1)}" height="{_at(high)}"/>'
             )
         lower = edge if edge is not None else lower
     parts.append(f'<path class="axis" d="M0 {height - 0.5}h{width}"/></svg>')

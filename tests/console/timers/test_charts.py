@@ -137,8 +137,9 @@ def test_one_release_is_a_low_bar_and_its_words_are_no_zero_to_zero() -> None:
     """Bars were from 0 to 0, 0 to 2, 10 to 81, and one release each drew towers as high as the drawing."""
     drawn = parsed(lateness_svg(binned([(0.0, 1), (1.5, 1), (81.0, 1), (None, 1)]), label="x"))
     words = [(text.text or "").replace("\u2013", "-") for text in drawn.iter("text")]
-    assert words[0::2] == ["0-1", "1-2", "2-5", "5-10", "10-20", "20-50", "50-100", "0.1-1 s", ">1 s"]
-    assert words[1::2] == ["1", "1", "0", "0", "0", "0", "1", "0", "1"]
+    edges = ["0-1", "1-2", "2-5", "5-10", "10-20", "20-50", "50-100", "0.1-1 s", ">1 s"]
+    assert [word for word in words if word != "1"] == edges
+    assert words.count("1") == 4
     assert max(float(bar.attrib["height"]) for bar in drawn.iter("rect")) < LATENESS_FOOT / 4
 
 

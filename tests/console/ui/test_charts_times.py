@@ -30,7 +30,7 @@ def test_even_stretches_tell_a_figure_a_slot() -> None:
     span_ms = NOON_MS, NOON_MS + 4_000
     cells = [Cell(2, 7, "t", "")]
     strip = told(strip_svg(cells, 4, label="", pointer=None, ticks=[], rolls=[], span_ms=span_ms))
-    assert (strip["values"], strip["box"].split()[:2]) == ("0|0|7|0", ["0", "1056"])
+    assert (strip["values"], strip["box"].split()[:2]) == ("0|0|7|0", ["0", "1050"])
     bars = {"capacity": None, "capacity_text": "", "ticks": [], "warnings": [], "is_now": True}
     assert told(forecast_svg([0.0, 2.5], label="", span_ms=span_ms, **bars))["values"] == "0/s|2.5/s"
     times = Times(*span_ms, ["", "2/s"])

@@ -116,4 +116,4 @@ def test_a_file_has_the_columns_that_are_named_first_and_then_the_others() -> No
 def test_a_text_that_is_not_there_is_a_dash_and_not_the_name_of_nothing() -> None:
     table = Table("things", (Column("tag", "Tag", CHIP, length=30), Column("words", "Words", length=20)))
     html = drawn(Thing("a", tag=None, words=None), table=table)
-    assert '<tr><td><span class="faint">\u2013</span></td><td></td></tr>' in html
+    assert '<tr><td><span class="faint">\u2013</span></td><td class="short"></td></tr>' in html
