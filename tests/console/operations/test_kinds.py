@@ -16,6 +16,7 @@ from django.utils.translation import override
 
 from console.operations.kind import COMMON_OUTCOMES, ItemResult, Kind, Outcome
 from console.operations.registry import ACTS, KINDS, OUTCOMES, register
+from console.templatetags.operations import for_count
 from tests.console.operations.marking import Marking
 from tests.console.people import browser_of, person
 from tests.console.ui.test_pages import words
@@ -27,7 +28,8 @@ FAMILIES = {f"{name.partition('.')[0]}." for name in KINDS}
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 def test_a_kind_has_its_words_its_place_and_its_templates(kind: Kind[Any]) -> None:
     with override("en"):
-        assert [str(words).strip() for words in (kind.title, kind.verb, kind.effect)].count("") == 0
+        words = [kind.title, for_count(kind.verb, 1), for_count(kind.verb, 2), for_count(kind.verb, None), kind.effect]
+        assert all(str(each).strip() for each in words)
     assert reverse(kind.page) and kind.list_address()
     assert get_template(kind.preview_template)
     assert bool(kind.choice_template) == bool(kind.choices)
@@ -47,7 +49,6 @@ def test_a_verb_of_the_palette_is_of_one_kind() -> None:
     assert all(verb == verb.lower() for verb in verbs)
     for kind in KINDS.values():
         assert not kind.verbs or type(kind).commands is not Kind.commands, kind.name
-        assert kind.verbs or not kind.is_offered_for_keys
 
 
 def test_an_outcome_is_called_the_same_by_every_kind() -> None:
