@@ -58,6 +58,7 @@ OPEN_READS = {
     "schedule.read.kept_lanes": "counts and moments of the whole broker, no names",
     "schedule.read.lanes": "counts and moments of the whole broker, no names",
     "timers.read.timers_mark": "numbers that nobody is shown",
+    "topics.losses.is_there_again": "an operation says it of the topic that it names, to who sees that",
     "topics.pages.stored_mark": "numbers that nobody is shown",
     "transactions.pages.transactions_mark": "numbers that nobody is shown",
 }
