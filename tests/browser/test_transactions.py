@@ -109,8 +109,8 @@ def test_halves_and_decisions_come_by_themselves_joined_by_lines(
 @pytest.mark.parametrize(
     ("button", "confirm", "state", "word"),
     [
-        ("Commit…", "Commit them", "committed", "committed"),
-        ("Roll back…", "Roll them back", "rolled back", "rolled_back"),
+        ("Commit…", "Commit it", "committed", "committed"),
+        ("Roll back…", "Roll it back", "rolled back", "rolled_back"),
     ],
 )
 def test_one_is_decided_from_its_own_page_and_a_second_click_does_nothing(
