@@ -61,25 +61,25 @@ def send(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form, empty or with what a stored message has."""
     groups, members = readers(name)
     like = request.GET.get("like", "")[:300]
-    copied = _copied(like, request.GET.get("of", "")[:255] or None) if like else Copied()
+    copied = _copied(like, request.GET.get("of", "")[:255] or None) if like else None
     context = {
         "here": "topics",
         "topic": name,
         "readers": groups,
         "members": members,
         "like": like,
-        "left_out": copied.left_out,
+        "copied": copied,
         "number": uuid.uuid4(),
-        **form_context({**copied.fields, "topic": name}, {}),
+        **form_context({**(copied.fields if copied else {}), "topic": name}, {}),
     }
     return render(request, "messages/send.html", context)
 
 
-def _copied(message_id: str, topic: str | None) -> Copied:
-    """Return what the stored message has; raises Http404 where there is none, or none that is seen."""
+def _copied(message_id: str, topic: str | None) -> Copied | None:
+    """Return what the stored message has; None where there is none (at another broker, say), or none that is seen."""
     found = read.stored(message_id, topic)
     if found is None:
-        raise Http404(_("There is no such message."))
+        return None
     _topic, message, masked = found
     made = Copied()
     _copy_body(message, masked, made)
