@@ -229,7 +229,7 @@ def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage,
         assert "parked after 1 / 1" in page
         assert "1 half is parked: it was asked about as often as allowed, and nobody knew." in page
         hurried.wait_for(lambda: hurried.mirror.run_once() and read_overview().findings)
-        assert "1 half or more was asked about as often as allowed" in words(operator.get("/"))
+        assert "1 half was asked about as often as allowed; its producer" in words(operator.get("/"))
         said[0] = Decision.COMMIT
         form = {"kind": "transactions.resume", "scope": "selected", "half": row.choice}
         address = operator.post("/operations/draft/", form).headers["Location"]
