@@ -103,18 +103,18 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
 
 
 def _of_the_account(text: str) -> Iterator[Jump]:
-    """Yield what is in the menu behind one's name."""
+    """Yield what is in the menu behind one's name; "ord" is somebody's way to `orders`, not to a password."""
     of = gettext_lazy("your account")
     for view, label in (
         ("own_password", gettext_lazy("Your password")),
         ("own_second_factor", gettext_lazy("Your second factor")),
     ):
-        if _is_named(text, label):
+        if _begins_word_of(text, label):
             yield Jump(reverse(view), label, of)
     for word, label in (("dark", gettext_lazy("Dark")), ("light", gettext_lazy("Light"))):
-        if _is_named(text, label):
+        if _begins_word_of(text, label):
             yield Jump("", label, of, command=word, form="set_theme", field="theme")
-    if _is_named(text, gettext_lazy("Sign out")):
+    if _begins_word_of(text, gettext_lazy("Sign out")):
         yield Jump("", gettext_lazy("Sign out"), of, command="1", form="logout")
 
 
@@ -149,6 +149,14 @@ def _is_named(text: str, label: str | Promise) -> bool:
         english = str(label)
     wanted = text.lower()
     return wanted in str(label).lower() or wanted in english.lower()
+
+
+def _begins_word_of(text: str, label: str | Promise) -> bool:
+    """Tell whether a word of the label begins so, in English, or the label in the reader's language has it."""
+    with override("en"):
+        english = str(label).lower()
+    wanted, shown = text.lower(), str(label).lower()
+    return f" {wanted}" in f" {english}" or (shown != english and wanted in shown)
 
 
 def topics_named(text: str, count: int) -> list[str]:
