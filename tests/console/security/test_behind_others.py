@@ -34,6 +34,7 @@ from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of
 from tests.console.security.test_limited import limited_person
 from tests.console.stage import Stage
+from tests.console.ui.test_snapshots_pages import move, taken
 
 FOREIGN, OTHERS = "payroll", 200
 #: nobody who sees `orders` alone is told these
@@ -85,6 +86,7 @@ SINGLE = {
     "timer", "transaction", "delayed_queue", "operation", "message", "message_body", "client", "alert_rule", "find_key",
     "design", "favicon", "alert_rule_new", "login", "sign_on", "sign_on_back", "prove", "healthz", "readyz",
     "metrics", "admin_sign_in", "second_step", "own_password", "own_second_factor",
+    "send",
 }  # fmt: skip
 #: accounts, tokens and users of access control are about every topic: who sees some only is refused
 CLOSED = {
@@ -147,6 +149,8 @@ def crowded(stage: Stage, server: redis.Redis) -> Iterator[Stage]:
         stage.wait_for(lambda: stage.admin.consumers(["billing"]))
         stage.mirror.run_once()
         _rows()
+        move(taken(), -2 * HOUR_MS)
+        taken()
         yield stage
     forget()
 
