@@ -71,15 +71,22 @@ def _members(said: object) -> Iterable[tuple[str, object]]:
 
 
 def limited(start: Mapping[Queue, int], latest: Mapping[Queue, int], most: int) -> Offsets:
-    """Return how far to read of each queue so that it is about ``most`` messages: each gives its share."""
+    """Return how far to read of each queue so that it is at most ``most`` messages: each gives its share.
+
+    Every queue that has some gives one at least, also where these are more than ``most``.
+    """
     waiting = {queue: end - start.get(queue, 0) for queue, end in latest.items() if end > start.get(queue, 0)}
     total = sum(waiting.values())
     if total <= most:
         return dict(latest)
-    found = dict(latest)
-    for queue, count in waiting.items():
-        found[queue] = start.get(queue, 0) + min(count, max(1, count * most // total))
-    return found
+    shares = {queue: max(1, count * most // total) for queue, count in waiting.items()}
+    # what the shortest got beyond their share, the longest give
+    above = sum(shares.values()) - max(most, len(shares))
+    for queue in sorted(shares, key=lambda each: -shares[each]):
+        given = max(0, min(above, shares[queue] - 1))
+        shares[queue] -= given
+        above -= given
+    return {queue: start.get(queue, 0) + shares[queue] if queue in shares else end for queue, end in latest.items()}
 
 
 def ranges_of(start: Mapping[Queue, int], end: Mapping[Queue, int]) -> list[Range]:

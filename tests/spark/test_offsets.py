@@ -37,6 +37,11 @@ def test_what_waits_is_shared_in_proportion() -> None:
     assert limited({few: 5, many: 0}, {few: 15, many: 90}, 50) == {few: 10, many: 45}
 
 
+def test_what_the_shortest_get_beyond_their_share_the_longest_give() -> None:
+    long, *short = [Queue("t", "a", number) for number in range(3)]
+    assert limited({}, {long: 4, **dict.fromkeys(short, 1)}, 3) == {long: 1, **dict.fromkeys(short, 1)}
+
+
 def test_a_queue_that_was_not_known_is_read_from_its_beginning() -> None:
     old, new = Queue("t", "a", 0), Queue("t", "b", 0)
     assert ranges_of({old: 3}, {old: 3, new: 2}) == [Range(new, 0, 2)]
