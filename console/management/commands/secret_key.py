@@ -21,7 +21,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Seal, then say what is left; exit code 1 where something cannot be opened by any key."""
         renewed, unreadable = second_factor.renew_seals()
-        self.stdout.write(f"{renewed} second factors were sealed anew.")
+        self.stdout.write(escaped(f"{renewed} second factors were sealed anew."))
         groups = groups_of_older_keys()
         if groups:
             self.stdout.write(escaped(f"Check-back addresses need a new secret: {', '.join(groups)}."))
@@ -31,7 +31,8 @@ class Command(BaseCommand):
             if hooked:
                 names = ", ".join(map(str, hooked))
                 self.stdout.write(escaped(f"Webhooks are signed with another secret since, see their rules: {names}."))
-            self.stdout.write(f"{older} older keys count: sessions that nobody used since the change end with them.")
+            said = f"{older} older keys count: sessions that nobody used since the change end with them."
+            self.stdout.write(escaped(said))
         if unreadable:
             names = ", ".join(unreadable)
             raise CommandError(escaped(f"No key opens the second factors of {names}: add the key, or reset them."))
