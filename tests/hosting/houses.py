@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
@@ -81,5 +82,7 @@ class Run:
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self._lines.put(line.rstrip("\n"))
+        # children of one that was killed keep the pipe open, so `end` closes it while it is read
+        with suppress(ValueError):
+            for line in process.stdout:
+                self._lines.put(line.rstrip("\n"))
