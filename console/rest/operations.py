@@ -38,6 +38,7 @@ from console.rest.route import Call, route
 from console.rest.schemas import BEGUN, OperationPreview, OperationShown, Reason
 from console.rest.several import of_broker
 from console.security.tokens import CONSUME, PUBLISH, SETTINGS, Grant
+from console.site.clock import epoch_ms
 
 Result = TypeVar("Result")
 _threads = ThreadPoolExecutor(2, thread_name_prefix="api-operations")
@@ -112,7 +113,7 @@ def shown_of(row: Operation) -> OperationShown:
         results=row.results,
         error=row.error or None,
         created_ms=round(row.created_at.timestamp() * 1000),
-        finished_ms=round(row.finished_at.timestamp() * 1000) if row.finished_at is not None else None,
+        finished_ms=epoch_ms(row.finished_at),
         preview=_masked(row.kind, row.preview),
         told=kind_of(row.kind).told(row),
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
 from broker.mirror.clock_file import ClockLine, broker_now_ms, clock_file
 
-__all__ = ["ClockLine", "now_ms", "real_now_ms", "shown_ms", "simulated"]
+__all__ = ["ClockLine", "epoch_ms", "now_ms", "real_now_ms", "shown_ms", "simulated"]
 
 
 def now_ms() -> int:
@@ -29,3 +30,8 @@ def shown_ms(real_ms: int) -> int:
 def simulated() -> ClockLine | None:
     """Return how the broker's clock is simulated, None if it is not."""
     return clock_file().line()
+
+
+def epoch_ms(moment: datetime | None) -> int | None:
+    """Return a moment of a row in ms since 1970, None where there is none."""
+    return None if moment is None else round(moment.timestamp() * 1000)

@@ -6,7 +6,6 @@ The worker writes into the same rows how each address does.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -21,6 +20,7 @@ from console.operations.actor import Actor
 from console.operations.errors import InvalidParameter, ReasonMissing
 from console.operations.models import AuditEntry
 from console.security.keys import secret_keys
+from console.site.clock import epoch_ms
 
 #: Each may have some connections open at a time.
 MOST_ADDRESSES = 100
@@ -198,8 +198,3 @@ def _origin(url: str) -> str:
         return str(read_address(url).origin)
     except AddressRefused:
         return ""
-
-
-def epoch_ms(moment: datetime | None) -> int | None:
-    """Return a moment of a row in ms since 1970, None where there is none."""
-    return None if moment is None else round(moment.timestamp() * 1000)

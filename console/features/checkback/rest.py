@@ -17,6 +17,7 @@ from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import ProducerGroupName, Reason
 from console.security.tokens import ADMIN, Grant
+from console.site.clock import epoch_ms
 
 Url = Annotated[str, Meta(min_length=1, max_length=500, description="https://host/path; its origin is on a list.")]
 
@@ -193,9 +194,9 @@ def _shown(row: CheckAddress, secret: str | None = None) -> CheckAddressShown:
         created_by=row.actor,
         created_ms=round(row.created_at.timestamp() * 1000),
         changed_ms=round(row.changed_at.timestamp() * 1000),
-        asked_ms=registry.epoch_ms(row.asked_at),
+        asked_ms=epoch_ms(row.asked_at),
         outcome=row.outcome,
         failures=row.failures,
-        resting_until_ms=registry.epoch_ms(row.resting_until),
+        resting_until_ms=epoch_ms(row.resting_until),
         secret=secret,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -31,6 +30,7 @@ from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Reason
 from console.security.models import ApiToken, PasswordDue, SecondFactor
 from console.security.tokens import PEOPLE, Grant
+from console.site.clock import epoch_ms
 
 Found = TypeVar("Found")
 _MOST_LISTED = 1_000
@@ -382,7 +382,7 @@ def _persons(rows: Iterable[Any]) -> list[PersonShown]:
             roles=sorted(group.name for group in row.groups.all()),
             is_password_due=row.pk in due,
             has_second_factor=row.pk in second,
-            last_signed_in_ms=_ms(row.last_login),
+            last_signed_in_ms=epoch_ms(row.last_login),
         )
         for row in found
     ]
@@ -428,12 +428,8 @@ def _told(row: ApiToken) -> TokenShown:
         access_user=row.access_user,
         created_by=row.created_by.get_username() if row.created_by is not None else None,
         created_ms=round(row.created_at.timestamp() * 1000),
-        expires_ms=_ms(row.expires_at),
-        revoked_ms=_ms(row.revoked_at),
-        last_used_ms=_ms(row.last_used_at),
+        expires_ms=epoch_ms(row.expires_at),
+        revoked_ms=epoch_ms(row.revoked_at),
+        last_used_ms=epoch_ms(row.last_used_at),
         is_replaced=row.replaced_by_id is not None,
     )
-
-
-def _ms(at: datetime | None) -> int | None:
-    return None if at is None else round(at.timestamp() * 1000)
