@@ -138,13 +138,15 @@ def test_what_is_due_soon_fires_where_it_is(brokers: Several, at_a: None, settin
 
 
 def test_many_move_while_some_fire_and_a_consumer_gets_each_once(brokers: Several, at_a: None) -> None:
-    # one batch, which runs here
-    keys = park(brokers, 500, now_ms() + 1_500, step_ms=12)
+    # one batch, which runs here: half of it fires meanwhile
+    keys = park(brokers, 250, now_ms() + 1_500, step_ms=12)
+    keys += park(brokers, 250, now_ms() + 12_000, step_ms=4, first=250)
     row = workflow.draft("timers.move_to_broker", ALL, ACTOR)
-    # a runner that was killed twice: between the sends and the cancels of the first part, and of the tenth
+    # a runner that was killed twice: between the sends and the cancels of a part in the middle, and of the last; what it
+    # copied fires twice unless somebody goes on before it is due
     targets, move = targets_of(brokers), Move(A, B, "broker-a is to go")
-    move.copies(targets[:50])
-    move.copies(targets[450:])
+    move.copies(targets[-250:-200])
+    move.copies(targets[-50:])
     got: Counter[str] = Counter()
     consumer = Consumer("billing", brokers.cluster.namesrv, from_where="first")
     consumer.subscribe("orders", "*", lambda message: got.update([message.body.decode()]))
