@@ -8,8 +8,9 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import setup_logging, task_postrun, task_prerun
 from click import IntRange, Option
+from django.db import close_old_connections
 
 from broker import log_lines as loglines
 from console.run.private_files import keep_private
@@ -56,3 +57,11 @@ def log_lines(loglevel: int | None = None, **named: Any) -> None:
     for name in TURNS:
         if logging.getLogger(name).level == logging.NOTSET:
             logging.getLogger(name).setLevel(logging.WARNING)
+
+
+@task_prerun.connect
+@task_postrun.connect
+def keep_connections(sender: Any, **named: Any) -> None:
+    """Let go of a connection to the database that is old or broken, as before and after a request; keep the others."""
+    if not sender.request.is_eager:
+        close_old_connections()

@@ -263,6 +263,9 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_keepalive": True, "health_check_interval": 25}
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# Celery would close all connections to the database around each task, also those of a task that looks every five
+# seconds; console/site/celery.py has Django's own rule followed.
+CELERY_DB_REUSE_MAX = 2**62
 
 # --- dashboards -------------------------------------------------------------------------------------------------------
 DASHBOARDS_INTERVAL_S = float(os.environ.get("ESCAPEMENT_DASHBOARDS_S", "300"))
