@@ -26,7 +26,7 @@ def refuse_a_prefix_as_settings(arguments: list[str]) -> None:
     """Django takes --settings, the module, from every line: a prefix there would end in a trace of what it is not."""
     if arguments[1:3] == ["token", "create"] and any(each.split("=")[0] == "--settings" for each in arguments):
         sys.exit(
-            "token create: --settings is Django's own option. The right to make, change and delete topics and groups"
+            "token create: --settings is Django's own option. The right to create, change and delete topics and groups"
             " is given by --configure PREFIX; the module of settings by DJANGO_SETTINGS_MODULE."
         )
 

@@ -65,10 +65,10 @@ class ApiTokenAdmin(admin.ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the list with a word on how a token is made: who looks for a button finds none."""
-        how = _("A token is shown once, where it is made: %(command)s") % {"command": _CREATE}
+        how = _("A token is shown once, where it is created: %(command)s") % {"command": _CREATE}
         return super().changelist_view(request, {"subtitle": how, **(extra_context or {})})
 
-    @admin.action(description=_("Revoke the chosen tokens"), permissions=["change"])
+    @admin.action(description=_("Revoke selected tokens"), permissions=["change"])
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         """Refuse these tokens from now on."""
         for row in queryset:
@@ -193,12 +193,12 @@ class SteeredGroupAdmin(ConsumerGroupAdmin):
         """Tell whether the user may send dead letters again."""
         return bool(request.user.has_perm(RESEND_DEAD_LETTERS))
 
-    @admin.action(description=_("Send dead letters back to the group…"), permissions=["resend"])
+    @admin.action(description=_("Resend dead letters to their group…"), permissions=["resend"])
     def send_back(self, request: HttpRequest, queryset: QuerySet[ConsumerGroup]) -> HttpResponse | None:
         """Preview one more try."""
         return self._preview(request, "dead_letters.send_back", queryset)
 
-    @admin.action(description=_("Send dead letters as new messages…"), permissions=["resend"])
+    @admin.action(description=_("Resend dead letters as new messages…"), permissions=["resend"])
     def send_as_new(self, request: HttpRequest, queryset: QuerySet[ConsumerGroup]) -> HttpResponse | None:
         """Preview copies for all groups."""
         return self._preview(request, "dead_letters.send_as_new", queryset)
@@ -206,7 +206,7 @@ class SteeredGroupAdmin(ConsumerGroupAdmin):
     def _preview(self, request: HttpRequest, kind: str, queryset: QuerySet[ConsumerGroup]) -> HttpResponse | None:
         chosen = list(queryset[:2])
         if len(chosen) != 1:
-            self.message_user(request, _("Choose one group: each is previewed by itself."), messages.ERROR)
+            self.message_user(request, _("Choose one group: each is previewed separately."), messages.ERROR)
             return None
         parameters = {"group": chosen[0].name, "filter": {}, "is_all": True}
         try:
@@ -234,7 +234,7 @@ class MaskRuleAdmin(admin.ModelAdmin):
     list_filter = ("is_on",)
     search_fields = ("prefix", "fields", "why")
 
-    @admin.display(description=_("what is masked"))
+    @admin.display(description=_("masked fields"))
     def shown_names(self, rule: MaskRule) -> str:
         """Return the masked fields in one line."""
         return ", ".join(rule.names)

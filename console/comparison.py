@@ -39,7 +39,7 @@ class Pair(NamedTuple):
 class Part(TextChoices):
     """The subject of a line of the comparison."""
 
-    FIGURE = "figure", _("figure")
+    FIGURE = "figure", _("value")
     LANE = "lane", _("lane")
     TIMERS = "timers", _("timers of a topic")
     GROUP = "group", _("group")
@@ -52,9 +52,9 @@ class Measure(TextChoices):
     WAITING = "waiting", _("Waiting")
     OVERDUE = "overdue", _("Overdue")
     NEXT_DUE_MS = "next_due_ms", _("Next due")
-    END_OFFSET = "end_offset", _("Came in")
-    DELAY_OFFSET = "delay_offset", _("Left")
-    LANES_PENDING = "lanes_pending", _("Waiting on all lanes")
+    END_OFFSET = "end_offset", _("Incoming")
+    DELAY_OFFSET = "delay_offset", _("Released")
+    LANES_PENDING = "lanes_pending", _("Pending on all lanes")
     TIMERS_PENDING = "timers_pending", _("Pending timers")
     TIMERS_OVERDUE = "timers_overdue", _("Overdue timers")
     TIMERS_RELEASED = "timers_released", _("Timers released")
@@ -65,10 +65,10 @@ class Measure(TextChoices):
     COMMITTED = "committed", _("Transactions committed")
     ROLLED_BACK = "rolled_back", _("Transactions rolled back")
     LAG = "lag", _("Lag")
-    RETRY = "retry", _("Waiting for another try")
+    RETRY = "retry", _("Waiting for retry")
     DEAD = "dead", _("Dead letters")
-    OFFSET_SUM = "offset_sum", _("Read")
-    END_SUM = "end_sum", _("Came in")
+    OFFSET_SUM = "offset_sum", _("Consumed")
+    END_SUM = "end_sum", _("Incoming")
 
 
 @dataclass(frozen=True, slots=True)

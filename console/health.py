@@ -62,7 +62,7 @@ _process = ProcessCollector(registry=None)
 def metrics(request: HttpRequest) -> HttpResponse:
     """Answer programs that bring the token, or, where none is set, those on this machine; else 403."""
     if not _may_see(request):
-        text = "Metrics are told to who brings the token, or, where none is set, to this machine.\n"
+        text = "Metrics need the token, or, where none is set, a request from this machine.\n"
         return HttpResponse(text, content_type="text/plain", status=403)
     told = generate_latest(WebMetrics())  # type: ignore[no-untyped-call]  # it says nothing of what it takes
     return HttpResponse(told, content_type=CONTENT_TYPE)
@@ -79,7 +79,7 @@ class WebMetrics(Collector):
 
 
 def _mirror() -> Iterator[Metric]:
-    seen = GaugeMetricFamily("escapement_mirror_as_of_seconds", "The moment that the rows show", labels=["broker"])
+    seen = GaugeMetricFamily("escapement_mirror_as_of_seconds", "The time that the rows show", labels=["broker"])
     took = GaugeMetricFamily("escapement_mirror_took_seconds", "From asking to the last row", labels=["broker"])
     fails = GaugeMetricFamily("escapement_mirror_failing", "1: it cannot read its broker", labels=["broker"])
     for state in MirrorState.objects.order_by("broker_id"):

@@ -140,7 +140,7 @@ def _to_do(command: Command) -> Jump:
     if command.address:
         return Jump(command.address, command.label, gettext_lazy("form"))
     label = f"{command.label}: {command.reason}" if command.reason else command.label
-    return Jump("", label, gettext_lazy("look at it first"), command=command.text)
+    return Jump("", label, gettext_lazy("preview first"), command=command.text)
 
 
 def _is_named(text: str, label: str | Promise) -> bool:

@@ -142,7 +142,7 @@ class HalfMessage(MirrorRow):
         """The states of a half; the values are the broker's."""
 
         OPEN = "open", _("undecided")
-        DUE = "due", _("to be asked about")
+        DUE = "due", _("check due")
         ENDING = "ending", _("being decided")
         PARKED = "parked", _("parked")
         COMMITTED = "committed", _("committed")

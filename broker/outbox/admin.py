@@ -57,9 +57,9 @@ class OutboxMessageAdmin(ModelAdmin):
         """Tell whether others wait behind it: those of its sharding key or queue."""
         return row.lane is not None
 
-    @admin.action(description=_("Send again"), permissions=["change"])
+    @admin.action(description=_("Resend"), permissions=["change"])
     def send_again(self, request: HttpRequest, queryset: QuerySet[OutboxMessage]) -> None:
         """Have the worker try these rows at once."""
         count = send_again(queryset)
-        text = ngettext("%(count)s message is sent again.", "%(count)s messages are sent again.", count)
+        text = ngettext("%(count)s message will be resent.", "%(count)s messages will be resent.", count)
         self.message_user(request, text % {"count": count})

@@ -64,7 +64,5 @@ class TaskAdmin(ModelAdmin):
         text = ngettext("%(count)s task was cancelled.", "%(count)s tasks were cancelled.", count)
         self.message_user(request, text % {"count": count})
         if late := len(answers) - count:
-            text = ngettext(
-                "%(count)s task was not waiting any more.", "%(count)s tasks were not waiting any more.", late
-            )
+            text = ngettext("%(count)s task was no longer waiting.", "%(count)s tasks were no longer waiting.", late)
             self.message_user(request, text % {"count": late}, messages.WARNING)

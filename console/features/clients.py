@@ -44,7 +44,7 @@ CLIENTS = Table(
         Column("seen_ms", _("Last heartbeat"), AGE),
         *file_columns("consume_type message_model"),
         Column("subscriptions", _("Subscribes to"), Cell("clients/cells/subscriptions.html", by=(VALUE,))),
-        Column("locked", _("Holds in order"), Cell("clients/cells/locked.html", by=(VALUE,)), in_file=False),
+        Column("locked", _("Locked queues"), Cell("clients/cells/locked.html", by=(VALUE,)), in_file=False),
         BROKER,
     ),
     row_id="client",
@@ -329,7 +329,7 @@ def client(request: HttpRequest) -> HttpResponse:
     client_id = request.GET.get("id", "")[:255]
     data = read_client(client_id)
     if data.evidence.stale_reason is StaleReason.NOT_THERE:
-        raise Http404(gettext("There is no such client; it may have left."))
+        raise Http404(gettext("There is no such client; it may have disconnected."))
     asked = next((row for row in data.consuming if row.group == request.GET.get("group")), None)
     asked = asked or next(iter(data.consuming), None)
     running = _asked(asked, data, with_stack="stack" in request.GET) if asked else None

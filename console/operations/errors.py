@@ -66,7 +66,7 @@ class InvalidParameter(OperationError):
 
 
 class ReasonMissing(OperationError):
-    """Say why: the reason is kept in the audit."""
+    """Enter a reason. It is kept in the audit log."""
 
     field = "reason"
 
@@ -94,9 +94,7 @@ class PendingUndecided(OperationError):
         told = ", ".join(f"{name} {count}" for name, count in waiting.items() if count) or "not counted"
         total = sum(count or 0 for count in waiting.values())
         least = "" if is_whole else "at least "
-        super().__init__(
-            f"For {topic} {least}{total:,} messages wait ({told}): say what is to become of them, cancel or keep."
-        )
+        super().__init__(f"For {topic} {least}{total:,} messages wait ({told}): choose cancel or keep.")
         self.waiting = dict(waiting)
 
 
@@ -104,7 +102,7 @@ class TooMany(OperationError):
     """More match than one operation may touch."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"More than {limit:,} match; narrow the filter and do it in parts.")
+        super().__init__(f"More than {limit:,} match; narrow the filter and work in batches.")
         self.limit = limit
 
 
@@ -122,27 +120,29 @@ class PreviewChanged(NotPossible):
 def words(error: Exception) -> str:
     """Return what was wrong, in the reader's language."""
     if isinstance(error, TooMany):
-        return _("More than %(limit)s match; narrow the filter and do it in parts.") % {"limit": f"{error.limit:,}"}
+        return _("More than %(limit)s match; narrow the filter and work in batches.") % {"limit": f"{error.limit:,}"}
     if isinstance(error, NotSupported):
-        return _("This broker does not know the request: it is not there to be done.")
+        return _("This broker does not support this request.")
     if isinstance(error, ClientError):
-        return _("The broker did not do it: %(error)s") % {"error": error}
+        return _("The broker returned an error: %(error)s") % {"error": error}
     if isinstance(error, InvalidParameter) and error.field == "moment":
         return str(error)
     if isinstance(error, PendingUndecided):
-        return _("Say what is to become of what waits for the topic: cancel it, or keep it.")
+        return _("Choose what happens to the pending messages of the topic: cancel or keep them.")
     if isinstance(error, InvalidParameter) and error.field == "pending":
-        return _("This broker cannot cancel what waits for a topic: cancel its timers by themselves, or keep it.")
+        return _(
+            "This broker cannot cancel the pending messages of a topic: cancel its timers separately, or keep them."
+        )
     if isinstance(error, OutOfReach):
         return _(
-            "You see some topics only, and this is not bounded to them: "
-            "choose rows of theirs, or filter by one of them."
+            "You can see some topics only, and this selection is not limited to them: select rows of those "
+            "topics, or filter by one of them."
         )
     plain: dict[type[Exception], str] = {
-        ReasonMissing: _("Say why: the reason is kept in the audit."),
+        ReasonMissing: _("Enter a reason. It is kept in the audit log."),
         NameNotTyped: _("Type the name to confirm."),
         NotTyped: _("Type the number of messages to confirm."),
-        PreviewStale: _("The preview was too old and was counted again: look, and confirm once more."),
+        PreviewStale: _("The preview had expired and was counted again: check it, and confirm once more."),
     }
     if isinstance(error, NotPossible):
         return _("This cannot be done now: %(error)s") % {"error": error}

@@ -143,8 +143,8 @@ class Outcome:
 
 #: outcomes that any kind may have; the empty one is of an item that was not touched
 COMMON_OUTCOMES: Mapping[str, Outcome] = {
-    "": Outcome(_("not touched"), "idle"),
-    "gone": Outcome(_("not there any more"), "idle"),
+    "": Outcome(_("not processed"), "idle"),
+    "gone": Outcome(_("no longer exists"), "idle"),
     "refused": Outcome(_("refused"), "look"),
     "unknown": Outcome(_("unknown"), "look"),
 }
@@ -246,7 +246,7 @@ class Kind(Act, ABC, Generic[PreviewOf]):
 
     #: name of the kind that takes it back, and the word on the button; "": nothing does
     undone_by: ClassVar[str] = ""
-    undo_verb: ClassVar[Words] = _("Take it back…")
+    undo_verb: ClassVar[Words] = _("Undo…")
     #: outcomes of items that are taken back one by one
     undone_outcomes: ClassVar[tuple[str, ...]] = ()
 
@@ -349,7 +349,7 @@ class Kind(Act, ABC, Generic[PreviewOf]):
             return ItemNow(result["delivered_ms"])
         error = result.get("error")
         if error == "not-supported":
-            return ItemNow(text=gettext("this broker does not know the request"))
+            return ItemNow(text=gettext("this broker does not support this request"))
         return ItemNow(text=str(error)) if error else None
 
     @abstractmethod
@@ -368,7 +368,7 @@ class Kind(Act, ABC, Generic[PreviewOf]):
 
     def undo_parameters(self, row: Operation, given: QueryDict) -> dict[str, Any]:
         """Return the parameters of the operation (of kind `undone_by`) that takes it back; raises NotPossible."""
-        raise NotPossible("Nothing takes this back.")
+        raise NotPossible("This cannot be undone.")
 
     def taken_back(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, OperationItem]:
         """Return by the number of an item the item of the other operation that took it back."""

@@ -17,14 +17,14 @@ class Operation(models.Model):
         """The stages of an operation, from draft to its end."""
 
         DRAFT = "draft", _("previewed")
-        QUEUED = "queued", _("waiting to run")
+        QUEUED = "queued", _("queued")
         RUNNING = "running", _("running")
         DONE = "done", _("done")
         ABORTED = "aborted", _("stopped")
         FAILED = "failed", _("failed")
-        WAITING = "waiting", _("waits for a second person")
+        WAITING = "waiting", _("waiting for approval")
         DECLINED = "declined", _("declined")
-        EXPIRED = "expired", _("was not approved in time")
+        EXPIRED = "expired", _("not approved in time")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(_("kind"), max_length=64)
@@ -39,8 +39,8 @@ class Operation(models.Model):
     reason = models.TextField(_("reason"), blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     #: kept when the user is deleted
-    actor = models.CharField(_("by"), max_length=150)
-    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+    actor = models.CharField(_("created by"), max_length=150)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
     started_at = models.DateTimeField(_("started"), null=True)
     finished_at = models.DateTimeField(_("finished"), null=True)
     #: when its runner was last alive
@@ -68,15 +68,15 @@ class Operation(models.Model):
             models.Index(fields=["created_at"], condition=models.Q(state="draft"), name="operation_drafts"),
         ]
         permissions = [
-            ("steer_timers", _("Can cancel, move and deliver timers")),
+            ("steer_timers", _("Can cancel, reschedule and deliver timers")),
             ("pause_timers", _("Can pause and resume all timers")),
             ("steer_delayed_queues", _("Can act on Redisson's delayed queues")),
-            ("resend_dead_letters", _("Can send dead letters again")),
+            ("resend_dead_letters", _("Can resend dead letters")),
             ("send_messages", _("Can send messages")),
-            ("reset_offsets", _("Can move consumer groups to other offsets")),
-            ("change_settings", _("Can make, change and delete topics and groups")),
-            ("steer_transactions", _("Can decide transactions and have their producers asked")),
-            ("change_access", _("Can make, change and delete broker users, secrets and policies")),
+            ("reset_offsets", _("Can reset offsets of consumer groups")),
+            ("change_settings", _("Can create, change and delete topics and groups")),
+            ("steer_transactions", _("Can decide and check transactions")),
+            ("change_access", _("Can create, change and delete broker users, secrets and policies")),
         ]
 
     def __str__(self) -> str:
@@ -175,12 +175,12 @@ class AuditEntry(models.Model):
 
         CONFIRMED = "confirmed", _("confirmed")
         FINISHED = "finished", _("finished")
-        ABORTED = "aborted", _("asked to stop")
-        CONTINUED = "continued", _("asked to go on")
-        DENIED = "denied", _("was not allowed")
+        ABORTED = "aborted", _("stop requested")
+        CONTINUED = "continued", _("continue requested")
+        DENIED = "denied", _("denied")
         APPROVED = "approved", _("approved")
         DECLINED = "declined", _("declined")
-        EXPIRED = "expired", _("was not approved in time")
+        EXPIRED = "expired", _("not approved in time")
         #: at doors that know no preview: signing in, tokens, accounts, remoting
         DONE = "done", _("done")
         FAILED = "failed", _("failed")
@@ -189,14 +189,14 @@ class AuditEntry(models.Model):
     number = models.BigIntegerField(default=0, editable=False)
     previous = models.CharField(max_length=64, default="", editable=False)
     digest = models.CharField(max_length=64, default="", editable=False)
-    at = models.DateTimeField(_("when"), auto_now_add=True)
+    at = models.DateTimeField(_("time"), auto_now_add=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
-    actor = models.CharField(_("who"), max_length=150)
-    what = models.CharField(_("what"), max_length=16, choices=What.choices)
+    actor = models.CharField(_("actor"), max_length=150)
+    what = models.CharField(_("action"), max_length=16, choices=What.choices)
     kind = models.CharField(_("kind"), max_length=64)
     #: kept as text: the entry outlives the operation
     operation = models.UUIDField(null=True, db_index=True)
-    reason = models.TextField(_("why"), blank=True)
+    reason = models.TextField(_("reason"), blank=True)
     #: parameters and outcome counts
     result = models.JSONField(_("result"), default=dict)
 

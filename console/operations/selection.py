@@ -62,7 +62,7 @@ def admin_of_one() -> Admin:
     Raises NotPossible where none is chosen and there are several.
     """
     if not chosen().broker and cluster().has_several:
-        raise NotPossible(gettext("There are several brokers: choose the one on which this is to be done."))
+        raise NotPossible(gettext("There are several brokers: choose one for this operation."))
     return admin()
 
 
@@ -126,7 +126,7 @@ def checked_filter(
     bounds = {name: given.get(name) for name in moments}
     for name, bound in bounds.items():
         if bound is not None and not is_whole(bound):
-            raise InvalidParameter(name, f"{name} is a moment in epoch milliseconds.")
+            raise InvalidParameter(name, f"{name} must be a time in epoch milliseconds.")
     return {**found, **bounds}
 
 

@@ -36,7 +36,7 @@ def shown_once() -> Iterator[dict[str, str]]:
 def require_reader() -> None:
     """Raise NotPossible where nobody would see a secret."""
     if _place.get() is None:
-        raise NotPossible("It makes a secret that is shown once: it runs where somebody waits for it only.")
+        raise NotPossible("It creates a secret that is shown once: it cannot run in the background.")
 
 
 def show_once(name: str, secret: str) -> None:

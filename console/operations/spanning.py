@@ -63,7 +63,7 @@ def checked_brokers(parameters: Mapping[str, Any], checked: Mapping[str, Any]) -
         return dict(checked)
     names = cluster().names
     if not all(said):
-        raise InvalidParameter("targets", f"Say of each at which broker it lies: {', '.join(names)}.")
+        raise InvalidParameter("targets", f"Give the broker of each: {', '.join(names)}.")
     unknown = next((name for name in said if name not in names), None)
     if unknown is not None:
         raise InvalidParameter(
@@ -108,7 +108,7 @@ def find_at_each(
     found: list[Target] = []
     for each in look_at_each(shares, look):
         if each.answer is None:
-            text = gettext("%(broker)s does not answer now: nothing was done. It can be gone on with when it is back.")
+            text = gettext("%(broker)s does not respond now: nothing was changed. Continue when it is back.")
             raise NotPossible(text % {"broker": each.broker})
         own = targets(each.answer, shares[each.broker])
         found += [_of(target, each.broker) for target in own] if each.broker else own

@@ -22,7 +22,7 @@ def moment_ms(text: str, field: str = "moment") -> int:
     """Return the epoch ms of a moment; raises InvalidParameter, which says what is missing."""
     text = text.strip()
     if not text:
-        raise InvalidParameter(field, _("Give a moment such as 2026-11-21T15:00:00+08:00, or a span such as +1h."))
+        raise InvalidParameter(field, _("Enter a time such as 2026-11-21T15:00:00+08:00, or a duration such as +1h."))
     if text.isascii() and text.isdigit() and len(text) <= 16:
         found = int(text)
     else:
@@ -31,20 +31,23 @@ def moment_ms(text: str, field: str = "moment") -> int:
         except NoMoment as error:
             raise InvalidParameter(field, _why_not(text, error)) from None
     if not 0 < found < _FURTHEST_MS:
-        raise InvalidParameter(field, _("The moment is beyond what a timer can hold."))
+        raise InvalidParameter(field, _("The time is beyond the range of timers."))
     return found
 
 
 def _why_not(text: str, error: NoMoment) -> str:
     """Return what is missing, and what would do."""
     if error.why == "zone":
-        return _("The moment has no time zone; end it with Z or +08:00.")
+        return _("The time has no zone; end it with Z or +08:00.")
     if error.why == "early":
-        return _("The moment is beyond what a timer can hold.")
+        return _("The time is beyond the range of timers.")
     meant = span_meant(text)
     if meant is not None:
-        return _("“%(text)s” has no sign: a span from now is written %(meant)s.") % {"text": text[:60], "meant": meant}
-    return _("“%(text)s” is no moment; write it like 2026-11-21T15:00:00+08:00, or as a span such as +1h.") % {
+        return _("“%(text)s” has no sign: a duration from now is written %(meant)s.") % {
+            "text": text[:60],
+            "meant": meant,
+        }
+    return _("“%(text)s” is not a time; write it like 2026-11-21T15:00:00+08:00, or as a duration such as +1h.") % {
         "text": text[:60]
     }
 
@@ -53,7 +56,9 @@ def shift_ms(text: str, field: str = "moment") -> int:
     """Return the milliseconds of a span with its sign; raises InvalidParameter."""
     found = read_span(text.strip())
     if found is None:
-        raise InvalidParameter(field, _("“%(text)s” is no span; write it like +90 min or -1 h.") % {"text": text[:60]})
+        raise InvalidParameter(
+            field, _("“%(text)s” is not a duration; write it like +90 min or -1 h.") % {"text": text[:60]}
+        )
     return found
 
 
@@ -77,7 +82,7 @@ def checked_move(parameters: Mapping[str, Any]) -> dict[str, int]:
     """Return `due_ms` or `shift_ms`, whichever is given, or nothing; raises InvalidParameter."""
     given = {name: parameters[name] for name in ("due_ms", "shift_ms") if parameters.get(name) is not None}
     if len(given) > 1:
-        raise InvalidParameter("moment", "Give a moment or a span, not both.")
+        raise InvalidParameter("moment", "Give a time or a duration, not both.")
     for name, number in given.items():
         if not isinstance(number, int) or isinstance(number, bool) or abs(number) >= _FURTHEST_MS:
             raise InvalidParameter("moment", f"{name} is a whole number of milliseconds.")

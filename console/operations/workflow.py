@@ -56,7 +56,7 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
         known = Operation.objects.filter(pk=number).first()
         if known is not None:
             if known.created_by_id != actor.user_id or known.kind != kind_name:
-                raise NotPossible("This number belongs to another operation; load the page again.")
+                raise NotPossible("This number belongs to another operation; reload the page.")
             return known
     Operation.objects.filter(state=Operation.State.DRAFT, created_at__lt=timezone.now() - runner.DRAFT_KEPT).delete()
     checked = kind.checked(parameters)
@@ -81,7 +81,7 @@ def look_again(row: Operation, actor: Actor, changes: Mapping[str, Any] | None =
     kind = kind_of(row.kind)
     _require(kind, actor)
     if row.state != Operation.State.DRAFT:
-        raise NotPossible("It was confirmed already; make a new one.")
+        raise NotPossible("It was confirmed already; create a new one.")
     with choosing(choice_of(row.broker)):
         checked = kind.checked({**row.parameters, **(changes or {})})
         shown = _previewed(kind, checked, actor)
@@ -203,7 +203,7 @@ def abort(number: uuid.UUID, actor: Actor) -> Operation:
     with transaction.atomic():
         row = _locked(number)
         if row.state == Operation.State.WAITING and row.actor != actor.name:
-            raise NotPossible("Decline it, with a reason; who asked for it can withdraw it.")
+            raise NotPossible("Decline it, with a reason; the requester can withdraw it.")
         if not (row.is_under_way or row.state == Operation.State.WAITING) or row.is_abort_wanted:
             return row
         row.is_abort_wanted = True
@@ -222,9 +222,9 @@ def go_on(number: uuid.UUID, actor: Actor) -> Operation:
         if row.is_under_way and not runner.is_lost(row):
             return row
         if row.state == Operation.State.DRAFT or (row.state == Operation.State.DONE and not may_repeat(row)):
-            raise NotPossible("Nothing is left to do.")
+            raise NotPossible("Nothing remains to be done.")
         if row.is_unapproved:
-            raise NotPossible("No second person has approved it.")
+            raise NotPossible("It has not been approved.")
         _forget_unknown(row)
         row.state, row.is_abort_wanted, row.error, row.finished_at = Operation.State.QUEUED, False, "", None
         row.save(update_fields=["state", "is_abort_wanted", "error", "finished_at"])
@@ -265,7 +265,7 @@ def _allowed(number: uuid.UUID, actor: Actor) -> Kind[Any]:
     """Return the kind if the actor may do this; outside of any transaction, so that a refusal stays in the audit."""
     found = Operation.objects.filter(pk=number).first()
     if found is None:
-        raise NotPossible("There is no such operation; it may have been forgotten: make a new one.")
+        raise NotPossible("There is no such operation; it may have expired: create a new one.")
     kind = kind_of(found.kind)
     actor.require(kind.permission, kind.name)
     actor.require_scope(scope_of(found), kind.name)
@@ -302,7 +302,7 @@ def _answer(number: uuid.UUID, actor: Actor, reason: str, state: Operation.State
 
 def _check_waiting(row: Operation) -> None:
     if row.state != Operation.State.WAITING:
-        raise NotPossible("It does not wait for a second person.")
+        raise NotPossible("It is not waiting for approval.")
 
 
 def _locked(number: uuid.UUID) -> Operation:
@@ -312,7 +312,7 @@ def _locked(number: uuid.UUID) -> Operation:
 def _check(row: Operation, kind: Kind[Any], reason: str, typed: str, is_typing_needed: bool) -> None:
     count = row.preview["count"]
     if count is None:
-        raise InvalidParameter("moment", "Say when they shall be due.")
+        raise InvalidParameter("moment", "Enter when they are due.")
     _check_reason(reason)
     if count == 0:
         raise NotPossible("Nothing matches any more.")

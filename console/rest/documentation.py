@@ -52,7 +52,7 @@ def description() -> dict[str, Any]:
         "info": {
             "title": "Escapement",
             "version": "1",
-            "description": "Send messages now or later, and look at what waits. Times are milliseconds since 1970.",
+            "description": "Send messages now or later, and manage pending ones. Times are milliseconds since 1970.",
         },
         "servers": [{"url": "/", "description": "This console"}],
         "tags": [{"name": name} for name in sorted({each.feature for each in ROUTES})],
@@ -61,7 +61,7 @@ def description() -> dict[str, Any]:
         "components": {
             "schemas": _for_generators(components),
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "Made by: manage.py token create"}
+                "token": {"type": "http", "scheme": "bearer", "description": "Created by: manage.py token create"}
             },
         },
     }

@@ -41,11 +41,11 @@ class TooDeep(RequestError):
 
 
 class InvalidIdentifier(RequestError):
-    """This is no message id."""
+    """This is not a message id."""
 
 
 class InvalidReceipt(RequestError):
-    """This is no receipt of a message."""
+    """This is not a receipt of a message."""
 
 
 class InvalidParameter(RequestError):
@@ -57,11 +57,11 @@ class NotSecured(RequestError):
 
 
 class HostUnknown(RequestError):
-    """The request is addressed to a name that this server does not have."""
+    """The request is addressed to a host name that this server does not have."""
 
 
 class BodyTooLarge(RequestError):
-    """The request's body is larger than is taken."""
+    """The request's body is larger than the limit."""
 
 
 class BodyTooSlow(RequestError):
@@ -73,7 +73,7 @@ class WrongContentType(RequestError):
 
 
 class ContentEncoded(RequestError):
-    """Encoded (compressed) bodies are not taken."""
+    """Encoded (compressed) bodies are not accepted."""
 
 
 class TokenMissing(RequestError):
@@ -97,7 +97,7 @@ class AddressNotFound(RequestError):
 
 
 class MethodNotAllowed(RequestError):
-    """This address does not answer to this method."""
+    """This address does not support this method."""
 
 
 class MessageNotFound(RequestError):
@@ -117,7 +117,7 @@ class GroupUnknown(RequestError):
 
 
 class InvalidMoment(RequestError):
-    """This is no moment."""
+    """This is not a time."""
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
@@ -125,11 +125,11 @@ class InvalidMoment(RequestError):
 
 
 class ZoneMissing(InvalidMoment):
-    """A time without a zone may mean any of 38 moments."""
+    """A time without a zone is ambiguous."""
 
 
 class MomentPast(InvalidMoment):
-    """The moment is past, and the request asked to have that refused."""
+    """The time is past, and the request wants that refused."""
 
 
 class TimerError(RequestError):
@@ -158,7 +158,7 @@ class TimerRefused(TimerError):
 
 
 class NotResendable(RequestError):
-    """This message is not one that can be sent again."""
+    """This message cannot be resent."""
 
 
 class IdempotencyKeyUsed(RequestError):
@@ -166,7 +166,7 @@ class IdempotencyKeyUsed(RequestError):
 
 
 class IdempotencyKeyInvalid(RequestError):
-    """This is no key."""
+    """This is not a key."""
 
 
 class IdempotencyKeyMismatch(RequestError):
@@ -178,7 +178,7 @@ class IdempotencyUnderWay(RequestError):
 
 
 class IdempotencyUnknown(RequestError):
-    """What became of the request with this Idempotency-Key is not known: it may be done."""
+    """The outcome of the request with this Idempotency-Key is unknown: it may be done."""
 
 
 class IdempotencyKeysFull(RequestError):
@@ -186,11 +186,11 @@ class IdempotencyKeysFull(RequestError):
 
 
 class IdempotencyKeysAway(RequestError):
-    """Where keys are kept nobody answers; nothing was done."""
+    """The store of keys does not respond; nothing was done."""
 
 
 class NotKnown(RequestError):
-    """It is not known whether it was done."""
+    """It is unknown whether it was done."""
 
 
 class NoOperation(RequestError):
@@ -206,7 +206,7 @@ class OperationRefused(RequestError):
 
 
 class TopicHasWaiting(RequestError):
-    """Something waits for the topic, and the request does not say what is to become of it."""
+    """The topic has pending messages, and the request does not say what happens to them."""
 
     def __init__(self, message: str, waiting: Mapping[str, int | None]) -> None:
         super().__init__(message)
@@ -250,19 +250,19 @@ class CheckAddressTaken(RequestError):
 
 
 class RedisUnavailable(RequestError):
-    """The Redis server of the delayed queues does not answer."""
+    """The Redis server of the delayed queues does not respond."""
 
 
 class TooManyRequests(RequestError):
-    """More messages are under way than are taken at once."""
+    """More messages are under way than the limit allows."""
 
 
 class TokenLimited(RequestError):
-    """The token asks more often than it may."""
+    """The token exceeds its rate of requests."""
 
 
 class TokensUnreadable(RequestError):
-    """Tokens cannot be checked now because the database does not answer."""
+    """Tokens cannot be checked now because the database does not respond."""
 
 
 class PoliciesUnreadable(RequestError):
@@ -270,7 +270,7 @@ class PoliciesUnreadable(RequestError):
 
 
 class Unexpected(RequestError):
-    """Something failed that should not; the log has the details."""
+    """Something failed unexpectedly; the log has the details."""
 
 
 DISK_FULL_WORDS = ("disk is too full", "disk is full")
@@ -297,46 +297,50 @@ RULES: dict[type[Exception], Rule] = {
     SchemaViolated: Rule(400, "invalid_request", "Invalid request", "Compare the body with /api/docs."),
     TooDeep: Rule(400, "too_deep", "Nested too deeply", "Send the object as it is documented in /api/docs."),
     InvalidIdentifier: Rule(400, "invalid_id", "Invalid message id", "Use the id that the send answered."),
-    InvalidReceipt: Rule(400, "invalid_receipt", "Invalid receipt", "Give it as the message came with it."),
+    InvalidReceipt: Rule(400, "invalid_receipt", "Invalid receipt", "Use the receipt that came with the message."),
     InvalidParameter: Rule(400, "invalid_parameter", "Invalid parameter", "Compare the address with /api/docs."),
     NotSecured: Rule(
-        403, "https_needed", "HTTPS needed", "Come by HTTPS; revoke the token, it could be read on its way."
+        403, "https_needed", "HTTPS needed", "Use HTTPS; revoke the token, it may have been read in transit."
     ),
-    HostUnknown: Rule(400, "host_unknown", "Host unknown", "Use a name of ESCAPEMENT_HOSTS, or add this one there."),
-    BodyTooLarge: Rule(413, "body_too_large", "Body too large", "Send less at once, or a reference to the content."),
+    HostUnknown: Rule(400, "host_unknown", "Host unknown", "Use a host name of ESCAPEMENT_HOSTS, or add this one."),
+    BodyTooLarge: Rule(
+        413, "body_too_large", "Body too large", "Send less in one request, or a reference to the content."
+    ),
     BodyTooSlow: Rule(408, "body_too_slow", "Body too slow", "Send the body without long pauses."),
     WrongContentType: Rule(415, "wrong_content_type", "Wrong content type", "Set Content-Type: application/json."),
     ContentEncoded: Rule(415, "content_encoded", "Encoded body", "Send the body as it is, without Content-Encoding."),
-    TokenMissing: Rule(401, "token_missing", "Token missing", "Make one with: manage.py token create."),
-    TokenInvalid: Rule(401, "token_invalid", "Token not valid", "Make a new one with: manage.py token create."),
+    TokenMissing: Rule(401, "token_missing", "Token missing", "Create one with: manage.py token create."),
+    TokenInvalid: Rule(401, "token_invalid", "Token not valid", "Create a new one with: manage.py token create."),
     ScopeMissing: Rule(403, "scope_missing", "Not allowed", "Ask an administrator for a token with this scope."),
-    PolicyDenies: Rule(403, "policy_denies", "Denied by access control", "Ask who keeps the users and policies."),
+    PolicyDenies: Rule(
+        403, "policy_denies", "Denied by access control", "Ask the administrator of users and policies."
+    ),
     AddressNotFound: Rule(404, "not_found", "Not found", "All addresses are listed in /api/docs."),
-    MethodNotAllowed: Rule(405, "method_not_allowed", "Method not allowed", "The header Allow lists what is."),
+    MethodNotAllowed: Rule(405, "method_not_allowed", "Method not allowed", "See the header Allow."),
     MessageNotFound: Rule(404, "message_not_found", "Message not found", "It may have passed its retention time."),
     TopicUnknown: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
     BrokerUnknown: Rule(404, "broker_not_found", "Broker not found", "Check its name, or leave it out for all."),
     GroupUnknown: Rule(404, "group_not_found", "Group not found", "Check the group's name."),
-    InvalidMoment: Rule(422, "invalid_moment", "Not a moment", "Give RFC 3339 with a zone, or epoch milliseconds."),
+    InvalidMoment: Rule(422, "invalid_moment", "Invalid time", "Give RFC 3339 with a zone, or epoch milliseconds."),
     ZoneMissing: Rule(422, "zone_missing", "Zone missing", "End the time with Z or an offset such as +01:00."),
-    MomentPast: Rule(422, "moment_past", "Moment is past", "Choose a later one, or leave reject_past out."),
-    TimerError: Rule(409, "timer_conflict", "Timer conflict", "Look at the timer, then decide."),
+    MomentPast: Rule(422, "moment_past", "Time is past", "Choose a later one, or leave reject_past out."),
+    TimerError: Rule(409, "timer_conflict", "Timer conflict", "Check the timer, then decide."),
     TimerUnknown: Rule(404, "timer_unknown", "Timer unknown", "Check the name; it may have passed its retention."),
     AlreadyDelivered: Rule(409, "already_delivered", "Already delivered", "Its consumers have it; undo it there."),
-    AlreadyCancelled: Rule(409, "already_cancelled", "Already cancelled", "Send the message again if it is wanted."),
-    TimerRefused: Rule(422, "timer_refused", "Refused for this timer", "Correct what the detail names."),
-    NotResendable: Rule(409, "not_resendable", "Not to be sent again", "Do what the detail names instead."),
+    AlreadyCancelled: Rule(409, "already_cancelled", "Already cancelled", "Send the message again if needed."),
+    TimerRefused: Rule(422, "timer_refused", "Not possible for this timer", "Correct what the detail names."),
+    NotResendable: Rule(409, "not_resendable", "Not resendable", "Do what the detail names instead."),
     IdempotencyKeyInvalid: Rule(
-        400, "idempotency_key_invalid", "No idempotency key", "Send a UUID, or another word, in Idempotency-Key."
+        400, "idempotency_key_invalid", "Invalid idempotency key", "Send a UUID, or another string, in Idempotency-Key."
     ),
     IdempotencyKeyMismatch: Rule(
-        422, "idempotency_key_mismatch", "Key of another request", "Use a key for one request only; make a new one."
+        422, "idempotency_key_mismatch", "Key of another request", "Use a key for one request only; create a new one."
     ),
     IdempotencyUnderWay: Rule(
-        409, "idempotency_under_way", "Under way", "Send the same again a little later: it gets the answer.", 1
+        409, "idempotency_under_way", "Under way", "Repeat the request a little later: it gets the answer.", 1
     ),
     IdempotencyUnknown: Rule(
-        409, "idempotency_unknown", "Outcome not known", "Look for the message by its keys before using another key."
+        409, "idempotency_unknown", "Outcome unknown", "Search for the message by its keys before using another key."
     ),
     IdempotencyKeysFull: Rule(
         429, "idempotency_keys_full", "Too many keys", "Wait for the next hour, or send without a key.", 60
@@ -345,58 +349,62 @@ RULES: dict[type[Exception], Rule] = {
         503, "idempotency_keys_away", "Keys unreadable", "Try again; nothing was done. Check Redis.", 2
     ),
     IdempotencyKeyUsed: Rule(409, "idempotency_key_used", "Idempotency key used", "Use a key once for each request."),
-    NotKnown: Rule(504, "not_known", "Not known", "Look whether it came before you send it again."),
-    NoOperation: Rule(404, "operation_unknown", "Operation unknown", "Use the number that the request answered."),
+    NotKnown: Rule(504, "not_known", "Not known", "Check whether it arrived before you send it again."),
+    NoOperation: Rule(404, "operation_unknown", "Operation unknown", "Use the id from the answer of the request."),
     OperationRefused: Rule(422, "operation_refused", "Operation refused", "Correct what the detail names."),
     TopicHasWaiting: Rule(
-        409, "topic_has_waiting", "Something waits for the topic", "Say pending=cancel or pending=keep."
+        409, "topic_has_waiting", "Topic has pending messages", "Set pending=cancel or pending=keep."
     ),
-    TooManyMatch: Rule(422, "too_many_match", "Too many match", "Narrow the filter and do it in parts."),
+    TooManyMatch: Rule(422, "too_many_match", "Too many match", "Narrow the filter and work in batches."),
     CheckAddressUnknown: Rule(
         404, "check_address_unknown", "No check-back address", "Register one, or check the group."
     ),
-    PersonUnknown: Rule(404, "person_unknown", "No such person", "GET /people lists those that there are."),
-    RoleUnknown: Rule(404, "role_unknown", "No such role", "GET /roles lists those that there are."),
-    TokenUnknown: Rule(404, "token_unknown", "No such token", "GET /tokens lists those that there are."),
+    PersonUnknown: Rule(404, "person_unknown", "No such user", "GET /people lists them."),
+    RoleUnknown: Rule(404, "role_unknown", "No such role", "GET /roles lists them."),
+    TokenUnknown: Rule(404, "token_unknown", "No such token", "GET /tokens lists them."),
     BrokerUserUnknown: Rule(
         404, "broker_user_unknown", "No such broker user", "Use a name of the list of broker users."
     ),
-    AlertRuleUnknown: Rule(404, "alert_rule_unknown", "No such rule", "Use a number that the list of rules has."),
-    SilenceUnknown: Rule(404, "silence_unknown", "No such silence", "Use a number that the list of silences has."),
-    CheckAddressTaken: Rule(409, "check_address_taken", "Address taken", "Change the one that is there, or remove it."),
+    AlertRuleUnknown: Rule(404, "alert_rule_unknown", "No such rule", "Use an id from the list of rules."),
+    SilenceUnknown: Rule(404, "silence_unknown", "No such silence", "Use an id from the list of silences."),
+    CheckAddressTaken: Rule(409, "check_address_taken", "Address taken", "Change or remove the existing one."),
     RedisUnavailable: Rule(
         503, "redis_unavailable", "Redis unavailable", "Try again; check ESCAPEMENT_REDISSON_URL.", 2
     ),
-    TokenLimited: Rule(429, "token_limited", "Too many requests of this token", "Send fewer a second, or wait.", 1),
+    TokenLimited: Rule(429, "token_limited", "Too many requests of this token", "Send fewer per second, or wait.", 1),
     TooManyRequests: Rule(429, "too_many_requests", "Too many requests", "Wait for answers before sending more.", 1),
     PoliciesUnreadable: Rule(
         503, "policies_unreadable", "Policies unreadable", "Try again; nothing was done. Check the broker.", 2
     ),
     TokensUnreadable: Rule(503, "tokens_unreadable", "Tokens unreadable", "Try again; check the database.", 2),
-    Unexpected: Rule(500, "internal_error", "Internal error", "Try again; if it stays, look into the web log."),
+    Unexpected: Rule(
+        500, "internal_error", "Internal error", "Try again; if it persists, check the log of the web process."
+    ),
     client.NoSuchQueue: Rule(
-        400, "queue_not_found", "No such queue", "Send to a queue that the topic has, or name none."
+        400, "queue_not_found", "No such queue", "Send to an existing queue of the topic, or name none."
     ),
     InvalidFilter: INVALID_FILTER,
     NotThisEvent: Rule(400, "not_this_event", "Another event", "Ask for the event that the message is."),
     client.InvalidArgument: Rule(400, "invalid_message", "Invalid message", "Correct the field that is named."),
-    HalfNotSafe: Rule(503, "half_not_safe", "Half not safe", "Send again; look at the broker's disk and slave.", 1),
+    HalfNotSafe: Rule(
+        503, "half_not_safe", "Half message not safe", "Send again; check the broker's disk and slave.", 1
+    ),
     PlainSendRefused: Rule(409, "plain_send", "Inside a transaction", "Send with the producer of the block."),
     client.NoBroker: Rule(503, "no_broker", "No broker", "Try again when a broker runs; nothing was done.", 1),
     client.RouteNotFound: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
     client.NotWritable: Rule(403, "topic_not_writable", "No permission", "Check the topic's permission."),
-    client.NotSupported: Rule(501, "not_supported", "Not supported", "This broker does not know the request."),
+    client.NotSupported: Rule(501, "not_supported", "Not supported", "This broker does not support the request."),
     client.ScheduleKeyTaken: Rule(
         409, "schedule_key_taken", "Schedule key taken", "Send with on_conflict=replace or keep, or use another key."
     ),
-    client.UsedAfterFork: Rule(500, "used_after_fork", "Client of another process", "Report it with the web log."),
-    client.NotHeld: Rule(409, "not_held", "Not held any more", "Receive it again."),
-    client.TimerTooFar: Rule(
-        422, "too_far", "Moment too far away", "Choose an earlier moment; the detail has the limit."
+    client.UsedAfterFork: Rule(
+        500, "used_after_fork", "Client of another process", "Report it with the log of the web process."
     ),
-    client.TimerPast: Rule(422, "moment_past", "Moment is past", "Choose a later one, or leave reject_past out."),
+    client.NotHeld: Rule(409, "not_held", "No longer held", "Receive it again."),
+    client.TimerTooFar: Rule(422, "too_far", "Time too far ahead", "Choose an earlier time; the detail has the limit."),
+    client.TimerPast: Rule(422, "moment_past", "Time is past", "Choose a later one, or leave reject_past out."),
     client.TimerLimit: Rule(
-        429, "timer_limit", "Too many timers", "Wait until some are due, or choose another moment.", 5
+        429, "timer_limit", "Too many timers", "Wait until some are due, or choose another time.", 5
     ),
     client.BrokerUnreachable: Rule(
         503, "broker_unreachable", "Broker unreachable", "Try again; the message may be stored, compare its key.", 1
@@ -405,13 +413,13 @@ RULES: dict[type[Exception], Rule] = {
         504, "broker_timeout", "Broker timeout", "The message may be stored; compare its key before sending again.", 1
     ),
     client.ClientClosed: Rule(503, "stopping", "Stopping", "This server is stopping; try again.", 1),
-    client.BadAnswer: Rule(502, "bad_answer", "Unreadable answer", "Check which version the broker is."),
+    client.BadAnswer: Rule(502, "bad_answer", "Unreadable answer", "Check the version of the broker."),
     client.BrokerRefused: Rule(502, "broker_refused", "Broker refused", "The detail has the broker's own words."),
 }
 
 #: Refusals of the broker that mean something particular (ResponseCode of 5.5.0); others take BrokerRefused's rule.
 REFUSALS: dict[int, Rule] = {
-    Answer.SYSTEM_ERROR: Rule(502, "broker_error", "Broker error", "Try again; look into the broker's log.", 1),
+    Answer.SYSTEM_ERROR: Rule(502, "broker_error", "Broker error", "Try again; check the broker's log.", 1),
     Answer.SYSTEM_BUSY: Rule(503, "broker_busy", "Broker busy", "Send more slowly.", 1),
     Answer.MESSAGE_ILLEGAL: Rule(400, "message_illegal", "Message refused", "Correct what the detail names."),
     Answer.SERVICE_NOT_AVAILABLE: Rule(503, "broker_unavailable", "Broker unavailable", "Try again later.", 5),

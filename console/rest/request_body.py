@@ -61,7 +61,7 @@ class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
         Literal["error", "replace", "keep"] | None,
         Meta(description="If a message with this schedule_key waits: refuse (default), replace it, or keep that one."),
     ] = None
-    reject_past: Annotated[bool, Meta(description="Refuse a moment that is past instead of delivering at once.")] = (
+    reject_past: Annotated[bool, Meta(description="Refuse a time that is past instead of delivering immediately.")] = (
         False
     )
     durability: Annotated[

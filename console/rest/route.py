@@ -1,6 +1,6 @@
 """Routes: a method at an address, declared at its handler with what a token has to allow for it.
 
-    @route("GET", "/timers", "List waiting messages by due time", action=READ, on=InRows(), answers=(...))
+    @route("GET", "/timers", "List pending timers by due time", action=READ, on=InRows(), answers=(...))
     async def timers(call: Call, query: TimersQuery) -> Response:
 
 The handler's parameter `query` says which parameters the address may have, `body` which JSON the request has (optional

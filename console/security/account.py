@@ -85,7 +85,7 @@ def own_second_factor(request: HttpRequest) -> HttpResponse:
 def _set_up(request: HttpRequest) -> HttpResponse:
     codes = second_factor.set_up(request.user, _offered(request), request.POST.get("code", ""))
     if codes is None:
-        fault = _("This code is not of this secret now. Is the clock of your device right?")
+        fault = _("This code does not match the secret. Is the clock of your device right?")
         return _page(request, is_on=False, faults={"code": fault})
     request.session.pop(_OFFERED, None)
     owed.note_step(request, second_factor.TOTP)
@@ -133,8 +133,8 @@ def _password_faults(request: HttpRequest, user: Any) -> dict[str, str]:
     except ValidationError as error:
         return {"new": " ".join(error.messages)}
     if new == request.POST.get("password"):
-        return {"new": _("This is the password that you have now.")}
-    return {"again": _("The two are not the same.")} if new != again else {}
+        return {"new": _("This is your current password.")}
+    return {"again": _("The passwords do not match.")} if new != again else {}
 
 
 def _password_fault(request: HttpRequest, field: str) -> str | None:

@@ -37,15 +37,15 @@ class MaskRule(models.Model):
 
     prefix = models.CharField(_("prefix of topics"), max_length=255, blank=True)
     #: "body", or names of properties as RocketMQ stores them (KEYS, TAGS, UNIQ_KEY, or one of the sender's own)
-    fields = models.TextField(_("what is masked: body, or names of properties, one a line"), default="body")
-    why = models.CharField(_("why, as it is shown in its place"), max_length=100)
-    is_on = models.BooleanField(_("on"), default=True)
+    fields = models.TextField(_("masked fields: body, or property names, one per line"), default="body")
+    why = models.CharField(_("reason, shown in place of the content"), max_length=100)
+    is_on = models.BooleanField(_("enabled"), default=True)
 
     class Meta:
         verbose_name = _("masking rule")
         verbose_name_plural = _("masking rules")
         ordering = ["prefix", "pk"]
-        permissions = [("unmask", _("Can see what is masked, each time with a reason that is kept"))]
+        permissions = [("unmask", _("Can view masked content, each time with a reason that is kept"))]
 
     def __str__(self) -> str:
         return f"{self.prefix}*: {', '.join(self.names)}"
@@ -58,7 +58,7 @@ class MaskRule(models.Model):
     def clean(self) -> None:
         """Check that the rule masks something."""
         if not self.names:
-            raise ValidationError({"fields": _("Name at least one thing.")})
+            raise ValidationError({"fields": _("Enter at least one.")})
 
 
 SUBJECT_LENGTH = 255
@@ -95,7 +95,7 @@ class ApiToken(models.Model):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, verbose_name=_("created by"), related_name="+"
     )
-    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
     expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
     revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
     last_used_at = models.DateTimeField(_("last used"), null=True, blank=True, editable=False)
@@ -104,7 +104,7 @@ class ApiToken(models.Model):
         "self", models.SET_NULL, null=True, blank=True, editable=False, related_name="+", verbose_name=_("replaced by")
     )
     requests_per_s = models.PositiveIntegerField(
-        _("requests a second (0: as the settings say)"), default=0, db_default=0
+        _("requests per second (0: as in the settings)"), default=0, db_default=0
     )
 
     class Meta:
@@ -116,7 +116,7 @@ class ApiToken(models.Model):
                 fields=["name"],
                 condition=models.Q(revoked_at=None, replaced_by=None),
                 name="one_token_of_a_name",
-                violation_error_message=_("There is a token with this name already."),
+                violation_error_message=_("A token with this name already exists."),
             ),
         ]
 

@@ -17,8 +17,8 @@ class StaleReason(TextChoices):
     BROKER_UNREACHABLE = "broker-unreachable", _("the broker cannot be reached")
     BROKER_SLOW = "broker-slow", _("the broker did not answer in time")
     BROKER_REFUSED = "broker-refused", _("the broker refused to answer")
-    NOT_SUPPORTED = "not-supported", _("the broker does not know this request")
-    NOT_THERE = "not-there", _("the broker has no such thing")
+    NOT_SUPPORTED = "not-supported", _("the broker does not support this request")
+    NOT_THERE = "not-there", _("not found on the broker")
     REDIS_UNREACHABLE = "redis-unreachable", _("the Redis server cannot be reached")
     REDIS_REFUSED = "redis-refused", _("the Redis server refused to answer")
 

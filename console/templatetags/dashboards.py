@@ -191,7 +191,7 @@ def drawing(panel: Panel, query: str) -> SafeString | str:
         return escape(bar_address(query, series=series, at=at_ms, step=panel.step_ms))
 
     words = {"title": panel.spec.title, "count": f"{panel.total:,}"}
-    label = escape(_("%(title)s, %(count)s figures; the table below says the same") % words)
+    label = escape(_("%(title)s, %(count)s values; same data in the table below") % words)
     if panel.spec.kind == "bars":
         bars = [
             (escape(_shortened(name)), value, escape(bar_address(query, series=series, name=name)))

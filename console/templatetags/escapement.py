@@ -20,18 +20,20 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 def span(ms: float) -> str:
-    """0.003 s, 4.98 s, 47.2 s, 1:58, 1:59:59, 6 d 4 h: precise where it is short."""
-    ms = max(0, ms)
-    if ms < 10 * SECOND:
-        return f"{ms / 1000:.3f} s" if ms < SECOND else f"{ms / 1000:.2f} s"
+    """450 ms, 4.98 s, 47.2 s, 1 min 58 s, 1 h 06 min, 6 d 4 h: with units, so that none is taken for a time of day.
+
+    Rounded down, as a countdown is; `span` of static/js/clocks.js writes the same.
+    """
+    ms = max(0, int(ms))
+    if ms < SECOND:
+        return f"{ms} ms"
     if ms < MINUTE:
-        return f"{ms / 1000:.1f} s"
-    seconds = int(ms // SECOND)
+        return f"{ms // 10 / 100:.2f} s" if ms < 10 * SECOND else f"{ms // 100 / 10:.1f} s"
     if ms < HOUR:
-        return f"{seconds // 60}:{seconds % 60:02d}"
+        return f"{ms // MINUTE} min {ms // SECOND % 60:02d} s"
     if ms < DAY:
-        return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-    return f"{seconds // 86_400} d {seconds // 3600 % 24} h"
+        return f"{ms // HOUR} h {ms // MINUTE % 60:02d} min"
+    return f"{ms // DAY} d {ms // HOUR % 24} h"
 
 
 def delay_name(ms: int) -> str:

@@ -42,7 +42,7 @@ def moved(lines: Sequence[ComparedLine]) -> list[ComparedLine]:
 @register.simple_tag
 def pair_rows(lines: Sequence[ComparedLine], most: int) -> SafeString:
     """The first lines of a table, each with its cells."""
-    new, gone = text(_("not there before")), text(_("not there after"))
+    new, gone = text(_("did not exist before")), text(_("did not exist after"))
     new, gone = f' <span class="faint">{new}</span>', f' <span class="faint">{gone}</span>'
     beside = {(True, True): "", (False, True): new, (False, False): new, (True, False): gone}
     rows = (
@@ -85,7 +85,7 @@ def kept_line(past: Past) -> SafeString:
     columns = [
         Column(
             row.waiting, row.lag, escape(_column_words(row)), escape(past.to(row.at_ms)), row.at_ms,
-            escape(_("%(waiting)s waiting, lag %(lag)s") % _figures(row)),
+            escape(_("%(waiting)s pending, lag %(lag)s") % _figures(row)),
         )
         for row in past.sums
     ]  # fmt: skip
@@ -95,12 +95,12 @@ def kept_line(past: Past) -> SafeString:
     every = max(1, len(moments) // _TICKS)
     is_long = bool(moments) and moments[-1] - moments[0] > DAY
     ticks = [(index, stamp(moments[index], MINUTE if is_long else SECOND)) for index in range(0, len(moments), every)]
-    label = _("Kept snapshots, oldest first: what waited, and the lag of all groups")
+    label = _("Kept snapshots, oldest first: pending messages, and the lag of all groups")
     return mark_safe(kept_svg(columns, chosen=chosen, label=escape(label), ticks=ticks))  # noqa: S308 - escaped # nosec B308 B703
 
 
 def _column_words(row: Sums) -> str:
-    return _("%(at)s: %(waiting)s waiting, lag %(lag)s") % {"at": stamp(row.at_ms, MINUTE), **_figures(row)}
+    return _("%(at)s: %(waiting)s pending, lag %(lag)s") % {"at": stamp(row.at_ms, MINUTE), **_figures(row)}
 
 
 def _figures(row: Sums) -> dict[str, str]:

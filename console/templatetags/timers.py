@@ -82,7 +82,7 @@ def timer_wheel(page: TimersPage) -> SafeString:
     drawing = wheel_svg(
         rings,
         label=escape(label),
-        now=escape(_("then") if page.is_past else _("now")),
+        now=escape(_("at that time") if page.is_past else _("now")),
         marks=("+15 s", "+30 s", "+45 s"),
         hub=_hub(page),
         times=[Times(ring.start_ms, ring.end_ms, [f"{slot.count:,}" for slot in ring.slots]) for ring in wheel.rings],
@@ -134,8 +134,8 @@ def timer_forecast(page: TimersPage) -> SafeString:
         for herd in sorted(forecast.herds, key=lambda herd: -herd.last_late_ms)
     ]  # fmt: skip
     label = ngettext(
-        "Messages due per second; %(herds)s herd that will be late",
-        "Messages due per second; %(herds)s herds that will be late",
+        "Messages due per second; %(herds)s burst that will be late",
+        "Messages due per second; %(herds)s bursts that will be late",
         len(forecast.herds),
     ) % {"herds": len(forecast.herds)}
     capacity_text = _("capacity %(rate)s/s") % {"rate": f"{forecast.capacity_per_s or 0:,.0f}"}
@@ -243,7 +243,7 @@ def _hub(page: TimersPage) -> Hub:
     if page.figures.paused:
         return Hub(escape(_("all timers are")), escape(_("paused")), "")
     if due_ms is None:
-        return Hub(escape(_("nothing waits")), "\u2013", "")
+        return Hub(escape(_("nothing pending")), "\u2013", "")
     first = page.first.rows[0] if page.first.rows and page.at_ms is None else None
     below = escape(first.topic[:40]) if first else ""
     last = escape(_("slot %(number)s") % {"number": due_ms // 1000})

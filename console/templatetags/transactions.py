@@ -214,7 +214,7 @@ def asked_words(row: TransactionRow) -> str:
     if row.producers is None:
         return _("not reported by this broker")
     if not row.producers:
-        return _("nobody: no producer of %(group)s is connected") % {"group": row.group or "\u2013"}
+        return _("none: no producer of %(group)s is connected") % {"group": row.group or "\u2013"}
     first = row.producers[0]
     more = len(row.producers) - 1
     if not more:
@@ -231,7 +231,7 @@ def board_drawing(board: Board, now_ms: int, timeout_ms: int | None, most: int |
         halves = [_half_mark(row, now_ms, timeout_ms or _GRACE_MS, most) for row in board.halves]
     places = {row.offset: place for place, row in enumerate(board.halves)}
     ops = [_op_mark(op, places, now_ms) for op in board.ops]
-    label = _("Half queue at the left, op queue at the right; %(halves)s halves, %(open)s of them undecided") % {
+    label = _("Half queue on the left, op queue on the right; %(halves)s half messages, %(open)s of them undecided") % {
         "halves": len(halves), "open": sum(row.is_undecided for row in board.halves),
     }  # fmt: skip
     heads = (
@@ -257,7 +257,7 @@ def life_drawing(data: TransactionLife) -> SafeString | str:
         stops.append(Stop(row.next_check_ms, escape(_("next check")), _time(row.next_check_ms), "ahead", left))
     if not stops:
         return ""
-    label = escape(_("The life of the transaction: %(count)s events") % {"count": len(data.events)})
+    label = escape(_("Lifecycle of the transaction: %(count)s events") % {"count": len(data.events)})
     return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped # nosec B308 B703
 
 
@@ -295,7 +295,7 @@ def _standing(row: TransactionRow, now_ms: int, grace_ms: int, most: int | None)
     if row.is_alone:
         return "alone", _("%(checks)s; no producer connected") % {"checks": checks}
     if now_ms - row.store_ms < LOOK_AFTER_PERIODS * grace_ms:
-        return "fresh", _("fresh")
+        return "fresh", _("new")
     if row.next_check_ms is not None and row.next_check_ms > now_ms:
         words = {"checks": checks, "left": span(row.next_check_ms - now_ms)}
         return "undecided", _("%(checks)s checks, next in %(left)s") % words
@@ -306,7 +306,7 @@ def _beside(row: TransactionRow, most: int | None) -> str:
     if row.state is TransactionState.PARKED:
         return _("parked after %(checks)s") % {"checks": checks_words(row, most)}
     if row.state is TransactionState.UNKNOWN:
-        return _("decided before what was read")
+        return _("decided before the records read")
     if row.state in (TransactionState.ENDING, TransactionState.REPLACED):
         return str(row.state.label)
     return ""
@@ -330,7 +330,7 @@ def _decision(words: Sequence[TransactionState]) -> str:
         return _("both")
     return {
         TransactionState.COMMITTED: _("commit"), TransactionState.ROLLED_BACK: _("rollback"),
-    }.get(words[0], _("not told"))  # fmt: skip
+    }.get(words[0], _("not reported"))  # fmt: skip
 
 
 def _short(text: str, length: int) -> str:

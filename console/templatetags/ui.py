@@ -23,6 +23,7 @@ from django.utils.translation import gettext as _
 
 from console.site.chosen import choice_of, choosing
 from console.site.evidence import Evidence
+from console.templatetags.visible import visible
 from console.ui.frame import sections_for
 
 register = template.Library()
@@ -38,6 +39,8 @@ class Given(Protocol):
     fault: str | None
 
 
+#: an id shorter than this stands as it is; of others that have no room so many characters of the end are shown
+_SHORT_ID, _ID_END = 20, 8
 #: attributes that are there or not
 _SWITCHES = {"autofocus", "data-enter", "required"}
 #: the mark that a note begins with, by its tone
@@ -189,7 +192,7 @@ def asked_field(title: str, name: str, given: Given, maxlength: int, about: str 
 def reason_field(value: str, fault: str | None = None, **more: Any) -> Field:
     """Why an operation is done, which the audit keeps."""
     more = {"rows": 2, "required": True, "fault": fault, **more}
-    return {**_field(_("Reason, kept in the audit"), "reason", {}, maxlength=500, **more), "value": value}
+    return {**_field(_("Reason (kept in the audit log)"), "reason", {}, maxlength=500, **more), "value": value}
 
 
 @register.inclusion_tag("ui/text_field.html")
@@ -234,6 +237,14 @@ def _field(
     written = flatatt({"name": name}) + flatatt(first) + flatatt(more)
     shown = {"title": title, "attributes": written, "is_quiet": is_quiet}
     return {**shown, "name": place, "fault": fault, "about": about}
+
+
+@register.inclusion_tag("ui/shortened.html")
+def shortened(text: object) -> dict[str, str]:
+    """An id: where it has no room its middle gives way to an ellipsis; it is whole for the mouse, and when copied."""
+    shown = visible("" if text is None else str(text))
+    at = 0 if len(shown) < _SHORT_ID else len(shown) - _ID_END
+    return {"start": shown[:at], "end": shown[at:]}
 
 
 @register.inclusion_tag("ui/field_errors.html")

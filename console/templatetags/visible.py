@@ -36,3 +36,11 @@ def truncatechars(text: str, length: int) -> str:
     if len(text) <= int(length) and text.isascii() and text.isprintable():
         return text
     return str(Truncator(visible(text)).chars(int(length)))
+
+
+@register.filter(is_safe=True)
+@stringfilter
+def middle(text: str, length: int) -> str:
+    """So many characters of an id at most: it is cut in the middle, as ids of one kind begin alike."""
+    shown, room = visible(text), int(length) - 1
+    return shown if len(shown) <= room + 1 else f"{shown[: room - room // 2]}…{shown[len(shown) - room // 2 :]}"

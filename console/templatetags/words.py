@@ -41,29 +41,29 @@ def _filled(text: Text, finding: Finding) -> SafeString:
 def setting_title(name: str) -> str:
     """What it is called."""
     words = {
-        "read_queues": _("Queues to read"),
-        "write_queues": _("Queues to write"),
+        "read_queues": _("Read queues"),
+        "write_queues": _("Write queues"),
         "permission": _("Permission"),
         "message_type": _("Message type"),
         "order": _("Ordered"),
-        "consume_enabled": _("May consume"),
-        "broadcast_enabled": _("May broadcast"),
-        "orderly": _("In order"),
-        "retry_max_times": _("Tries again at most"),
+        "consume_enabled": _("Consumption enabled"),
+        "broadcast_enabled": _("Broadcast enabled"),
+        "orderly": _("Ordered consumption"),
+        "retry_max_times": _("Max retries"),
         "retry_policy": _("Retry policy"),
-        "retry_delays": _("Customized: the delays"),
-        "retry_first_delay": _("Exponential: the first delay"),
-        "retry_longest_delay": _("Exponential: the longest delay"),
-        "retry_multiplier": _("Exponential: the multiplier"),
+        "retry_delays": _("Customized: delays"),
+        "retry_first_delay": _("Exponential: initial delay"),
+        "retry_longest_delay": _("Exponential: maximum delay"),
+        "retry_multiplier": _("Exponential: multiplier"),
         "user_type": _("Type"),
         "user_status": _("State"),
         "secret": _("Secret"),
-        "previous": _("The secret before"),
+        "previous": _("Previous secret"),
         "roles": _("Roles"),
-        "is_active": _("Open"),
+        "is_active": _("Active"),
         "password": _("Password"),
         "second_factor": _("Second factor"),
-        "prefixes": _("Prefixes of topics"),
+        "prefixes": _("Topic prefixes"),
         "days": _("Days"),
         "access_user": _("Broker user"),
     }
@@ -81,13 +81,13 @@ def setting_words(name: str, value: object) -> str:
         ("permission", 6): _("read and write"),
         ("permission", 4): _("read only"),
         ("permission", 2): _("write only"),
-        ("message_type", ""): _("not said"),
-        ("retry_delays", ""): _("the broker's levels"),
+        ("message_type", ""): _("not specified"),
+        ("retry_delays", ""): _("the broker's delay levels"),
         ("user_status", "enable"): _("enabled"),
         ("user_status", "disable"): _("disabled"),
-        ("secret", "new"): _("a new one"),
-        ("previous", "ends"): _("counts no more"),
-        ("password", "new"): _("a new one"),
+        ("secret", "new"): _("new"),
+        ("previous", "ends"): _("no longer valid"),
+        ("password", "new"): _("new"),
         ("is_active", "yes"): _("yes"),
         ("is_active", "no"): _("no"),
         ("second_factor", "yes"): _("yes"),
@@ -116,13 +116,13 @@ def rule_setting_title(name: str) -> str:
     """What it is called."""
     words = {
         "name": _("Name"),
-        "what": _("What is watched"),
-        "subject": _("Of which (name, * for any)"),
-        "limit": _("Above"),
-        "for_s": _("For at least, s"),
-        "emails": _("Mail to"),
+        "what": _("Metric"),
+        "subject": _("Subject (name, * for any)"),
+        "limit": _("Threshold"),
+        "for_s": _("For at least (s)"),
+        "emails": _("E-mail recipients"),
         "webhook": _("Webhook"),
-        "is_on": _("Switched on"),
+        "is_on": _("Enabled"),
         "until_ms": _("Until"),
     }
     return words.get(name, name)
@@ -155,16 +155,16 @@ def rule_would(preview: RulePreview) -> str:
     """What the rule would do at its next look."""
     rule: Mapping[str, Any] = preview.rule
     if not rule.get("is_on"):
-        return _("It is off: it raises nothing.")
+        return _("The rule is disabled: no alert fires.")
     if preview.watched_above is None:
-        return _("This cannot be read now: nothing is raised, and nothing ends.")
+        return _("The metric cannot be read now: alerts neither fire nor resolve.")
     if not preview.watched_above:
-        return _("It would raise nothing now.")
+        return _("No alert would fire now.")
     if rule["for_s"] == 0:
-        return _("It would raise them at its next look, within %(seconds)s s.") % {
+        return _("These alerts would fire at the next evaluation, within %(seconds)s s.") % {
             "seconds": f"{settings.ALERTS_INTERVAL_S:g}"
         }
-    return _("It would raise them if they stay above it for %(seconds)s s.") % {"seconds": f"{rule['for_s']:,}"}
+    return _("These alerts would fire after %(seconds)s s above the threshold.") % {"seconds": f"{rule['for_s']:,}"}
 
 
 @register.filter
@@ -177,12 +177,12 @@ def packing_words(code: str) -> str:
 def count_words(code: str) -> str:
     """What a preview counted beside the values that it hits."""
     words = {
-        "in_list": _("in the list only: they are due at once"),
+        "in_list": _("in the list only: due immediately"),
         "in_set": _("in the set only: they are listed again"),
-        "overdue": _("due already: they are delivered at once"),
-        "never_due": _("due at a moment before 1970: they stay"),
-        "too_far": _("due later than the broker takes timers for: they are set aside"),
-        "unreadable": _("in neither packing among those looked at: they stay"),
+        "overdue": _("already due: delivered immediately"),
+        "never_due": _("due before 1970: left as they are"),
+        "too_far": _("due beyond the broker's timer range: quarantined"),
+        "unreadable": _("no known envelope among those searched: left as they are"),
     }
     return words.get(code, code)
 
@@ -190,4 +190,4 @@ def count_words(code: str) -> str:
 @register.filter
 def service_words(state: str) -> str:
     """What a transfer service is doing."""
-    return {"moving": _("moving"), "watching": _("only watching"), "waiting": _("waiting for Redis")}.get(state, state)
+    return {"moving": _("moving"), "watching": _("read-only"), "waiting": _("waiting for Redis")}.get(state, state)

@@ -140,10 +140,10 @@ def _bounded(
             sent += 1
         looked += getattr(page, "looked", 0)
         if looked >= LOOKED:
-            yield _note(columns, _("Only the first %(looked)s were looked through.") % {"looked": f"{looked:,}"})
+            yield _note(columns, _("Only the first %(looked)s were searched.") % {"looked": f"{looked:,}"})
             return
     if why:
-        yield _note(columns, _("It ends here: %(why)s.") % {"why": why})
+        yield _note(columns, _("Truncated here: %(why)s.") % {"why": why})
 
 
 def _trouble(page: Any) -> str:

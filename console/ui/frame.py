@@ -83,7 +83,7 @@ SECTIONS = (
             Place("audit", "u", _("Audit")),
             Place("/api/docs", "r", _("REST")),
             Place("access", "b", _("Broker users"), is_for_staff=True),
-            Place("people", "h", _("People"), is_for_staff=True),
+            Place("people", "h", _("Users"), is_for_staff=True),
             Place("tokens", "y", _("Tokens"), is_for_staff=True),
             Place("admin:index", "a", _("Access"), is_for_staff=True),
         ),
@@ -92,7 +92,7 @@ SECTIONS = (
 
 
 #: pages without a place in the rail; the palette goes there
-BESIDE = (Place("compare", "", _("Compare two moments")),)
+BESIDE = (Place("compare", "", _("Compare two points in time")),)
 
 
 def sections_for(is_staff: bool) -> Iterator[Section]:

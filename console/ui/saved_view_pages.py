@@ -32,7 +32,7 @@ def keep(request: HttpRequest) -> HttpResponse:
     """Save the list whose address is given, and go back to it."""
     address = address_of(request.POST.get("address", ""))
     if address is None:
-        raise Http404(_("This is no list that can be saved."))
+        raise Http404(_("This list cannot be saved."))
     if not store.may_open(request.user, address.page):
         raise PermissionDenied(NEEDED[address.page])
     try:

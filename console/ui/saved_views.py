@@ -45,8 +45,8 @@ class SavedView(models.Model):
     #: seen by everybody who sees all topics and may open the page
     is_shared = models.BooleanField(_("shared with everybody"), default=False)
     #: what its owner sees when the page is opened without filters
-    is_default = models.BooleanField(_("opens with the page"), default=False)
-    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+    is_default = models.BooleanField(_("default of its page"), default=False)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
 
     class Meta:
         verbose_name = _("saved view")
@@ -211,10 +211,10 @@ def _stored(user: Any, row: SavedView, name: str, is_shared: bool, is_default: b
         others = SavedView.objects.filter(owner=row.owner_id).exclude(pk=row.pk)
         if row._state.adding and others.count() >= MOST:
             raise TooManyViews(
-                gettext("You have %(most)s views, as many as there may be: delete one.") % {"most": MOST}
+                gettext("You have reached the limit of %(most)s views: delete one first.") % {"most": MOST}
             )
         if others.filter(page=row.page, name=row.name).exists():
-            raise NameRefused(gettext("You have a view of this name on this page already."))
+            raise NameRefused(gettext("You already have a view with this name on this page."))
         if is_default:
             others.filter(path=row.path, is_default=True).update(is_default=False)
         row.save()
@@ -224,7 +224,7 @@ def _stored(user: Any, row: SavedView, name: str, is_shared: bool, is_default: b
 def _sound(name: str) -> str:
     found = " ".join(name.split())
     if not found:
-        raise NameRefused(gettext("Give it a name."))
+        raise NameRefused(gettext("Enter a name."))
     if len(found) > NAME_LENGTH:
         raise NameRefused(gettext("A name has at most %(most)s characters.") % {"most": NAME_LENGTH})
     if not found.isprintable():

@@ -4,16 +4,16 @@
 const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const two = (number) => String(number).padStart(2, "0");
 
-// The same form as the server's `span` (console/templatetags/escapement.py).
+// As the server's `span` writes it (console/templatetags/escapement.py): with units, rounded down.
 export function span(ms) {
-  ms = Math.max(0, ms);
-  if (ms < SECOND) return `${(ms / 1000).toFixed(3)} s`;
-  if (ms < 10 * SECOND) return `${(ms / 1000).toFixed(2)} s`;
-  if (ms < MINUTE) return `${(ms / 1000).toFixed(1)} s`;
-  const seconds = Math.floor(ms / SECOND);
-  if (ms < HOUR) return `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
-  if (ms < DAY) return `${Math.floor(seconds / 3600)}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
-  return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds / 3600) % 24} h`;
+  ms = Math.max(0, Math.floor(ms));
+  const whole = (unit) => Math.floor(ms / unit);
+  if (ms < SECOND) return `${ms} ms`;
+  if (ms < 10 * SECOND) return `${(whole(10) / 100).toFixed(2)} s`;
+  if (ms < MINUTE) return `${(whole(100) / 10).toFixed(1)} s`;
+  if (ms < HOUR) return `${whole(MINUTE)} min ${two(whole(SECOND) % 60)} s`;
+  if (ms < DAY) return `${whole(HOUR)} h ${two(whole(MINUTE) % 60)} min`;
+  return `${whole(DAY)} d ${whole(HOUR) % 24} h`;
 }
 
 // The broker's clock. Where it is simulated the page says by what line it runs, and live frames say so again when it has

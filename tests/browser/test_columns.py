@@ -9,14 +9,17 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from broker.client import Decision, TransactionProducer, prepare
+from console.components import LONG_NAME
 from tests.browser.conftest import Web
 from tests.browser.test_narrow import Visit, visit  # noqa: F401 - a fixture
 from tests.console.stage import Stage
 
 LONG = "flight-payments-settlement-1f2e7b1c-8a9d-4f2b-9c3d-1234567890ab"
 #: ids whose text is wider than its cell
-CUT = """() => [...document.querySelectorAll("main .table td.stretch:has(.mono)")]
+CUT = """() => [...document.querySelectorAll("main .table td.stretch:has(.mono), main .table .cut-start")]
   .filter((cell) => cell.scrollWidth > cell.clientWidth + 1).map((cell) => cell.innerText)"""
+#: what is copied of it
+COPIED = "(element) => { getSelection().selectAllChildren(element); return getSelection().toString(); }"
 
 
 @pytest.fixture
@@ -41,6 +44,18 @@ def test_ids_stand_whole_and_others_give_way(halves: Stage, visit: Visit) -> Non
         expect(page.locator("main .table td.stretch").first).to_be_visible()
         assert page.evaluate(CUT) == []
         assert widened(page) <= 0
+
+
+def test_an_id_without_room_gives_way_in_its_middle_and_is_copied_whole(visit: Visit) -> None:
+    cut = visit("/design/", 390).locator("#long-id .cut")
+    assert cut.locator(".cut-start").evaluate("(start) => start.scrollWidth > start.clientWidth")
+    end = cut.evaluate("""(cut) => {
+      const range = new Range();
+      range.selectNodeContents(cut.lastChild);
+      return [range, cut.parentElement].map((each) => each.getBoundingClientRect().right);
+    }""")
+    assert 0 < end[0] <= end[1], "its end is in sight"
+    assert [cut.get_attribute("title"), cut.evaluate(COPIED)] == [LONG_NAME, LONG_NAME]
 
 
 def test_lanes_are_a_table_on_half_a_screen_and_lines_on_a_telephone(halves: Stage, visit: Visit) -> None:
@@ -70,7 +85,7 @@ def test_single_keys_are_switched_off_and_on_again(halves: Stage, visit: Visit, 
     """Whoever typed "flight" beside the field ended among the timers, and nothing could be done about it."""
     page = visit("/topics/", 1_024)
     page.locator("details.account summary").click()
-    page.get_by_role("button", name="Turn single keys off").click()
+    page.get_by_role("button", name="Disable single-key shortcuts").click()
     page.keyboard.press("Escape")
     page.locator("body").press("g")
     page.keyboard.type("flight1?")
@@ -80,7 +95,7 @@ def test_single_keys_are_switched_off_and_on_again(halves: Stage, visit: Visit, 
     assert page.url == web.address + "/topics/"
     page.reload()
     page.locator("details.account summary").click()
-    page.get_by_role("button", name="Turn single keys on").click()
+    page.get_by_role("button", name="Enable single-key shortcuts").click()
     page.keyboard.press("Escape")
     page.locator("body").press("g")
     page.wait_for_url("**/groups/")

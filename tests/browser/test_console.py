@@ -17,6 +17,7 @@ from console.site.clock import real_now_ms
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage
+from tests.console.ui.spans import SPANS
 
 NEW_YEAR_MS, HOUR_MS = 1_767_225_600_000, 3_600_000
 
@@ -102,6 +103,12 @@ def test_a_lost_connection_is_said_and_made_good(stage: Stage, web: Web, context
     web.start()
     expect(page.locator("#live")).to_contain_text("Live", timeout=30_000)
     expect(page.locator("#lane-16 td").nth(1)).to_have_text("13")
+
+
+def test_spans_are_counted_down_in_the_form_of_the_server(stage: Stage, web: Web, context: BrowserContext) -> None:
+    page, _ = opened(context, web.address + "/find/")
+    counted = "async (all) => { const { span } = await import('/static/js/clocks.js'); return all.map(span); }"
+    assert page.evaluate(counted, [ms for ms, _ in SPANS]) == [text for _, text in SPANS]
 
 
 def test_light_and_dark_are_remembered(web: Web, context: BrowserContext) -> None:

@@ -93,7 +93,7 @@ def test_a_plot_leads_to_a_range_and_to_messages(web: Web, context: BrowserConte
     over = page.locator("[data-plot] .u-over").first
     over.click()  # the plot has had no time to follow the mouse
     page.wait_for_url(re.compile(r"series=sent&at=\d+&step=60000#behind"))
-    expect(page.locator("#behind")).to_contain_text("Behind one bar of Sent")
+    expect(page.locator("#behind")).to_contain_text("One bar of Sent")
     page.wait_for_load_state("networkidle")
     over.scroll_into_view_if_needed()
     box = over.bounding_box()

@@ -60,10 +60,10 @@ def test_chosen_values_are_removed_after_a_look_and_a_reason(
     boxes.nth(1).check()
     expect(page.locator("[data-select-count]")).to_have_text("2")
     page.get_by_role("button", name="Remove…").click()
-    expect(page.locator("h1")).to_contain_text("Remove waiting values")
+    expect(page.locator("h1")).to_contain_text("Remove pending values")
     assert orders.size() == before
     page.fill("textarea", "paid meanwhile")
-    page.get_by_role("button", name="Remove them").click()
+    page.get_by_role("button", name="Remove values").click()
     expect(page.locator("#run")).to_contain_text("2 of 2")
     assert orders.size() == before - 2
     entry = AuditEntry.objects.get(what=AuditEntry.What.FINISHED)

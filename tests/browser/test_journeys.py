@@ -110,7 +110,7 @@ def test_the_timers_of_one_order_are_cancelled(stage: Stage, web: Web, context: 
     assert waiting(stage) == {"order-18/remind", "order-18/expire", "order-18/archive"}
     assert hands.steps == 4
     hands.press("1")
-    expect(hands.page.locator("h1")).to_have_text("Take timers back")
+    expect(hands.page.locator("h1")).to_have_text("Undo changes to timers")
     nothing_broke(hands, complaints)
 
 
@@ -127,7 +127,7 @@ def test_why_a_message_is_late_is_seen(stage: Stage, web: Web, context: BrowserC
     row = hands.page.locator("#readers tbody tr")
     expect(row).to_contain_text("billing")
     expect(row).to_contain_text("not yet")
-    expect(row).to_contain_text("no member of the group is connected")
+    expect(row).to_contain_text("no consumer of the group is connected")
     expect(row.locator("td").nth(2)).to_have_text("4")
     assert hands.steps == 3
     nothing_broke(hands, complaints)
@@ -140,7 +140,7 @@ def test_a_group_is_moved_back_an_hour(stage: Stage, web: Web, context: BrowserC
     stage.wait_for(lambda: offset_of(stage) == 3)
     stage.mirror.run_once()
     hands, complaints = hands_on(web, context)
-    asked_for(hands, "move billing -1h", offered="Move billing on orders to -1h", shown="Delivered again")
+    asked_for(hands, "move billing -1h", offered="Reset offsets of billing on orders to -1h", shown="Redelivered")
     assert offset_of(stage) == 0
     assert hands.steps == 4
     nothing_broke(hands, complaints)

@@ -77,11 +77,11 @@ def test_progress_shows_by_itself_and_it_can_be_stopped(
     expect(page.locator("#run")).to_contain_text("1,000 of 1,200")
     expect(page.locator("#state")).to_contain_text("stopped")
     expect(page.get_by_role("button", name="Stop after this batch")).to_be_hidden()
-    expect(page.locator("#audit")).to_contain_text("asked to stop")
+    expect(page.locator("#audit")).to_contain_text("stop requested")
     page.reload()
     gate.let()
     Operation.objects.filter(pk=running.pk).update(preview={**running.preview, "count": 200})
-    page.get_by_role("button", name="Go on with what is left").click()
+    page.get_by_role("button", name="Continue with remaining items").click()
     expect(page.locator("#run")).to_contain_text("1,200 of 1,200")
     expect(page.locator("#state")).to_contain_text("done")
     assert page.evaluate("violations") == []

@@ -66,7 +66,7 @@ def confirm(page: Page, kind: str, typed: str = "", **fields: str) -> None:
 def shown_once(page: Page) -> str:
     """Take the secret; it is gone when the page is loaded again."""
     secret = page.locator("pre.secret")
-    expect(page.get_by_text("Shown once, and kept nowhere: take it now.")).to_be_visible()
+    expect(page.get_by_text("Shown once and not stored: copy it now.")).to_be_visible()
     text = (secret.text_content() or "").strip()
     go(page, page.url.removesuffix("confirm/"))
     expect(page.get_by_role("heading", level=1)).to_be_visible()
@@ -94,14 +94,14 @@ def a_person_comes_and_is_closed_out(boss: Page) -> None:
     anna = get_user_model().objects.get(username="anna")
     assert anna.check_password(password)
     go(boss, "/people/")
-    expect(boss.get_by_role("row", name="anna")).to_contain_text("has to change the password")
+    expect(boss.get_by_role("row", name="anna")).to_contain_text("must change the password")
     boss.get_by_role("link", name="anna").click()
     confirm(boss, "people.reset_password")
     assert shown_once(boss) != password
     go(boss, f"/people/{anna.pk}/")
     confirm(boss, "people.change", is_active="no")
     go(boss, "/people/")
-    expect(boss.get_by_role("row", name="anna")).to_contain_text("closed")
+    expect(boss.get_by_role("row", name="anna")).to_contain_text("disabled")
 
 
 def a_token_is_made_rotated_and_revoked(boss: Page) -> None:
@@ -118,13 +118,13 @@ def a_token_is_made_rotated_and_revoked(boss: Page) -> None:
     for token in (first, second):
         go(boss, "/tokens/")
         row = boss.get_by_role("row", name=f"esc_{tokens.prefix_of(token)}")
-        row.get_by_role("button", name="Revoke it…").click()
+        row.get_by_role("button", name="Revoke token…").click()
         boss.fill("[name=reason]", "a test")
         boss.locator("form:has([name=reason]) button.go").click()
         expect(boss.get_by_role("heading", level=1)).to_be_visible()
     assert [tokens.grant_of(each) for each in (first, second)] == [None, None]
     go(boss, "/tokens/")
-    expect(boss.get_by_role("button", name="Revoke it…")).to_have_count(0)
+    expect(boss.get_by_role("button", name="Revoke token…")).to_have_count(0)
 
 
 def a_broker_user_is_made_rotated_and_deleted(boss: Page, broker: RunningBroker) -> None:
@@ -136,7 +136,7 @@ def a_broker_user_is_made_rotated_and_deleted(boss: Page, broker: RunningBroker)
     confirm(boss, "access.rotate", overlap_hours="2")
     second = shown_once(boss)
     go(boss, "/access/alice/")
-    expect(boss.get_by_text("The old secret counts until")).to_be_visible()
+    expect(boss.get_by_text("The old secret is valid until")).to_be_visible()
     confirm(boss, "access.end_old_secret")
     expect(boss.get_by_role("heading", level=1)).to_be_visible()
     assert [opens(broker, "alice", each) for each in (first, second)] == [False, True]

@@ -50,13 +50,13 @@ def test_what_waits_comes_and_goes_by_itself(
 ) -> None:
     page, complaints = opened(context, web.address + "/timers/")
     expect(page.locator("#live")).to_contain_text("Live")
-    expect(page.locator("#first")).to_contain_text("Nothing fires here.")
+    expect(page.locator("#first")).to_contain_text("No timer fires here.")
     stage.producer.send("orders", "x", keys=["soon"], deliver_at_ms=now_ms() + 6_000)
     stage.mirror.run_once()
     expect(page.locator("#first tbody")).to_contain_text("soon")
     expect(page.locator("#figures dd").first).to_have_text("1")
     expect(page.locator("#wheel a")).not_to_have_count(0)
-    expect(page.locator("#first")).to_contain_text("Nothing fires here.")
+    expect(page.locator("#first")).to_contain_text("No timer fires here.")
     expect(page.locator("#by-topic tbody")).to_contain_text("orders")
     assert page.evaluate("violations") == []
     assert complaints == []
@@ -85,7 +85,7 @@ def test_an_operation_from_choosing_to_audit_and_a_second_click_does_nothing(
     choose(page, web, "Cancel…", 3)
     expect(page.locator("h1")).to_have_text("Cancel timers")
     page.fill("textarea", "asked for by the customer")
-    page.get_by_role("button", name="Cancel them").dblclick()
+    page.get_by_role("button", name="Cancel timers").dblclick()
     expect(page.locator("#run")).to_contain_text("3 of 3")
     expect(page.locator("#audit")).to_contain_text("asked for by the customer")
     expect(page.locator("#items tbody tr")).to_have_count(3)

@@ -48,13 +48,13 @@ def test_from_a_group_to_what_one_of_its_clients_does(
 ) -> None:
     with connected(stage, "java@1", answers=True, stack="TID: 1 main"):
         page, complaints = opened(context, web.address + "/groups/billing/")
-        page.get_by_role("link", name="See its clients").click()
+        page.get_by_role("link", name="Open its clients").click()
         rows = page.locator("#clients tbody tr")
         expect(rows).to_have_count(1)
         if shots:
             page.screenshot(path=shots / "clients.png", full_page=True)
         page.get_by_role("link", name="java@1").click()
-        expect(page.get_by_role("heading", name="What it reports for billing")).to_be_visible()
+        expect(page.get_by_role("heading", name="Reported for billing")).to_be_visible()
         page.get_by_role("link", name="Ask for the stack").click()
         expect(page.locator("pre")).to_contain_text("TID: 1 main")
         if shots:
@@ -71,34 +71,34 @@ def test_a_topic_is_made_changed_put_back_and_deleted(
 ) -> None:
     page, complaints = opened(context, web.address + "/topics/")
     page.get_by_role("textbox", name="Name", exact=True).fill("bills")
-    page.get_by_role("button", name="Look at it").click()
+    page.get_by_role("button", name="Preview").click()
     page.get_by_label("Reason").fill("a new service")
-    page.get_by_role("button", name="Create it").click()
+    page.get_by_role("button", name="Create topic").click()
     expect(page.locator("#state")).to_contain_text("done")
     stage.mirror.run_once()
     page.goto(web.address + "/topics/bills/")
-    page.get_by_label("Queues to write").fill("8")
+    page.get_by_label("Write queues").fill("8")
     page.get_by_label("Permission").select_option("6")
     if shots:
         page.screenshot(path=shots / "topic.png", full_page=True)
-    page.get_by_role("button", name="Look at the change").click()
+    page.get_by_role("button", name="Preview change").click()
     expect(page.locator("section:has(#hit-title) tbody tr")).to_have_count(1)
     page.get_by_label("Reason").fill("more load")
     if shots:
         page.screenshot(path=shots / "change.png", full_page=True)
-    page.get_by_role("button", name="Change it").click()
-    page.get_by_role("button", name="Put it back as it was").click()
+    page.get_by_role("button", name="Apply changes").click()
+    page.get_by_role("button", name="Restore settings…").click()
     page.get_by_label("Reason").fill("it was too many")
-    page.get_by_role("button", name="Change it").click()
+    page.get_by_role("button", name="Apply changes").click()
     expect(page.locator("#state")).to_contain_text("done")
     page.goto(web.address + "/topics/bills/")
-    expect(page.get_by_label("Queues to write")).to_have_value("4")
-    page.get_by_role("button", name="Delete it").click()
+    expect(page.get_by_label("Write queues")).to_have_value("4")
+    page.get_by_role("button", name="Delete…").click()
     page.get_by_label("Reason").fill("gone")
     page.get_by_label("type bills").fill("bills")
     if shots:
         page.screenshot(path=shots / "delete.png", full_page=True)
-    page.get_by_role("button", name="Delete it").click()
+    page.get_by_role("button", name="Delete topic").click()
     expect(page.locator("#state")).to_contain_text("done")
     assert stage.admin.topic_settings("bills") is None
     assert complaints == []

@@ -88,7 +88,7 @@ def test_halves_and_decisions_come_by_themselves_joined_by_lines(
 ) -> None:
     page, complaints = opened(context, web.address + "/transactions/")
     expect(page.locator("#live")).to_contain_text("Live", timeout=20_000)
-    expect(page.locator("#board")).to_contain_text("No transaction yet.")
+    expect(page.locator("#board")).to_contain_text("No transactions yet.")
     with producer_of(stage, "payers") as payers:
         halves = [payers.send_half("orders", prepare("x", keys=[f"order-{number}"])) for number in range(3)]
         stage.mirror.run_once()
@@ -109,8 +109,8 @@ def test_halves_and_decisions_come_by_themselves_joined_by_lines(
 @pytest.mark.parametrize(
     ("button", "confirm", "state", "word"),
     [
-        ("Commit…", "Commit it", "committed", "committed"),
-        ("Roll back…", "Roll it back", "rolled back", "rolled_back"),
+        ("Commit…", "Commit transaction", "committed", "committed"),
+        ("Roll back…", "Roll back transaction", "rolled back", "rolled_back"),
     ],
 )
 def test_one_is_decided_from_its_own_page_and_a_second_click_does_nothing(
@@ -145,17 +145,17 @@ def test_parked_ones_are_found_resumed_and_asked_about_by_keys(stage: Stage, web
     expect(page.locator("h1")).to_have_text("Transactions")
     page.locator("#parked").get_by_role("link", name="Resume checking or decide").press("Enter")
     expect(page.locator("#transactions tbody tr")).to_have_count(1 + len(HOSTILE))
-    page.get_by_label("every one of them, up to 10,000").check()
+    page.get_by_label("all of them, up to 10,000").check()
     page.get_by_role("button", name="Resume checking…").click()
     page.fill("textarea", "the service is back")
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("#run")).to_contain_text(f"{1 + len(HOSTILE)} of {1 + len(HOSTILE)}")
     page.goto(web.address + "/transactions/list/?state=parked")
-    expect(page.locator(".empty")).to_contain_text("Nothing is parked.")
+    expect(page.locator(".empty")).to_contain_text("No parked half messages.")
     choose(page, web, "Check now…", 3)
-    expect(page.locator("main")).to_contain_text("nobody connected")
+    expect(page.locator("main")).to_contain_text("no producer connected")
     page.fill("textarea", "ask them")
-    page.get_by_role("button", name="Ask now").click()
+    page.get_by_role("button", name="Check now").click()
     expect(page.locator("#run")).to_contain_text("3 of 3")
     assert [row.kind for row in Operation.objects.order_by("created_at")] == [
         "transactions.resume", "transactions.check",

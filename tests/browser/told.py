@@ -13,14 +13,15 @@ from tests.security.scene import GROUPS, OWN
 FIGURES = """() => [
   Object.fromEntries([...document.querySelectorAll("main dl.figures > div")].map((figure) =>
     [figure.querySelector("dt").textContent.trim(), figure.querySelector("dd").textContent.trim()])),
-  document.querySelector("main").textContent.includes("of the whole broker"),
+  document.querySelector("main").textContent.includes("cover the whole broker"),
 ]"""
 #: what its sheets say; nothing is parked, and nothing was released
 SAID = "() => [...document.querySelectorAll('main .sheet:not(#parked, #lateness)')].map((e) => e.innerText).join(' ')"
 #: what a page says where it has nothing to show: of each team there is something
 NOTHING = (
-    "Nothing is undecided.", "Nothing fires here.", "No timer is pending.", "No timer matches.", "No topic has timers.",
-    "No group has undecided halves.", "Nothing of the topics that you see.", "No topic has messages", "Nothing matches",
+    "No undecided half messages.", "No timer fires here.", "No timer is pending.", "No timer matches.",
+    "No topic has timers.", "No group has undecided half messages.", "Nothing in the topics that you can see.",
+    "No topic has messages", "No match",
 )  # fmt: skip
 
 
@@ -79,6 +80,6 @@ class Broker:
         yield Figure("/timers/", "Pending", len(self.timers), is_whole=True)
         yield Figure("/transactions/", "Undecided", len(self.halves), is_whole=True)
         for topic in seen:
-            yield Figure(f"/topics/{topic}/", "Held", self.held[topic])
+            yield Figure(f"/topics/{topic}/", "Messages", self.held[topic])
             yield Figure(f"/groups/{GROUPS[topic]}/", "Lag", self.lag[topic])
             yield Figure(f"/groups/{GROUPS[topic]}/", "Dead letters", self.letters[topic])

@@ -153,7 +153,7 @@ def test_the_page_says_what_is_there_and_what_is_not(admin: Admin, shop: Transac
         "of the newest",
     ):
         assert said in text, said
-    assert "Decided; an op record of this broker does not say how." in words(
+    assert "Decided; the op record of this broker does not contain the decision." in words(
         operator.get(f"/transactions/{half.position}/").content
     )
     assert "tells neither who decided nor how" in words(operator.get(f"/transactions/{waiting.position}/").content)

@@ -184,11 +184,9 @@ class CreateUser(AccessKind):
     """Make a user with a new secret."""
 
     name = "access.create"
-    title, verb = _("Create a broker user"), _("Create it")
-    effect = _(
-        "Its secret is shown once, when it is made. It may do nothing before it has a policy, unless it is Super."
-    )
-    outcomes = {"made": Outcome(_("made"))}
+    title, verb = _("Create a broker user"), _("Create broker user")
+    effect = _("The secret is shown once. Without a policy the user has no access, unless it is Super.")
+    outcomes = {"made": Outcome(_("created"))}
     is_new = makes_secret = True
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
@@ -217,8 +215,8 @@ class RotateSecret(AccessKind):
     """Give a user another secret; the old one counts for a while."""
 
     name = "access.rotate"
-    title, verb = _("Rotate a secret"), _("Rotate it")
-    effect = _("The new secret is shown once. The one before counts until its time is over, or until you end it.")
+    title, verb = _("Rotate a secret"), _("Rotate secret")
+    effect = _("The new secret is shown once. The old one stays valid until it expires or you end it.")
     makes_secret = True
     is_repeatable = False
 
@@ -259,8 +257,8 @@ class EndOldSecret(AccessKind):
     """End the secret before the present one now."""
 
     name = "access.end_old_secret"
-    title, verb = _("End an old secret"), _("End it")
-    effect = _("Who still signs with the secret before the present one is refused from now on.")
+    title, verb = _("Expire an old secret"), _("Expire secret")
+    effect = _("Clients that still use the old secret are refused from now on.")
 
     def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
         """Return that there is one secret only."""
@@ -280,9 +278,9 @@ class ChangeUser(AccessKind):
     """Disable a user, or enable it again."""
 
     name = "access.change"
-    title, verb = _("Disable or enable a broker user"), _("Change it")
+    title, verb = _("Disable or enable a broker user"), _("Apply changes")
     effect = _(
-        "Who is disabled is refused from now on, with secret and policies kept; enabled again it may what it did."
+        "A disabled user is refused from now on; secret and policies are kept and apply again once it is enabled."
     )
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
@@ -311,8 +309,8 @@ class DeleteUser(AccessKind):
     """Delete a user with all policies."""
 
     name, is_final = "access.delete", True
-    title, verb = _("Delete a broker user"), _("Delete it")
-    effect = _("Its secret opens nothing any more, and its policies are gone. This cannot be taken back.")
+    title, verb = _("Delete a broker user"), _("Delete broker user")
+    effect = _("Its secret stops working, and its policies are deleted. This cannot be undone.")
     outcomes = {"deleted": Outcome(_("deleted"))}
 
     def typed_word(self, parameters: Mapping[str, Any]) -> str:
@@ -342,8 +340,8 @@ class SetPolicy(AccessKind):
     """Allow or deny a user something; an entry takes the place of the one of the same resource."""
 
     name = "access.set_policy"
-    title, verb = _("Set a policy"), _("Set it")
-    effect = _("It decides from the next request on. An entry of the same resource is replaced.")
+    title, verb = _("Set a policy"), _("Set policy")
+    effect = _("It applies from the next request on. An entry of the same resource is replaced.")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the entry as the form has it."""
@@ -379,7 +377,7 @@ class DeletePolicy(AccessKind):
     """Take a policy of a user away."""
 
     name = "access.delete_policy"
-    title, verb = _("Take a policy away"), _("Take it away")
+    title, verb = _("Remove a policy"), _("Remove second factor")
     effect = _("What it allowed is denied from the next request on, unless another entry allows it.")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:

@@ -28,10 +28,10 @@ from console.site.broker import asked_of, tell_each
 from console.site.mirrored import cluster
 
 UserName = Annotated[str, Meta(min_length=1, max_length=128)]
-Hours = Annotated[float, Meta(ge=0, le=8_760, description="How long the old secret counts beside the new one.")]
+Hours = Annotated[float, Meta(ge=0, le=8_760, description="How long the old secret stays valid beside the new one.")]
 ActionName = Literal["All", "Pub", "Sub", "Create", "Update", "Delete", "Get", "List"]
 ResourceName = Annotated[
-    str, Meta(min_length=1, max_length=300, description="Topic:name, Group:beginning*, Cluster:* or *.")
+    str, Meta(min_length=1, max_length=300, description="Topic:name, Group:prefix*, Cluster:* or *.")
 ]
 
 
@@ -125,7 +125,7 @@ async def users(call: Call, query: OfBroker) -> Response:
     return json_answer(await in_thread(lambda: _rows("", query.broker)))
 
 
-@route("POST", _USERS, "Make a broker user", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route("POST", _USERS, "Create a broker user", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
 async def make_user(call: Call, query: OfBroker, body: NewBrokerUser) -> Response:
     """Make a user with a new secret."""
     return await _begun(call, "create", {"name": body.name, "is_super": body.is_super}, body, query.broker)
@@ -134,7 +134,7 @@ async def make_user(call: Call, query: OfBroker, body: NewBrokerUser) -> Respons
 @route(
     "GET",
     _USER,
-    "Look at a broker user",
+    "Get a broker user",
     action=ACCESS,
     on=_ON,
     answers=((200, "The user at each broker.", BrokerUserRows),),
@@ -194,7 +194,7 @@ async def set_policy(call: Call, query: OfBroker, body: NewPolicy) -> Response:
 
 
 @route(
-    "POST", f"{_USER}/policies:delete", "Take a policy away", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED)
+    "POST", f"{_USER}/policies:delete", "Remove a policy", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED)
 )
 async def delete_policy(call: Call, query: OfBroker, body: PolicyEnd) -> Response:
     """Take a user's entry of a resource away."""

@@ -41,7 +41,7 @@ class AlertRuleAdmin(admin.ModelAdmin):
     search_fields = ("subject", "emails", "webhook")
     readonly_fields = ("secret",)
 
-    @admin.display(description=_("Secret of the webhook"))
+    @admin.display(description=_("Webhook secret"))
     def secret(self, rule: AlertRule) -> str:
         """Return the secret by which the webhook's receiver knows that a request is ours."""
         return secret_of_rule(rule) if rule.pk else "-"

@@ -129,7 +129,7 @@ class Mail(Channel):
             try:
                 validate_email(address)
             except ValidationError:
-                raise SettingRefused(_("“%(text)s” is no e-mail address.") % {"text": address[:100]}) from None
+                raise SettingRefused(_("“%(text)s” is not an e-mail address.") % {"text": address[:100]}) from None
         return "\n".join(dict.fromkeys(found))
 
     def is_wanted(self, rule: AlertRule) -> bool:
@@ -144,8 +144,8 @@ class Mail(Channel):
         """Return JSON with `subject` and `text`."""
         alert, line = news.alert, sentence(news)
         text = (
-            f"{line}\n\nsince    {alert.since:%Y-%m-%d %H:%M:%S} UTC\nhighest  {alert.highest:g}\n"
-            f"limit    {alert.rule.limit:g}\n"
+            f"{line}\n\nsince     {alert.since:%Y-%m-%d %H:%M:%S} UTC\npeak      {alert.highest:g}\n"
+            f"threshold {alert.rule.limit:g}\n"
         )
         # what is watched has its name from outside: a line break in it would be a header
         return json.dumps({"subject": " ".join(line.split())[:200], "text": text})
@@ -234,7 +234,7 @@ def secret_of_rule(rule: AlertRule) -> str:
 def sentence(news: News) -> str:
     """Return the news in one line, for the subject of a mail."""
     alert = news.alert
-    state = "over" if news.is_over else "raised"
+    state = "resolved" if news.is_over else "firing"
     return f"[{settings.ESCAPEMENT_ENV}] {state}: {alert.subject}: {alert.rule} (now {alert.value:g})"
 
 

@@ -18,14 +18,14 @@ class AlertRule(models.Model):
     class What(models.TextChoices):
         """The values that a rule can watch; the unit of the limit stands in the label."""
 
-        BROKER_DOWN = "broker-down", _("broker not reached for, s")
-        BACKLOG = "backlog", _("lag of a group, messages")
-        STILL = "still", _("a group with lag takes nothing for, s")
-        DEAD_LETTERS = "dead-letters", _("messages given up by a group within 5 min")
-        LATENESS = "lateness", _("lateness of timers p99, ms")
-        LANE_LATE = "lane-late", _("a lane behind its due times, ms")
-        HALF_AGE = "half-age", _("age of the oldest undecided half, s")
-        STUCK_QUEUE = "stuck-queue", _("a due value of a Redisson queue not moved for, s")
+        BROKER_DOWN = "broker-down", _("broker unreachable for (s)")
+        BACKLOG = "backlog", _("lag of a group (messages)")
+        STILL = "still", _("group with lag consumes nothing for (s)")
+        DEAD_LETTERS = "dead-letters", _("messages dead-lettered by a group in 5 min")
+        LATENESS = "lateness", _("timer lateness p99 (ms)")
+        LANE_LATE = "lane-late", _("lane overdue by (ms)")
+        HALF_AGE = "half-age", _("age of the oldest undecided half message (s)")
+        STUCK_QUEUE = "stuck-queue", _("due value of a Redisson queue not transferred for (s)")
 
         @property
         def unit_ms(self) -> int | None:
@@ -36,15 +36,15 @@ class AlertRule(models.Model):
 
     #: empty: it is called by what it watches
     name = models.CharField(_("name"), max_length=80, blank=True, default="")
-    what = models.CharField(_("what"), max_length=16, choices=What.choices)
+    what = models.CharField(_("metric"), max_length=16, choices=What.choices)
     #: `*` stands for any characters
-    subject = models.CharField(_("of which (name, * for any)"), max_length=255, default="*")
-    limit = models.FloatField(_("above"))
-    for_s = models.PositiveIntegerField(_("for at least, s"), default=60)
-    emails = models.TextField(_("e-mail to, one address a line"), blank=True)
+    subject = models.CharField(_("subject (name, * for any)"), max_length=255, default="*")
+    limit = models.FloatField(_("threshold"))
+    for_s = models.PositiveIntegerField(_("for at least (s)"), default=60)
+    emails = models.TextField(_("e-mail recipients, one per line"), blank=True)
     webhook = models.CharField(_("webhook"), max_length=500, blank=True)
     salt = models.CharField(max_length=32, default=new_salt, editable=False)
-    is_on = models.BooleanField(_("on"), default=True)
+    is_on = models.BooleanField(_("enabled"), default=True)
 
     class Meta:
         verbose_name = _("alert rule")
@@ -67,9 +67,9 @@ class Alert(models.Model):
     class State(models.TextChoices):
         """The state of an alert: above its limit, raised or over."""
 
-        PENDING = "pending", _("above its limit, not for long yet")
-        FIRING = "firing", _("raised")
-        ENDED = "ended", _("over")
+        PENDING = "pending", _("above threshold, not firing yet")
+        FIRING = "firing", _("firing")
+        ENDED = "ended", _("resolved")
 
     rule = models.ForeignKey(AlertRule, models.CASCADE, related_name="alerts", verbose_name=_("rule"))
     subject = models.CharField(_("subject"), max_length=255)
@@ -78,11 +78,11 @@ class Alert(models.Model):
     value = models.FloatField(_("value"))
     highest = models.FloatField(_("highest"))
     since = models.DateTimeField(_("since"))
-    raised_at = models.DateTimeField(_("raised"), null=True)
-    ended_at = models.DateTimeField(_("over"), null=True)
+    raised_at = models.DateTimeField(_("firing since"), null=True)
+    ended_at = models.DateTimeField(_("resolved"), null=True)
     was_silenced = models.BooleanField(_("silenced"), default=False)
     #: what became of telling, as releases wrote it that had no rows for it; empty since then
-    told_before = models.TextField(_("told"), blank=True, editable=False)
+    told_before = models.TextField(_("notified"), blank=True, editable=False)
 
     class Meta:
         verbose_name = _("alert")
@@ -152,29 +152,29 @@ class Delivery(models.Model):
         if self.error:
             said = gettext("%(channel)s failed: %(error)s") % {**channel, "error": self.error}
         elif self.told_at is None:
-            return gettext("%(channel)s is to be told") % channel
+            return gettext("%(channel)s pending") % channel
         elif self.receivers is None:
-            said = gettext("%(channel)s told") % channel
+            said = gettext("%(channel)s notified") % channel
         else:
             said = gettext("%(channel)s to %(count)s") % {**channel, "count": self.receivers}
         if self.tries > 1:
-            said += " " + gettext("(try %(number)s)") % {"number": self.tries}
+            said += " " + gettext("(attempt %(number)s)") % {"number": self.tries}
         if self.next_at is not None:
-            said += ", " + gettext("again at %(time)s UTC") % {"time": f"{self.next_at.astimezone(UTC):%H:%M:%S}"}
+            said += ", " + gettext("retry at %(time)s UTC") % {"time": f"{self.next_at.astimezone(UTC):%H:%M:%S}"}
         elif self.error:
-            said += ", " + gettext("given up")
+            said += ", " + gettext("abandoned")
         return said
 
 
 class Silence(models.Model):
     """A silence: nobody is told of alerts of these subjects until then; they are raised and kept all the same."""
 
-    rule = models.ForeignKey(AlertRule, models.CASCADE, null=True, blank=True, verbose_name=_("rule, none for all"))
+    rule = models.ForeignKey(AlertRule, models.CASCADE, null=True, blank=True, verbose_name=_("rule (empty: all)"))
     subject = models.CharField(_("subject (* for any)"), max_length=255, default="*")
     until = models.DateTimeField(_("until"))
     reason = models.CharField(_("reason"), max_length=500)
-    actor = models.CharField(_("by"), max_length=150)
-    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+    actor = models.CharField(_("created by"), max_length=150)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
 
     class Meta:
         verbose_name = _("silence")

@@ -131,7 +131,7 @@ class AlertKind(Kind[OfAlert]):
 
     def undone(self, target: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of what takes it back; raises KeyError where it did nothing, NotPossible."""
-        raise NotPossible("Nothing takes this back.")
+        raise NotPossible("This cannot be undone.")
 
     def targets(self, parameters: Mapping[str, Any], preview: OfAlert) -> Sequence[Target]:
         """Return the one; what is needed to take it back stands in its target."""
@@ -169,9 +169,9 @@ class CreateRule(AlertKind[RulePreview]):
     """Create an alert rule."""
 
     name, permission = "alerts.create", ADD_ALERT_RULE
-    title, verb = _("Create an alert rule"), _("Create it")
-    effect = _("It is evaluated from now on, and notifies those whom it names.")
-    outcomes = {"made": Outcome(_("made"))}
+    title, verb = _("Create an alert rule"), _("Create rule")
+    effect = _("It is evaluated from now on and notifies its recipients.")
+    outcomes = {"made": Outcome(_("created"))}
     preview_type = RulePreview
     preview_template = "alerts/rule_preview.html"
     undone_by = "alerts.delete"
@@ -216,12 +216,12 @@ class ChangeRule(AlertKind[RulePreview]):
     """Give an alert rule other settings, or switch it on or off."""
 
     name, permission = "alerts.change", CHANGE_ALERT_RULE
-    title, verb = _("Change an alert rule"), _("Change it")
-    effect = _("It applies from the next evaluation on. It can be put back unless somebody else changes it again.")
+    title, verb = _("Change an alert rule"), _("Apply changes")
+    effect = _("It applies from the next evaluation on. This can be undone unless somebody else changes it again.")
     outcomes = {"changed": Outcome(_("changed"))}
     preview_type = RulePreview
     preview_template = "alerts/rule_preview.html"
-    undone_by, undo_verb = name, _("Put it back as it was…")
+    undone_by, undo_verb = name, _("Restore settings…")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return which rule, and what is to be another."""
@@ -279,8 +279,8 @@ class DeleteRule(AlertKind[RuleDeletionPreview]):
     """Delete an alert rule with its history. Created again, it has no history and another secret."""
 
     name, permission, is_final = "alerts.delete", DELETE_ALERT_RULE, True
-    title, verb = _("Delete an alert rule"), _("Delete it")
-    effect = _("Its alerts are deleted with it. It can be created again, without them; switching it off keeps them.")
+    title, verb = _("Delete an alert rule"), _("Delete rule")
+    effect = _("Its alerts are deleted with it. It can be created again, without them; disabling it keeps them.")
     outcomes = {"deleted": Outcome(_("deleted"))}
     preview_type = RuleDeletionPreview
     preview_template = "alerts/deletion_preview.html"
@@ -333,9 +333,9 @@ class SilenceAlerts(_QuietKind):
 
     name = "alerts.silence"
     title, verb = _("Silence alerts"), _("Silence")
-    effect = _("Alerts are raised and kept all the same; nobody is told.")
+    effect = _("Alerts still fire and are kept; nobody is notified.")
     outcomes = {"silenced": Outcome(_("silenced"))}
-    said_of_raised = _("nobody would be notified of them")
+    said_of_raised = _("no longer notified")
     undone_by = "alerts.end_silence"
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
@@ -365,7 +365,7 @@ class SilenceAlerts(_QuietKind):
             made = {"rule": row.pk, "what": row.what}
         until = parameters.get("until_ms")
         if not isinstance(until, int) or isinstance(until, bool) or not 0 < until - now_ms() <= LONGEST_SILENCE_MS:
-            raise InvalidParameter("until", "A silence ends at a moment ahead, within a year.")
+            raise InvalidParameter("until", "A silence must end in the future, within a year.")
         subject = rule_fields.checked({"subject": parameters.get("subject", "*")})["subject"]
         return {**made, "subject": subject, "until_ms": until}
 
@@ -397,10 +397,10 @@ class EndSilence(_QuietKind):
     """Tell again from now on; the silence itself is kept."""
 
     name = "alerts.end_silence"
-    title, verb = _("End a silence"), _("End it")
-    effect = _("Alerts that are raised from now on are notified again.")
+    title, verb = _("End a silence"), _("End silence")
+    effect = _("Alerts that fire from now on are notified again.")
     outcomes = {"silence_ended": Outcome(_("notified again"))}
-    said_of_raised = _("silenced by it")
+    said_of_raised = _("silenced by this")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return which silence is meant."""
@@ -485,7 +485,7 @@ def _looked(wanted: Mapping[str, Any], changes: list[list[Any]]) -> RulePreview:
 def _expect(parameters: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name, value in parameters.get("expected", {}).items():
         if now.get(name) != value:
-            raise NotPossible(f"{name} is another one now: somebody has changed it since.")
+            raise NotPossible(f"{name} is another one now: it was changed meanwhile.")
 
 
 def _check_room() -> None:

@@ -40,13 +40,13 @@ from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
 from console.ui.table import FIGURE, TEXT, VALUE, Cell, Column, Table, file_columns
 
-_SUBJECT = Column("subject", _("Of"), Cell("alerts/cells/subject.html", text=TEXT.text), length=60)
+_SUBJECT = Column("subject", _("Subject"), Cell("alerts/cells/subject.html", text=TEXT.text), length=60)
 _STATE = Column("state", _("State"), Cell("alerts/cells/state.html", by=(VALUE, "was_silenced")))
-_WHAT = Column("rule.what", _("What"), Cell("alerts/cells/what.html", by=(VALUE,)))
-_HIGHEST = Column("highest", _("Highest"), FIGURE)
+_WHAT = Column("rule.what", _("Metric"), Cell("alerts/cells/what.html", by=(VALUE,)))
+_HIGHEST = Column("highest", _("Peak"), FIGURE)
 _AT = Cell("alerts/cells/moment.html")
 _SINCE = Column("since", _("Since"), _AT)
-_TOLD = Column("told", _("Told"), Cell("alerts/cells/told.html", by=(VALUE,)))
+_TOLD = Column("told", _("Notified"), Cell("alerts/cells/told.html", by=(VALUE,)))
 
 #: what is above its limit now, and what was; the file has both
 ALERTS = Table(
@@ -57,7 +57,7 @@ ALERTS = Table(
         _WHAT,
         Column("value", _("Now"), FIGURE),
         _HIGHEST,
-        Column("rule.limit", _("Above"), FIGURE),
+        Column("rule.limit", _("Threshold"), FIGURE),
         _SINCE,
         *file_columns("raised_at ended_at was_silenced"),
         _TOLD,
@@ -113,7 +113,7 @@ def silence(request: HttpRequest) -> Answer:
     given = {name: request.POST.get(name, "").strip()[:1_000] for name in _FIELDS}
     faults: dict[str, str] = {}
     if not given["reason"]:
-        faults["reason"] = gettext("Say why: the reason is kept.")
+        faults["reason"] = gettext("Enter a reason. It is kept.")
     until_ms = _until_ms(given, faults)
     subject, wrong = rule_fields.read({"subject": given["subject"]})
     faults |= wrong

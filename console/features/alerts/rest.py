@@ -31,9 +31,11 @@ from console.security.tokens import SETTINGS
 from console.site.parsing import whole_number
 
 Watched = Literal["broker-down", "backlog", "still", "dead-letters", "lateness", "lane-late", "half-age", "stuck-queue"]
-Subject = Annotated[str, Meta(min_length=1, max_length=255, description="A name; * stands for any characters.")]
-Limit = Annotated[float, Meta(ge=0, description="Above it, in the unit of `what`.")]
-Seconds = Annotated[int, Meta(ge=0, le=604_800, description="Above it for so long; 0: at the next look.")]
+Subject = Annotated[str, Meta(min_length=1, max_length=255, description="A name; * matches any characters.")]
+Limit = Annotated[float, Meta(ge=0, description="Threshold, in the unit of `what`.")]
+Seconds = Annotated[
+    int, Meta(ge=0, le=604_800, description="Above the threshold for so long; 0: at the next evaluation.")
+]
 Emails = Annotated[list[str], Meta(max_length=20)]
 Webhook = Annotated[str, Meta(max_length=500, description="Its origin is on a list; empty: none.")]
 RuleName = Annotated[str, Meta(max_length=80)]
@@ -139,7 +141,7 @@ async def rules(call: Call) -> Response:
     return json_answer(AlertRuleRows(rules=await in_thread(lambda: [_shown(row) for row in _rows()])))
 
 
-@route("POST", _RULES, "Make an alert rule", action=SETTINGS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route("POST", _RULES, "Create an alert rule", action=SETTINGS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
 async def make_rule(call: Call, body: NewAlertRule) -> Response:
     """Make a rule that is not there yet."""
     settings = _joined(msgspec.to_builtins(body.settings))
@@ -149,7 +151,7 @@ async def make_rule(call: Call, body: NewAlertRule) -> Response:
 @route(
     "GET",
     _RULE,
-    "Look at an alert rule",
+    "Get an alert rule",
     action=SETTINGS,
     on=_ON,
     answers=((200, "The rule.", AlertRuleShown),),
@@ -163,10 +165,10 @@ async def rule(call: Call) -> Response:
 @route(
     "PATCH",
     _RULE,
-    "Change an alert rule, or switch it on or off",
+    "Change, enable or disable an alert rule",
     action=SETTINGS,
     on=_ON,
-    answers=(BEGUN_OR_WAITS, (200, "It is so already; asked for a preview: OperationPreview.", AlertRuleShown)),
+    answers=(BEGUN_OR_WAITS, (200, "Already set; with preview: OperationPreview.", AlertRuleShown)),
     errors=(AlertRuleUnknown,),
 )
 async def change_rule(call: Call, body: AlertRuleChange) -> Response:
@@ -195,7 +197,7 @@ async def delete_rule(call: Call, query: Deletion) -> Response:
     return await _begun(call, "delete", {"rule": row.pk}, query.reason, is_look=is_look)
 
 
-@route("GET", _SILENCES, "List silences that hold", action=SETTINGS, on=_ON, answers=((200, "Silences.", SilenceRows),))
+@route("GET", _SILENCES, "List active silences", action=SETTINGS, on=_ON, answers=((200, "Silences.", SilenceRows),))
 async def silences(call: Call) -> Response:
     """List the silences that hold now."""
     return json_answer(SilenceRows(silences=await in_thread(_silences)))

@@ -77,7 +77,7 @@ def _subject(value: Any) -> Value:
 
 def _what(value: Any) -> Value:
     if not isinstance(value, str) or value not in AlertRule.What.values:
-        raise SettingRefused(_("Choose what is watched: %(codes)s.") % {"codes": ", ".join(AlertRule.What.values)})
+        raise SettingRefused(_("Choose a metric: %(codes)s.") % {"codes": ", ".join(AlertRule.What.values)})
     return value
 
 

@@ -47,21 +47,21 @@ class CheckAddress(models.Model):
     salt = models.CharField(max_length=32, editable=False)
     #: SHA-256 of the secret: differs once SECRET_KEY is another one
     digest = models.CharField(max_length=64, editable=False)
-    is_enabled = models.BooleanField(_("asked"), default=True)
+    is_enabled = models.BooleanField(_("enabled"), default=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, editable=False, related_name="+"
     )
     #: kept when the user is deleted; a token has a name only
-    actor = models.CharField(_("by"), max_length=150, editable=False)
-    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+    actor = models.CharField(_("created by"), max_length=150, editable=False)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
     changed_at = models.DateTimeField(_("changed"), auto_now=True)
     # what the worker found, written by it alone
-    asked_at = models.DateTimeField(_("last asked"), null=True, editable=False)
+    asked_at = models.DateTimeField(_("last checked"), null=True, editable=False)
     outcome = models.CharField(_("last answer"), max_length=200, blank=True, editable=False)
     #: in a row
     failures = models.IntegerField(_("failures"), default=0, editable=False)
     #: not asked before, because it failed so often
-    resting_until = models.DateTimeField(_("not asked until"), null=True, editable=False)
+    resting_until = models.DateTimeField(_("not checked until"), null=True, editable=False)
 
     class Meta:
         verbose_name = _("check-back address")

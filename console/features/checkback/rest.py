@@ -76,10 +76,10 @@ _ADDRESS = _ADDRESSES + "/{group}"
 @route(
     "POST",
     _ADDRESSES,
-    "Register where a producer group is asked",
+    "Register a check-back address",
     action=ADMIN,
     on=InBody(),
-    answers=((201, "It is asked from now on; the secret is told this once.", CheckAddressShown),),
+    answers=((201, "It is checked from now on; the secret is shown this once.", CheckAddressShown),),
     errors=(CheckAddressTaken, OperationRefused),
 )
 async def register(call: Call, body: NewCheckAddress) -> Response:
@@ -116,7 +116,7 @@ async def addresses(call: Call) -> Response:
 @route(
     "GET",
     _ADDRESS,
-    "Look at a check-back address",
+    "Get a check-back address",
     action=ADMIN,
     on=ProducerGroup(),
     answers=((200, "The address.", CheckAddressShown),),
@@ -165,13 +165,13 @@ async def change(call: Call, body: CheckAddressChange) -> Response:
     "Remove a check-back address",
     action=ADMIN,
     on=ProducerGroup(),
-    answers=((200, "It is asked no more.", CheckAddressShown),),
+    answers=((200, "It is no longer checked.", CheckAddressShown),),
     errors=(CheckAddressUnknown, OperationRefused),
 )
 async def remove(call: Call, query: Removal) -> Response:
     """Remove an address, which is asked no more."""
     if not query.reason.strip():
-        raise OperationRefused("Say why: the reason is kept in the audit.", "reason")
+        raise OperationRefused("Enter a reason. It is kept in the audit log.", "reason")
 
     def work() -> CheckAddress:
         try:

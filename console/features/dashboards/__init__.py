@@ -43,7 +43,7 @@ class Dashboard:
 DASHBOARDS: Mapping[str, Dashboard] = {
     "flow": Dashboard(
         _("Flow"),
-        _("What is sent, released, committed and consumed, minute by minute, and who sends it."),
+        _("Messages sent, released, committed and consumed per minute, and their senders."),
         (
             PanelSpec(_("Sent"), "sent", "time"),
             PanelSpec(_("Released"), "released", "time"),
@@ -55,18 +55,18 @@ DASHBOARDS: Mapping[str, Dashboard] = {
     ),
     "lateness": Dashboard(
         _("Lateness"),
-        _("When messages were released against when they were due."),
+        _("Release time compared with due time."),
         (
             PanelSpec(_("By level"), "late_", "quantiles", "ms"),
-            PanelSpec(_("How late"), "histogram", "bars", by="part"),
+            PanelSpec(_("Lateness distribution"), "histogram", "bars", by="part"),
             PanelSpec(_("p99 by hour and day"), "hour_p99", "heat", "ms"),
         ),
     ),
     "pending": Dashboard(
         _("Pending and forecast"),
-        _("What fires when, from now to ten years."),
+        _("Pending messages by due time, up to ten years ahead."),
         (
-            PanelSpec(_("How soon"), "pending", "bars", by="label"),
+            PanelSpec(_("Time until due"), "pending", "bars", by="label"),
             PanelSpec(_("The next hour"), "minute", "time"),
             PanelSpec(_("The next two days"), "hour", "time"),
             PanelSpec(_("The next sixty days"), "day", "time"),
@@ -74,16 +74,16 @@ DASHBOARDS: Mapping[str, Dashboard] = {
     ),
     "cancellations": Dashboard(
         _("Cancellations"),
-        _("How long before their moment messages are called back or moved, and how many are."),
+        _("How many messages are cancelled or rescheduled, and how long before they are due."),
         (
-            PanelSpec(_("What became of parked messages"), "fate", "bars", by="label"),
-            PanelSpec(_("How long before their moment"), "before", "bars", by="part"),
+            PanelSpec(_("Outcome of parked messages"), "fate", "bars", by="label"),
+            PanelSpec(_("Time before due"), "before", "bars", by="part"),
             PanelSpec(_("Share of each topic"), "share", "rows", "share"),
         ),
     ),
     "transactions": Dashboard(
         _("Transactions"),
-        _("How long producers take to decide, what they decide, how often they had to be asked."),
+        _("How long producers take to decide, what they decide, and how many checks they need."),
         (
             PanelSpec(_("Outcomes"), "outcome", "bars", by="part"),
             PanelSpec(_("Time to decide"), "decide_", "quantiles", "ms"),
@@ -93,36 +93,36 @@ DASHBOARDS: Mapping[str, Dashboard] = {
     ),
     "retries": Dashboard(
         _("Retries"),
-        _("How often groups need another try, how long that takes, and what never succeeds."),
+        _("How often groups retry, how long it takes, and which messages never succeed."),
         (
-            PanelSpec(_("Tries"), "attempts", "bars", by="part"),
-            PanelSpec(_("Given up, by group"), "dead", "bars", by="label"),
-            PanelSpec(_("From the first send to the latest try"), "again_", "quantiles", "ms"),
+            PanelSpec(_("Retries"), "attempts", "bars", by="part"),
+            PanelSpec(_("Dead-lettered, by group"), "dead", "bars", by="label"),
+            PanelSpec(_("From first send to latest retry"), "again_", "quantiles", "ms"),
             PanelSpec(_("Poison keys"), "poison", "rows"),
         ),
     ),
     "keys": Dashboard(
         _("Keys"),
-        _("The busiest business keys, and the life of an order from its first message to its last."),
+        _("The busiest business keys, and the lifecycle of an order from its first message to its last."),
         (
-            PanelSpec(_("Keys that reach each topic"), "reach", "bars"),
+            PanelSpec(_("Keys per topic"), "reach", "bars"),
             PanelSpec(_("Busiest keys"), "hot", "rows"),
-            PanelSpec(_("Life of a key"), "life_", "quantiles", "ms"),
+            PanelSpec(_("Lifecycle of a key"), "life_", "quantiles", "ms"),
         ),
     ),
     "storage": Dashboard(
         _("Storage"),
-        _("What fills each segment, what holds it, and when it may go."),
+        _("Contents of each segment, what retains it, and when it can be deleted."),
         (
-            PanelSpec(_("What holds segments"), "held", "rows"),
+            PanelSpec(_("What retains segments"), "held", "rows"),
             PanelSpec(_("Growth"), "growth", "time", "bytes"),
             PanelSpec(_("Bytes by topic"), "content", "bars", "bytes"),
-            PanelSpec(_("When segments may go"), "expiry", "rows", "moment"),
+            PanelSpec(_("When segments can be deleted"), "expiry", "rows", "moment"),
         ),
     ),
     "ledger": Dashboard(
         _("Ledger"),
-        _("Everything that was accepted is somewhere. What does not add up is an alarm."),
+        _("Every accepted message is accounted for. A difference raises an alarm."),
         (
             PanelSpec(_("Alarms"), "alarm", "rows"),
             PanelSpec(_("Accepted"), "accepted", "rows"),

@@ -23,7 +23,7 @@ class DashboardRun(models.Model):
     class State(models.TextChoices):
         """The stages of a run, from queued to its end."""
 
-        QUEUED = "queued", _("waiting to run")
+        QUEUED = "queued", _("queued")
         RUNNING = "running", _("running")
         DONE = "done", _("done")
         CANCELLED = "cancelled", _("stopped")

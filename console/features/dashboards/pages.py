@@ -139,7 +139,7 @@ def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:
                 errors[name] = str(error)
     window = request.GET.get("window", "all")
     if window != dashboards_runs.LIVE and not dashboards_runs.WINDOW.fullmatch(window):
-        errors["window"] = _("%(text)s is no window: all, or hours or days such as 24h, 7d.") % {"text": window[:16]}
+        errors["window"] = _("%(text)s is not a window: all, or hours or days such as 24h, 7d.") % {"text": window[:16]}
         window = "all"
     return Asked(window, _text(request, "topic").strip()[:255], bounds["from"], bounds["to"], _bar(request)), errors
 

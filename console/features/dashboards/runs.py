@@ -50,7 +50,7 @@ LIVE = "live"
 SILENT_S = 60
 #: letters of its column
 _MOST_SOURCE = 1024
-_WITHOUT_A_WORD = "Its process ended without a word."
+_WITHOUT_A_WORD = "Its process exited without a message."
 
 
 class DashboardsUnavailable(Exception):

@@ -189,7 +189,7 @@ class SendAgain(Kind[SentAgainPreview]):
         if "targets" in parameters:
             count = len(parameters["targets"])
             words = ngettext(
-                "%(count)s chosen dead letter of %(group)s", "%(count)s chosen dead letters of %(group)s", count
+                "%(count)s selected dead letter of %(group)s", "%(count)s selected dead letters of %(group)s", count
             )
             return words % {"count": f"{count:,}", "group": group}
         wanted: dict[str, Any] = parameters["filter"]
@@ -198,8 +198,8 @@ class SendAgain(Kind[SentAgainPreview]):
             parts.append(gettext("a range of time"))
         if parts:
             said = {"group": group, "filter": ", ".join(parts)}
-            return gettext("all of %(group)s that match: %(filter)s") % said
-        return gettext("every dead letter of %(group)s that was not sent again yet") % {"group": group}
+            return gettext("all of %(group)s matching: %(filter)s") % said
+        return gettext("all dead letters of %(group)s not resent yet") % {"group": group}
 
     def leave_address(self, parameters: Mapping[str, Any]) -> str:
         """Return the address of the group's dead letters."""
@@ -226,7 +226,7 @@ class SendAgain(Kind[SentAgainPreview]):
             raise InvalidParameter("filter", "Name dead letters (targets), or give a filter.")
         wanted = filter_of(given)
         if wanted.is_empty and not parameters.get("is_all"):
-            raise InvalidParameter("filter", "An empty filter is every one; say so with all.")
+            raise InvalidParameter("filter", "An empty filter matches all: use all.")
         fields = {name: getattr(wanted, name) for name in ("topic", "key", "from_ms", "to_ms")}
         return {"group": group, "filter": fields, "is_all": bool(parameters.get("is_all"))}
 
@@ -309,9 +309,12 @@ class SendBack(SendAgain):
     """The operation that gives letters to their group once more; one that fails again is a dead letter again."""
 
     name = "dead_letters.send_back"
-    title, verb = _("Send dead letters back to their group"), ngettext_lazy("Send it back", "Send them back", "count")
-    effect = _("Their group alone gets each of them once more; what fails again is a dead letter again.")
-    outcomes = {"sent_back": Outcome(_("sent back to its group"))}
+    title, verb = (
+        _("Resend dead letters to their group"),
+        ngettext_lazy("Resend dead letter", "Resend dead letters", "count"),
+    )
+    effect = _("Only their group gets each of them again; one that fails again becomes a dead letter again.")
+    outcomes = {"sent_back": Outcome(_("resent to its group"))}
     verbs = ("resend", "重发")
 
     def commands(self, verb: str, rest: str) -> Iterator[Command]:
@@ -321,7 +324,7 @@ class SendBack(SendAgain):
         group, reason = words[bool(count)], " ".join(words[bool(count) + 1 :])
         if current_scope().group(group):
             wanted = {"group": group, "filter": {}, "is_all": True}
-            label = gettext("Send the dead letters of %(group)s back to it") % {"group": group}
+            label = gettext("Resend the dead letters of %(group)s to it") % {"group": group}
             text = " ".join((verb, *words))
             yield Command(text, label, self.name, self.permission, lambda: wanted, reason, count)
 
@@ -339,9 +342,12 @@ class SendAsNew(SendAgain):
     """The operation that makes each letter a new message of its topic, for every group that reads it."""
 
     name = "dead_letters.send_as_new"
-    title, verb = _("Send dead letters as new messages"), ngettext_lazy("Send it as new", "Send them as new", "count")
-    effect = _("Every group that reads their topics gets a copy. This cannot be taken back.")
-    outcomes = {"sent_as_new": Outcome(_("sent as a new message"))}
+    title, verb = (
+        _("Resend dead letters as new messages"),
+        ngettext_lazy("Resend as new message", "Resend as new messages", "count"),
+    )
+    effect = _("Every group that subscribes to their topics gets a copy. This cannot be undone.")
+    outcomes = {"sent_as_new": Outcome(_("resent as a new message"))}
 
     def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
         """Return how far every group of their topics would be behind."""
@@ -384,7 +390,7 @@ def _check_brokers(parameters: Mapping[str, Any]) -> None:
     for target in parameters.get("targets", ()):
         broker = target.get("broker", "")
         if not broker and here.has_several:
-            raise InvalidParameter("targets", f"Say of each at which broker it lies: {', '.join(here.names)}.")
+            raise InvalidParameter("targets", f"Give the broker of each: {', '.join(here.names)}.")
         if broker and here.brokers and broker not in here.names:
             raise InvalidParameter("targets", f"There is no broker {broker[:60]}; there are: {', '.join(here.names)}.")
 
@@ -412,5 +418,5 @@ def _place(text: str) -> dict[str, Any]:
     first, second, broker = (*text.split("-", 2), "", "")[:3]
     queue_id, offset = whole_number(first), whole_number(second)
     if queue_id is None or offset is None:
-        raise InvalidParameter("targets", gettext("This names no dead letter; load the page again."))
+        raise InvalidParameter("targets", gettext("This dead letter is unknown; reload the page."))
     return {"queueId": queue_id, "offset": offset, **({"broker": broker} if broker else {})}

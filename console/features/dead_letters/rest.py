@@ -38,15 +38,19 @@ class DeadLettersQuery(Struct, kw_only=True):
     topic: Annotated[str, Meta(description="Only of this topic.")] = ""
     key: Annotated[str, Meta(description="Only with this key, tag or message_id.")] = ""
     from_ms: (
-        Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; died from this moment on.")]
+        Annotated[
+            QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; dead-lettered from this time on.")
+        ]
         | None
     ) = field(name="from", default=None)
     to_ms: (
-        Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; died before this moment.")]
+        Annotated[
+            QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; dead-lettered before this time.")
+        ]
         | None
     ) = field(name="to", default=None)
     broker: BrokerName = ""
-    cursor: Annotated[str | None, Meta(description="From the page before.")] = None
+    cursor: Annotated[str | None, Meta(description="From the previous page.")] = None
 
 
 class ChosenLetter(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -138,7 +142,7 @@ async def dead_letters(call: Call, query: DeadLettersQuery) -> Response:
 @route(
     "POST",
     f"{_LETTERS}:send-back",
-    "Give dead letters to their group once more",
+    "Resend dead letters to their group",
     action=CONSUME,
     on=(Group(), InBody()),
     answers=(BEGUN_OR_WAITS, PREVIEWED),
@@ -153,7 +157,7 @@ async def send_back(call: Call, query: OfBroker, body: ManyLetters) -> Response:
 @route(
     "POST",
     f"{_LETTERS}:send-as-new",
-    "Send dead letters as new messages, for every group",
+    "Resend dead letters as new messages, for every group",
     action=CONSUME,
     on=(Group(), InBody(), InBody(PUBLISH)),
     answers=(BEGUN_OR_WAITS, PREVIEWED),

@@ -102,14 +102,14 @@ class ResetOffsets(Kind[OffsetsPreview]):
     name = "groups.reset_offsets"
     destroys = True
     permission = RESET_OFFSETS
-    title, verb = _("Move a group to other offsets"), _("Move it")
-    effect = _("The group continues at other offsets at once. It can be put back where it was.")
-    outcomes = {"offset_moved": Outcome(_("moved to the offset"))}
+    title, verb = _("Reset offsets of a group"), _("Reset offsets")
+    effect = _("Consumers continue from the new offsets immediately. This can be undone.")
+    outcomes = {"offset_moved": Outcome(_("offset reset"))}
     page = "groups"
     preview_type = OffsetsPreview
     preview_template = "groups/operation_preview.html"
     verbs = ("move", "移动")
-    undone_by, undo_verb = name, _("Put it back where it was…")
+    undone_by, undo_verb = name, _("Restore offsets…")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return group, topic and where to; raises InvalidParameter for a moment that is none."""
@@ -131,7 +131,11 @@ class ResetOffsets(Kind[OffsetsPreview]):
             return
         to, reason = words[1], " ".join(words[2:])
         for topic in topics[:_TOPICS]:
-            label = gettext("Move %(group)s on %(topic)s to %(to)s") % {"group": group, "topic": topic, "to": to}
+            label = gettext("Reset offsets of %(group)s on %(topic)s to %(to)s") % {
+                "group": group,
+                "topic": topic,
+                "to": to,
+            }
             text = " ".join(word for word in (verb, group, topic, to, reason) if word)
             parameters = partial(_place, {"group": group, "topic": topic}, to)
             yield Command(text, label, self.name, self.permission, parameters, reason)
@@ -181,7 +185,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
         checked: dict[str, Any] = {"group": group, "topic": topic, "to": way}
         if way == "time":
             if not _is_whole(parameters.get("at_ms")):
-                raise InvalidParameter("at_ms", "at_ms is a moment in epoch milliseconds.")
+                raise InvalidParameter("at_ms", "at_ms must be a time in epoch milliseconds.")
             checked["at_ms"] = parameters["at_ms"]
         if way == "offsets":
             checked["offsets"] = _offsets(parameters.get("offsets"))
@@ -285,7 +289,7 @@ def _by_queue(parameters: Mapping[str, Any], here: Cluster) -> dict[tuple[str, i
     for queue_id, offset, *broker in parameters.get("offsets", []):
         name = broker[0] if broker else ""
         if here.has_several and name not in here.names:
-            raise InvalidParameter("offsets", f"Say of each queue whose it is: {', '.join(here.names)}.")
+            raise InvalidParameter("offsets", f"Give the broker of each queue: {', '.join(here.names)}.")
         given[name if here.has_several else "", queue_id] = offset
     return given
 

@@ -30,7 +30,7 @@ GROUPS = Table(
         Column("consumed_per_s", _("Consumed"), RATE, unit="/s"),
         Column("members", _("Members"), FIGURE),
         Column("topics", _("Topics"), FIGURE),
-        Column("retry", _("Waiting for another try"), FIGURE),
+        Column("retry", _("Waiting for retry"), FIGURE),
         Column("dead", _("Dead letters"), LOUD),
         *file_columns("consume_enable retry_max_times"),
         BROKER,
@@ -45,7 +45,7 @@ class GroupState(TextChoices):
 
     NEVER_USED = "never-used", _("never used")
     CURRENT = "current", _("caught up")
-    BEHIND = "behind", _("behind")
+    BEHIND = "behind", _("lagging")
     UNKNOWN = "unknown", _("unknown")
     NO_CONSUMER = "no-consumer", _("no consumer")
 

@@ -31,7 +31,7 @@ MOST_RECEIPTS = 100
 ReceiptWord = Annotated[str, Meta(min_length=1, max_length=1_000, description="As the message came with it.")]
 Receipts = Annotated[list[ReceiptWord], Meta(min_length=1, max_length=MOST_RECEIPTS)]
 Invisible = Annotated[
-    int, Meta(ge=1, le=LONGEST_INVISIBLE_MS, description="For how long the messages are nobody else's.")
+    int, Meta(ge=1, le=LONGEST_INVISIBLE_MS, description="Invisible time: how long nobody else gets the messages.")
 ]
 
 
@@ -48,7 +48,7 @@ class Receive(Struct, forbid_unknown_fields=True, kw_only=True):
     in_order: Annotated[
         bool,
         Meta(
-            description="A queue gives out nothing more until all that was received of it is acknowledged or due again."
+            description="Ordered: a queue gives nothing more until all received from it is acknowledged or due again."
         ),
     ] = False
 
@@ -89,7 +89,7 @@ class ReceivedMessage(Struct, kw_only=True):
     keys: list[str]
     properties: dict[str, str]
     born_ms: int
-    attempt: Annotated[int, Meta(description="How often it was handed out, this time included.")]
+    attempt: Annotated[int, Meta(description="How often it was delivered, this time included.")]
     invisible_until_ms: int
 
 
@@ -99,9 +99,7 @@ class ReceivedList(Struct, kw_only=True):
     messages: list[ReceivedMessage]
 
 
-NotHeldReceipts = Annotated[
-    list[str], Meta(description="Receipts whose time was over: somebody else may have the message.")
-]
+NotHeldReceipts = Annotated[list[str], Meta(description="Expired receipts: another consumer may have the message.")]
 
 
 class Acknowledged(Struct, kw_only=True):
@@ -206,7 +204,7 @@ async def receive(call: Call, body: Receive) -> Response:
     "Acknowledge messages",
     action=CONSUME,
     on=_PLACE,
-    answers=((200, "They are done, but those that are not held any more.", Acknowledged),),
+    answers=((200, "Acknowledged, except those that are no longer held.", Acknowledged),),
     errors=(InvalidReceipt,),
     most_body_bytes=_MOST_BYTES,
 )
@@ -225,15 +223,15 @@ async def acknowledge(call: Call, body: Acknowledge) -> Response:
 @route(
     "POST",
     f"{_GROUP}:nack",
-    "Have messages delivered again",
+    "Return messages for redelivery (nack)",
     action=CONSUME,
     on=_PLACE,
-    answers=((200, "They are delivered again, but those that are not held any more.", GivenBack),),
+    answers=((200, "To be redelivered, except those that are no longer held.", GivenBack),),
     errors=(InvalidReceipt,),
     most_body_bytes=_MOST_BYTES,
 )
 async def give_back(call: Call, body: GiveBack) -> Response:
-    """Have messages delivered again, after a while if wanted."""
+    """Return messages for redelivery (nack), after a while if wanted."""
     topic, group = _topic_and_group(call)
     consumer, gone = call.state.receivers.of(group), []
     receipts = _receipts(body.receipts, topic)
@@ -248,7 +246,7 @@ async def give_back(call: Call, body: GiveBack) -> Response:
 @route(
     "POST",
     f"{_GROUP}:extend",
-    "Keep messages for longer",
+    "Extend the invisible time of messages",
     action=CONSUME,
     on=_PLACE,
     answers=((200, "Their new receipts.", Extended),),
@@ -256,7 +254,7 @@ async def give_back(call: Call, body: GiveBack) -> Response:
     most_body_bytes=_MOST_BYTES,
 )
 async def extend(call: Call, body: Extend) -> Response:
-    """Keep messages for longer, by new receipts."""
+    """Extend the invisible time of messages, by new receipts."""
     topic, group = _topic_and_group(call)
     consumer, kept, gone = call.state.receivers.of(group), [], []
     for word, receipt in _receipts(body.receipts, topic).items():
@@ -294,7 +292,7 @@ async def groups(call: Call, query: OfBroker) -> Response:
 @route(
     "POST",
     f"{_GROUP}:reset-offsets",
-    "Have a group go on elsewhere in a topic",
+    "Reset the offsets of a group in a topic",
     action=CONSUME,
     on=(Topic(), Group(), Group(SETTINGS)),
     answers=(BEGUN_OR_WAITS, PREVIEWED),

@@ -44,7 +44,7 @@ class Unmask(Act):
     """The act of looking at what a rule masks; the audit keeps why."""
 
     name = "messages.unmask"
-    title = _("See what is masked")
+    title = _("View masked content")
 
     def audited(self, result: Mapping[str, Any]) -> str:
         """Return the topic and the message that were looked at."""
@@ -57,9 +57,9 @@ class ResendMessage(Kind[SentAgainPreview]):
 
     name = "messages.resend"
     permission = RESEND_DEAD_LETTERS
-    title, verb = _("Send a message again"), _("Send it again")
-    effect = _("Its consumers get it once more. This cannot be taken back.")
-    outcomes = {"sent_back": Outcome(_("sent back to its group")), "sent_as_new": Outcome(_("sent as a new message"))}
+    title, verb = _("Resend a message"), _("Resend message")
+    effect = _("Its consumers get it again. This cannot be undone.")
+    outcomes = {"sent_back": Outcome(_("resent to its group")), "sent_as_new": Outcome(_("resent as a new message"))}
     page = "messages"
     is_final = True
     names_messages = True
@@ -115,7 +115,7 @@ class ResendMessage(Kind[SentAgainPreview]):
         begun_ms, topic = now_ms(), parameters["topic"]
         message = _record(admin, parameters)
         if message is None:
-            raise NotPossible("The message is not there any more.")
+            raise NotPossible("The message no longer exists.")
         group = parameters["group"]
         behind = group_behind_after(admin, group, 1) if group else behind_after(admin, {topic: 1})
         return SentAgainPreview(

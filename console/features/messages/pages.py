@@ -183,7 +183,7 @@ def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
     """Show once, to a user who may see it and gives a reason, what a rule masks; `what=body` gives the stored bytes."""
     reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
     if not reason:
-        return _message(request, message_id, error=_("Say why: the reason is kept in the audit."), status=422)
+        return _message(request, message_id, error=_("Enter a reason. It is kept in the audit log."), status=422)
     topic = request.GET.get("topic", "")[:255] or None
     with lifted():
         is_body = request.POST.get("what") == "body"

@@ -103,13 +103,13 @@ class _Done:
 @route(
     "POST",
     "/messages/{id}:resend",
-    "Send a message again",
+    "Resend a message",
     action=PUBLISH,
     on=InRecord(),
     answers=(
-        (201, "It is sent again.", Resent),
+        (201, "It is resent.", Resent),
         WAITS,
-        (200, "This same call sent it before; asked for a preview: OperationPreview.", Resent),
+        (200, "This same call resent it before; with preview: OperationPreview.", Resent),
     ),
     errors=(MessageNotFound, NotResendable, IdempotencyKeyUsed, OperationRefused, NotKnown),
     most_body_bytes=64 * 1024,
@@ -148,7 +148,7 @@ async def _named(call: Call, topic: str | None) -> tuple[Message, str]:
     elif is_offset_id(text):
         broker, found = await by_offset_id(text.upper(), state)
     else:
-        raise InvalidIdentifier("This is neither an id of ours nor an offset id; a unique id needs its ?topic=.")
+        raise InvalidIdentifier("This is neither an id of this API nor an offset id; a unique id needs its ?topic=.")
     topic = real_topic(found) if found.topic != HALF_TOPIC else found.properties.get(REAL_TOPIC, "")
     if not call.allows(topic):
         raise MessageNotFound
@@ -159,7 +159,7 @@ async def _named(call: Call, topic: str | None) -> tuple[Message, str]:
     except InvalidArgument as error:
         raise NotResendable(str(error)) from None
     if topic.startswith("%"):
-        raise NotResendable("This is a try or a dead letter of a group: /groups/{group}/dead-letters sends it again.")
+        raise NotResendable("This is a retry or a dead letter of a group: /groups/{group}/dead-letters resends it.")
     return (found if found.topic == topic else await _delivered(found, topic, await at_broker(state, broker))), broker
 
 
@@ -179,7 +179,7 @@ async def _delivered(parked: Message, topic: str, admin: AsyncAdmin) -> Message:
     if delivered:
         return max(delivered, key=lambda each: each.position)
     if what == "cancelled":
-        raise NotResendable("It was cancelled, so that nobody got it: take that back, or send a new message.")
+        raise NotResendable("It was cancelled, so nobody got it: undo the cancel, or send a new message.")
     if what == "waiting":
         when = "" if due_ms is None else f" until {written_moment(due_ms)}"
         how = "" if parked.topic == SCHEDULE_TOPIC else ": deliver it now, or send another one"
@@ -213,7 +213,7 @@ def _told(done: _Done, topic: str, wanted: Resend, broker: str) -> Resent:
     if result.outcome == "refused":
         raise OperationRefused(str(result.result.get("error", "The broker refused it.")))
     if result.outcome == "unknown":
-        raise NotKnown(f"It is not known whether the broker has it: {result.result.get('error', '')}")
+        raise NotKnown(f"It is unknown whether the broker has it: {result.result.get('error', '')}")
     told = result.result
     identifier = None
     if told.get("unique_key"):
@@ -252,7 +252,7 @@ class TracedStep(Struct, kw_only=True):
     client: str | None
     took_ms: int | None
     succeeded: bool | None
-    retries: Annotated[int | None, Meta(description="Tries before this one.")]
+    retries: Annotated[int | None, Meta(description="Deliveries before this one.")]
     state: Annotated[str | None, Meta(description="How a transaction ended.")]
 
 
@@ -276,14 +276,14 @@ class FoundMessage(Struct, kw_only=True):
     records: list[RecordPlace]
     trace: Annotated[
         list[TracedStep] | None,
-        Meta(description="What clients told in RMQ_SYS_TRACE_TOPIC, the first 100; null: it could not be read."),
+        Meta(description="Client traces from RMQ_SYS_TRACE_TOPIC, the first 100; null: they could not be read."),
     ]
 
 
 @route(
     "GET",
     "/messages/{id}",
-    "Look at a message",
+    "Get a message",
     action=READ,
     on=InRecord(),
     answers=((200, "The message.", FoundMessage),),
@@ -302,7 +302,7 @@ async def message(call: Call, query: TopicOfUniqueId) -> Response:
     elif is_offset_id(text):
         broker, found = await by_offset_id(text.upper(), state)
     else:
-        raise InvalidIdentifier("This is neither an id of ours nor an offset id; a unique id needs its ?topic=.")
+        raise InvalidIdentifier("This is neither an id of this API nor an offset id; a unique id needs its ?topic=.")
     topic = real_topic(found)
     if not call.allows(topic):
         raise MessageNotFound

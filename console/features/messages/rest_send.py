@@ -39,7 +39,7 @@ class Sent(Struct, kw_only=True):
     queue_offset: int
     flushed: bool
     due_ms: Annotated[int | None, Meta(description="When a delayed message is due, ms since 1970.")] = None
-    recall_handle: Annotated[str | None, Meta(description="RocketMQ's name for a timer that waits.")] = None
+    recall_handle: Annotated[str | None, Meta(description="RocketMQ's name of a pending timer.")] = None
     conflict: Annotated[
         Literal["replaced", "kept"] | None,
         Meta(description="A message with this schedule_key waited: replaced by this one, or kept (all is told of it)."),
@@ -82,7 +82,7 @@ class SentBatch(Struct, kw_only=True):
     on=Topic(),
     answers=(
         (201, "It is on disk.", Sent),
-        (202, "It is taken, not known to be on disk.", Sent),
+        (202, "Accepted, not known to be on disk.", Sent),
         (200, "Nothing was stored: the one with this schedule_key stays.", Sent),
     ),
     errors=(ScheduleKeyTaken, MomentPast, TimerTooFar, TooManyRequests),

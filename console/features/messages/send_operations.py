@@ -70,14 +70,14 @@ class SendMessage(Kind[SendPreview]):
 
     name = "messages.send"
     permission = SEND_MESSAGES
-    title, verb = _("Send a message"), _("Send it")
-    effect = _("It is stored once, for every group that reads the topic.")
+    title, verb = _("Send a message"), _("Send message")
+    effect = _("It is stored once, for every group that subscribes to the topic.")
     outcomes = {
         "sent": Outcome(_("sent")),
-        "waits": Outcome(_("waits until it is due")),
-        "replaced": Outcome(_("waits, and took the place of the one before")),
-        "kept": Outcome(_("not sent: the one that waited stays"), "idle"),
-        "half_sent": Outcome(_("waits for a decision")),
+        "waits": Outcome(_("pending until it is due")),
+        "replaced": Outcome(_("pending, replaced the previous one")),
+        "kept": Outcome(_("not sent: the pending one stays"), "idle"),
+        "half_sent": Outcome(_("waiting for a decision")),
     }
     page = "topics"
     is_final = True
@@ -127,7 +127,7 @@ class SendMessage(Kind[SendPreview]):
         waiting = waiting_under(here, topic, key) if key else {}
         if waiting and "on_conflict" not in parameters:
             raise InvalidParameter(
-                "on_conflict", gettext("A message waits under this key: say whether it is replaced, or kept.")
+                "on_conflict", gettext("A message is pending under this key: choose whether to replace or keep it.")
             )
         message = outgoing(parameters)
         return SendPreview(
@@ -168,18 +168,18 @@ class SendMessage(Kind[SendPreview]):
     def item_now(self, item: OperationItem) -> ItemNow | None:
         """Return the way to where it is: the message, the timer, or the half."""
         page, words = {
-            "sent": ("message", gettext("See the message")),
-            "waits": ("timer", gettext("See the timer")),
-            "replaced": ("timer", gettext("See the timer")),
-            "kept": ("timer", gettext("See the timer")),
-            "half_sent": ("transaction", gettext("See the half")),
+            "sent": ("message", gettext("Open message")),
+            "waits": ("timer", gettext("Open timer")),
+            "replaced": ("timer", gettext("Open timer")),
+            "kept": ("timer", gettext("Open timer")),
+            "half_sent": ("transaction", gettext("Open half message")),
         }.get(item.outcome, ("", ""))
         result = item.result
         if not page or not result.get("message_id"):
             return super().item_now(item)
         if page == "timer" and not result.get("is_timer"):
             # on a lane, whose messages have pages as stored ones have
-            page, words = "message", gettext("See the message")
+            page, words = "message", gettext("Open message")
         with at(result["broker"] if cluster().has_several else ""):
             place = result["message_id"] if page == "message" else result["position"]
             return ItemNow(text=words, address=reverse(page, args=[place]))

@@ -112,10 +112,10 @@ def _copy_body(message: Message, masked: Mapping[str, str], made: Copied) -> Non
     try:
         body = plain_body(message)
     except NotReadable:
-        made.left_out.append(_("the body, which is compressed in a way that is not read here"))
+        made.left_out.append(_("the body, whose compression cannot be read here"))
         return
     if len(body) > MOST_BODY_BYTES:
-        made.left_out.append(_("the body, which is too large to be written here"))
+        made.left_out.append(_("the body, which is too large for this form"))
         return
     try:
         text = body.decode()

@@ -64,7 +64,7 @@ def queues_of(here: Cluster, topic: str) -> int | None:
         raise InvalidParameter("topic", _("Topic %(topic)s belongs to the broker.") % {"topic": topic})
     queues = sum(row.write_queues for row in rows if row.permission & _WRITE)
     if not queues:
-        raise InvalidParameter("topic", _("Topic %(topic)s takes no new messages.") % {"topic": topic})
+        raise InvalidParameter("topic", _("Topic %(topic)s does not accept messages.") % {"topic": topic})
     return queues
 
 
@@ -119,12 +119,12 @@ def due_ms_of(parameters: Mapping[str, Any], now_ms: int) -> int | None:
     elif "deliver_at_ms" in parameters:
         due_ms = parameters["deliver_at_ms"]
         if due_ms <= now_ms:
-            raise InvalidParameter("moment", _("That time has passed: choose a later one, or deliver at once."))
+            raise InvalidParameter("moment", _("That time has passed: choose a later one, or deliver immediately."))
     else:
         return None
     furthest_ms = min((each for each in _furthest_ms() if each is not None), default=None)
     if furthest_ms is not None and due_ms - now_ms > furthest_ms:
-        said = _("That is further away than the broker takes: it takes %(most)s.")
+        said = _("That is beyond the maximum of the broker, %(most)s.")
         raise InvalidParameter("moment", said % {"most": span(furthest_ms)})
     return due_ms
 
@@ -161,7 +161,7 @@ def waiting_under(here: Cluster, topic: str, key: str) -> dict[str, Any]:
     try:
         told = tell_each(look, asked_of(here))
     except NotSupported:
-        raise InvalidParameter("schedule_key", _("Apache RocketMQ knows no schedule keys.")) from None
+        raise InvalidParameter("schedule_key", _("Apache RocketMQ does not support schedule keys.")) from None
     if SCHEDULE_KEY in masks().of(topic):
         return {}
     found = next(((each.broker, each.answer) for each in told if each.answer is not None), None)
@@ -175,4 +175,4 @@ def check_half(here: Cluster, parameters: Mapping[str, Any]) -> None:
     """Raise InvalidParameter for a half that carries a delay where a broker would lose it (Apache RocketMQ)."""
     is_delayed = {"delay_level", "deliver_at_ms", "delay_ms"} & parameters.keys()
     if "producer_group" in parameters and is_delayed and here.polling:
-        raise InvalidParameter("when", _("Apache RocketMQ loses a half that carries a delay: send it without one."))
+        raise InvalidParameter("when", _("Apache RocketMQ loses a half message that has a delay: send it without one."))

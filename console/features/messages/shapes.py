@@ -52,7 +52,7 @@ class HopKind(TextChoices):
     PARKED = "parked", _("parked on a lane")
     TIMER = "timer", _("parked as a timer")
     RELEASED = "released", _("released")
-    RETRY = "retry", _("sent back for another try")
+    RETRY = "retry", _("sent back for retry")
     DEAD_LETTER = "dead-letter", _("dead letter")
 
 
@@ -122,13 +122,13 @@ class Body:
 class ReaderState(TextChoices):
     """The state of a message for one group that reads its topic."""
 
-    HAD = "had", _("had it")
-    OUT = "out", _("given out, not acknowledged")
-    AGAIN = "again", _("waits for another try")
-    SENT_BACK = "sent-back", _("sent back, waits")
-    DEAD = "dead", _("in the dead letters")
-    NOT_YET = "not-yet", _("not yet")
-    UNKNOWN = "unknown", _("cannot be told")
+    HAD = "had", _("received")
+    OUT = "out", _("delivered, not acknowledged")
+    AGAIN = "again", _("waiting for retry")
+    SENT_BACK = "sent-back", _("sent back, waiting")
+    DEAD = "dead", _("dead-lettered")
+    NOT_YET = "not-yet", _("not received yet")
+    UNKNOWN = "unknown", _("cannot be determined")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class StepKind(TextChoices):
     PARKED = "parked", _("parked on a lane")
     TIMER = "timer", _("parked as a timer")
     RELEASED = "released", _("released")
-    RETRY = "retry", _("sent back for another try")
+    RETRY = "retry", _("sent back for retry")
     DEAD_LETTER = "dead-letter", _("dead letter")
     SENT = "sent", _("sent")
     CONSUMED = "consumed", _("consumed")
@@ -314,7 +314,7 @@ def life_of(data: MessagePage) -> SafeString | None:
     if data.pending and data.due_ms is not None:
         left = until(data.due_ms, data.now_ms)
         stops.append(Stop(data.due_ms, escape(gettext("due")), _time(data.due_ms), "ahead", left))
-    label = escape(gettext("The life of the message: %(count)s steps") % {"count": len(data.steps)})
+    label = escape(gettext("Lifecycle of the message: %(count)s steps") % {"count": len(data.steps)})
     return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped # nosec B308 B703
 
 
@@ -328,7 +328,7 @@ def _stop(step: LifeStep, before_ms: int | None) -> Stop:
 
 def _title(step: LifeStep) -> str:
     if step.kind is StepKind.CONSUMED:
-        name = step.group or gettext("somebody")
+        name = step.group or gettext("a consumer")
         return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
     if step.succeeded is False:
         return gettext("not sent") if step.kind is StepKind.SENT else gettext("failed")

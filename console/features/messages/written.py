@@ -76,7 +76,7 @@ def checked_message(given: Mapping[str, Any]) -> dict[str, Any]:
     if "producer_group" in made and "schedule_key" in made and made.get("on_conflict") != "replace":
         raise InvalidParameter(
             "on_conflict",
-            _("A half becomes a timer when it is committed, too late to refuse it: choose that it replaces."),
+            _("A half message becomes a timer on commit, too late to reject it: choose to replace."),
         )
     outgoing(made)
     return made
@@ -121,10 +121,10 @@ def _text(given: Mapping[str, Any], name: str) -> str:
     if found is None:
         return ""
     if not isinstance(found, str):
-        raise InvalidParameter(name, _("%(name)s is a text.") % {"name": name})
+        raise InvalidParameter(name, _("%(name)s must be a string.") % {"name": name})
     if _NOT_KEPT(found):
         raise InvalidParameter(
-            name, _("It holds a character that cannot be sent (U+0000, or half of a surrogate pair).")
+            name, _("It contains a character that cannot be sent (U+0000, or half of a surrogate pair).")
         )
     return found
 
@@ -132,7 +132,7 @@ def _text(given: Mapping[str, Any], name: str) -> str:
 def _words(given: Mapping[str, Any]) -> list[str]:
     words = given.get("keys") or []
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InvalidParameter("keys", _("Keys are a list of words."))
+        raise InvalidParameter("keys", _("Keys must be a list of strings."))
     if any(not word or re.search(r"\s", word) or _NOT_KEPT(word) for word in words):
         raise InvalidParameter("keys", _("A key is one word, without blanks."))
     return words
@@ -141,10 +141,10 @@ def _words(given: Mapping[str, Any]) -> list[str]:
 def _checked_properties(given: Mapping[str, Any]) -> dict[str, str]:
     found = given.get("properties") or {}
     if not isinstance(found, Mapping):
-        raise InvalidParameter("properties", _("Properties are texts by name."))
+        raise InvalidParameter("properties", _("Properties must be strings by name."))
     for name, text in found.items():
         if not isinstance(name, str) or not isinstance(text, str) or _NOT_KEPT(name + text):
-            raise InvalidParameter("properties", _("Properties are texts by name."))
+            raise InvalidParameter("properties", _("Properties must be strings by name."))
         if name in SYSTEM_PROPERTIES or name.startswith(OWN_PREFIX):
             raise InvalidParameter(
                 "properties", _("“%(name)s” belongs to the broker: use another name.") % {"name": name}
@@ -160,13 +160,13 @@ def _checked_timing(given: Mapping[str, Any]) -> dict[str, Any]:
         if number is None or number == 0:
             continue
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise InvalidParameter(_FIELDS[name], _("%(name)s is a whole number from 0 up.") % {"name": name})
+            raise InvalidParameter(_FIELDS[name], _("%(name)s must be an integer of 0 or more.") % {"name": name})
         made[name] = number
     if len(made) > 1:
-        raise InvalidParameter("when", _("Give a delay level, a time or a delay, and not two of them."))
+        raise InvalidParameter("when", _("Give only one of delay level, time and delay."))
     key, conflict = _text(given, "schedule_key"), given.get("on_conflict") or "error"
     if conflict not in CONFLICTS:
-        raise InvalidParameter("on_conflict", _("It is one of %(choices)s.") % {"choices": ", ".join(CONFLICTS)})
+        raise InvalidParameter("on_conflict", _("It must be one of %(choices)s.") % {"choices": ", ".join(CONFLICTS)})
     if key and not {"deliver_at_ms", "delay_ms"} & made.keys():
         raise InvalidParameter("schedule_key", _("A schedule key needs a time or a delay."))
     if key:
@@ -182,7 +182,7 @@ def _checked_timing(given: Mapping[str, Any]) -> dict[str, Any]:
 def _checked_body(given: Mapping[str, Any], topic: str) -> dict[str, str]:
     form, text = given.get("body_as") or "text", _text(given, "body")
     if form not in BODY_FORMS:
-        raise InvalidParameter("body_as", _("It is one of %(choices)s.") % {"choices": ", ".join(BODY_FORMS)})
+        raise InvalidParameter("body_as", _("It must be one of %(choices)s.") % {"choices": ", ".join(BODY_FORMS)})
     _check_size(len(text), topic, most=_MOST_CHARACTERS)
     if form == "json":
         _check_json(text)
@@ -196,7 +196,7 @@ def _checked_body(given: Mapping[str, Any], topic: str) -> dict[str, str]:
 def _check_size(size: int, topic: str, most: int = MOST_BODY_BYTES) -> None:
     if size > most:
         said = _(
-            "The body has %(size)s bytes, and here %(most)s are taken. Send it by REST, which takes %(rest)s: "
+            "The body has %(size)s bytes; the limit here is %(most)s. Send it by REST, which takes %(rest)s: "
             "POST /api/v1/topics/%(topic)s/messages"
         )
         sizes = {"size": f"{size:,}", "most": f"{MOST_BODY_BYTES:,}", "rest": f"{MAX_BODY_BYTES:,}"}
@@ -225,7 +225,7 @@ def _checked_base64(text: str) -> str:
     """Return it without blanks and line ends; raises InvalidParameter with the place of what is none."""
     if found := _NOT_BASE64(text):
         line, column = _place(text, found.start())
-        said = _("Not valid base64 at line %(line)s, column %(column)s: “%(letter)s” is none of its letters.")
+        said = _("Not valid base64 at line %(line)s, column %(column)s: “%(letter)s” is not allowed.")
         raise InvalidParameter("body", said % {"line": line, "column": column, "letter": found[0]})
     compact = "".join(text.split())
     try:
@@ -273,7 +273,7 @@ def from_fields(sent: Mapping[str, str]) -> dict[str, Any]:
     if sent.get("half"):
         made["producer_group"] = sent.get("producer_group", "").strip()
         if not made["producer_group"]:
-            raise InvalidParameter("producer_group", _("Name the producer group that decides about it."))
+            raise InvalidParameter("producer_group", _("Enter the producer group that decides."))
     return made
 
 
@@ -282,7 +282,7 @@ def _typed_moment(text: str) -> dict[str, int]:
         return {"deliver_at_ms": moment_ms(text)}
     span = shift_ms(text)
     if span <= 0:
-        raise InvalidParameter("moment", _("That time has passed: choose a later one, or deliver at once."))
+        raise InvalidParameter("moment", _("That time has passed: choose a later one, or deliver immediately."))
     return {"delay_ms": span}
 
 
@@ -298,7 +298,7 @@ def properties_of(text: str) -> dict[str, str]:
         if not equals or not name:
             said = _("Line %(line)s is not of the form name=value.")
         elif name in found:
-            said = _("Line %(line)s: “%(name)s” is there already.")
+            said = _("Line %(line)s: “%(name)s” is a duplicate.")
         elif name in SYSTEM_PROPERTIES or name.startswith(OWN_PREFIX):
             said = _("Line %(line)s: “%(name)s” belongs to the broker, use another name.")
         if said:

@@ -96,39 +96,39 @@ class FindingKind:
 
 
 def _group(finding: Finding) -> Link:
-    return Link(reverse("group", args=[finding.subject]), _("See the group"))
+    return Link(reverse("group", args=[finding.subject]), _("Open group"))
 
 
 def _dead_letters(finding: Finding) -> Link:
-    return Link(reverse("dead_letters_of", args=[finding.subject]), _("See its dead letters"))
+    return Link(reverse("dead_letters_of", args=[finding.subject]), _("Open dead letters"))
 
 
 def _lane(finding: Finding) -> Link:
-    return Link(reverse("lane", args=[int(finding.subject)]), _("See the lane"))
+    return Link(reverse("lane", args=[int(finding.subject)]), _("Open lane"))
 
 
 def _queue(finding: Finding) -> Link:
-    return Link(reverse("delayed_queue") + "?" + urlencode({"name": finding.subject}), _("See the queue"))
+    return Link(reverse("delayed_queue") + "?" + urlencode({"name": finding.subject}), _("Open queue"))
 
 
 def _timers(_finding: Finding) -> Link:
-    return Link(reverse("timers"), _("See the timers"))
+    return Link(reverse("timers"), _("Open timers"))
 
 
 def _wheel(finding: Finding) -> Link | None:
     if finding.at_ms is None:
         return None
-    return Link(reverse("timers") + f"?zoom=1h&at={finding.at_ms - _BEFORE_MS}", _("See the wheel then"))
+    return Link(reverse("timers") + f"?zoom=1h&at={finding.at_ms - _BEFORE_MS}", _("Open the wheel at that time"))
 
 
 def _transactions(state: str) -> Callable[[Finding], Link]:
-    return lambda _finding: Link(reverse("transaction_list") + "?" + urlencode({"state": state}), _("See them"))
+    return lambda _finding: Link(reverse("transaction_list") + "?" + urlencode({"state": state}), _("Open list"))
 
 
 def _operation(finding: Finding) -> Link | None:
     if not finding.operation:
         return None
-    return Link(reverse("operation", args=[finding.operation]), _("See the operation"))
+    return Link(reverse("operation", args=[finding.operation]), _("Open operation"))
 
 
 class FindingCode(Enum):
@@ -154,22 +154,22 @@ class FindingCode(Enum):
     MIRROR_FLAWED = FindingKind(
         "mirror-flawed",
         "brass",
-        _("some rows are not as the broker has them"),
+        _("some rows differ from the broker"),
         ngettext_lazy(
-            "%(figure)s row holds a value that cannot be kept: it is cut, or the row left out, until the broker tells"
-            " another. All others are followed.",
-            "%(figure)s rows hold values that cannot be kept: they are cut, or the rows left out, until the broker"
-            " tells others. All others are followed.",
+            "%(figure)s row holds a value that cannot be stored: it is truncated, or the row left out, until the "
+            "broker reports another. All others are mirrored.",
+            "%(figure)s rows hold values that cannot be stored: they are truncated, or the rows left out, until "
+            "the broker reports others. All others are mirrored.",
             "value",
         ),
     )
     RELEASED_EARLY = FindingKind(
         "released-early",
         "ruby",
-        _("messages left before they were due"),
+        _("messages were released early"),
         ngettext_lazy(
-            "%(figure)s release since the start; the broker's clock may have been set.",
-            "%(figure)s releases since the start; the broker's clock may have been set.",
+            "%(figure)s early release since the start; the broker's clock may have been set.",
+            "%(figure)s early releases since the start; the broker's clock may have been set.",
             "value",
         ),
         link=_lane,
@@ -183,7 +183,7 @@ class FindingCode(Enum):
     TIMERS_LATE = FindingKind(
         "timers-late",
         "brass",
-        _("timers are behind their moments"),
+        _("timers are overdue"),
         ngettext_lazy(
             "%(figure)s timer is overdue, by %(gap)s.", "%(figure)s timers are overdue, the first by %(gap)s.", "value"
         ),
@@ -192,10 +192,10 @@ class FindingCode(Enum):
     DELAYED_STUCK = FindingKind(
         "delayed-stuck",
         "ruby",
-        _("values are due in Redis and nobody moves them"),
+        _("due values in Redis are not transferred"),
         ngettext_lazy(
-            "%(figure)s value is due since %(gap)s and still there.",
-            "%(figure)s values are due, the first since %(gap)s, and still there.",
+            "%(figure)s value has been due for %(gap)s and is not transferred.",
+            "%(figure)s values are due, the first for %(gap)s, and not transferred.",
             "value",
         ),
         link=_queue,
@@ -204,23 +204,23 @@ class FindingCode(Enum):
         "delayed-damaged",
         "brass",
         _("a queue in Redis is damaged"),
-        _("Its parts do not agree, or values in it cannot be read."),
+        _("Its list and set differ, or it holds values that cannot be read."),
         link=_queue,
     )
     LANE_LATE = FindingKind(
         "lane-late",
         "brass",
-        _("a lane is behind its due times"),
-        _("The first message was due %(gap)s before the broker was last asked."),
+        _("a lane is overdue"),
+        _("The first message was overdue by %(gap)s when the broker was last polled."),
         link=_lane,
     )
     TRANSACTIONS_PARKED = FindingKind(
         "transactions-parked",
         "brass",
-        _("transactions wait for a person"),
+        _("transactions need an operator"),
         ngettext_lazy(
-            "%(figure)s half was asked about as often as allowed; its producer did not know.",
-            "%(figure)s halves were asked about as often as allowed; their producers did not know.",
+            "%(figure)s half message reached the check limit without a decision of its producer.",
+            "%(figure)s half messages reached the check limit without a decision of their producers.",
             "value",
         ),
         link=_transactions("parked"),
@@ -228,17 +228,17 @@ class FindingCode(Enum):
     OPERATION_WAITS = FindingKind(
         "operation-waits",
         "brass",
-        _("waits for a second person"),
-        _("%(figure)s concerned; it expires at %(when)s."),
+        _("waiting for approval"),
+        _("%(figure)s affected; it expires at %(when)s."),
         link=_operation,
     )
     GROUP_STANDS_STILL = FindingKind(
         "group-stands-still",
         "brass",
-        _("a group has consumers and takes nothing"),
+        _("a group has consumers but consumes nothing"),
         ngettext_lazy(
-            "%(figure)s message waits; the consumers that are connected have taken nothing for %(gap)s or longer.",
-            "%(figure)s messages wait; the consumers that are connected have taken nothing for %(gap)s or longer.",
+            "%(figure)s message is pending; the connected consumers have consumed nothing for at least %(gap)s.",
+            "%(figure)s messages are pending; the connected consumers have consumed nothing for at least %(gap)s.",
             "value",
         ),
         link=_group,
@@ -246,22 +246,22 @@ class FindingCode(Enum):
     GROUP_WITHOUT_CONSUMER = FindingKind(
         "group-without-consumer",
         "brass",
-        _("a group has messages and no consumer"),
+        _("a group has messages but no consumer"),
         ngettext_lazy(
-            "%(figure)s message waits and nobody is connected to take it.",
-            "%(figure)s messages wait and nobody is connected to take them.",
+            "%(figure)s message is pending and no consumer is connected.",
+            "%(figure)s messages are pending and no consumer is connected.",
             "value",
         ),
-        _("It has taken nothing for %(gap)s or longer."),
+        _("Nothing consumed for at least %(gap)s."),
         _group,
     )
     DEAD_LETTERS_GROWING = FindingKind(
         "dead-letters-growing",
         "brass",
-        _("messages are being given up"),
+        _("messages are being dead-lettered"),
         ngettext_lazy(
-            "%(figure)s message was given up in the last 5 min.",
-            "%(figure)s messages were given up in the last 5 min.",
+            "%(figure)s message was dead-lettered in the last 5 min.",
+            "%(figure)s messages were dead-lettered in the last 5 min.",
             "value",
         ),
         link=_dead_letters,
@@ -271,8 +271,8 @@ class FindingCode(Enum):
         "brass",
         _("half messages stay undecided"),
         ngettext_lazy(
-            "%(figure)s half; the oldest has been undecided for %(gap)s.",
-            "%(figure)s halves; the oldest has been undecided for %(gap)s.",
+            "%(figure)s half message; the oldest has been undecided for %(gap)s.",
+            "%(figure)s half messages; the oldest has been undecided for %(gap)s.",
             "value",
         ),
         link=_transactions("open"),
@@ -280,10 +280,10 @@ class FindingCode(Enum):
     HERD_AHEAD = FindingKind(
         "herd-ahead",
         "brass",
-        _("more will be due at once than can leave"),
+        _("more messages will be due than can be released in time"),
         ngettext_lazy(
-            "%(figure)s message is due at %(when)s; the last leaves about %(gap)s late.",
-            "%(figure)s messages are due at %(when)s; the last leaves about %(gap)s late.",
+            "%(figure)s message is due at %(when)s; the last is released about %(gap)s late.",
+            "%(figure)s messages are due at %(when)s; the last is released about %(gap)s late.",
             "value",
         ),
         link=_wheel,
@@ -293,8 +293,8 @@ class FindingCode(Enum):
         "brass",
         _("messages have used up their retries"),
         ngettext_lazy(
-            "%(figure)s message was given up after its last try.",
-            "%(figure)s messages were given up after their last try.",
+            "%(figure)s message failed after its last retry.",
+            "%(figure)s messages failed after their last retry.",
             "value",
         ),
         link=_dead_letters,
@@ -302,7 +302,7 @@ class FindingCode(Enum):
     PROGRESS_UNSAVED = FindingKind(
         "progress-unsaved",
         "brass",
-        _("a lane's progress was not saved for long"),
-        _("Last saved %(gap)s before the broker was last asked; a restart repeats nothing the log already holds."),
+        _("a lane's progress has not been saved recently"),
+        _("Last saved %(gap)s before the broker was last polled; a restart repeats nothing the log already holds."),
         link=_lane,
     )

@@ -110,9 +110,11 @@ class AddPerson(PeopleKind):
     """Make an account with a password that is shown once."""
 
     name, permission = "people.add", ADD_USER
-    title, verb = _("Add a person"), _("Add")
-    effect = _("The first password is shown once, when the account is made; its owner has to change it at first.")
-    outcomes = {"made": Outcome(_("made"))}
+    title, verb = _("Add a user"), _("Add user")
+    effect = _(
+        "The initial password is shown once, when the account is created; the user must change it at the first sign-in."
+    )
+    outcomes = {"made": Outcome(_("created"))}
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return name and roles."""
@@ -148,8 +150,8 @@ class ChangePerson(PeopleKind):
     """Give an account other roles, close it or open it again."""
 
     name = "people.change"
-    title, verb = _("Change a person"), _("Change")
-    effect = _("Roles decide with the next request. Who is closed out loses pages, sessions and tokens at once.")
+    title, verb = _("Change a user"), _("Apply changes")
+    effect = _("Roles apply from the next request on. A disabled user loses pages, sessions and tokens immediately.")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return what the form says."""
@@ -187,8 +189,10 @@ class ResetPassword(PeopleKind):
     """Give an account another password, which its owner has to change."""
 
     name, call = "people.reset_password", ("POST", ":reset-password")
-    title, verb = _("Set another password"), _("Set it")
-    effect = _("The new password is shown once; sessions of the account end, and its owner has to change it at first.")
+    title, verb = _("Reset a password"), _("Reset password")
+    effect = _(
+        "The new password is shown once; sessions of the account end, and the user must change it at the next sign-in."
+    )
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return that it is another one."""
@@ -212,8 +216,8 @@ class ResetSecondFactor(PeopleKind):
     """Take a person's second factor and recovery codes away: the device is lost, or the codes are."""
 
     name, call = "people.reset_second_factor", ("POST", ":reset-second-factor")
-    title, verb = _("Reset a second factor"), _("Reset it")
-    effect = _("The password alone opens until a new one is set up; where the role demands one, that comes first.")
+    title, verb = _("Reset a second factor"), _("Reset second factor")
+    effect = _("The password alone is enough until a new one is set up; where the role requires one, that comes first.")
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return that there is none any more."""
@@ -232,8 +236,11 @@ class LimitRole(PeopleKind):
     """Limit a role to topics that begin with one of some prefixes."""
 
     name, permission = "people.limit_role", CHANGE_ROLE
-    title, verb = _("Limit a role to topics"), _("Change")
-    effect = _("People whose roles all name prefixes see what begins with one of them; a role without any sees all.")
+    title, verb = _("Limit a role to topics"), _("Apply changes")
+    effect = _(
+        "Users whose roles all have prefixes see the topics that begin with one of them; a role without "
+        "prefixes sees all."
+    )
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the role and its prefixes, one a line."""
@@ -284,7 +291,7 @@ def person_named(who: str) -> Any:
     if user is None and who.startswith(_SHELL):
         return None
     if user is None or not user.is_active:
-        raise NotPossible("Only people change people and tokens.")
+        raise NotPossible("Only users can change users and tokens.")
     return user
 
 
@@ -293,9 +300,11 @@ def _require_may_change(who: str, user: Any) -> None:
     if actor is None:
         return
     if actor.pk == user.pk:
-        raise NotPossible("Nobody changes one's own account here; your own page has your password and second factor.")
+        raise NotPossible("You cannot change your own account here; your own page has your password and second factor.")
     if not actor.is_superuser and (user.is_superuser or not user.get_all_permissions() <= actor.get_all_permissions()):
-        raise NotPossible(f"{user} may do what you may not; somebody who may has to change that account.")
+        raise NotPossible(
+            f"{user} has permissions that you do not have; an administrator who has them must change that account."
+        )
 
 
 def _require_may_give(who: str, groups: Iterable[Group]) -> None:

@@ -64,7 +64,7 @@ def person(request: HttpRequest, person_id: int) -> HttpResponse:
     _require_all(CHANGE_USER)
     row = get_user_model().objects.filter(pk=person_id).first()
     if row is None:
-        raise Http404(_("There is no such person."))
+        raise Http404(_("There is no such user."))
     shown: dict[str, Any] = {
         "here": "people",
         "row": row,

@@ -36,7 +36,9 @@ Found = TypeVar("Found")
 _MOST_LISTED = 1_000
 
 PersonName = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
-RoleNames = Annotated[list[str], Meta(max_length=100, description="Names of roles; all that the person has then.")]
+RoleNames = Annotated[
+    list[str], Meta(max_length=100, description="Names of roles; they replace the roles of the user.")
+]
 Prefixes = Annotated[list[Annotated[str, Meta(min_length=1, max_length=LONGEST_PREFIX)]], Meta(max_length=100)]
 
 
@@ -101,9 +103,9 @@ class NewToken(Struct, forbid_unknown_fields=True, kw_only=True):
 class TokenRotation(Struct, forbid_unknown_fields=True, kw_only=True):
     """Another token in the place of one; the answer has it in `secrets`, once."""
 
-    overlap_hours: Annotated[float, Meta(ge=0, le=MOST_OVERLAP_HOURS, description="The old one counts so long.")] = (
-        OVERLAP_HOURS
-    )
+    overlap_hours: Annotated[
+        float, Meta(ge=0, le=MOST_OVERLAP_HOURS, description="The old one stays valid for so long.")
+    ] = OVERLAP_HOURS
     reason: Reason
     preview: Look = False
 
@@ -184,7 +186,7 @@ async def people(call: Call, query: Paged) -> Response:
     return json_answer(await _read(call, CHANGE_USER, "people.list", lambda: _people(query)))
 
 
-@route("POST", _PEOPLE, "Add a person", action=PEOPLE, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route("POST", _PEOPLE, "Create a user", action=PEOPLE, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
 async def add_person(call: Call, body: NewPerson) -> Response:
     """Make an account with a first password."""
     return await _begun(call, ADD_USER, "people.add", {"name": body.name, "roles": body.roles}, body)
@@ -193,7 +195,7 @@ async def add_person(call: Call, body: NewPerson) -> Response:
 @route(
     "GET",
     _PERSON,
-    "Look at a person",
+    "Get a user",
     action=PEOPLE,
     on=_ON,
     answers=((200, "The account.", PersonShown),),
@@ -207,7 +209,7 @@ async def person(call: Call) -> Response:
 @route(
     "PATCH",
     _PERSON,
-    "Change a person",
+    "Change a user",
     action=PEOPLE,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
@@ -229,7 +231,7 @@ async def change_person(call: Call, body: PersonChange) -> Response:
 @route(
     "POST",
     f"{_PERSON}:reset-password",
-    "Set another password",
+    "Reset a password",
     action=PEOPLE,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
@@ -287,14 +289,14 @@ async def api_tokens(call: Call, query: Paged) -> Response:
 @route(
     "POST",
     _TOKENS,
-    "Make a token",
+    "Create a token",
     action=PEOPLE,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
     example={"name": "billing", "publish": ["orders"], "days": 30, "reason": "the billing service"},
 )
 async def make_token(call: Call, body: NewToken) -> Response:
-    """Make a token; it is of whom the asking one is of."""
+    """Create a token; it is of whom the asking one is of."""
     wanted: dict[str, Any] = {"name": body.name, "access_user": body.access_user}
     wanted |= {right: getattr(body, right) for right in RIGHTS}
     if body.days is not None:
@@ -305,7 +307,7 @@ async def make_token(call: Call, body: NewToken) -> Response:
 @route(
     "GET",
     _TOKEN,
-    "Look at a token",
+    "Get a token",
     action=PEOPLE,
     on=_ON,
     answers=((200, "The token.", TokenShown),),
@@ -337,7 +339,7 @@ def _actor(grant: Grant, permission: str, kind: str) -> Actor:
     found = get_user_model().objects.filter(is_active=True)
     user = found.filter(pk=grant.user_id).first() if grant.user_id is not None else None
     if user is None:
-        raise NotPossible("The token was made for nobody: people and tokens are changed in a person's name.")
+        raise NotPossible("The token belongs to no user: users and tokens are changed in a user's name.")
     actor = replace(Actor.of(user), token=grant.prefix)
     actor.require(permission, kind)
     actor.require_scope(UNBOUNDED, kind)

@@ -69,12 +69,12 @@ class TokenKind(PeopleKind):
 
 @register
 class MakeToken(TokenKind):
-    """Make a token of REST."""
+    """Create a token of REST."""
 
     name, permission = "tokens.make", ADD_TOKEN
-    title, verb = _("Make a token"), _("Make it")
+    title, verb = _("Create a token"), _("Create token")
     effect = _("The token is shown once; only its hash is kept. It ends with your account.")
-    outcomes = {"made": Outcome(_("made"))}
+    outcomes = {"made": Outcome(_("created"))}
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the fields of the form."""
@@ -106,7 +106,7 @@ class MakeToken(TokenKind):
             raise InvalidParameter("scopes", str(error)) from None
         access_user = str(parameters.get("access_user", ""))
         if not scopes and not access_user:
-            raise InvalidParameter("scopes", "A token that allows nothing is of no use: name a prefix, or * for all.")
+            raise InvalidParameter("scopes", "A token without a scope is of no use: give a prefix, or * for all.")
         return {"name": name, **given, "access_user": access_user, "days": days}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
@@ -146,8 +146,8 @@ class RotateToken(TokenKind):
     """Make another token in the place of one, which counts for a while."""
 
     name, verb_of_call = "tokens.renew", "rotate"
-    title, verb = _("Rotate a token"), _("Rotate it")
-    effect = _("Another token with the same rights is shown once; the old one counts until its time is over.")
+    title, verb = _("Rotate a token"), _("Rotate token")
+    effect = _("A new token with the same scopes is shown once; the old one is valid until it expires.")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the token, and how long both count."""
@@ -179,8 +179,8 @@ class RevokeToken(TokenKind):
     """Refuse a token from now on."""
 
     name, is_final, verb_of_call = "tokens.end", True, "revoke"
-    title, verb = _("Revoke a token"), _("Revoke it")
-    effect = _("It is refused within a second. This cannot be taken back; another one can be made.")
+    title, verb = _("Revoke a token"), _("Revoke token")
+    effect = _("It is refused within a second. This cannot be undone; another one can be created.")
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return that it counts no more."""
@@ -198,7 +198,7 @@ def _require_may_give(who: str, scopes: Iterable[Mapping[str, Any]]) -> None:
     actions = {action for scope in scopes for action in scope["actions"]} or {tokens.SETTINGS}
     for action, permission in GIVEN_BY.items():
         if actor is not None and action in actions and not actor.has_perm(permission):
-            raise NotPossible(f"The token may do what you may not: {action}.")
+            raise NotPossible(f"The token has scopes that you do not have: {action}.")
 
 
 def _row(parameters: Mapping[str, Any]) -> ApiToken:

@@ -136,7 +136,7 @@ class SteerValues(QueueKind):
         queue: str = parameters["queue"]
         if "handles" in parameters:
             count = len(parameters["handles"])
-            words = ngettext("%(count)s chosen value of %(queue)s", "%(count)s chosen values of %(queue)s", count)
+            words = ngettext("%(count)s selected value of %(queue)s", "%(count)s selected values of %(queue)s", count)
             return words % {"count": f"{count:,}", "queue": queue}
         if any((parameters.get("filter") or {}).values()):
             return gettext("a range of time in %(queue)s") % {"queue": queue}
@@ -209,8 +209,8 @@ class RemoveValues(SteerValues):
 
     name = "redisson.remove"
     destroys = True
-    title, verb = _("Remove waiting values"), ngettext_lazy("Remove it", "Remove them", "count")
-    effect = _("They are never delivered. This cannot be taken back.")
+    title, verb = _("Remove pending values"), ngettext_lazy("Remove value", "Remove values", "count")
+    effect = _("They are never delivered. This cannot be undone.")
     outcomes = {"removed": Outcome(_("removed"))}
     is_final = True
 
@@ -224,8 +224,8 @@ class DeliverValuesNow(SteerValues):
     """The operation that moves values to the end of the plain list at once."""
 
     name = "redisson.deliver_now"
-    title, verb = _("Deliver values now"), ngettext_lazy("Deliver it now", "Deliver them now", "count")
-    effect = _("They go to the end of the plain list at once. This cannot be taken back.")
+    title, verb = _("Deliver values now"), ngettext_lazy("Deliver value now", "Deliver values now", "count")
+    effect = _("They go to the end of the destination queue immediately. This cannot be undone.")
     outcomes = {"delivered_now": Outcome(_("delivered now"))}
     is_final = True
 
@@ -239,8 +239,8 @@ class MoveValues(SteerValues):
     """The operation that moves values to another queue, due as before."""
 
     name = "redisson.move"
-    title, verb = _("Move values to another queue"), ngettext_lazy("Move it", "Move them", "count")
-    effect = _("They wait in another queue, due as before, in its packing.")
+    title, verb = _("Move values to another queue"), ngettext_lazy("Move value", "Move values", "count")
+    effect = _("They wait in another queue with the same due times, in its envelope.")
     outcomes = {"moved": Outcome(_("moved"))}
     asked = "to"
 
@@ -248,7 +248,7 @@ class MoveValues(SteerValues):
         """Return the values and the other queue, which has to be one that may be changed."""
         to = checked_queue({"queue": parameters.get("to")}, "to")
         if to == parameters.get("queue"):
-            raise InvalidParameter("to", "That is the queue in which they wait already.")
+            raise InvalidParameter("to", "They are in that queue already.")
         return {**super().checked(parameters), "to": to}
 
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
@@ -262,9 +262,9 @@ class RescheduleValues(SteerValues):
     """The operation that gives values a new moment: `due_ms` for all, or each `shift_ms` later (negative: earlier)."""
 
     name = "redisson.reschedule"
-    title, verb = _("Move values to another moment"), ngettext_lazy("Move it", "Move them", "count")
-    effect = _("They wait as they are and are due at another moment.")
-    outcomes = {"rescheduled": Outcome(_("moved"))}
+    title, verb = _("Reschedule values"), ngettext_lazy("Reschedule value", "Reschedule values", "count")
+    effect = _("The values stay the same and are due at another time.")
+    outcomes = {"rescheduled": Outcome(_("rescheduled"))}
     needs_moment = True
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,15 +295,15 @@ class SetAside(SteerValues):
     """
 
     name = "redisson.set_aside"
-    title, verb = _("Set poison aside"), ngettext_lazy("Set it aside", "Set them aside", "count")
-    effect = _("They are kept out of the way of a transfer and can be put back.")
-    outcomes = {"set_aside": Outcome(_("set aside"))}
+    title, verb = _("Quarantine poison values"), ngettext_lazy("Quarantine value", "Quarantine values", "count")
+    effect = _("They are kept aside from transfers and can be restored.")
+    outcomes = {"set_aside": Outcome(_("quarantined"))}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the queue, and which of its values or which packing."""
         packing = parameters.get("packing") or None
         if packing is not None and packing not in set(Packing):
-            raise InvalidParameter("packing", f"A packing is one of {', '.join(Packing)}.")
+            raise InvalidParameter("packing", f"The envelope must be one of {', '.join(Packing)}.")
         found = super().checked(parameters)
         return found if packing is None or "handles" in found else {**found, "packing": packing}
 
@@ -327,9 +327,9 @@ class PutBack(SteerValues):
     """The operation that makes values wait again as they were before they were set aside."""
 
     name = "redisson.put_back"
-    title, verb = _("Put back what was set aside"), ngettext_lazy("Put it back", "Put them back", "count")
-    effect = _("They wait again as they did.")
-    outcomes = {"put_back": Outcome(_("put back"))}
+    title, verb = _("Restore quarantined values"), ngettext_lazy("Restore value", "Restore values", "count")
+    effect = _("They wait again as before.")
+    outcomes = {"put_back": Outcome(_("restored"))}
     aside = True
 
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
@@ -343,8 +343,8 @@ class ClearQueue(QueueKind):
 
     name = "redisson.clear"
     destroys = True
-    title, verb = _("Clear a delayed queue"), _("Clear it")
-    effect = _("Nothing waits in it any more; what is due already stays. This cannot be taken back.")
+    title, verb = _("Clear a delayed queue"), _("Clear queue")
+    effect = _("All pending values are removed; due values stay. This cannot be undone.")
     outcomes = {"cleared": Outcome(_("cleared"))}
     is_final = True
 
@@ -377,9 +377,9 @@ def checked_queue(parameters: Mapping[str, Any], field: str = "queue") -> str:
         raise InvalidParameter(field, f"The name of a queue has 1 to {_NAME_LENGTH} characters.")
     reason = why_locked(name)
     if reason == "read-only":
-        raise NotPossible("Delayed queues are only looked at here (ESCAPEMENT_REDISSON_READ_ONLY).")
+        raise NotPossible("Delayed queues are read-only here (ESCAPEMENT_REDISSON_READ_ONLY).")
     if reason:
-        raise NotPossible(f"Queue {name!r} is not among those that may be touched (ESCAPEMENT_REDISSON_QUEUES).")
+        raise NotPossible(f"Queue {name!r} is not among those that may be changed (ESCAPEMENT_REDISSON_QUEUES).")
     return name
 
 
@@ -393,7 +393,7 @@ def checked_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
             try:
                 Handle.parse(text)
             except (ValueError, AttributeError):
-                raise InvalidParameter("handles", "This is no handle of a waiting value.") from None
+                raise InvalidParameter("handles", "This is not a handle of a pending value.") from None
         return {"handles": list(dict.fromkeys(handles))}
     given = parameters.get("filter")
     if not isinstance(given, Mapping):
@@ -401,9 +401,9 @@ def checked_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
     bounds = {name: given.get(name) for name in ("from_ms", "to_ms")}
     for name, bound in bounds.items():
         if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or not 0 <= bound < 2**53):
-            raise InvalidParameter(name, f"{name} is a moment in epoch milliseconds.")
+            raise InvalidParameter(name, f"{name} must be a time in epoch milliseconds.")
     if not any(bound is not None for bound in bounds.values()) and not parameters.get("is_all"):
-        raise InvalidParameter("filter", "Without a range every value is meant; say so with all.")
+        raise InvalidParameter("filter", "Without a range all values match: use all.")
     return {"filter": bounds, "is_all": bool(parameters.get("is_all"))}
 
 
@@ -412,7 +412,7 @@ def in_redis(question: Any) -> Any:
     try:
         return question()
     except (RedissonError, RedisError, OSError) as error:
-        raise NotPossible(f"The Redis server did not do it: {error}") from error
+        raise NotPossible(f"The Redis server returned an error: {error}") from error
 
 
 def values_between(name: str, from_ms: int | None, to_ms: int | None, *, aside: bool) -> Iterator[Waiting]:

@@ -38,8 +38,8 @@ class OfferValue(QueueKind):
     """The operation that adds a value to those that wait, written with a codec that Java reads too."""
 
     name = "redisson.offer"
-    title, verb = _("Offer a value"), _("Offer it")
-    effect = _("One value more waits, readable for Java.")
+    title, verb = _("Offer a value"), _("Offer value")
+    effect = _("Adds one pending value, readable by Java.")
     outcomes = {"offered": Outcome(_("offered"))}
     asked = "delay"
 
@@ -82,8 +82,8 @@ class RepairQueue(QueueKind):
     """The repair of list and set: what is in the list only is due now, what is in the set only is listed again."""
 
     name = "redisson.repair"
-    title, verb = _("Repair a delayed queue"), _("Repair it")
-    effect = _("What is in the list only is due now, what is in the set only is listed again.")
+    title, verb = _("Repair a delayed queue"), _("Repair queue")
+    effect = _("Values in the list only become due now; values in the set only are listed again.")
     outcomes = {"repaired": Outcome(_("repaired"))}
 
     def preview(self, parameters: Mapping[str, Any]) -> ValuesPreview:
@@ -162,9 +162,9 @@ class MakeReliable(_ToTopic):
     """The operation that sends due values to a topic: with acknowledgement, retries, dead letters and a trace."""
 
     name = "redisson.make_reliable"
-    title, verb = _("Send due values to a topic"), _("Make it reliable")
-    effect = _("Due values go to a topic instead of the plain list: ack, retry, dead letters.")
-    outcomes = {"made_reliable": Outcome(_("goes to the topic"))}
+    title, verb = _("Send due values to a topic"), _("Use reliable mode")
+    effect = _("Due values go to a topic instead of the destination queue: ack, retry, dead letters.")
+    outcomes = {"made_reliable": Outcome(_("delivers to the topic"))}
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Note it beside the queue; the transfer service does the rest."""
@@ -177,9 +177,9 @@ class ImportQueue(_ToTopic):
     """The operation that makes waiting values timers of a topic, and what Java offers meanwhile; resumed if stopped."""
 
     name = "redisson.import"
-    title, verb = _("Import a delayed queue into timers"), _("Import it")
-    effect = _("Every waiting value becomes a timer of a topic, and what Java offers meanwhile too.")
-    outcomes = {"import_begun": Outcome(_("import begun"))}
+    title, verb = _("Import a delayed queue into timers"), _("Import queue")
+    effect = _("Every pending value becomes a timer of a topic, including values that Java offers meanwhile.")
+    outcomes = {"import_begun": Outcome(_("import started"))}
 
     def preview(self, parameters: Mapping[str, Any]) -> ValuesPreview:
         """Count what would be moved, and what is particular about it."""
@@ -207,9 +207,9 @@ class MakePlain(_Handing):
     """The operation that sends due values to the plain list again; what was taken already is still sent."""
 
     name = "redisson.make_plain"
-    title, verb = _("Back to the plain list"), _("Back to the plain list")
-    effect = _("Due values go to the plain list again; what was taken already is still sent.")
-    outcomes = {"made_plain": Outcome(_("goes to the plain list"))}
+    title, verb = _("Deliver to the destination queue"), _("Deliver to the destination queue")
+    effect = _("Due values go to the destination queue again; values already taken are still sent.")
+    outcomes = {"made_plain": Outcome(_("delivers to the destination queue"))}
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """End reliable mode, or stop the import where it is."""
@@ -234,7 +234,7 @@ def checked_value(codec: str, text: str) -> object:
         value = text if codec == "StringCodec" else _of_json(writer, text)
         writer.encode(value)
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter("value", f"This is no JSON: {error}.") from None
+        raise InvalidParameter("value", f"This is not JSON: {error}.") from None
     except RedissonError as error:
         raise InvalidParameter("value", str(error)) from None
     return value

@@ -45,11 +45,11 @@ class DelayedQueueRow(Struct, kw_only=True):
 
     name: str
     waiting: int | None
-    in_list: Annotated[int | None, Meta(description="Differs from waiting: damage, which :repair puts right.")]
+    in_list: Annotated[int | None, Meta(description="Differs from waiting: damage, which :repair mends.")]
     due_still_there: int | None
     stuck_ms: Annotated[int | None, Meta(description="For how long the oldest due value has not moved.")]
     next_due_ms: int | None
-    in_plain_list: Annotated[int | None, Meta(description="Due, not taken by a consumer yet.")]
+    in_plain_list: Annotated[int | None, Meta(description="Due, not consumed yet.")]
     listeners: Annotated[int | None, Meta(description="Live RDelayedQueues of Java on its channel.")]
     packings: list[str]
     codec: str | None
@@ -57,9 +57,11 @@ class DelayedQueueRow(Struct, kw_only=True):
     mode: str
     topic: str | None
     sent: Annotated[int | None, Meta(description="In the topic, since reliable mode or the import began.")] = None
-    sending: Annotated[int | None, Meta(description="On their way to the topic.")] = None
-    refused: Annotated[int | None, Meta(description="Set aside, because the topic cannot take them.")] = None
-    taken_over: Annotated[int | None, Meta(description="Moved to the plain list by Java, and taken from there.")] = None
+    sending: Annotated[int | None, Meta(description="In flight to the topic.")] = None
+    refused: Annotated[int | None, Meta(description="Quarantined, because the topic cannot take them.")] = None
+    taken_over: Annotated[
+        int | None, Meta(description="Moved to the destination queue by Java, and taken from there.")
+    ] = None
     moved: int | None
     late_ms: int | None
     problem: str | None
@@ -173,13 +175,13 @@ class ValuesQuery(Struct, kw_only=True):
     """The values of a queue that a list has."""
 
     from_ms: (
-        Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; from this moment on.")] | None
+        Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; from this time on.")] | None
     ) = field(name="from", default=None)
     to_ms: (
-        Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; up to this moment.")] | None
+        Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; up to this time.")] | None
     ) = field(name="to", default=None)
-    cursor: Annotated[str | None, Meta(description="From the page before.")] = None
-    aside: Annotated[str, Meta(description="true: what was set aside instead.")] = "false"
+    cursor: Annotated[str | None, Meta(description="From the previous page.")] = None
+    aside: Annotated[str, Meta(description="true: quarantined values instead.")] = "false"
 
 
 Result = TypeVar("Result")
@@ -212,13 +214,13 @@ async def queues(call: Call, query: QueuesQuery) -> Response:
 @route(
     "GET",
     f"{_QUEUE}/values",
-    "List waiting values by due time",
+    "List pending values by due time",
     action=READ,
     on=Queue(),
     answers=((200, "A page of them.", DelayedValues),),
 )
 async def values(call: Call, query: ValuesQuery) -> Response:
-    """List waiting values by due time, or what was set aside."""
+    """List pending values by due time, or what was set aside."""
     name = call.named["queue"]
 
     def look() -> Any:
@@ -229,7 +231,7 @@ async def values(call: Call, query: ValuesQuery) -> Response:
     try:
         data = await _in_thread(look)
     except ValueError:
-        raise InvalidParameter("This is no cursor of a page before.") from None
+        raise InvalidParameter("This is not a cursor of a previous page.") from None
     _there(data.evidence)
     hiding = await call.hiding()
     rows = [
@@ -288,21 +290,21 @@ def _acts(verb: str, summary: str, *others: Place) -> Callable[[Handler], Handle
     )
 
 
-@_acts("remove", "Remove waiting values")
+@_acts("remove", "Remove pending values")
 async def remove(call: Call, body: ManyValues) -> Response:
     """Remove the values that are chosen."""
     return await _begun(call, "redisson.remove", body)
 
 
-@_acts("deliver-now", "Put values into the plain list now")
+@_acts("deliver-now", "Deliver values to the destination queue now")
 async def deliver_now(call: Call, body: ManyValues) -> Response:
     """Put values into the plain list before their moment."""
     return await _begun(call, "redisson.deliver_now", body)
 
 
-@_acts("reschedule", "Move values to another moment")
+@_acts("reschedule", "Reschedule values")
 async def reschedule(call: Call, body: LaterValues) -> Response:
-    """Move values to another moment."""
+    """Reschedule named values, or a range of them."""
     return await _begun(call, "redisson.reschedule", body)
 
 
@@ -313,25 +315,25 @@ async def move(call: Call, body: MovedValues) -> Response:
     return await _begun(call, "redisson.move", body)
 
 
-@_acts("set-aside", "Move poison out of Java's way; all of it without handles")
+@_acts("set-aside", "Quarantine poison values; all of them without handles")
 async def set_aside(call: Call, body: PoisonValues) -> Response:
     """Move values that Java cannot read out of its way."""
     return await _begun(call, "redisson.set_aside", body)
 
 
-@_acts("put-back", "Put back what was set aside")
+@_acts("put-back", "Restore quarantined values")
 async def put_back(call: Call, body: ManyValues) -> Response:
     """Put back values that were set aside."""
     return await _begun(call, "redisson.put_back", body)
 
 
-@_acts("clear", "Let nothing wait any more")
+@_acts("clear", "Remove all pending values")
 async def clear(call: Call, body: QueueReason) -> Response:
     """Remove all that waits in the queue."""
     return await _begun(call, "redisson.clear", body)
 
 
-@_acts("repair", "Make list and set agree again")
+@_acts("repair", "Repair differences of list and set")
 async def repair(call: Call, body: QueueReason) -> Response:
     """Make the list and the set of the queue agree again."""
     return await _begun(call, "redisson.repair", body)
@@ -344,22 +346,20 @@ async def make_reliable(call: Call, body: QueueTopic) -> Response:
     return await _begun(call, "redisson.make_reliable", body)
 
 
-@_acts("import", "Move all values into timers of a topic", InBody())
+@_acts("import", "Import all values as timers of a topic", InBody())
 async def import_values(call: Call, body: QueueTopic) -> Response:
-    """Move all values into timers of a topic, which the token has to allow as well."""
+    """Import all values as timers of a topic, which the token has to allow as well."""
     call.require(body.topic)
     return await _begun(call, "redisson.import", body)
 
 
-@_acts("make-plain", "Send due values to the plain list again")
+@_acts("make-plain", "Deliver due values to the destination queue again")
 async def make_plain(call: Call, body: QueueReason) -> Response:
     """Send what becomes due to the plain list again."""
     return await _begun(call, "redisson.make_plain", body)
 
 
-@route(
-    "GET", _QUEUE, "Look at a delayed queue", action=READ, on=Queue(), answers=((200, "The queue.", DelayedQueueRow),)
-)
+@route("GET", _QUEUE, "Get a delayed queue", action=READ, on=Queue(), answers=((200, "The queue.", DelayedQueueRow),))
 async def queue(call: Call) -> Response:
     """Answer the figures of one queue, and where its due values go."""
     name = call.named["queue"]

@@ -20,7 +20,7 @@ from console.ui.table import BROKER, CHIP, SIZE, TIME, Cell, Column, Table, file
 LANE = Table(
     "lane",
     (
-        Column("leaves", _("Leaves in"), Cell("schedule/cells/leaves.html", is_figure=True), "due_ms", in_file=False),
+        Column("leaves", _("Released in"), Cell("schedule/cells/leaves.html", is_figure=True), "due_ms", in_file=False),
         Column("due_ms", _("Due"), TIME),
         *file_columns("released"),
         Column("real_topic", _("Topic"), Cell("schedule/cells/topic.html", by=("real_topic", "real_queue_id"))),
@@ -63,9 +63,9 @@ class LaneState(TextChoices):
 
     UNKNOWN = "unknown", _("unknown")
     NEVER_USED = "never-used", _("never used")
-    EMPTY = "empty", _("nothing waits")
+    EMPTY = "empty", _("nothing pending")
     WAITING = "waiting", _("waiting")
-    LATE = "late", _("behind its due times")
+    LATE = "late", _("overdue")
 
 
 @dataclass(frozen=True, slots=True)

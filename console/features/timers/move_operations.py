@@ -54,12 +54,12 @@ class MoveTimers(SteerTimers):
     """The operation that moves timers to another broker, with their content, ids and moments."""
 
     name = "timers.move_to_broker"
-    title, verb = _("Move timers to another broker"), ngettext_lazy("Move it there", "Move them there", "count")
-    effect = _("They wait at the other broker and fire there at the same moments. They can be moved back the same way.")
+    title, verb = _("Move timers to another broker"), ngettext_lazy("Move timer", "Move timers", "count")
+    effect = _("They wait at the other broker and fire there at the same times. They can be moved back the same way.")
     outcomes = {
         **OVER,
         "moved": Outcome(_("moved")),
-        "recall_noted": Outcome(_("recall noted")),
+        "recall_noted": Outcome(_("recall accepted")),
         "left": Outcome(_("due too soon: left here"), "idle"),
         "key_taken": Outcome(_("another message has its schedule key"), "look"),
         "changed_since": Outcome(_("changed since"), "look"),
@@ -73,17 +73,17 @@ class MoveTimers(SteerTimers):
         """Return the selection, the broker that they are moved to, and the one where they wait."""
         checked, to = super().checked(parameters), parameters.get("to")
         if not isinstance(to, str) or not to:
-            raise InvalidParameter("to", gettext("Say to which broker they are moved."))
+            raise InvalidParameter("to", gettext("Choose the broker to move them to."))
         if "" not in shares_of(checked):
-            raise NotPossible(gettext("There are several brokers: choose the one on which this is to be done."))
+            raise NotPossible(gettext("There are several brokers: choose one for this operation."))
         source = Choice(chosen().entry, admin_of_one().asked().name).name
         if to == source:
-            raise InvalidParameter("to", gettext("They wait at this broker: name another one."))
+            raise InvalidParameter("to", gettext("They are at this broker already: choose another one."))
         try:
             with at(to):
                 site_broker.admin().asked()
         except (ClientError, Http404) as error:
-            text = gettext("The broker %(broker)s does not answer: %(error)s")
+            text = gettext("The broker %(broker)s does not respond: %(error)s")
             raise InvalidParameter("to", text % {"broker": to[:255], "error": error}) from None
         return {**checked, "to": to, "from": source}
 

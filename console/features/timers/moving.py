@@ -241,7 +241,9 @@ def check_source(here: Admin) -> None:
     except NotSupported:
         if here.broker_config().get("recallMessageEnable") != "true":
             raise NotPossible(
-                gettext("This broker recalls nothing: switch recallMessageEnable on, or let its timers leave there.")
+                gettext(
+                    "This broker does not recall messages: enable recallMessageEnable, or let its timers fire there."
+                )
             ) from None
 
 

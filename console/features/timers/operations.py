@@ -174,13 +174,13 @@ class SteerTimers(TimerKind[TimersPreview]):
         """Return how many were chosen, or by which filter."""
         if "targets" in parameters:
             count = len(parameters["targets"])
-            return ngettext("%(count)s chosen timer", "%(count)s chosen timers", count) % {"count": f"{count:,}"}
+            return ngettext("%(count)s selected timer", "%(count)s selected timers", count) % {"count": f"{count:,}"}
         wanted: dict[str, Any] = parameters["filter"]
         if not any(wanted.values()):
-            return gettext("every timer that waits")
+            return gettext("all pending timers")
         parts = [f"{name} {wanted[name]}" for name in ("topic", "key") if wanted.get(name)]
         said = ", ".join(parts) or gettext("a range of time")
-        return gettext("all that match: %(filter)s") % {"filter": said}
+        return gettext("all matching: %(filter)s") % {"filter": said}
 
     @property
     def rest_path(self) -> str:
@@ -300,9 +300,9 @@ class CancelTimers(SteerTimers):
 
     name = "timers.cancel"
     destroys = True
-    title, verb = _("Cancel timers"), ngettext_lazy("Cancel it", "Cancel them", "count")
-    effect = _("They are not delivered. This can be taken back while their moments are still ahead.")
-    outcomes = {**OVER, "cancelled": Outcome(_("cancelled")), "recall_noted": Outcome(_("recall noted"))}
+    title, verb = _("Cancel timers"), ngettext_lazy("Cancel timer", "Cancel timers", "count")
+    effect = _("They are not delivered. This can be undone until they are due.")
+    outcomes = {**OVER, "cancelled": Outcome(_("cancelled")), "recall_noted": Outcome(_("recall accepted"))}
     verbs = ("cancel", "取消")
     key_label = _("Cancel the timers with the key “%(key)s”")
     action = "cancel"
@@ -315,8 +315,8 @@ class DeliverTimersNow(SteerTimers):
     """The operation that releases timers at once, ahead of their moments."""
 
     name = "timers.deliver_now"
-    title, verb = _("Deliver timers now"), ngettext_lazy("Deliver it now", "Deliver them now", "count")
-    effect = _("They fire at once. This cannot be taken back.")
+    title, verb = _("Deliver timers now"), ngettext_lazy("Deliver timer now", "Deliver timers now", "count")
+    effect = _("They fire immediately. This cannot be undone.")
     outcomes = {**OVER, "delivered_now": Outcome(_("delivered now"))}
     verbs = ("deliver", "投递")
     key_label = _("Deliver the timers with the key “%(key)s” now")
@@ -339,9 +339,9 @@ class RescheduleTimers(SteerTimers):
     """The operation that gives timers a new moment: `due_ms` for all, or each `shift_ms` later (negative: earlier)."""
 
     name = "timers.reschedule"
-    title, verb = _("Move timers to another moment"), ngettext_lazy("Move it", "Move them", "count")
-    effect = _("They stay the same messages and fire at another moment, and can be moved back.")
-    outcomes = {**OVER, "rescheduled": Outcome(_("moved"))}
+    title, verb = _("Reschedule timers"), ngettext_lazy("Reschedule timer", "Reschedule timers", "count")
+    effect = _("The same messages fire at another time. This can be undone.")
+    outcomes = {**OVER, "rescheduled": Outcome(_("rescheduled"))}
     action = "reschedule"
     needs_moment = True
     previous = "previous_due_ms"
@@ -467,8 +467,8 @@ class PauseTimers(SwitchTimers):
     """The operation that pauses all timers: none fires until they are resumed."""
 
     name = "timers.pause"
-    title, verb = _("Pause all timers"), _("Pause")
-    effect = _("New timers are taken; none fires until they are resumed.")
+    title, verb = _("Pause all timers"), _("Pause timers")
+    effect = _("New timers are accepted; none fires until timers are resumed.")
     outcomes = {"paused": Outcome(_("paused"))}
     is_paused_after = True
 
@@ -478,8 +478,8 @@ class ResumeTimers(SwitchTimers):
     """The operation that resumes timers: what is overdue fires, oldest first; then all goes on."""
 
     name = "timers.resume"
-    title, verb = _("Resume all timers"), _("Resume")
-    effect = _("What is overdue fires at once, oldest first; then all goes on.")
+    title, verb = _("Resume all timers"), _("Resume timers")
+    effect = _("Overdue timers fire immediately, oldest first; then all continue as usual.")
     outcomes = {"resumed": Outcome(_("resumed"))}
     is_paused_after = False
 

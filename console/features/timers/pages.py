@@ -244,7 +244,7 @@ def line_of(data: TimerLife) -> SafeString | None:
         stops.append(Stop(data.timer.due_ms, escape(_("due")), _time(data.timer.due_ms), "ahead", gap))
     if not stops:
         return None
-    label = escape(_("The life of the timer: %(count)s events") % {"count": len(data.events)})
+    label = escape(_("Lifecycle of the timer: %(count)s events") % {"count": len(data.events)})
     return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped # nosec B308 B703
 
 

@@ -35,8 +35,8 @@ _HOUR_MS = 3_600_000
 #: the end of time for a list
 _FOREVER_MS = 2**63 - 1
 
-From = Annotated[Moment, Meta(description="RFC 3339 with a zone, or ms since 1970; from this moment on.")]
-Until = Annotated[Moment, Meta(description="RFC 3339 with a zone, or ms since 1970; before this moment.")]
+From = Annotated[Moment, Meta(description="RFC 3339 with a zone, or ms since 1970; from this time on.")]
+Until = Annotated[Moment, Meta(description="RFC 3339 with a zone, or ms since 1970; before this time.")]
 
 
 class TimersQuery(Struct, kw_only=True):
@@ -47,7 +47,7 @@ class TimersQuery(Struct, kw_only=True):
     topic: Annotated[str | None, Meta(description="Only of this topic.")] = None
     key: Annotated[str, Meta(min_length=1, description="Only with this schedule key, key or message_id.")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000, description="1 to 1,000, 100 by default.")] = 100
-    cursor: Annotated[str | None, Meta(description="From the page before.")] = None
+    cursor: Annotated[str | None, Meta(description="From the previous page.")] = None
     broker: OnlyOf | None = None
 
 
@@ -166,7 +166,7 @@ class TimerTotals(Struct, kw_only=True):
     cancelled_total: int
     rescheduled_total: int
     rolled_total: int
-    early_total: Annotated[int, Meta(description="Released before their moment: must be 0.")]
+    early_total: Annotated[int, Meta(description="Released before they were due: must be 0.")]
     released_per_s: float
     capacity_per_s: float | None
     max_delay_ms: int | None
@@ -183,13 +183,13 @@ class SwitchReason(Struct, forbid_unknown_fields=True, kw_only=True):
 @route(
     "GET",
     "/timers",
-    "List waiting messages by due time",
+    "List pending timers by due time",
     action=READ,
     on=InRows(),
     answers=((200, "A page of them.", TimerRows),),
 )
 async def timers(call: Call, query: TimersQuery) -> Response:
-    """List waiting messages by due time; only those of topics that the token may read."""
+    """List pending timers by due time; only those of topics that the token may read."""
     if query.topic is not None:
         check_topic(query.topic)
         call.require(query.topic)
@@ -276,7 +276,7 @@ def _hide(row: TimerRow, masked: Masked) -> TimerRow:
 @route(
     "GET",
     "/timers/wheel",
-    "What is due when, and the next rolls",
+    "Count timers by due time, with the next rolls",
     action=READ,
     on=Overview(),
     answers=((200, "Steps that hold something.", Wheel),),
@@ -323,10 +323,10 @@ def _added(steps: Iterable[tuple[int, int, int | None]]) -> list[DueStep]:
 @route(
     "GET",
     "/timers/forecast",
-    "How many timers are due when, and which will be late",
+    "Forecast timers by due time, and which will be late",
     action=READ,
     on=(Overview(), InRows()),
-    answers=((200, "Steps that hold something, and herds.", Forecast),),
+    answers=((200, "Steps that hold something, and bursts.", Forecast),),
 )
 async def forecast(call: Call, query: StepsQuery) -> Response:
     """Answer how many are due when; topics that the token may not read are not named."""
@@ -362,7 +362,7 @@ async def forecast(call: Call, query: StepsQuery) -> Response:
 @route(
     "GET",
     "/timers/status",
-    "All timers in figures",
+    "Get totals of all timers",
     action=READ,
     on=Overview(),
     answers=((200, "Figures.", TimerTotals),),
@@ -393,15 +393,15 @@ async def totals(call: Call, query: TotalsQuery) -> Response:
     )
 
 
-@route("POST", "/timers:pause", "Release no timers any more", action=PUBLISH, on=Everywhere(), answers=(BEGUN,))
+@route("POST", "/timers:pause", "Pause all timers", action=PUBLISH, on=Everywhere(), answers=(BEGUN,))
 async def pause(call: Call, body: SwitchReason) -> Response:
-    """Release no timers any more; needs a token for every topic."""
+    """Pause all timers; needs a token for every topic."""
     return await _switched(call, "timers.pause", body)
 
 
-@route("POST", "/timers:resume", "Release timers again", action=PUBLISH, on=Everywhere(), answers=(BEGUN,))
+@route("POST", "/timers:resume", "Resume all timers", action=PUBLISH, on=Everywhere(), answers=(BEGUN,))
 async def resume(call: Call, body: SwitchReason) -> Response:
-    """Release timers again; needs a token for every topic."""
+    """Resume all timers; needs a token for every topic."""
     return await _switched(call, "timers.resume", body)
 
 

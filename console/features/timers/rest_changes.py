@@ -86,7 +86,7 @@ class NewMoment(Struct, forbid_unknown_fields=True, kw_only=True):
 
     deliver_at: DeliverAt | None = None
     delay_ms: DelayMs | None = None
-    reject_past: Annotated[bool, Meta(description="Refuse a moment that is past instead of delivering at once.")] = (
+    reject_past: Annotated[bool, Meta(description="Refuse a time that is past instead of delivering immediately.")] = (
         False
     )
     reason: LogReason = ""
@@ -162,16 +162,16 @@ class ManyToBroker(ManyTimers, forbid_unknown_fields=True, kw_only=True):
 
 _ONE = "/messages/{id}/schedule"
 _KEYED = "/topics/{topic}/schedule/{schedule_key}"
-_CANCELLED = (200, "It is cancelled; also if it was before.", ScheduleChange)
-_MOVED = (200, "It is due at another moment now.", ScheduleChange)
-_DELIVERED = (200, "It is on its way to its consumers.", ScheduleChange)
+_CANCELLED = (200, "Cancelled, now or before.", ScheduleChange)
+_MOVED = (200, "Rescheduled.", ScheduleChange)
+_DELIVERED = (200, "Being delivered.", ScheduleChange)
 _ERRORS = (TimerUnknown, AlreadyDelivered, AlreadyCancelled, TimerRefused)
 
 
 @route(
     "DELETE",
     _ONE,
-    "Cancel a waiting message",
+    "Cancel a timer",
     action=PUBLISH,
     on=InRecord(),
     answers=(_CANCELLED, WAITS),
@@ -185,7 +185,7 @@ async def cancel(call: Call, query: NamedQuery) -> Response:
 @route(
     "PATCH",
     _ONE,
-    "Move a waiting message to another time",
+    "Reschedule a timer",
     action=PUBLISH,
     on=InRecord(),
     answers=(_MOVED, WAITS),
@@ -202,7 +202,7 @@ async def reschedule(call: Call, query: TopicOfUniqueId, body: NewMoment) -> Res
 @route(
     "POST",
     "/messages/{id}:deliver-now",
-    "Deliver a waiting message now",
+    "Deliver a timer now",
     action=PUBLISH,
     on=InRecord(),
     answers=(_DELIVERED, WAITS),
@@ -214,7 +214,13 @@ async def deliver_now(call: Call, query: NamedQuery) -> Response:
 
 
 @route(
-    "DELETE", _KEYED, "Cancel by schedule key", action=PUBLISH, on=Topic(), answers=(_CANCELLED, WAITS), errors=_ERRORS
+    "DELETE",
+    _KEYED,
+    "Cancel a timer by schedule key",
+    action=PUBLISH,
+    on=Topic(),
+    answers=(_CANCELLED, WAITS),
+    errors=_ERRORS,
 )
 async def cancel_keyed(call: Call, query: KeyedQuery) -> Response:
     """Cancel the message that waits with this schedule key."""
@@ -224,7 +230,7 @@ async def cancel_keyed(call: Call, query: KeyedQuery) -> Response:
 @route(
     "PATCH",
     _KEYED,
-    "Reschedule by schedule key",
+    "Reschedule a timer by schedule key",
     action=PUBLISH,
     on=Topic(),
     answers=(_MOVED, WAITS),
@@ -251,19 +257,19 @@ def _on_many(verb: str, summary: str, **more: Any) -> Callable[[Handler], Handle
     )
 
 
-@_on_many("cancel", "Cancel chosen waiting messages, or all that match")
+@_on_many("cancel", "Cancel selected timers, or all that match")
 async def cancel_many(call: Call, body: ManyTimers) -> Response:
     """Cancel all that are chosen or match."""
     return await _begin(call, "timers.cancel", body)
 
 
-@_on_many("deliver-now", "Deliver chosen waiting messages now, or all that match")
+@_on_many("deliver-now", "Deliver selected timers now, or all that match")
 async def deliver_many(call: Call, body: ManyTimers) -> Response:
     """Deliver all that are chosen or match at once."""
     return await _begin(call, "timers.deliver_now", body)
 
 
-@_on_many("reschedule", "Move chosen waiting messages, or all that match", shift_ms=3_600_000)
+@_on_many("reschedule", "Reschedule selected timers, or all that match", shift_ms=3_600_000)
 async def reschedule_many(call: Call, body: ManyMoved) -> Response:
     """Move all that are chosen or match."""
     own = [each.deliver_at is not None for each in body.timers or ()]
@@ -279,7 +285,7 @@ async def reschedule_many(call: Call, body: ManyMoved) -> Response:
     return await _begin(call, "timers.reschedule", body, where)
 
 
-@_on_many("move-to-broker", "Move chosen waiting messages, or all that match, to another broker", to="broker-b")
+@_on_many("move-to-broker", "Move selected timers, or all that match, to another broker", to="broker-b")
 async def move_many(call: Call, body: ManyToBroker) -> Response:
     """Move all that are chosen or match to another broker, which delivers them at the same moments."""
     return await _begin(call, "timers.move_to_broker", body, {"to": body.to})
@@ -330,7 +336,9 @@ async def _named(call: Call, topic: str | None) -> tuple[TimerTarget, str | None
     try:
         handle = read_handle(text)
     except BadHandle:
-        raise InvalidIdentifier("This is no id, offset id or recall handle; a unique id needs its ?topic=.") from None
+        raise InvalidIdentifier(
+            "This is not an id, offset id or recall handle; a unique id needs its ?topic=."
+        ) from None
     call.require(handle.topic)
     return TimerTarget(handle=text), await state.admin.address_of(handle.broker)
 
@@ -340,9 +348,9 @@ async def _check_topic_at(wanted: MessageIdentifier, address: str, state: ApiSta
     try:
         found = await state.admin.message_at(wanted.position, topic=TIMER_TOPIC, address=address)
     except BrokerRefused:
-        raise TimerUnknown("No waiting message with this id is known.") from None
+        raise TimerUnknown("There is no pending timer with this id.") from None
     if real_topic(found) != wanted.topic:
-        raise TimerUnknown("No waiting message with this id is known.")
+        raise TimerUnknown("There is no pending timer with this id.")
 
 
 def _target(topic: str, unique_key: str | None, position: int) -> TimerTarget:
@@ -429,7 +437,7 @@ async def _broker_of(target: TimerTarget, address: str | None, state: ApiState) 
     for broker, life in told.items():
         if life.state == "pending":
             return broker
-    raise TimerUnknown("No waiting message with this name is known.")
+    raise TimerUnknown("There is no pending timer with this name.")
 
 
 def _label(steered: Steered) -> dict[str, Any]:
@@ -443,7 +451,7 @@ def raise_for(steered: Steered) -> None:
     """Raise unless what was asked for was done."""
     name = f"schedule key {steered.schedule_key!r}" if steered.schedule_key else "this name"
     if steered.outcome == "unknown":
-        raise TimerUnknown(f"No waiting message with {name} is known.")
+        raise TimerUnknown(f"There is no pending timer with {name} is known.")
     if steered.outcome == "already_delivered":
         when = "" if steered.delivered_ms is None else f" at {written_moment(steered.delivered_ms)}"
         raise AlreadyDelivered(f"The message was delivered{when}.", delivered_ms=steered.delivered_ms)
@@ -536,7 +544,7 @@ def _chosen(call: Call, chosen: Sequence[ChosenTimer], *, may_move: bool) -> tup
         if each.deliver_at is None:
             continue
         if not may_move:
-            raise InvalidMoment("A moment is given to timers that are moved.", "deliver_at")
+            raise InvalidMoment("A time is given to timers that are rescheduled.", "deliver_at")
         target["dueMs"] = moment_ms(each.deliver_at, "deliver_at")
     return targets, all("topic" in target or "handle" in target for target in targets)
 
@@ -572,6 +580,6 @@ def _by_id(call: Call, text: str) -> dict[str, Any]:
     try:
         handle = read_handle(text)
     except BadHandle:
-        raise InvalidIdentifier(f"{text[:60]!r} is no id, offset id or recall handle.") from None
+        raise InvalidIdentifier(f"{text[:60]!r} is not an id, offset id or recall handle.") from None
     call.require(handle.topic)
     return {"handle": text}

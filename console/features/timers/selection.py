@@ -110,7 +110,7 @@ def checked_selection(parameters: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidParameter("filter", "Name timers (targets), or give a filter.")
     wanted = filter_of(given)
     if wanted.is_empty and not parameters.get("is_all"):
-        raise InvalidParameter("filter", "An empty filter is every timer; say so with all.")
+        raise InvalidParameter("filter", "An empty filter matches all timers: use all.")
     fields = {"topic": wanted.topic, "key": wanted.key, "from_ms": wanted.from_ms, "to_ms": wanted.to_ms}
     return {"filter": fields, "is_all": bool(parameters.get("is_all"))}
 

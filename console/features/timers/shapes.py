@@ -37,13 +37,13 @@ from console.ui.table import (
     file_columns,
 )
 
-_LEFT = Column("left", _("In"), LEFT, field="due_ms", in_file=False)
+_LEFT = Column("left", _("Due in"), LEFT, field="due_ms", in_file=False)
 _TOPIC = Column("topic", _("Topic"), length=40)
 _NAME = Column(
     "name", _("Key"), KEY, in_file=False, page="timer", page_field="position", page_broker="broker", length=60
 )
 _SIZE = Column("size_bytes", _("Size"), SIZE)
-_ROLLED = Column("rolled", _("Life"), Cell("timers/cells/rolled.html", by=(VALUE,)))
+_ROLLED = Column("rolled", _("Lifecycle"), Cell("timers/cells/rolled.html", by=(VALUE,)))
 
 TIMERS = Table(
     "timers",
@@ -441,7 +441,7 @@ class LifeKind(TextChoices):
 
     ACCEPTED = "accepted", _("accepted")
     ROLLED = "rolled", _("rolled")
-    RESCHEDULED = "rescheduled", _("moved")
+    RESCHEDULED = "rescheduled", _("rescheduled")
     CANCELLED = "cancelled", _("cancelled")
     RELEASED = "released", _("released")
 

@@ -97,17 +97,17 @@ class TakeBack(TimerKind[TakeBackPreview]):
 
     name = TAKE_BACK
     permission = STEER_TIMERS
-    title, verb = _("Take timers back"), ngettext_lazy("Take it back", "Take them back", "count")
-    effect = _("What was cancelled waits again with the same content; what was moved has its former moment again.")
+    title, verb = _("Undo changes to timers"), ngettext_lazy("Undo change", "Undo changes", "count")
+    effect = _("Cancelled timers wait again with the same content; rescheduled timers get their former due time.")
     outcomes = {
         **OVER,
-        "taken_back": Outcome(_("waits again")),
-        "parked_again": Outcome(_("waits again, beside a recall that was only noted")),
-        "moved_back": Outcome(_("at its former moment again")),
-        "too_late": Outcome(_("its moment is past"), "look"),
+        "taken_back": Outcome(_("pending again")),
+        "parked_again": Outcome(_("pending again; the earlier recall was only accepted")),
+        "moved_back": Outcome(_("due time restored")),
+        "too_late": Outcome(_("already due"), "look"),
         "key_taken": Outcome(_("another message has its schedule key"), "look"),
         "changed_since": Outcome(_("changed since"), "look"),
-        "already_taken_back": Outcome(_("taken back before"), "idle"),
+        "already_taken_back": Outcome(_("already undone"), "idle"),
     }
     preview_type = TakeBackPreview
 
@@ -119,7 +119,7 @@ class TakeBack(TimerKind[TakeBackPreview]):
             raise InvalidParameter("operation", "operation is the id of an operation.") from None
         row = Operation.objects.filter(pk=number, kind__in=_WAYS).first()
         if row is None:
-            raise InvalidParameter("operation", "There is no cancel or move of timers with this id.")
+            raise InvalidParameter("operation", "There is no cancel or reschedule of timers with this id.")
         if not row.is_over:
             raise NotPossible("It is still under way; stop it first.")
         items = parameters.get("items")

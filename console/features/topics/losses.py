@@ -153,6 +153,6 @@ def waiting_words(counts: Mapping[str, Any]) -> str:
         words = ngettext("%(count)s on a delay level", "%(count)s on delay levels", delayed)
         said.append(words % {"count": f"{delayed:,}"})
     if halves := (counts.get("halves") or 0) + (counts.get("parked_halves") or 0):
-        words = ngettext("%(count)s undecided half", "%(count)s undecided halves", halves)
+        words = ngettext("%(count)s undecided half message", "%(count)s undecided half messages", halves)
         said.append(words % {"count": f"{halves:,}"})
     return ", ".join(said)

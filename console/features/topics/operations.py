@@ -391,10 +391,10 @@ class ChangeTopic(_Change):
     """Give a topic other queues, another permission, type or order."""
 
     name, page, is_topic = "topics.change", "topics", True
-    title, verb = _("Change a topic"), _("Change it")
-    effect = _("Clients learn of it within half a minute. It can be put back unless somebody else changes it again.")
+    title, verb = _("Change a topic"), _("Apply changes")
+    effect = _("Clients apply it within 30 s. This can be undone unless somebody else changes it again.")
     outcomes = {"changed": Outcome(_("changed"))}
-    undone_by, undo_verb = name, _("Put it back as it was…")
+    undone_by, undo_verb = name, _("Restore settings…")
 
 
 @register
@@ -402,9 +402,9 @@ class CreateTopic(_Change):
     """Create a topic that is not there yet."""
 
     name, page, is_topic, is_new = "topics.create", "topics", True, True
-    title, verb = _("Create a topic"), _("Create it")
-    effect = _("Producers and consumers can use it at once.")
-    outcomes = {"made": Outcome(_("made"))}
+    title, verb = _("Create a topic"), _("Create topic")
+    effect = _("Producers and consumers can use it immediately.")
+    outcomes = {"made": Outcome(_("created"))}
 
 
 @register
@@ -413,8 +413,8 @@ class DeleteTopic(_Delete):
 
     name, page, is_topic = "topics.delete", "topics", True
     destroys = True
-    title, verb = _("Delete a topic"), _("Delete it")
-    effect = _("Its messages can no longer be read. This cannot be taken back.")
+    title, verb = _("Delete a topic"), _("Delete topic")
+    effect = _("Its messages can no longer be read. This cannot be undone.")
     outcomes = {"deleted": Outcome(_("deleted"))}
     preview_template = "topics/deletion_preview.html"
     choice_template, choices = "topics/deletion_choice.html", ("pending",)
@@ -458,7 +458,7 @@ class DeleteTopic(_Delete):
         if pending == "cancel" and NOT_TOLD in preview.missing:
             return InvalidParameter(
                 "pending",
-                "This broker cannot cancel what waits for a topic: cancel its timers by themselves, or keep it.",
+                "This broker cannot cancel the pending messages of a topic: cancel its timers separately, or keep all.",
             )
         return None
 
@@ -482,13 +482,13 @@ class DeleteTopic(_Delete):
         """Return what became of that which waited for the topic, and whether the topic has come again."""
         if not item.result.get("pending"):
             return super().item_now(item)
-        waiting = waiting_words(item.result) or gettext("nothing that was counted")
+        waiting = waiting_words(item.result) or gettext("none counted")
         is_cancelled = item.result["pending"] == "cancel"
         text = gettext("cancelled: %(waiting)s") if is_cancelled else gettext("kept: %(waiting)s")
         said, name = text % {"waiting": waiting}, item.operation.parameters["name"]
         if not is_there_again(name, item.label.get("broker", ""), item.operation.finished_at):
             return ItemNow(text=said)
-        text = gettext("%(said)s; the topic is there again") % {"said": said}
+        text = gettext("%(said)s; the topic exists again") % {"said": said}
         return ItemNow(text=text, address=reverse("topic", args=[name]))
 
 
@@ -497,10 +497,10 @@ class ChangeGroup(_Change):
     """Change whether a group may consume, and how often it gets a message again."""
 
     name, page, is_topic = "groups.change", "groups", False
-    title, verb = _("Change a group"), _("Change it")
-    effect = _("It takes effect at once. It can be put back unless somebody else changes it again.")
+    title, verb = _("Change a group"), _("Apply changes")
+    effect = _("It takes effect immediately. This can be undone unless somebody else changes it again.")
     outcomes = {"changed": Outcome(_("changed"))}
-    undone_by, undo_verb = name, _("Put it back as it was…")
+    undone_by, undo_verb = name, _("Restore settings…")
 
 
 @register
@@ -509,9 +509,9 @@ class CreateGroup(_Change):
 
     name, page, is_topic, is_new = "groups.create", "groups", False, True
     is_of_all = True
-    title, verb = _("Create a consumer group"), _("Create it")
-    effect = _("Consumers can join it at once.")
-    outcomes = {"made": Outcome(_("made"))}
+    title, verb = _("Create a consumer group"), _("Create group")
+    effect = _("Consumers can join it immediately.")
+    outcomes = {"made": Outcome(_("created"))}
 
 
 @register
@@ -520,8 +520,8 @@ class DeleteGroup(_Delete):
 
     name, page, is_topic = "groups.delete", "groups", False
     destroys = True
-    title, verb = _("Delete a group"), _("Delete it")
-    effect = _("Its offsets are deleted. This cannot be taken back.")
+    title, verb = _("Delete a group"), _("Delete group")
+    effect = _("Its offsets are deleted. This cannot be undone.")
     outcomes = {"deleted": Outcome(_("deleted"))}
     preview_template = "groups/deletion_preview.html"
 
@@ -587,7 +587,7 @@ def _results_of(
 def _expect(parameters: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name, value in parameters.get("expected", {}).items():
         if now[name] != value:
-            raise NotPossible(f"{name} is {now[name]!r} now, not {value!r}: somebody has changed it since.")
+            raise NotPossible(f"{name} is {now[name]!r} now, not {value!r}: it was changed meanwhile.")
 
 
 def _unread(topic: str, wanted: Mapping[str, Mapping[str, Any]]) -> int:

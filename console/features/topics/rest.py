@@ -35,7 +35,7 @@ from console.security.tokens import DELETE, READ, SETTINGS
 Queues = Annotated[int, Meta(ge=1, le=1_024)]
 Delay = Annotated[str, Meta(max_length=20, pattern="^[1-9][0-9]*(ms|s|m|h|d)$")]
 Expected = Meta(description="The change is refused unless these are the settings now.")
-OnlyLook = Annotated[bool, Meta(description="Answer what would be changed, or lost, and change nothing.")]
+OnlyLook = Annotated[bool, Meta(description="Preview: answer what would be changed or lost, and change nothing.")]
 
 
 class TopicSettings(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -47,7 +47,7 @@ class TopicSettings(Struct, forbid_unknown_fields=True, kw_only=True):
     message_type: (
         Annotated[
             Literal["", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"],
-            Meta(description="What 5.x clients may send; empty: not said."),
+            Meta(description="What 5.x clients may send; empty: not specified."),
         ]
         | UnsetType
     ) = UNSET
@@ -63,11 +63,11 @@ class GroupSettings(Struct, forbid_unknown_fields=True, kw_only=True):
     retry_max_times: Annotated[int, Meta(ge=0, le=10_000)] | UnsetType = UNSET
     retry_policy: Literal["CUSTOMIZED", "EXPONENTIAL"] | UnsetType = UNSET
     retry_delays: (
-        Annotated[str, Meta(description="CUSTOMIZED: 10s 30s 1m; empty: the broker's levels.")] | UnsetType
+        Annotated[str, Meta(description="CUSTOMIZED: 10s 30s 1m; empty: the broker's delay levels.")] | UnsetType
     ) = UNSET
-    retry_first_delay: Annotated[Delay, Meta(description="EXPONENTIAL: of the first try.")] | UnsetType = UNSET
-    retry_longest_delay: Annotated[Delay, Meta(description="EXPONENTIAL: no try waits longer.")] | UnsetType = UNSET
-    retry_multiplier: Annotated[int, Meta(ge=1, description="EXPONENTIAL: from one try to the next.")] | UnsetType = (
+    retry_first_delay: Annotated[Delay, Meta(description="EXPONENTIAL: initial delay.")] | UnsetType = UNSET
+    retry_longest_delay: Annotated[Delay, Meta(description="EXPONENTIAL: maximum delay.")] | UnsetType = UNSET
+    retry_multiplier: Annotated[int, Meta(ge=1, description="EXPONENTIAL: from one retry to the next.")] | UnsetType = (
         UNSET
     )
 
@@ -222,7 +222,7 @@ class TopicDeletion(Deletion, kw_only=True):
     ] = None
 
 
-_PREVIEW = (200, "Asked for a preview: what would come of it.", SettingsPreview)
+_PREVIEW = (200, "With preview: the consequences.", SettingsPreview)
 
 
 @route("GET", "/topics", "List topics", action=READ, on=InRows(), answers=((200, "Topics.", TopicList),))
@@ -247,14 +247,14 @@ async def topics(call: Call, query: OfBroker) -> Response:
 @route(
     "POST",
     "/topics",
-    "Make a topic",
+    "Create a topic",
     action=SETTINGS,
     on=InBody(),
     answers=(BEGUN_OR_WAITS, _PREVIEW),
     errors=(OperationRefused,),
 )
 async def make_topic(call: Call, query: OfBroker, body: NewTopic) -> Response:
-    """Make a topic that is not there yet."""
+    """Create a topic that is not there yet."""
     check_topic(body.name)
     call.require(body.name, "topic")
     parameters = {"name": body.name, "settings": msgspec.to_builtins(body.settings)}
@@ -264,7 +264,7 @@ async def make_topic(call: Call, query: OfBroker, body: NewTopic) -> Response:
 @route(
     "GET",
     "/topics/{topic}/settings",
-    "Look at a topic's settings",
+    "Get the settings of a topic",
     action=READ,
     on=Topic(),
     answers=((200, "As they are now.", SettingsOfTopic),),
@@ -278,10 +278,10 @@ async def topic_settings(call: Call, query: OfBroker) -> Response:
 @route(
     "PATCH",
     "/topics/{topic}/settings",
-    "Change a topic's settings",
+    "Change the settings of a topic",
     action=SETTINGS,
     on=Topic(),
-    answers=(BEGUN_OR_WAITS, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfTopic)),
+    answers=(BEGUN_OR_WAITS, (200, "Already set; with preview: SettingsPreview.", SettingsOfTopic)),
     errors=(TopicUnknown, OperationRefused),
 )
 async def change_topic(call: Call, query: OfBroker, body: TopicChange) -> Response:
@@ -311,14 +311,14 @@ async def delete_topic(call: Call, query: TopicDeletion) -> Response:
 @route(
     "POST",
     "/groups",
-    "Make a consumer group",
+    "Create a consumer group",
     action=SETTINGS,
     on=InBody(),
     answers=(BEGUN_OR_WAITS, _PREVIEW),
     errors=(OperationRefused,),
 )
 async def make_group(call: Call, query: OfBroker, body: NewGroup) -> Response:
-    """Make a consumer group that is not there yet."""
+    """Create a consumer group that is not there yet."""
     check_group(body.name)
     call.require(body.name, "group")
     parameters = {"name": body.name, "settings": msgspec.to_builtins(body.settings)}
@@ -328,7 +328,7 @@ async def make_group(call: Call, query: OfBroker, body: NewGroup) -> Response:
 @route(
     "GET",
     "/groups/{group}/settings",
-    "Look at a consumer group's settings",
+    "Get the settings of a consumer group",
     action=READ,
     on=Group(),
     answers=((200, "As they are now.", SettingsOfGroup),),
@@ -342,10 +342,10 @@ async def group_settings(call: Call, query: OfBroker) -> Response:
 @route(
     "PATCH",
     "/groups/{group}/settings",
-    "Change a consumer group's settings",
+    "Change the settings of a consumer group",
     action=SETTINGS,
     on=Group(),
-    answers=(BEGUN_OR_WAITS, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfGroup)),
+    answers=(BEGUN_OR_WAITS, (200, "Already set; with preview: SettingsPreview.", SettingsOfGroup)),
     errors=(GroupUnknown, OperationRefused),
 )
 async def change_group(call: Call, query: OfBroker, body: GroupChange) -> Response:

@@ -70,9 +70,9 @@ _CONSOLE = "console"
 _FILTER = {"state": "state", "topic": "topic", "group": "producer_group", "before_ms": "stored_before"}
 #: outcomes of those that were decided before
 _DECIDED: Mapping[str, Outcome] = {
-    "already_committed": Outcome(_("committed before"), "idle"),
-    "already_rolled_back": Outcome(_("rolled back before"), "idle"),
-    "already_decided": Outcome(_("decided before"), "idle"),
+    "already_committed": Outcome(_("already committed"), "idle"),
+    "already_rolled_back": Outcome(_("already rolled back"), "idle"),
+    "already_decided": Outcome(_("already decided"), "idle"),
 }
 
 
@@ -233,17 +233,17 @@ class SteerTransactions(Kind[TransactionsPreview]):
         """Return how many were chosen, or by which filter."""
         if "targets" in parameters:
             count = len(parameters["targets"])
-            words = ngettext("%(count)s chosen transaction", "%(count)s chosen transactions", count)
+            words = ngettext("%(count)s selected transaction", "%(count)s selected transactions", count)
             return words % {"count": f"{count:,}"}
         wanted: dict[str, Any] = parameters["filter"]
         parts = [f"{name} {wanted[name]}" for name in ("group", "topic") if wanted[name]]
         if wanted["before_ms"] is not None:
             parts.append(gettext("a range of time"))
         if parts:
-            return gettext("all that match: %(filter)s") % {"filter": ", ".join(parts)}
+            return gettext("all matching: %(filter)s") % {"filter": ", ".join(parts)}
         if wanted["state"] == "parked":
-            return gettext("every parked transaction")
-        return gettext("every undecided transaction")
+            return gettext("all parked transactions")
+        return gettext("all undecided transactions")
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call of the action on many transactions."""
@@ -260,7 +260,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         if wanted.state not in self.states:
             raise InvalidParameter("state", f"This is done to transactions that are {' or '.join(self.states)}.")
         if wanted.is_empty and not parameters.get("is_all"):
-            raise InvalidParameter("filter", "A filter without any condition is every one; say so with all.")
+            raise InvalidParameter("filter", "A filter without a condition matches all: use all.")
         fields = {name: getattr(wanted, name) for name in ("state", "group", "topic", "before_ms")}
         return checked_brokers(parameters, {"filter": fields, "is_all": bool(parameters.get("is_all"))})
 
@@ -355,8 +355,8 @@ class CommitTransactions(SteerTransactions):
 
     name = "transactions.commit"
     destroys = True
-    title, verb = _("Commit transactions"), ngettext_lazy("Commit it", "Commit them", "count")
-    effect = _("Their messages go into their topics, whatever their databases say. This cannot be taken back.")
+    title, verb = _("Commit transactions"), ngettext_lazy("Commit transaction", "Commit transactions", "count")
+    effect = _("The messages are delivered to their topics, whatever their databases say. This cannot be undone.")
     outcomes = {**_DECIDED, "committed": Outcome(_("committed"))}
     verbs = ("commit", "提交")
     key_label = _("Commit the transactions with the key “%(key)s”")
@@ -375,8 +375,8 @@ class RollBackTransactions(SteerTransactions):
 
     name = "transactions.rollback"
     destroys = True
-    title, verb = _("Roll transactions back"), ngettext_lazy("Roll it back", "Roll them back", "count")
-    effect = _("Consumers never get their messages. This cannot be taken back.")
+    title, verb = _("Roll back transactions"), ngettext_lazy("Roll back transaction", "Roll back transactions", "count")
+    effect = _("Consumers never get these messages. This cannot be undone.")
     outcomes = {**_DECIDED, "rolled_back": Outcome(_("rolled back"))}
     verbs = ("rollback", "回滚")
     key_label = _("Roll back the transactions with the key “%(key)s”")
@@ -390,11 +390,11 @@ class CheckTransactions(SteerTransactions):
     """The operation that has the producers of halves asked at once."""
 
     name = "transactions.check"
-    title, verb = _("Ask producers now"), _("Ask now")
-    effect = _("A connected producer of each group is asked at once; this counts as one of the checks.")
-    outcomes = {**_DECIDED, "check_planned": Outcome(_("to be asked about"))}
+    title, verb = _("Check producers now"), _("Check now")
+    effect = _("A connected producer of each group is checked immediately; this counts as one of the checks.")
+    outcomes = {**_DECIDED, "check_planned": Outcome(_("check due"))}
     verbs = ("check", "回查")
-    key_label = _("Ask about the transactions with the key “%(key)s”")
+    key_label = _("Check the transactions with the key “%(key)s”")
     action = "check"
     done, already = "check_planned", "check_planned"
     states = ("open",)
@@ -411,7 +411,9 @@ class ResumeTransactions(SteerTransactions):
 
     name = "transactions.resume"
     title, verb = _("Resume checking"), _("Resume checking")
-    effect = _("Parked transactions are undecided again and asked about; of open ones the checks are counted anew.")
+    effect = _(
+        "Parked transactions become undecided and are checked again; for open ones the count of checks restarts."
+    )
     outcomes = {**_DECIDED, "checks_resumed": Outcome(_("checks resumed"))}
     action = "resume"
     done, already = "checks_resumed", "checks_resumed"
@@ -458,5 +460,5 @@ def _place(text: str) -> dict[str, Any]:
     first, second, broker = (*text.split("-", 2), "", "")[:3]
     offset, position = whole_number(first), whole_number(second)
     if offset is None or position is None:
-        raise InvalidParameter("targets", gettext("This names no transaction; load the page again."))
+        raise InvalidParameter("targets", gettext("This transaction is unknown; reload the page."))
     return {"offset": offset, "position": position, **({"broker": broker} if broker else {})}

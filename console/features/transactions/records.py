@@ -371,6 +371,6 @@ def _resume(admin: Admin, done: str, row: TransactionRow) -> ItemResult:
     here = mirrored()
     name = copy_id(row, here.broker.address if here.broker else "")
     if not row.is_parked or not name:
-        return ItemResult("refused", {"error": "It is not parked; only parked ones are resumed."})
+        return ItemResult("refused", {"error": "It is not parked; only parked ones can be resumed."})
     admin.resume_check(name, topic=PARKED_HALF_TOPIC)
     return ItemResult(done, {"position": row.position})

@@ -50,7 +50,7 @@ class TransactionsQuery(Struct, kw_only=True):
     producer_group: Annotated[str, Meta(description="Only of this group.")] = ""
     older_than_ms: Annotated[int, Meta(le=2**53, description="Least age of the half; not with decided.")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000, description="1 to 1,000, 100 by default.")] = 100
-    cursor: Annotated[str, Meta(description="From the page before.")] | None = None
+    cursor: Annotated[str, Meta(description="From the previous page.")] | None = None
     broker: OnlyOf | None = None
 
 
@@ -68,7 +68,7 @@ class TransactionShown(Struct, kw_only=True):
     schedule_key: str | None
     timer_act: Annotated[
         Literal["cancel", "move"] | None,
-        Meta(description="What its commit does to the timer of `schedule_key`, instead of showing a message."),
+        Meta(description="What its commit does to the timer of `schedule_key`, instead of delivering a message."),
     ]
     stored_ms: int | None
     checks: int | None
@@ -77,7 +77,7 @@ class TransactionShown(Struct, kw_only=True):
     decided_ms: int | None
     decided_by: str | None
     reason: str | None
-    producers: Annotated[list[str], Meta(description="Client ids that would be asked, at most ten.")]
+    producers: Annotated[list[str], Meta(description="Client ids that a check would go to, at most ten.")]
     broker: str | None
 
 
@@ -197,7 +197,7 @@ def _offset(cursor: str) -> int:
 @route(
     "GET",
     "/transactions/{id}",
-    "Look at a transaction",
+    "Get a transaction",
     action=READ,
     on=InRecord(),
     answers=((200, "The transaction, and what happened to it.", TransactionLifeShown),),

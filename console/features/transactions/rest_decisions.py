@@ -184,12 +184,12 @@ class Half:
 @route(
     "POST",
     "/transactions",
-    "Begin a transaction (send a half message)",
+    "Start a transaction (send a half message)",
     action=PUBLISH,
     on=InBody(),
     answers=(
-        (201, "It is on disk, and seen by nobody.", HalfTaken),
-        (202, "Taken, not known to be on disk.", HalfTaken),
+        (201, "On disk, invisible to consumers.", HalfTaken),
+        (202, "Accepted, not known to be on disk.", HalfTaken),
     ),
     errors=(HalfNotSafe,),
     most_body_bytes=MAX_SINGLE_BYTES,
@@ -264,49 +264,49 @@ def _on_many(action: Action, summary: str) -> Callable[[Handler], Handler]:
     )
 
 
-@_on_one("commit", "Commit a half message", "The message is in its topic, or waits for its moment.")
+@_on_one("commit", "Commit a half message", "The message is in its topic, or waits until it is due.")
 async def commit(call: Call, body: DecisionReason | None) -> Response:
     """Commit a half; the same again succeeds, a rollback of it is refused from then on."""
     return await _decide(call, "commit", body or DecisionReason())
 
 
-@_on_one("rollback", "Roll a half message back", "Nobody ever sees it.")
+@_on_one("rollback", "Roll back a half message", "Consumers never see it.")
 async def roll_back(call: Call, body: DecisionReason | None) -> Response:
     """Roll a half back; the same again succeeds, a commit of it is refused from then on."""
     return await _decide(call, "rollback", body or DecisionReason())
 
 
-@_on_one("check", "Have its producer asked", "Asked at once, or as soon as a producer of its group is there.")
+@_on_one("check", "Check its producer", "Checked immediately, or as soon as a producer of its group is connected.")
 async def check(call: Call, body: DecisionReason | None) -> Response:
     """Have the producers of the half's group asked."""
     return await _decide(call, "check", body or DecisionReason())
 
 
-@_on_one("resume", "Ask about a parked half message again", "Checks begin anew.")
+@_on_one("resume", "Resume checks of a parked half message", "Checks restart.")
 async def resume(call: Call, body: DecisionReason | None) -> Response:
     """Begin the checks of a parked half anew."""
     return await _decide(call, "resume", body or DecisionReason())
 
 
-@_on_many("commit", "Commit chosen half messages, or all that match")
+@_on_many("commit", "Commit selected half messages, or all that match")
 async def commit_many(call: Call, body: ManyTransactions) -> Response:
     """Commit all that are chosen or match."""
     return await _begin_many(call, "commit", body)
 
 
-@_on_many("rollback", "Roll chosen half messages back, or all that match")
+@_on_many("rollback", "Roll back selected half messages, or all that match")
 async def roll_back_many(call: Call, body: ManyTransactions) -> Response:
     """Roll all back that are chosen or match."""
     return await _begin_many(call, "rollback", body)
 
 
-@_on_many("check", "Have the producers of chosen ones, or of all that match, asked")
+@_on_many("check", "Check the producers of selected half messages, or of all that match")
 async def check_many(call: Call, body: ManyTransactions) -> Response:
     """Have the producers of all that are chosen or match asked."""
     return await _begin_many(call, "check", body)
 
 
-@_on_many("resume", "Ask about chosen parked half messages again, or all that match")
+@_on_many("resume", "Resume checks of selected parked half messages, or of all that match")
 async def resume_many(call: Call, body: ManyTransactions) -> Response:
     """Begin the checks of all that are chosen or match anew."""
     return await _begin_many(call, "resume", body)

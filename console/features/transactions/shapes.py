@@ -31,7 +31,7 @@ _FIRST = (
 )
 _CHECKS = Column("checks", _("Checks"), Cell("transactions/cells/checks.html", is_figure=True, by=(VALUE,)))
 _ASKED_CELL = Cell("transactions/cells/asked.html", by=("producers", "group", "is_alone"))
-_ASKED = Column("producers", _("Would be asked"), _ASKED_CELL, in_file=False)
+_ASKED = Column("producers", _("Check goes to"), _ASKED_CELL, in_file=False)
 _CHOICE = Choice("half", "choice")
 
 #: by the state that is listed
@@ -52,9 +52,9 @@ TRANSACTIONS: Mapping[str, Table] = {
         "transactions",
         (
             *_FIRST,
-            Column("decided_ms", _("When"), MOMENT),
-            Column("by", _("By"), Cell("transactions/cells/by.html", by=("by", "reason"))),
-            Column("took_ms", _("Took"), SPAN, in_file=False),
+            Column("decided_ms", _("Time"), MOMENT),
+            Column("by", _("Decided by"), Cell("transactions/cells/by.html", by=("by", "reason"))),
+            Column("took_ms", _("Run time"), SPAN, in_file=False),
             BROKER,
         ),
         file_order=_FILE,
@@ -78,13 +78,13 @@ class TransactionState(TextChoices):
     """The state of a half; the value is the broker's word."""
 
     OPEN = "open", _("undecided")
-    DUE = "due", _("to be asked about")
+    DUE = "due", _("check due")
     ENDING = "ending", _("being decided")
     PARKED = "parked", _("parked")
     COMMITTED = "committed", _("committed")
     ROLLED_BACK = "rolled back", _("rolled back")
     DECIDED = "decided", _("decided")
-    REPLACED = "replaced", _("put back as another half")
+    REPLACED = "replaced", _("queued again as another half message")
     UNKNOWN = "unknown", _("not known")
 
 
@@ -95,17 +95,17 @@ UNDECIDED = frozenset({TransactionState.OPEN, TransactionState.DUE, TransactionS
 class TransactionEvent(TextChoices):
     """The kinds of event in a transaction's life."""
 
-    HALF = "half", _("half accepted by the broker")
-    CHECK = "check", _("producer asked")
+    HALF = "half", _("half message stored")
+    CHECK = "check", _("check sent")
     PARKED = "parked", _("parked")
     RESUMED = "resumed", _("checks resumed")
     COMMITTED = "committed", _("committed")
     ROLLED_BACK = "rolled back", _("rolled back")
     DECIDED = "decided", _("decided")
-    SCHEDULED = "scheduled", _("waits for its moment")
+    SCHEDULED = "scheduled", _("waiting until due")
     DELIVERED = "delivered", _("in its topic")
     TIMER_CANCELLED = "timer cancelled", _("timer cancelled")
-    TIMER_MOVED = "timer moved", _("timer moved")
+    TIMER_MOVED = "timer moved", _("timer rescheduled")
     NOTHING_CHANGED = "nothing changed", _("no timer changed")
 
 

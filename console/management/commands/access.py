@@ -24,31 +24,35 @@ from console.site.mirrored import cluster
 class Command(BaseCommand):
     """List, make, change and delete users of the brokers' access control, and their policies."""
 
-    help = "Users of the brokers' access control, their secrets and policies. Each change has its entry in the audit."
+    help = "Users of the brokers' access control, their secrets and policies. Each change is in the audit log."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Subcommands: list; and for one user by its name what can be done with it."""
         actions = parser.add_subparsers(dest="action", required=True)
         listed = actions.add_parser("list", help="list users with their policies")
         listed.add_argument("--broker", default="", help="of this broker alone; without it of all")
-        create = _one(actions, "create", "make a user; the secret is shown once")
+        create = _one(actions, "create", "create a user; the secret is shown once")
         create.add_argument("--super", action="store_true", help="it may do everything")
-        rotate = _one(actions, "rotate", "give it another secret, which is shown once")
+        rotate = _one(actions, "rotate", "rotate its secret; the new one is shown once")
         rotate.add_argument(
-            "--overlap-hours", type=float, default=24.0, metavar="HOURS", help="the old one counts so long (24)"
+            "--overlap-hours",
+            type=float,
+            default=24.0,
+            metavar="HOURS",
+            help="the old one stays valid for so long (24)",
         )
-        _one(actions, "end-old-secret", "end the secret before the present one now")
-        _one(actions, "disable", "refuse it from now on")
-        _one(actions, "enable", "let it in again")
+        _one(actions, "end-old-secret", "expire its previous secret now")
+        _one(actions, "disable", "disable it")
+        _one(actions, "enable", "enable it")
         _one(actions, "delete", "delete it with its policies")
         for verb in ("allow", "deny"):
             policy = _one(actions, verb, f"{verb} it something; an entry of the same resource is replaced")
-            policy.add_argument("resource", help="Topic:name, Group:beginning*, Cluster:* or *")
+            policy.add_argument("resource", help="Topic:name, Group:prefix*, Cluster:* or *")
             policy.add_argument(
                 "actions", nargs="+", metavar="ACTION", help="Pub Sub Create Update Delete Get List All"
             )
             policy.add_argument("--from", action="append", default=[], dest="sources", metavar="NETWORK")
-        _one(actions, "take-away", "take the policy of a resource away").add_argument("resource")
+        _one(actions, "take-away", "remove the policy of a resource").add_argument("resource")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the subcommand that was asked for."""
@@ -70,7 +74,7 @@ class Command(BaseCommand):
             at = f"{told.broker}: " if told.broker else ""
             for user in told.answer or ():
                 kind, status = "Super" if user.is_super else "Normal", "enabled" if user.is_enabled else "disabled"
-                old = f", the secret before counts until {user.previous_until_ms}" if user.previous_until_ms else ""
+                old = f", the previous secret is valid until {user.previous_until_ms}" if user.previous_until_ms else ""
                 self.stdout.write(escaped(f"{at}{user.name}  {kind}, {status}{old}"))
                 for type_ in PolicyType:
                     for entry in user.policies.get(type_, ()):
@@ -95,7 +99,7 @@ class Command(BaseCommand):
 def _one(actions: Any, name: str, help_: str) -> CommandParser:
     parser: CommandParser = actions.add_parser(name, help=help_)
     parser.add_argument("name", help="the user's name")
-    parser.add_argument("--reason", required=True, help="why; kept in the audit")
+    parser.add_argument("--reason", required=True, help="reason; kept in the audit log")
     parser.add_argument("--broker", default="", help="at this broker alone; without it at all")
     return parser
 

@@ -40,7 +40,7 @@ class Command(BaseCommand):
             "--namesrv", default="", metavar="HOST:PORT", help="ask that broker by its name servers, where no store is"
         )
         run.add_argument(
-            "--follow", action="store_true", help="go on until Ctrl-C; flow alone is followed record by record"
+            "--follow", action="store_true", help="run until Ctrl-C; only flow is followed record by record"
         )
         run.add_argument("--interval", type=float, default=60.0, metavar="S", help="with --follow: from end to start")
         listed = actions.add_parser("list", help="show the latest runs")
@@ -106,7 +106,7 @@ class Command(BaseCommand):
             raise CommandError(escaped(str(error))) from None
         except subprocess.CalledProcessError:
             failed = DashboardRun.objects.filter(state="failed").order_by("-finished_at").first()
-            raise CommandError(failed.error if failed else "Spark ended without a word.") from None
+            raise CommandError(failed.error if failed else "Spark exited without a message.") from None
 
     def _list(self, options: dict[str, Any]) -> None:
         dashboards_runs.fail_abandoned()

@@ -31,8 +31,8 @@ class Command(BaseCommand):
         parser.add_argument("kind", choices=sorted(KINDS), metavar="KIND", help=", ".join(sorted(KINDS)))
         parser.add_argument("parameters", nargs="?", default="{}", metavar="PARAMETERS", help="JSON")
         parser.add_argument("--broker", default="", help="at this broker alone; without it at all, or the first")
-        parser.add_argument("--reason", default="", help="why; kept in the audit")
-        parser.add_argument("--run", action="store_true", help="do it; without this only the preview is printed")
+        parser.add_argument("--reason", default="", help="reason; kept in the audit log")
+        parser.add_argument("--run", action="store_true", help="run it; without this only the preview is printed")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Preview or run it. Whoever has a shell here may do everything; the audit names the account."""
@@ -50,7 +50,7 @@ class Command(BaseCommand):
         except Http404 as error:
             raise CommandError(f"{escaped(options['broker'])}: {error}") from None
         except json.JSONDecodeError as error:
-            raise CommandError(f"PARAMETERS is no JSON: {error}") from None
+            raise CommandError(f"PARAMETERS is not JSON: {error}") from None
         except (OperationError, ClientError, RedissonError) as error:
             raise CommandError(escaped(str(error) or type(error).__name__)) from None
         told = {"operation": str(row.pk), "state": row.state, "count": row.preview["count"], "results": row.results}

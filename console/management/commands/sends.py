@@ -27,7 +27,7 @@ class Command(BaseCommand):
         """Arguments: the broker, what is to be, and the reason."""
         parser.add_argument("broker", metavar="BROKER", help="broker-a; of a further cluster: lisbon/broker-a")
         parser.add_argument("what", choices=("stop", "allow"))
-        parser.add_argument("--reason", required=True, help="why; kept in the audit")
+        parser.add_argument("--reason", required=True, help="reason; kept in the audit log")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it, and say how many topics each name server told."""

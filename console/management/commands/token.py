@@ -21,12 +21,12 @@ _MOST_DAYS, _MOST_HOURS = 36_500, 8_760
 class Command(BaseCommand):
     """Make, list, rotate and revoke tokens."""
 
-    help = "Makes, lists, rotates and revokes tokens of the REST interface."
+    help = "Creates, lists, rotates and revokes tokens of the REST interface."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Subcommands: create NAME, list, rotate PREFIX, revoke PREFIX."""
         actions = parser.add_subparsers(dest="action", required=True)
-        create = actions.add_parser("create", help="make a token; it is shown once")
+        create = actions.add_parser("create", help="create a token; it is shown once")
         create.add_argument("name", help="what the token is for")
         create.add_argument("--publish", action="append", default=[], metavar="PREFIX", help="topics to send to; * all")
         create.add_argument("--read", action="append", default=[], metavar="PREFIX", help="topics to read; * all")
@@ -42,7 +42,7 @@ class Command(BaseCommand):
         )
         create.add_argument(
             "--configure", action="append", default=[], metavar="PREFIX",
-            help="topics and consumer groups to make, change and delete; * all",
+            help="topics and consumer groups to create, change and delete; * all",
         )  # fmt: skip
         create.add_argument(
             "--unmask",
@@ -56,27 +56,29 @@ class Command(BaseCommand):
         )
         create.add_argument(
             "--people", action="append", default=[], metavar="*",
-            help="to administer people and tokens, in the name of --user: * only",
+            help="to administer users and tokens, in the name of --user: * only",
         )  # fmt: skip
         create.add_argument(
             "--access-user",
             default="",
             metavar="USER",
-            help="user of the brokers' access control whose policies decide, too (alone, if no prefix is given)",
+            help="user of the brokers' access control whose policies apply, too (alone, if no prefix is given)",
         )
         _add_lasting(create)
         create.add_argument(
             "--requests-per-s", type=int, default=0, metavar="COUNT",
-            help="requests a second that are answered (0: as ESCAPEMENT_TOKEN_REQUESTS_PER_S says)",
+            help="requests per second (0: as ESCAPEMENT_TOKEN_REQUESTS_PER_S says)",
         )  # fmt: skip
-        create.add_argument("--user", help="who it is made for: it ends with the account, and while that is not active")
+        create.add_argument("--user", help="owner: it ends with the account, and is refused while that is disabled")
         actions.add_parser("list", help="list all tokens")
-        rotate = actions.add_parser(
-            "rotate", help="make another token in the place of one, which counts on for a while"
-        )
+        rotate = actions.add_parser("rotate", help="create a token that replaces one, which stays valid for a while")
         rotate.add_argument("prefix", help="the characters after esc_ of the old one")
         rotate.add_argument(
-            "--overlap-hours", type=float, default=24.0, metavar="HOURS", help="the old one counts so long (24)"
+            "--overlap-hours",
+            type=float,
+            default=24.0,
+            metavar="HOURS",
+            help="the old one stays valid for so long (24)",
         )
         _add_lasting(rotate)
         revoke = actions.add_parser("revoke", help="refuse a token from now on")
@@ -104,7 +106,7 @@ class Command(BaseCommand):
             raise CommandError(escaped(str(error))) from None
         if not scopes and not options["access_user"]:
             raise CommandError(
-                "A token that allows nothing is of no use; give --publish, --read, --consume, --configure or --admin"
+                "A token without a scope is of no use; give --publish, --read, --consume, --configure or --admin"
                 " (* for all), or --access-user."
             )
         if options["requests_per_s"] < 0:
@@ -115,7 +117,7 @@ class Command(BaseCommand):
             if user is None:
                 raise CommandError(f"There is no user {options['user']!r}.")
         if options["people"] and user is None:
-            raise CommandError("People and tokens are changed in a person's name: give --user.")
+            raise CommandError("Users and tokens are changed in a user's name: give --user.")
         lasts = _lasting(options)
         try:
             row, token = security_tokens.create(
@@ -145,7 +147,7 @@ class Command(BaseCommand):
         except security_tokens.NotRotatable as error:
             raise CommandError(escaped(str(error))) from None
         row.refresh_from_db()
-        self.stderr.write(escaped(f"{row} counts until {row.expires_at:%Y-%m-%d %H:%M} UTC."))
+        self.stderr.write(escaped(f"{row} is valid until {row.expires_at:%Y-%m-%d %H:%M} UTC."))
         self._show(new, token)
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -179,7 +181,7 @@ def _row_of(given: str) -> ApiToken:
 def _add_lasting(parser: CommandParser) -> None:
     lasting = parser.add_mutually_exclusive_group()
     lasting.add_argument("--days", type=int, help="expires after so many days (ESCAPEMENT_TOKEN_DAYS, 90)")
-    lasting.add_argument("--never-expires", action="store_true", help="counts until it is revoked")
+    lasting.add_argument("--never-expires", action="store_true", help="valid until it is revoked")
 
 
 def _lasting(options: dict[str, Any]) -> timedelta | None:

@@ -85,7 +85,7 @@ def test_a_user_is_made_rotated_and_ended_and_secrets_are_kept_nowhere(boss: Cli
     second = secret_of(run(boss, "rotate", name="alice", overlap_hours="2"))
     assert [opens(guarded, "alice", each) for each in (first, second)] == [True, True]
     page = boss.get("/access/alice/").content.decode()
-    assert "The old secret counts until" in page
+    assert "The old secret is valid until" in page
     run(boss, "end_old_secret", name="alice")
     assert [opens(guarded, "alice", each) for each in (first, second)] == [False, True]
     third = secret_of(run(boss, "rotate", name="alice", overlap_hours="0"))
@@ -180,7 +180,7 @@ def test_without_access_control_the_page_says_so(transactional_db: None, tmp_pat
         page = browser_of(person("boss", "change_access")).get("/access/")
         hang_up()
     assert page.status_code == 200
-    assert "No broker tells of users." in page.content.decode()
+    assert "No broker reports users." in page.content.decode()
 
 
 def command(*words: str) -> tuple[str, str]:

@@ -70,8 +70,8 @@ def test_a_person_is_added_changed_and_closed_out(boss: Client) -> None:
     assert "_auth_user_id" not in closed.session
     listed = boss.get("/people/").content.decode()
     assert "anna" in listed
-    assert "closed" in listed
-    assert "closed" in boss.get(f"/people/{anna.pk}/").content.decode()
+    assert "disabled" in listed
+    assert "disabled" in boss.get(f"/people/{anna.pk}/").content.decode()
     rows: tuple[Any, ...] = (Operation, OperationItem, AuditEntry)
     kept = str([list(model.objects.values()) for model in rows])
     assert password not in kept
@@ -106,9 +106,9 @@ def test_nobody_gives_away_what_is_not_ones_own(boss: Client) -> None:
     browser = browser_of(clerk)
     person("anna", role="operator")
     assert "do not have" in refused(run(browser, "people.add", name="bert", roles=["administrator"]), browser)
-    assert "what you may not" in refused(run(browser, "people.change", name="anna", roles=["viewer"]), browser)
-    assert "what you may not" in refused(run(browser, "people.reset_password", name="boss"), browser)
-    assert "one's own account" in refused(
+    assert "that you do not have" in refused(run(browser, "people.change", name="anna", roles=["viewer"]), browser)
+    assert "that you do not have" in refused(run(browser, "people.reset_password", name="boss"), browser)
+    assert "your own account" in refused(
         run(browser, "people.change", name="clerk", roles=["viewer", "operator"]), browser
     )
     assert not get_user_model().objects.filter(username="bert").exists()
@@ -123,7 +123,7 @@ def test_nobody_gives_away_what_is_not_ones_own(boss: Client) -> None:
         ("people.add", {"name": "anna", "roles": ["none"]}, "There is no role"),
         ("people.change", {"name": "nobody"}, "There is no account nobody."),
         ("people.limit_role", {"role": "viewer", "prefixes": "x" * 256}, "1 to 255 characters"),
-        ("tokens.make", {"name": "t", "days": "5"}, "allows nothing"),
+        ("tokens.make", {"name": "t", "days": "5"}, "without a scope"),
         ("tokens.make", {"name": "t", "days": "5", "publish": "a/b"}, "no beginning of a name"),
         ("tokens.make", {"name": "t", "days": "5", "access": "a"}, "write *"),
         ("tokens.make", {"name": "t", "days": "0", "publish": "*"}, "days is from 1"),
@@ -156,12 +156,12 @@ def test_nobody_is_shown_a_token_that_may_more(boss: Client) -> None:
     clerk = person("clerk", "add_apitoken", "change_apitoken", "view_apitoken")
     browser = browser_of(clerk)
     for right in ("access", "unmask", "configure"):
-        assert "may do what you may not" in refused(
+        assert "that you do not have" in refused(
             run(browser, "tokens.make", name=right, days="5", **{right: "*"}), browser
         )
     bound = run(browser, "tokens.make", name="bound", days="5", access_user="root")
-    assert "may do what you may not" in refused(bound, browser)
-    assert "may do what you may not" in refused(
+    assert "that you do not have" in refused(bound, browser)
+    assert "that you do not have" in refused(
         run(browser, "tokens.renew", prefix=strong.prefix, overlap_hours="1"), browser
     )
     assert ApiToken.objects.count() == 1
@@ -177,7 +177,7 @@ def test_a_person_who_is_named_as_a_shell_is_a_person(boss: Client) -> None:
     browser = browser_of(clerk)
     answer = run(browser, "people.add", name="mallory", roles=["administrator"])
     assert "permissions that you do not have" in refused(answer, browser)
-    assert "may do what you may not" in refused(run(browser, "people.reset_password", name="boss"), browser)
+    assert "that you do not have" in refused(run(browser, "people.reset_password", name="boss"), browser)
     assert not get_user_model().objects.filter(username="mallory").exists()
 
 
@@ -195,7 +195,7 @@ def test_a_token_is_made_rotated_and_revoked(boss: Client) -> None:
     assert tokens.grant_of(token) is not None
     assert tokens.grant_of(new) is not None
     page = boss.get("/tokens/").content.decode()
-    assert "replaced, counts until it expires" in page
+    assert "replaced, valid until it expires" in page
     for prefix in ApiToken.objects.values_list("prefix", flat=True):
         run(boss, "tokens.end", prefix=prefix)
     assert (tokens.grant_of(token), tokens.grant_of(new)) == (None, None)

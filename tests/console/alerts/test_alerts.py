@@ -102,15 +102,15 @@ def test_mail_says_what_and_a_name_makes_no_header() -> None:
     assert tell(News(alert, is_over=False)) == "mail to 2"
     (sent,) = mail.outbox
     assert sent.to == ["anna@example.org", "ben@example.org"]
-    assert "raised: mail Bcc: all@example.org" in sent.subject
-    assert "highest  150" in sent.body
+    assert "firing: mail Bcc: all@example.org" in sent.subject
+    assert "peak      150" in sent.body
 
 
 @pytest.mark.django_db
 def test_a_webhook_gets_a_signed_sentence(webhook: Webhook) -> None:
     made = rule(webhook=f"{webhook.origin}/alerts", for_s=0)
     (news,) = after(0, mail=150)
-    assert tell(news) == "webhook told"
+    assert tell(news) == "webhook notified"
     ((headers, body),) = webhook.got
     said = json.loads(body)
     assert (said["state"], said["what"], said["subject"], said["value"]) == ("raised", "backlog", "mail", 150)
@@ -128,7 +128,7 @@ def test_a_webhook_elsewhere_is_not_asked_and_a_redirect_not_followed(webhook: W
     webhook.status = 302
     news.alert.rule.webhook = f"{webhook.origin}/alerts"
     news.alert.rule.save()
-    assert tell(news, timezone.now() + timedelta(days=1)).startswith("webhook failed: status 302 (try 2), ")
+    assert tell(news, timezone.now() + timedelta(days=1)).startswith("webhook failed: status 302 (attempt 2), ")
     assert len(webhook.got) == 1
 
 
@@ -157,7 +157,7 @@ def test_a_backlog_is_read_raised_shown_and_silenced(stage: Stage, operator: Cli
     watch_alerts()
     page = operator.get("/alerts/").content.decode()
     assert "billing" in page
-    assert "1 above its limit" in page
+    assert "1 above threshold" in page
     form = {"subject": HOSTILE[0], "minutes": "120", "reason": HOSTILE[1], "rule": str(made.pk)}
     assert operator.post("/alerts/silence/", {**form, "reason": ""}).status_code == 422
     assert operator.post("/alerts/silence/", {**form, "minutes": "5"}).status_code == 404

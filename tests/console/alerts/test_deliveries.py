@@ -34,7 +34,7 @@ def test_a_webhook_that_fails_is_told_again_with_growing_pauses_and_knows_it_aga
     (news,) = after(0, mail=150)
     webhook.status = 500
     at = datetime.fromtimestamp(START_MS / 1000, UTC)
-    assert tell(news, at) == "webhook failed: status 500, again at 11:06:55 UTC"
+    assert tell(news, at) == "webhook failed: status 500, retry at 11:06:55 UTC"
     assert send_due(at + timedelta(seconds=PAUSES_S[0] - 1)) == 0
     at += timedelta(seconds=PAUSES_S[0])
     assert send_due(at) == 1
@@ -42,7 +42,7 @@ def test_a_webhook_that_fails_is_told_again_with_growing_pauses_and_knows_it_aga
     assert send_due(at + timedelta(seconds=PAUSES_S[1] - 1)) == 0
     assert send_due(at + timedelta(seconds=PAUSES_S[1])) == 1
     assert send_due(at + timedelta(days=1)) == 0
-    assert Alert.objects.get().told == "webhook told (try 3)"
+    assert Alert.objects.get().told == "webhook notified (attempt 3)"
     bodies = {body for _, body in webhook.got}
     heads = [headers for headers, _ in webhook.got]
     assert len(bodies) == len({each["Escapement-Delivery"] for each in heads}) == 1
@@ -71,11 +71,11 @@ def test_it_is_given_up_after_its_tries_and_what_came_later_is_told_then(webhook
         assert send_due(at) == 1, "the news that it is over waits for its turn"
         tries += 1
     assert {json.loads(body)["state"] for _, body in webhook.got} == {"raised"}
-    assert Alert.objects.get().told == "mail to 1; webhook failed: status 503 (try 8), given up"
+    assert Alert.objects.get().told == "mail to 1; webhook failed: status 503 (attempt 8), abandoned"
     webhook.status = 204
     assert send_due(at) == 1
     assert json.loads(webhook.got[-1][1])["state"] == "over"
-    assert Alert.objects.get().told == "mail to 1; webhook told"
+    assert Alert.objects.get().told == "mail to 1; webhook notified"
 
 
 @pytest.mark.django_db
@@ -107,7 +107,7 @@ def test_a_rule_switched_off_meanwhile_is_not_told_again(webhook: Webhook) -> No
     AlertRule.objects.filter(pk=made.pk).update(is_on=False)
     assert send_due(at + timedelta(seconds=PAUSES_S[0])) == 1
     assert (len(webhook.got), send_due(at + timedelta(days=1))) == (1, 0)
-    assert Alert.objects.get().told == "webhook failed: the rule is off (try 2), given up"
+    assert Alert.objects.get().told == "webhook failed: the rule is off (attempt 2), abandoned"
 
 
 class RefusingMail(BaseEmailBackend):
@@ -124,7 +124,7 @@ def test_what_a_mail_server_says_stays_whole_when_a_webhook_is_told(webhook: Web
     (news,) = after(0, mail=150)
     said = tell(news)
     assert "550 not here; webhook hosts are not mailed" in said
-    assert said.endswith("; webhook told")
+    assert said.endswith("; webhook notified")
 
 
 @pytest.mark.django_db
@@ -143,7 +143,7 @@ def test_what_older_releases_wrote_stays_beside_what_is_told_now(webhook: Webhoo
     rule(webhook=f"{webhook.origin}/alerts", for_s=0)
     (news,) = after(0, mail=150)
     Alert.objects.filter(pk=news.alert.pk).update(told_before="mail to 1; webhook failed: status 500, given up")
-    assert tell(news) == "mail to 1; webhook failed: status 500, given up; webhook told"
+    assert tell(news) == "mail to 1; webhook failed: status 500, given up; webhook notified"
 
 
 def test_the_admin_lists_what_was_told_and_finds_an_error_once(webhook: Webhook, operator: Client) -> None:

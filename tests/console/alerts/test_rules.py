@@ -62,12 +62,12 @@ def confirmed(browser: Client, address: str) -> Operation:
 
 
 def test_a_rule_is_made_when_it_was_seen_what_it_would_say(operator: Client) -> None:
-    assert "New rule…" in words(operator.get("/alerts/"))
+    assert "Create rule…" in words(operator.get("/alerts/"))
     address = drafted(operator, NEW, FORM)
     assert AlertRule.objects.count() == 0
     page = words(operator.get(address))
-    assert "It would raise them if they stay above it for 60 s." in page
-    assert "billing 150 above its limit bills 7 within its limit" in page
+    assert "These alerts would fire after 60 s above the threshold." in page
+    assert "billing 150 above threshold bills 7 within threshold" in page
     assert "mail 900" not in page
     assert "curl -X POST http://testserver/api/v1/alert-rules" in page
     row = confirmed(operator, address)
@@ -77,7 +77,7 @@ def test_a_rule_is_made_when_it_was_seen_what_it_would_say(operator: Client) -> 
         "emails": "anna@example.org\nben@example.org", "webhook": HOOK, "is_on": True,
     }  # fmt: skip
     page = words(operator.get("/alerts/"))
-    assert "billing is late lag of a group, messages bil* 100 60 mail to 2, webhook on" in page
+    assert "billing is late lag of a group (messages) bil* 100 60 mail to 2 recipients, webhook enabled" in page
     kept = AuditEntry.objects.order_by("id").values_list("what", "kind", "reason", "actor")
     assert list(kept) == [(what, "alerts.create", "because", "operator") for what in ("confirmed", "finished")]
     confirmed(operator, drafted(operator, f"/operations/{row.pk}/undo/", {}))
@@ -104,10 +104,10 @@ def test_the_address_of_a_webhook_is_for_who_administers_rules(operator: Client)
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("what", "", "Choose what is watched"), ("what", "moon", "Choose what is watched"),
+        ("what", "", "Choose a metric"), ("what", "moon", "Choose a metric"),
         ("limit", "", "A number from 0"), ("limit", "-1", "A number from 0"), ("limit", "nan", "A number from 0"),
         ("limit", "1e400", "A number from 0"), ("for_s", "1.5", "A whole number of seconds"),
-        ("for_s", "9999999", "A whole number of seconds"), ("emails", "anna", "“anna” is no e-mail address."),
+        ("for_s", "9999999", "A whole number of seconds"), ("emails", "anna", "“anna” is not an e-mail address."),
         ("emails", " ".join(f"a{number}@example.org" for number in range(21)), "At most 20 addresses"),
         ("subject", "a\nb", "no line breaks"), ("name", "x" * 81, "At most 80 characters"),
         ("webhook", "hooks.example", "Write it as https://host/path"),
@@ -157,15 +157,15 @@ def test_a_rule_is_changed_switched_off_and_put_back(operator: Client) -> None:
     # its webhook was listed once: what is not changed is not looked at again
     made = rule(subject="bil*", limit=100, webhook="https://gone.example/x")
     own = f"/alerts/rules/{made.pk}/"
-    assert "billing 150 above its limit" in words(operator.get(own))
+    assert "billing 150 above threshold" in words(operator.get(own))
     form = {"limit": "160", "for_s": "60", "webhook": "https://gone.example/x", "what": "backlog", "subject": "bil*"}
     address = drafted(operator, own, form)
     page = words(operator.get(address))
-    assert "Above 100 160" in page
-    assert "It would raise nothing now." in page
+    assert "Threshold 100 160" in page
+    assert "No alert would fire now." in page
     row = confirmed(operator, address)
     off = drafted(operator, "/operations/draft/", {"kind": "alerts.change", "rule": str(made.pk), "is_on": "no"})
-    assert "It is off: it raises nothing." in words(operator.get(off))
+    assert "The rule is disabled: no alert fires." in words(operator.get(off))
     confirmed(operator, off)
     made.refresh_from_db()
     assert (made.limit, made.is_on, made.webhook) == (160, False, "https://gone.example/x")
@@ -173,9 +173,9 @@ def test_a_rule_is_changed_switched_off_and_put_back(operator: Client) -> None:
     made.refresh_from_db()
     assert (made.limit, made.is_on) == (100, False)
     refused = operator.post(f"/operations/{row.pk}/undo/")
-    assert (refused.status_code, "somebody has changed it since" in words(refused)) == (422, True)
+    assert (refused.status_code, "it was changed meanwhile" in words(refused)) == (422, True)
     again = drafted(operator, own, {"limit": "100"})
-    assert "These are the settings already" in words(operator.get(again))
+    assert "These settings already apply" in words(operator.get(again))
 
 
 def test_a_deletion_says_what_is_lost_and_can_be_made_again(operator: Client) -> None:
@@ -183,7 +183,7 @@ def test_a_deletion_says_what_is_lost_and_can_be_made_again(operator: Client) ->
     for number in range(3):
         Alert.objects.create(rule=made, subject=f"bill-{number}", value=1, highest=1, since=timezone.now())
     address = drafted(operator, "/operations/draft/", {"kind": "alerts.delete", "rule": str(made.pk)})
-    assert "Alerts that are lost 3" in words(operator.get(address))
+    assert "Alerts deleted with it 3" in words(operator.get(address))
     row = confirmed(operator, address)
     assert not AlertRule.objects.exists()
     assert "rule" in words(operator.get(address))
@@ -196,8 +196,9 @@ def test_silence_until_a_moment_and_its_end_are_kept_as_operations(operator: Cli
     Alert.objects.create(rule=made, subject="billing", value=1, highest=1, since=timezone.now())
     form = {"subject": "bil*", "rule": str(made.pk), "minutes": "30", "until": "+6 h", "reason": "the bank is down"}
     for name, text, said in (
-        ("until", "tomorrow", "is no moment"), ("until", "-1 h", "ends at a moment ahead"),
-        ("until", "+9000 h", "within a year"), ("reason", "", "Say why"), ("subject", "a\x00b", "no line breaks"),
+        ("until", "tomorrow", "is not a time"), ("until", "-1 h", "must end in the future"),
+        ("until", "+9000 h", "within a year"),
+        ("reason", "", "Enter a reason"), ("subject", "a\x00b", "no line breaks"),
     ):  # fmt: skip
         answer = operator.post("/alerts/silence/", {**form, name: text})
         assert (answer.status_code, said in words(answer)) == (422, True), name
@@ -209,7 +210,7 @@ def test_silence_until_a_moment_and_its_end_are_kept_as_operations(operator: Cli
     assert "only bil*" in words(operator.get("/alerts/"))
     form = {"kind": "alerts.end_silence", "silence": str(silence.pk)}
     address = drafted(operator, "/operations/draft/", form)
-    assert "Raised now 1 silenced by it" in words(operator.get(address))
+    assert "Firing now 1 silenced by this" in words(operator.get(address))
     confirmed(operator, address)
     silence.refresh_from_db()
     assert silence.until <= timezone.now()
@@ -224,7 +225,7 @@ def test_a_rule_needs_the_permission_of_the_admin_and_the_refusal_is_kept() -> N
         workflow.draft("alerts.create", {"settings": {"what": "backlog", "limit": 1}}, clerk)
     assert AuditEntry.objects.get().what == "denied"
     browser = browser_of(person("operator", role="operator"))
-    assert "New rule…" not in words(browser.get("/alerts/"))
+    assert "Create rule…" not in words(browser.get("/alerts/"))
     assert browser.get(NEW).status_code == browser.post(NEW, FORM).status_code == 403
 
 

@@ -98,9 +98,9 @@ def test_the_list_has_pages(stage: Stage) -> None:
 def test_one_client_says_what_it_holds_and_shows_its_threads_when_asked(stage: Stage, operator: Client) -> None:
     with connected(stage, "java@1", answers=True, stack='TID: 1 "main" <script>alert(1)</script>'):
         page = words(operator.get("/clients/one/?id=java@1"))
-        assert "What it reports for billing" in page
+        assert "Reported for billing" in page
         assert "PROP_CLIENT_VERSION" in page
-        assert "Its threads" not in page
+        assert "Threads" not in page
         html = operator.get("/clients/one/?id=java@1&stack=1").content.decode()
         assert "TID: 1 &quot;main&quot; &lt;script&gt;" in html
         held = read_running("billing", "java@1").info
@@ -115,7 +115,7 @@ def test_a_client_that_does_not_answer_is_shown_all_the_same(stage: Stage, opera
     with connected(stage, "c1@7"):
         answer = operator.get("/clients/one/", {"id": "c1@7"})
     assert answer.status_code == 200
-    assert "This client does not answer such questions." in words(answer)
+    assert "This client does not support this request." in words(answer)
 
 
 def test_a_python_consumer_shows_its_queues(stage: Stage, operator: Client) -> None:
@@ -129,7 +129,7 @@ def test_a_python_consumer_shows_its_queues(stage: Stage, operator: Client) -> N
         [row] = rows(role="consumer")
         page = words(operator.get("/clients/one/", {"id": row.client_id}))
         held = read_running("billing", row.client_id).info
-    assert "What it reports for billing" in page
+    assert "Reported for billing" in page
     assert held is not None
     assert [each.queue.queue_id for each in held.queues if each.queue.topic == "orders"] == [0, 1]
 
@@ -168,5 +168,5 @@ def test_on_a_broker_that_is_polled_the_page_says_what_is_missing(stage: Stage, 
         with connection.cursor() as cursor:
             cursor.execute("UPDATE broker_mirrorstate SET polling = true")
         page = words(operator.get("/clients/"))
-    assert "This broker does not tell when consumers came" in page
+    assert "This broker does not report when consumers connected" in page
     assert "c1@7" in page

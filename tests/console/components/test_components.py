@@ -30,6 +30,6 @@ def test_components_are_shown_to_staff_and_need_no_broker(db: None, settings: An
     assert {lane.state for lane in answer.context["lanes"]["lanes"]} == set(LaneState)
     # it opened scrolled down to the sample form
     assert not [tag for tag, at in tags_of(page) if "autofocus" in at]
-    assert f"More than {TYPED_ABOVE}: type their number" in page
+    assert f"More than {TYPED_ABOVE}: type the number of items" in page
     assert page.count('class="empty"') >= 2
     assert Client().get("/design/").status_code == 302

@@ -45,7 +45,7 @@ def test_a_bar_by_moment_leads_to_its_messages(operator: Client, db: None) -> No
         f"?topic=seats&series=sent&at={NOON_MS + minute * MINUTE_MS}&step={MINUTE_MS}#behind" for minute in range(3)
     ]
     behind = operator.get("/dashboards/flow/" + bars[1].partition("#")[0])
-    assert "Behind one bar of Sent" in words(behind)
+    assert "One bar of Sent" in words(behind)
     assert links(behind.content).count(f"/messages/7F00000100002A9F{101:016X}/") == 3  # above, in the row, in the table
 
 

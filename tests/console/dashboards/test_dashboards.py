@@ -55,10 +55,10 @@ def test_every_dashboard_says_what_it_shows() -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_every_dashboard_is_a_page_also_before_it_was_ever_computed(operator: Client, name: str) -> None:
-    assert "Never computed" in words(operator.get(f"/dashboards/{name}/"))
+    assert "Not computed yet" in words(operator.get(f"/dashboards/{name}/"))
     computed(name, *[(spec.series, "orders", "a", "b", NOON_MS, 5.0, [7]) for spec in DASHBOARDS[name].panels])
     response = operator.get(f"/dashboards/{name}/")
-    assert response.status_code == 200 and "Never computed" not in words(response)
+    assert response.status_code == 200 and "Not computed yet" not in words(response)
     assert "1,234" in words(response)
     for spec in DASHBOARDS[name].panels:
         assert str(spec.title) in words(response)
@@ -71,7 +71,7 @@ def test_a_page_says_as_of_when_of_what_and_draws_it(operator: Client, db: None)
     for text in ("As of", "1,234", "0 \u2013 9,000", "/store", str(run.id), "10.0.0.1"):
         assert text in shown, text
     drawings = [attrs for tag, attrs in tags_of(page.content.decode()) if tag == "svg" and attrs.get("role") == "group"]
-    assert any("Sent, 6 figures" in str(attrs["aria-label"]) for attrs in drawings)
+    assert any("Sent, 6 values" in str(attrs["aria-label"]) for attrs in drawings)
     bars = re.findall(r"<title>([^<]+)</title></rect></a>", page.content.decode())
     assert [bar.rpartition(": ")[2] for bar in bars][:5] == ["17", "11", "12", "13", "14"]
     assert len(page.content) < 100_000
@@ -162,7 +162,7 @@ def test_a_run_shows_its_progress_and_can_be_stopped(operator: Client, db: None)
         broker="broker-a", dashboard="flow", batch=batch, state="running", progress=0.4, source="/store", actor="ann"
     )
     page = operator.get("/dashboards/flow/")
-    assert "Is being computed" in words(page) and "40 %" in words(page)
+    assert "Computing" in words(page) and "40 %" in words(page)
     answer = operator.post("/dashboards/cancel/", {"batch": batch, "name": "flow", "window": "all"})
     assert (answer.status_code, answer.headers["Location"]) == (302, "/dashboards/flow/")
     assert DashboardRun.objects.get().is_abort_wanted

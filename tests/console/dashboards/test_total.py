@@ -119,7 +119,7 @@ def test_computing_in_total_queues_one_run_over_all(two: Client, valkey: str) ->
     assert {part["source"] for part in rows[0].parts} <= {namesrv, str(settings.BROKER_STORE)}
     assert len(rows) == len({row.dashboard for row in rows}) >= 8
     page = two.get("/dashboards/flow/?window=24h")
-    assert "Waits to be computed" in words(page)
+    assert "Queued" in words(page)
     two.post(f"/at/{B}/dashboards/run/", {"name": "flow", "window": "24h"})
     assert set(DashboardRun.objects.exclude(broker="").values_list("broker", flat=True)) == {B}
 

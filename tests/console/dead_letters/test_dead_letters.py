@@ -91,8 +91,8 @@ def test_one_goes_back_to_its_group_alone(graves: Stage, operator: Client) -> No
     row = dead_letters_pages.dead_letters("billing", DeadLetterFilter(key="order-3")).rows[0]
     address = drafted(operator, "send_back", letter=row.choice)
     page = words(operator.get(address))
-    assert "1 chosen dead letter of billing" in page
-    assert "Their group alone gets each of them once more" in page
+    assert "1 selected dead letter of billing" in page
+    assert "Only their group gets each of them again" in page
     stored = graves.admin.topic_stats("orders").queues
     done = confirmed(operator, address)
     assert (done.results, done.error) == ({"sent_back": 1}, "")
@@ -100,7 +100,7 @@ def test_one_goes_back_to_its_group_alone(graves: Stage, operator: Client) -> No
     assert (got.topic, got.body, got.keys, got.unique_key) == ("orders", b"pay", ["order-3"], row.unique_key)
     assert graves.admin.topic_stats("orders").queues == stored
     assert [entry.what for entry in AuditEntry.objects.order_by("id")] == ["confirmed", "finished"]
-    assert "sent back to its group" in words(operator.get("/dead-letters/of/billing/"))
+    assert "resent to its group" in words(operator.get("/dead-letters/of/billing/"))
 
 
 def test_what_fails_again_is_a_dead_letter_again(graves: Stage) -> None:
@@ -134,7 +134,7 @@ def test_all_that_match_go_as_new_messages_and_only_once(graves: Stage, operator
     assert operator.post(again + "confirm/", {"reason": "again"}).status_code == 409
     assert sum(part.max_offset for part in graves.admin.topic_stats("orders").queues) == before + 5
     named = drafted(operator, "send_as_new", letter=grave.choice)
-    assert "these would come once more" in words(operator.get(named))
+    assert "these would be delivered again" in words(operator.get(named))
     assert confirmed(operator, named).results == {"sent_as_new": 1}
 
 
@@ -241,7 +241,7 @@ def test_the_admin_leads_to_the_same_preview(graves: Stage, operator: Client) ->
     chosen = [row.pk for row in ConsumerGroup.objects.filter(name="billing")]
     answer = operator.post("/admin/broker/consumergroup/", {"action": "send_back", "_selected_action": chosen})
     assert answer.headers["Location"].startswith("/operations/")
-    assert "every dead letter of billing that was not sent again yet" in words(operator.get(answer.headers["Location"]))
+    assert "all dead letters of billing not resent yet" in words(operator.get(answer.headers["Location"]))
 
 
 def test_without_a_broker_the_pages_say_so(operator: Client, settings: Any) -> None:
@@ -249,4 +249,4 @@ def test_without_a_broker_the_pages_say_so(operator: Client, settings: Any) -> N
     for path in ("/dead-letters/", "/dead-letters/of/billing/"):
         response = operator.get(path)
         assert response.status_code == 200
-        assert "Not known now" in words(response)
+        assert "Unknown now" in words(response)

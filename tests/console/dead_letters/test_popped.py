@@ -79,7 +79,7 @@ def test_sent_back_they_are_counted_received_and_gone(stage: Stage, shop: Simple
     shop.ack(later, *again[1:])
     assert waits(stage) == (0, 0)
     assert shop.receive("orders", wait_ms=200) == []
-    assert "sent back to its group" in words(operator.get(f"/dead-letters/of/{GROUP}/"))
+    assert "resent to its group" in words(operator.get(f"/dead-letters/of/{GROUP}/"))
 
 
 def test_one_that_fails_again_is_a_dead_letter_again(stage: Stage, shop: SimpleConsumer) -> None:

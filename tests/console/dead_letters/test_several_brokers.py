@@ -111,7 +111,7 @@ def do_preview() -> Any:
 
 def test_whose_it_is_has_to_be_said(graves: Several) -> None:
     named = {"group": "billing", "targets": [{"queueId": 0, "offset": 0}]}
-    with pytest.raises(InvalidParameter, match="at which broker it lies"):
+    with pytest.raises(InvalidParameter, match="Give the broker of each"):
         workflow.draft("dead_letters.send_back", named, ACTOR)
     with choosing(choice_of(B)):
         assert workflow.draft("dead_letters.send_back", named, ACTOR).preview["count"] == 1
@@ -130,4 +130,4 @@ def test_a_dead_broker_keeps_its_letters_and_the_others_go_on(graves: Several, o
     row = do("send_as_new")
     assert (row.preview["away"], row.preview["count"], row.preview["missing"]) == ([B], 3, ["count"])
     assert row.results == {"sent_as_new": 3}
-    assert "broker-b does not answer" in words(operator.get(f"/operations/{row.pk}/"))
+    assert "broker-b does not respond" in words(operator.get(f"/operations/{row.pk}/"))

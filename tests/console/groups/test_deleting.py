@@ -52,8 +52,8 @@ def billing(stage: Stage) -> Stage:
 def test_tries_that_wait_are_lost_too(billing: Stage, operator: Client) -> None:
     assert lost("billing") == (4, waits(timers=1, delayed=2), [])
     page = words(operator.get(drafted(operator, "groups.delete", name="billing")))
-    assert "Messages that are lost 4 its retries and dead letters" in page
-    assert "of these wait for their moment: 1 timer, 2 on delay levels" in page
+    assert "Messages lost 4 its retries and dead letters" in page
+    assert "of these not due yet: 1 timer, 2 on delay levels" in page
     assert "at least" not in page
 
 
@@ -63,7 +63,7 @@ def test_what_is_not_counted_to_the_end_is_said_to_be_at_least_so_many(
     monkeypatch.setattr(topic_backlog, "MOST_LOOKED_AT", 1)
     assert lost("billing") == (3, waits(timers=1, delayed=1), ["waiting"])
     page = words(operator.get(drafted(operator, "groups.delete", name="billing")))
-    assert "1 on a delay level; at least: not counted to the end" in page
+    assert "1 on a delay level; at least: counting stopped early" in page
 
 
 def test_of_a_broker_that_does_not_tell_its_lanes_the_timers_are_counted_and_the_rest_is_said(
@@ -73,7 +73,7 @@ def test_of_a_broker_that_does_not_tell_its_lanes_the_timers_are_counted_and_the
     with billing.broker.without(Request.GET_TOPIC_WAITING):
         assert lost("billing") == (2, {"timers": 1} | nothing, ["waiting_not_told"])
         page = words(operator.get(drafted(operator, "groups.delete", name="billing")))
-        assert "This broker does not tell which tries wait on delay levels" in page
+        assert "This broker does not report which retries wait on delay levels" in page
     with billing.broker.without(Request.GET_TOPIC_WAITING, Request.GET_TIMER_METRICS):
         assert lost("billing") == (1, {"timers": None} | nothing, ["waiting_not_told"])
 

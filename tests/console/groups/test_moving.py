@@ -61,11 +61,11 @@ def confirmed(operator: Client, address: str) -> Operation:
 
 
 def test_a_group_is_set_back_and_put_back_again(read: Stage, operator: Client) -> None:
-    assert "Move the group" in words(operator.get("/groups/billing/"))
+    assert "Reset offsets" in words(operator.get("/groups/billing/"))
     address = drafted(operator, to="first")
     page = words(operator.get(address))
-    assert "6 afterwards; now 0" in page
-    assert "6 the group has already received these" in page
+    assert "6 after this operation; now 0" in page
+    assert "6 already received by the group" in page
     assert offsets(read) == [3, 3]
     moved = confirmed(operator, address)
     assert moved.results == {"offset_moved": 2}
@@ -74,7 +74,7 @@ def test_a_group_is_set_back_and_put_back_again(read: Stage, operator: Client) -
     assert [entry.what for entry in AuditEntry.objects.order_by("id")] == ["confirmed", "finished"]
     back = operator.post(f"/operations/{moved.pk}/undo/")
     assert back.status_code == 303
-    assert "6 the group never gets these" in words(operator.get(back.headers["Location"]))
+    assert "6 never received by the group" in words(operator.get(back.headers["Location"]))
     confirmed(operator, back.headers["Location"])
     assert offsets(read) == [3, 3]
 
@@ -95,7 +95,7 @@ def test_what_is_skipped_is_never_given_out_and_new_messages_are(read: Stage, op
     for number in range(4):
         read.producer.send("orders", f"skipped {number}", queue_id=number % 2)
     address = drafted(operator, to="last")
-    assert "4 the group never gets these" in words(operator.get(address))
+    assert "4 never received by the group" in words(operator.get(address))
     confirmed(operator, address)
     read.producer.send("orders", "new", queue_id=0)
     assert take(read, 1) == [b"new"]

@@ -110,7 +110,7 @@ def test_it_is_moved_at_both_and_put_back_at_each(read_both: Several, operator: 
     assert "broker-b" in words(operator.get(back.headers["Location"]))
     operator.post(back.headers["Location"] + "confirm/", {"reason": "because"})
     assert (offset(read_both, A, 0), offset(read_both, B, 1)) == (3, 1)
-    with pytest.raises(InvalidParameter, match="whose it is: broker-a, broker-b"):
+    with pytest.raises(InvalidParameter, match="broker of each queue: broker-a, broker-b"):
         do(to="offsets", offsets=[[0, 1]])
 
 
@@ -133,9 +133,7 @@ def test_a_dead_broker_takes_no_page_with_it(read_both: Several, operator: Clien
     assert (data.evidence.stale_of, data.members_evidence.stale_of) == ((B,), (B,))
     row = do(to="first")
     assert (row.preview["away"], row.results) == ([B], {"offset_moved": 1})
-    assert "broker-b does not answer: there the group stays where it is" in words(
-        operator.get(f"/operations/{row.pk}/")
-    )
+    assert "broker-b does not respond: offsets there stay unchanged" in words(operator.get(f"/operations/{row.pk}/"))
 
 
 def test_the_palette_has_each_name_once(read_both: Several) -> None:

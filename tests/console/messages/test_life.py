@@ -16,7 +16,7 @@ from console.features.messages.shapes import LifeStep, StepKind
 from tests.console.stage import HOSTILE, Stage
 from tests.console.ui.test_pages import tags_of, words
 
-NO_TRACE = "No trace was sent for this message."
+NO_TRACE = "No trace of this message."
 
 
 def sent_event(

@@ -62,7 +62,7 @@ def test_the_page_finds_by_all_of_them_and_says_what_is_no_moment(stage: Stage, 
     page = operator.get("/messages/?topic=orders&tag=paid&from=-10+min").content.decode()
     assert "order-11" in page
     assert "12 messages" in page
-    assert "records were looked at" in page
+    assert "records were searched" in page
     wrong = operator.get("/messages/?topic=orders&from=soon")
     assert wrong.status_code == 422
     assert 'aria-invalid="true"' in wrong.content.decode()

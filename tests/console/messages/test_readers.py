@@ -51,7 +51,7 @@ def state(stage: Stage, record: Message) -> tuple[ReaderState, int]:
 def said(operator: Client, record: Message) -> str:
     """What stands in the table of groups."""
     page = words(operator.get(f"/messages/{record.offset_message_id}/"))
-    return page[page.index("Why it waits") : page.index("Records")]
+    return page[page.index("Waiting because") : page.index("Records")]
 
 
 def test_what_was_popped_is_had_when_it_is_acknowledged(popped: tuple[Stage, SimpleConsumer]) -> None:
@@ -76,14 +76,14 @@ def test_what_was_given_back_waits_and_is_had_when_it_is_acknowledged_at_last(
     (received,) = consumer.receive("orders", invisible_ms=FAR_MS)
     consumer.nack(received, FAR_MS)
     assert state(stage, record) == (ReaderState.OUT, 0)
-    assert "unacknowledged, it comes again" in said(operator, record)
+    assert "unacknowledged, it is delivered again" in said(operator, record)
     sent(stage, "order-2")
     (received,) = consumer.receive("orders", invisible_ms=FAR_MS)
     consumer.nack(received)
     other = received.message
     stage.wait_for(lambda: state(stage, other)[0] is not ReaderState.OUT)
     assert state(stage, other) == (ReaderState.AGAIN, 1)
-    assert "waits for another try refused or not acknowledged 1 time" in said(operator, other)
+    assert "waiting for retry rejected or not acknowledged 1 time" in said(operator, other)
     assert "had it" not in said(operator, other)
     (again,) = consumer.receive("orders", invisible_ms=FAR_MS)
     assert state(stage, other) == (ReaderState.OUT, 1)
@@ -101,7 +101,7 @@ def test_what_was_popped_and_given_up_is_in_the_dead_letters(
         consumer.nack(received)
     stage.wait_for(lambda: state(stage, record)[0] is ReaderState.DEAD)
     assert state(stage, record) == (ReaderState.DEAD, 2)
-    assert "in the dead letters" in said(operator, record)
+    assert "dead-lettered" in said(operator, record)
     assert "had it" not in said(operator, record)
     everything = {"group": "billing", "filter": {}, "is_all": True}
     workflow.start("dead_letters.send_back", everything, actor, reason="mended")
@@ -135,7 +135,7 @@ def test_a_consumer_that_pulls_refuses_and_gives_up(stage: Stage, operator: Clie
     found = reader(stage, record)
     assert (found.state, found.refused) == (ReaderState.AGAIN, 1)
     assert found.next_ms is not None
-    assert "next try in" in said(operator, record)
+    assert "next retry in" in said(operator, record)
     stage.admin.send_back("billing", record, delay_level=-1, max_reconsume_times=0)
     assert state(stage, record) == (ReaderState.DEAD, 1)
     dead = stage.admin.message_by_offset_id(messages_read.message(record.offset_message_id).hops[-1].offset_message_id)
@@ -195,4 +195,4 @@ def test_what_a_client_told_counts_where_offsets_do_not(stage: Stage, operator: 
     stage.producer.send(TRACE_TOPIC, told, keys=[record.unique_key])
     found = reader(stage, record)
     assert (found.state, found.is_told) == (ReaderState.HAD, True)
-    assert "a client reported it in its trace" in said(operator, record)
+    assert "reported by a client trace" in said(operator, record)

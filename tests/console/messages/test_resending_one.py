@@ -25,7 +25,7 @@ def test_a_message_is_previewed_and_sent_again(stage: Stage, operator: Client) -
     assert drafted.status_code == 303, words(drafted)
     address = str(drafted.headers["Location"])
     page = words(operator.get(address))
-    assert "Send a message again" in page
+    assert "Resend a message" in page
     assert "order-1" in page
     assert f"/api/v1/messages/{sent.offset_message_id}:resend" in page
     assert count(stage) == before

@@ -132,7 +132,7 @@ def test_what_waits_under_a_key_is_shown_and_replaced_or_kept(stage: Stage, oper
     kept = sent(operator, body="second", on_conflict="keep", **keyed)
     assert kept.results == {"kept": 1}
     assert kept.items.get().result["position"] == first.items.get().result["position"]
-    assert "takes its place" in words(operator.get(previewed(operator, on_conflict="replace", **keyed)))
+    assert "This one replaces it" in words(operator.get(previewed(operator, on_conflict="replace", **keyed)))
     assert sent(operator, body="third", on_conflict="replace", **keyed).results == {"replaced": 1}
     (timer,) = stage.admin.timers(0, 2**62).items
     assert stage.admin.message_by_offset_id(timer.offset_message_id).body == b"third"
@@ -140,7 +140,7 @@ def test_what_waits_under_a_key_is_shown_and_replaced_or_kept(stage: Stage, oper
 
 def test_a_half_waits_until_it_is_decided(stage: Stage, operator: Client, consumer: SimpleConsumer) -> None:
     page = words(operator.get(previewed(operator, half="1", producer_group="shop")))
-    assert "when it is committed: shop is asked" in page
+    assert "on commit: shop is checked" in page
     assert "/api/v1/transactions" in page
     row = sent(operator, half="1", producer_group="shop", keys="order-1")
     assert row.results == {"half_sent": 1}, row.items.get().result
@@ -156,21 +156,21 @@ def test_a_half_waits_until_it_is_decided(stage: Stage, operator: Client, consum
 
 def test_the_preview_says_what_would_be_stored_and_who_reads_it(stage: Stage, operator: Client) -> None:
     page = words(operator.get(previewed(operator, body="hello", keys="order-1", properties="shop=north")))
-    for text in ("5 B", "at once", "nobody reads it", "2 queues take messages", "order-1", "north", "hello"):
+    for text in ("5 B", "immediately", "no subscriptions", "2 writable queues", "order-1", "north", "hello"):
         assert text in page, text
     assert "/api/v1/topics/orders/messages" in page
     stage.producer.send("orders", "x", queue_id=0)
     stage.consume()
     page = words(operator.get(previewed(operator)))
     assert "billing" in page
-    assert "members connected" in page
+    assert "consumers connected" in page
     stage.admin.create_topic("bills", queues=1)
     stage.admin.move_group("billing", "bills", 0, 0)
     stage.mirror.run_once()
     # a group that reads more than she sees
     shown = words(browser_of(limited_person("anna", "orders")).get(previewed(operator)))
     assert "billing" not in shown
-    assert "nobody reads it" not in shown
+    assert "no subscriptions" not in shown
 
 
 def test_what_is_refused_writes_nothing_and_keeps_what_was_typed(stage: Stage, operator: Client) -> None:
@@ -263,9 +263,9 @@ def test_what_is_not_known_is_said_so(stage: Stage, operator: Client) -> None:
     row = Operation.objects.get()
     assert row.results == {"unknown": 1}
     page = operator.get(address)
-    assert "It is not known whether the broker has it" in words(page)
+    assert "It is unknown whether the broker stored it" in words(page)
     assert "/messages/?topic=orders&amp;q=order-1" in page.content.decode()
-    assert "Go on with what is left" not in words(page)
+    assert "Continue with remaining items" not in words(page)
 
 
 def test_while_nobody_answers_what_was_typed_is_kept(transactional_db: None, settings: Any, free_port: int) -> None:

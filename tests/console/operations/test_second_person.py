@@ -66,7 +66,7 @@ def test_it_waits_with_preview_and_reason_until_another_approves(marking: Markin
     assert (row.state, row.preview["count"], marking.touched) == (State.WAITING, 4, [])
     address = f"/operations/{row.pk}/"
     page = words(ben.get(address))
-    for said in ("waits for a second person", "anna", "the flight was cancelled", "Approve and run"):
+    for said in ("waiting for approval", "anna", "the flight was cancelled", "Approve and run"):
         assert said in page, said
     assert ben.post(address + "approve/", {"reason": " "}).status_code == 422
     for _ in range(2):
@@ -135,7 +135,7 @@ def test_after_its_time_it_is_forgotten(marking: Marking, anna: Actor, ben: Clie
     assert ben.post(f"/operations/{row.pk}/approve/", {"reason": "late"}).status_code == 409
     assert (again(row).state, marking.touched) == (State.EXPIRED, [])
     assert [what for what, _, _ in entries(row)] == ["confirmed", "expired"]
-    assert "was not approved in time" in words(ben.get("/operations/"))
+    assert "not approved in time" in words(ben.get("/operations/"))
 
 
 @pytest.mark.parametrize(("now", "status"), [(20, 303), (22, 303), (18, 303), (23, 409), (17, 409), (0, 409)])

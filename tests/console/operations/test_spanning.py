@@ -171,7 +171,7 @@ def test_one_that_falls_silent_before_it_runs_ends_it_and_it_is_gone_on_with(
     brokers[B].stop()
     row = workflow.confirm(row.pk, actor, reason="tried", is_typing_needed=False)
     assert (row.state, row.total) == (Operation.State.FAILED, None)
-    assert "broker-b does not answer now: nothing was done" in row.error
+    assert "broker-b does not respond now: nothing was changed" in row.error
     assert len(waiting()) == 3
     brokers[B].start()
     hang_up()
@@ -199,7 +199,7 @@ def test_names_that_do_not_hold_are_refused(brokers: Several, actor: Actor, due_
     ):
         with pytest.raises(InvalidParameter):
             workflow.draft("timers.cancel", parameters, actor)
-    with pytest.raises(NotPossible, match="choose the one"):
+    with pytest.raises(NotPossible, match="choose one"):
         workflow.draft("timers.move_to_broker", {"targets": places(waiting(), "position"), "to": B}, actor)
     assert len(waiting()) == 5
 

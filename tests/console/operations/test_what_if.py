@@ -63,7 +63,7 @@ def test_a_group_set_back_says_how_long_it_needs(readers: Stage, operator: Clien
     measured(readers)
     row = workflow.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
     assert figures(row, "lag_before", "lag_after", "consumed_per_s", "catch_up_ms") == [7, 8, 10.0, 800]
-    assert "at 10/s, as in the last minutes" in words(operator.get(f"/operations/{row.pk}/"))
+    assert "at 10/s, the recent rate" in words(operator.get(f"/operations/{row.pk}/"))
 
 
 def test_dead_letters_add_to_the_lag_of_those_who_get_them(readers: Stage, operator: Client) -> None:
@@ -77,7 +77,7 @@ def test_dead_letters_add_to_the_lag_of_those_who_get_them(readers: Stage, opera
     assert figures(back, "lag_after", "consumed_per_s", "catch_up_ms") == [before + 5, 10.0, (before + 5) * 100]
     anew = workflow.draft("dead_letters.send_as_new", wanted, ACTOR)
     assert anew.preview["lag_after"] == anew.preview["lag_before"] + 5
-    assert "Caught up after" in words(operator.get(f"/operations/{anew.pk}/"))
+    assert "Catch-up time" in words(operator.get(f"/operations/{anew.pk}/"))
 
 
 def test_committed_transactions_are_lag_at_once(readers: Stage, operator: Client) -> None:
@@ -86,7 +86,7 @@ def test_committed_transactions_are_lag_at_once(readers: Stage, operator: Client
         measured(readers)
         row = workflow.draft("transactions.commit", {"filter": {"state": "open"}, "is_all": True}, ACTOR)
         assert figures(row, "count", "lag_before", "lag_after", "catch_up_ms") == [3, 0, 3, 300]
-        assert "3 afterwards; now 0" in words(operator.get(f"/operations/{row.pk}/"))
+        assert "3 after this operation; now 0" in words(operator.get(f"/operations/{row.pk}/"))
         rolled = workflow.draft("transactions.rollback", {"filter": {"state": "open"}, "is_all": True}, ACTOR)
         assert rolled.preview["lag_after"] is None
 
@@ -105,7 +105,7 @@ def test_what_fires_at_once_stands_on_top_of_what_falls_due_meanwhile(stage: Sta
     row = workflow.draft("timers.deliver_now", wanted, ACTOR)
     # three need 30 s, in which two more fall due: all five are out after 50 s
     assert figures(row, "busiest_count", "met_count", "also_due", "last_late_ms") == [5, 0, 2, 50_000]
-    assert "on top of 0 overdue, with 2 that fall due meanwhile" in words(operator.get(f"/operations/{row.pk}/"))
+    assert "on top of 0 overdue, with 2 that become due meanwhile" in words(operator.get(f"/operations/{row.pk}/"))
     # those that are delivered now do not fall due meanwhile as well
     row = workflow.draft("timers.deliver_now", {"filter": {"topic": "orders", "key": "meanwhile"}}, ACTOR)
     assert figures(row, "busiest_count", "also_due") == [2, 0]

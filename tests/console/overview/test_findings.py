@@ -91,7 +91,9 @@ def test_halves_that_stay_undecided_are_found_by_their_age() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("count", "said"), [(1, "1 half;"), (26, "26 halves;"), (200, "At least 200 halves;")])
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "1 half message;"), (26, "26 half messages;"), (200, "At least 200 half messages;")]
+)
 def test_as_many_are_said_as_there_are(count: int, said: str) -> None:
     """26 of 26 were "26 halves or more"; of more than are mirrored it is the least number."""
     (broker,) = Broker.mirror_writer.bulk_create([Broker(name="broker-a")])
@@ -117,7 +119,7 @@ def test_what_is_stuck_in_redis_is_found_and_asked_for_once_in_a_while(
     DelayedQueue("refunds", queues).offer("late", at=1)
     findings.forget()
     page = operator.get("/").content.decode()
-    assert "values are due in Redis and nobody moves them" in page
+    assert "due values in Redis are not transferred" in page
     assert "/redisson/queue/?name=refunds" in page
     with Calls(findings._read) as asked:
         assert "refunds" in operator.get("/").content.decode()
@@ -150,10 +152,10 @@ def test_every_finding_has_words_and_hostile_names_stay_text(code: FindingCode, 
 @translation.override("en")
 def test_a_finding_says_its_figures() -> None:
     one = Finding(FindingCode.GROUP_WITHOUT_CONSUMER, "mail", 1)
-    assert sentence(one) == "1 message waits and nobody is connected to take it."
+    assert sentence(one) == "1 message is pending and no consumer is connected."
     many = replace(one, value=1_200, span_ms=61_000)
     assert sentence(many) == (
-        "1,200 messages wait and nobody is connected to take them. It has taken nothing for 1:01 or longer."
+        "1,200 messages are pending and no consumer is connected. Nothing consumed for at least 1 min 01 s."
     )
     assert sentence(Finding(FindingCode.DISK_FILLING, "broker-a", 85)).startswith("85 % used; sends are refused above")
     assert "<span" in sentence(Finding(FindingCode.BROKER_UNREACHABLE, "broker-a"))

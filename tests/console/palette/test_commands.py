@@ -159,6 +159,6 @@ def test_why_a_message_waits_is_told_to_who_sees_the_group(shop: Stage, operator
     shop.producer.send("orders", "x", keys=["order-2"], queue_id=0)
     shop.mirror.run_once()
     page = operator.get(opened(operator, "order-2")).content.decode()
-    assert "Who has had it" in page
-    assert "no member of the group is connected" in page
-    assert "had it</span>" in operator.get(opened(operator, "order-1")).content.decode()
+    assert "Consumption by group" in page
+    assert "no consumer of the group is connected" in page
+    assert "received</span>" in operator.get(opened(operator, "order-1")).content.decode()

@@ -82,7 +82,7 @@ def test_values_in_the_other_packing_are_poison_for_java_and_are_set_aside(
     data = redisson_read.delayed_queue("orders")
     assert [row.text for row in data.values if row.is_foreign] == ["from before"]
     html = body_of(operator, "/redisson/queue/?name=orders")
-    assert "stops Java" in words(html) and 'name="packing" value="old"' in html
+    assert "blocks Java" in words(html) and 'name="packing" value="old"' in html
     with pytest.raises(InvalidParameter):
         done("redisson.set_aside", {"queue": "orders", "filter": {}, "is_all": True, "packing": "odd"}, actor)
     everything = {"queue": "orders", "filter": {}, "is_all": True, "packing": "old"}
@@ -91,7 +91,7 @@ def test_values_in_the_other_packing_are_poison_for_java_and_are_set_aside(
     assert done("redisson.set_aside", everything, actor).results == {"set_aside": 1}
     assert not any(row.is_foreign for row in redisson_read.delayed_queue("orders").values)
     assert [row.text for row in redisson_read.delayed_queue("orders", aside=True).values] == ["from before"]
-    assert "stops Java" not in words(body_of(operator, "/redisson/queue/?name=orders"))
+    assert "blocks Java" not in words(body_of(operator, "/redisson/queue/?name=orders"))
 
 
 def test_chosen_values_are_set_aside(orders: DelayedQueue, operator: Client) -> None:
@@ -116,8 +116,8 @@ def test_the_preview_of_an_import_says_what_will_not_be_a_timer(
     assert draft.preview["met_count"] == 10
     assert ["overdue", 2] in draft.preview["topics"]
     text = words(body_of(operator, f"/operations/{draft.pk}/"))
-    assert "2 due already: they are delivered at once" in text
-    assert "too_far" in draft.preview["missing"] and "does not say how far ahead" in text
+    assert "2 already due: delivered immediately" in text
+    assert "too_far" in draft.preview["missing"] and "does not report its furthest due time" in text
 
 
 def test_the_preview_of_a_repair_says_what_is_wrong(
@@ -127,14 +127,14 @@ def test_the_preview_of_a_repair_says_what_is_wrong(
     draft = workflow.draft("redisson.repair", {"queue": "orders"}, actor)
     assert draft.preview["topics"] == [["in_list", 3], ["in_set", 0]]
     text = words(body_of(operator, f"/operations/{draft.pk}/"))
-    assert "3 in the list only: they are due at once" in text and "in the set only: they" not in text
+    assert "3 in the list only: due immediately" in text and "in the set only: they" not in text
 
 
 def test_an_import_shows_how_far_it_is(orders: DelayedQueue, operator: Client, actor: Actor) -> None:
     done("redisson.import", {"queue": "orders", "topic": "bills"}, actor)
-    assert "Left 10" in words(body_of(operator, "/redisson/queue/?name=orders"))
+    assert "Remaining 10" in words(body_of(operator, "/redisson/queue/?name=orders"))
     orders.clear()
-    assert "Left nothing: it is done until Java offers more" in words(body_of(operator, "/redisson/queue/?name=orders"))
+    assert "Remaining none: done until Java offers more" in words(body_of(operator, "/redisson/queue/?name=orders"))
 
 
 def test_damage_is_shown_previewed_and_repaired(orders: DelayedQueue, server: redis.Redis, actor: Actor) -> None:

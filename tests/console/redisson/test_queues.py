@@ -43,8 +43,8 @@ def test_every_queue_is_listed_with_what_waits(server: redis.Redis, orders: Dela
 
 def test_a_queue_that_is_not_there_is_not_called_empty(orders: DelayedQueue, operator: Client) -> None:
     nowhere = words(body_of(operator, "/redisson/queue/?name=ordres"))
-    assert "Redis has nothing of a queue with this name" in nowhere
-    assert "not there" in nowhere
+    assert "Redis has no data of a queue with this name" in nowhere
+    assert "does not exist" in nowhere
     assert "Redis has nothing" not in words(body_of(operator, "/redisson/queue/?name=orders"))
 
 
@@ -55,7 +55,7 @@ def test_a_queue_that_nobody_moves_is_stuck_and_says_since_when(server: redis.Re
     assert row.is_stuck and row.needs_look and row.survey is not None
     assert 88_000 < row.survey.stuck_ms < 95_000
     assert "stuck for" in words(body_of(operator, "/redisson/"))
-    assert "none of ours; only Java clients move what is due" in words(body_of(operator, "/redisson/"))
+    assert "no transfer service; only Java clients move due values" in words(body_of(operator, "/redisson/"))
 
 
 def test_a_key_of_the_wrong_type_spoils_its_own_row_only(orders: DelayedQueue, server: redis.Redis) -> None:
@@ -107,7 +107,7 @@ def test_the_form_of_a_page_is_previewed_and_confirmed(orders: DelayedQueue, ope
     answer = operator.post("/operations/draft/", {**form, "kind": "redisson.remove"})
     assert answer.status_code == 303
     preview = words(body_of(operator, answer["location"]))
-    assert "Remove waiting values" in preview and "order-0" in preview
+    assert "Remove pending values" in preview and "order-0" in preview
     confirmed = operator.post(f"/operations/{number[1]}/confirm/", {"reason": "paid twice"})
     assert confirmed.status_code == 303
     assert "removed 2" in words(body_of(operator, confirmed["location"]))

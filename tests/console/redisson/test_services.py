@@ -46,7 +46,7 @@ def test_services_are_read_from_their_own_server(orders: DelayedQueue, spoken: S
     assert row.moved is not None and (row.moved.moved, row.ours) == (7, 1)
     text = words(body_of(operator, "/redisson/"))
     assert "here-1" in text and "-1234.5 ms" in text
-    assert "on its channel: 0 of Java, 1 of ours" in words(body_of(operator, "/redisson/queue/?name=orders"))
+    assert "on its channel: 0 Java, 1 Escapement" in words(body_of(operator, "/redisson/queue/?name=orders"))
 
 
 def test_a_service_that_waits_for_redis_says_so_while_it_is_away(
@@ -77,7 +77,7 @@ def test_without_their_server_the_queues_are_shown(orders: DelayedQueue, setting
 def test_one_live_queue_of_java_is_warned_of_before_and_after(
     orders: DelayedQueue, server: redis.Redis, operator: Client, actor: Actor
 ) -> None:
-    warning = "A live RDelayedQueue of Java listens on its channel"
+    warning = "A running Java RDelayedQueue listens on its channel"
     given = {"queue": "orders", "topic": "bills"}
     quiet = workflow.draft("redisson.make_reliable", given, actor)
     assert warning not in words(body_of(operator, f"/operations/{quiet.pk}/"))
@@ -88,5 +88,5 @@ def test_one_live_queue_of_java_is_warned_of_before_and_after(
     assert warning in words(body_of(operator, f"/operations/{draft.pk}/"))
     done("redisson.make_reliable", given, actor)
     assert warning in words(body_of(operator, "/redisson/queue/?name=orders"))
-    assert "on its channel: 1 of Java, 0 of ours" in words(body_of(operator, "/redisson/queue/?name=orders"))
+    assert "on its channel: 1 Java, 0 Escapement" in words(body_of(operator, "/redisson/queue/?name=orders"))
     subscription.close()

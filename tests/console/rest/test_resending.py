@@ -80,7 +80,7 @@ async def test_it_is_an_operation_with_reason_audit_and_page(api: httpx.AsyncCli
 
     steps, page = await in_database(kept)
     assert steps == ["confirmed", "finished"]
-    assert "Send a message again" in page
+    assert "Resend a message" in page
     assert "k1" in page
     assert (await api.post(f"/api/v1/messages/{sent['id']}:resend", json={})).json()["code"] == "invalid_request"
 

@@ -106,8 +106,8 @@ _NOTHING = re.compile(
 )
 #: true here: of transfer services, rules and saved views there is none, and this is not about what waits
 TRUE = {
-    "Nothing of the topics that you see.", "No transfer service of ours is running.", "Nothing is saved yet.",
-    "Nothing of this kind.", "Nothing released lately.",
+    "Nothing in the topics that you can see.", "No transfer service is running.", "No saved views yet.",
+    "None.", "No changes.", "Nothing released recently.",
 }  # fmt: skip
 
 

@@ -74,12 +74,12 @@ def test_the_owner_sets_another_and_goes_on(db: None) -> None:
     user = made("boss", is_superuser=True)
     browser, other = sign_in("boss"), sign_in("boss")
     page = browser.get("/account/password/").content.decode()
-    assert "Somebody else has set the password" in page
+    assert "was set by somebody else" in page
     for fields, fault in (
         ({"now": "wrong"}, "That is not your password."),
         ({"new": "short"}, "too short"),
         ({"new": "password123"}, "too common"),
-        ({"new": GIVEN}, "the password that you have now"),
+        ({"new": GIVEN}, "your current password"),
         ({"again": "another one"}, "not the same"),
         ({"new": "x" * 5_000}, "At most 4096 characters."),
     ):
@@ -165,4 +165,4 @@ def test_who_comes_by_a_provider_has_no_password_to_change(db: None) -> None:
     with through(Door(command="manage.py shell")):
         user = get_user_model().objects.create_user("anna")
     assert not PasswordDue.objects.exists()
-    assert "by a provider" in browser_of(user).get("/account/password/").content.decode()
+    assert "through an identity provider" in browser_of(user).get("/account/password/").content.decode()

@@ -120,7 +120,7 @@ def test_where_a_look_ends_the_page_says_so_and_goes_on(mixed: Stage, monkeypatc
     nobody = browser_of(limited_person("nobody", "none"))
     for path in ("/timers/list/", "/schedule/16/"):
         shown = text_of(nobody, path)
-        assert "looked through so far" in shown, path
+        assert "searched so far" in shown, path
         assert "Nothing waits here" not in shown, path
         assert "No timer is pending" not in shown, path
         assert 'rel="next"' in shown, path
@@ -141,8 +141,8 @@ def test_where_a_look_ends_in_others_halves_and_decisions_the_board_does_not_say
     for name in ("open", "decided"):
         section = page[page.index(f'id="{name}"') :]
         section = section[: section.index("</section>")]
-        assert "Nothing that matches so far; go on with the next page." in section, name
-        assert "Nothing of the topics that you see." not in section, name
+        assert "No match so far; continue with the next page." in section, name
+        assert "Nothing in the topics that you can see." not in section, name
 
 
 def test_the_first_page_tells_his_figures_and_calls_the_others_those_of_all(mixed: Stage) -> None:
@@ -153,9 +153,9 @@ def test_the_first_page_tells_his_figures_and_calls_the_others_those_of_all(mixe
     assert mine.timers_pending == SENT // EACH
     assert mine.topics == 1 < every.topics
     assert (mine.stored_total or 0) < (every.stored_total or 0) or every.stored_total == mine.stored_total == 0
-    assert "of the whole broker" in text_of(browser_of(limited_person("anna", "ord")), "/")
+    assert "cover the whole broker" in text_of(browser_of(limited_person("anna", "ord")), "/")
     timers = text_of(browser_of(limited_person("ben", "ord")), "/timers/")
-    assert "of the whole broker" in timers
+    assert "cover the whole broker" in timers
 
 
 def test_operations_are_paged_there_and_back(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,5 +187,5 @@ def test_topics_that_a_snapshot_did_not_keep_are_not_said_to_have_nothing() -> N
         shown = render_to_string("timers/topics.html", {"data": page})
         none_left = render_to_string("timers/topics.html", {"data": replace(page, topics_left=0)})
     assert "others of yours may be missing" in shown
-    assert "Nothing of the topics" not in shown
-    assert "Nothing of the topics" in none_left
+    assert "Nothing in the topics" not in shown
+    assert "Nothing in the topics" in none_left

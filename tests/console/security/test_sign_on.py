@@ -161,7 +161,7 @@ def test_without_discovery_nobody_is_sent_there(db: None, settings: Any, free_po
     settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID = f"http://127.0.0.1:{free_port}", "escapement"
     answer = Client().get("/login/provider/")
     assert answer.status_code == BAD_GATEWAY
-    assert "does not answer as it should" in answer.content.decode()
+    assert "did not respond correctly" in answer.content.decode()
 
 
 def test_the_roles_are_meant_if_nothing_is_said() -> None:

@@ -15,7 +15,7 @@ DENIED = 403
 
 @pytest.mark.parametrize(
     ("language", "title", "leave"),
-    [("en", "You see nothing here yet", "Sign out"), ("zh-hans", "您暂时看不到任何内容", "退出登录")],
+    [("en", "No access yet", "Sign out"), ("zh-hans", "您暂时看不到任何内容", "退出登录")],
 )
 def test_who_is_in_no_group_is_told_so_and_can_sign_out(db: None, language: str, title: str, leave: str) -> None:
     newcomer = Client(enforce_csrf_checks=True)
@@ -39,7 +39,7 @@ def test_who_may_not_do_one_thing_is_told_the_permission(db: None) -> None:
     answer = viewer.post("/operations/draft/", {"kind": "topics.create", "name": "a"})
     assert answer.status_code == DENIED
     assert "This needs the permission console.change_settings." in words(answer)
-    assert "You may not do this" in words(answer)
+    assert "Permission denied" in words(answer)
     assert "Sign out" in words(answer)
 
 

@@ -53,8 +53,8 @@ def test_one_is_cancelled_and_says_so(stage: Stage, operator: Client) -> None:
     first, second = waiting()
     address = posted(operator, "timers.cancel", [first])
     page = words(operator.get(address))
-    assert "1 chosen timer" in page
-    assert "Cancel it" in page
+    assert "1 selected timer" in page
+    assert "Cancel timer" in page
     assert first.name in page
     assert operator.post(address + "confirm/", {"reason": "not needed"}).status_code == 303
     assert [row.position for row in waiting()] == [second.position]
@@ -141,7 +141,7 @@ def test_every_timer_must_be_asked_for(stage: Stage, operator: Client) -> None:
     park(stage, 1, "a")
     assert operator.post("/operations/draft/", {"kind": "timers.cancel", "scope": "matching"}).status_code == 422
     answer = operator.post("/operations/draft/", {"kind": "timers.cancel", "scope": "matching", "is_all": "1"})
-    assert "every timer that waits" in words(operator.get(answer.headers["Location"]))
+    assert "all pending timers" in words(operator.get(answer.headers["Location"]))
 
 
 def test_more_than_ten_thousand_are_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,8 +225,8 @@ def test_a_preview_says_the_busiest_second_and_the_lag(stage: Stage, operator: C
     assert [row.preview[name] for name in names[:3]] == [hour_ms + HOUR + 1_000, 4, 1]
     row = workflow.draft("timers.deliver_now", wanted, ACTOR)
     assert (row.preview["busiest_count"], row.preview["lag_before"], row.preview["lag_after"]) == (3, 0, 3)
-    assert "afterwards; now 0" in words(operator.get(f"/operations/{row.pk}/"))
+    assert "after this operation; now 0" in words(operator.get(f"/operations/{row.pk}/"))
     reset = workflow.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
     page = words(operator.get(f"/operations/{reset.pk}/"))
     assert reset.preview["lag_after"] == 1
-    assert "Caught up after" in page
+    assert "Catch-up time" in page

@@ -50,12 +50,12 @@ def test_what_was_cancelled_waits_again_as_it_was(stage: Stage, operator: Client
     row = cancelled()
     assert waiting() == []
     page = operator.get(f"/operations/{row.pk}/")
-    assert "Take it back…" in words(page)
+    assert "Undo…" in words(page)
     draft = operator.post(f"/operations/{row.pk}/undo/")
     assert draft.status_code == 303
     address = draft.headers["Location"]
     shown = words(operator.get(address))
-    assert "Take timers back" in shown
+    assert "Undo changes to timers" in shown
     assert "what an operation did: Cancel timers" in shown
     assert operator.post(address + "confirm/", {"reason": ""}).status_code == 422
     for _ in range(2):
@@ -116,15 +116,15 @@ def test_what_is_past_says_so(stage: Stage, operator: Client) -> None:
     first, second = OperationItem.objects.order_by("number")
     first.result["due_ms"] = past
     first.save()
-    assert "1 of 2 have their moments still ahead" in words(operator.get(f"/operations/{row.pk}/"))
+    assert "1 of 2 are not due yet" in words(operator.get(f"/operations/{row.pk}/"))
     draft = workflow.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
     assert (draft.preview["count"], draft.preview["kept_out"]) == (1, [["too_late", 1]])
     assert taken_back(row).results == {"too_late": 1, "taken_back": 1}
     second.result["due_ms"] = past
     second.save()
     page = words(operator.get(f"/operations/{row.pk}/"))
-    assert "It cannot be taken back any more" in page
-    assert "Take it back…" not in page
+    assert "It can no longer be undone" in page
+    assert "Undo…" not in page
 
 
 def test_the_broker_refuses_a_moment_that_passed_on_the_way(stage: Stage) -> None:
@@ -266,12 +266,12 @@ def test_the_page_of_a_move_says_the_new_moments_and_later_what_became_of_them(s
     rows = re.findall(r'<tr id="item-\d+">.*?</tr>', page, re.DOTALL)
     assert str(back.pk) in rows[0]
     assert moment(at_ms + HOUR) not in rows[0]
-    assert ("Take 1 back" in page, "Take 2 back" in page) == (False, True)
-    assert "1 of 2 have their moments still ahead" in words(operator.get(f"/operations/{draft.pk}/"))
+    assert ("Undo item 1" in page, "Undo item 2" in page) == (False, True)
+    assert "1 of 2 are not due yet" in words(operator.get(f"/operations/{draft.pk}/"))
     taken_back(draft, items=[2])
     page = operator.get(f"/operations/{draft.pk}/").content.decode()
     assert "/undo/" not in page
-    assert "All of it was taken back." in page
+    assert "All of it was undone." in page
     reasons = [event.reason for event in operator.get(f"/timers/{waiting()[0].position}/").context["data"].events]
     assert reasons == ["", "they come late", "it was a mistake"]
 
@@ -282,4 +282,4 @@ def test_a_cancel_that_was_taken_back_is_not_offered_again(stage: Stage, operato
     taken_back(row)
     page = operator.get(f"/operations/{row.pk}/").content.decode()
     assert "/undo/" not in page
-    assert page.count("waits again") == 2
+    assert page.count("pending again") == 2

@@ -79,7 +79,7 @@ def test_the_page_counts_what_waits(stage: Stage, operator: Client, filled: list
     stage.producer.send("orders", "x", deliver_at_ms=min(filled) - 877)
     assert timers_read.timers().figures.next_due_ms == min(filled) - 877
     page = words(operator.get("/timers/"))
-    assert "What fires next" in page
+    assert "Fires next" in page
     assert "order-0" in page or "order-39" in page
 
 
@@ -159,7 +159,7 @@ def test_the_life_of_one(stage: Stage, operator: Client) -> None:
     row = listed(TimerFilter(key="one"))[0]
     life = timers_read.timer_life(row.position)
     assert (life.state, [event.kind for event in life.events]) == ("pending", [LifeKind.ACCEPTED])
-    assert "it fires in" in words(operator.get(f"/timers/{row.position}/"))
+    assert "fires in" in words(operator.get(f"/timers/{row.position}/"))
     assert operator.get("/timers/7/").status_code == 404
     assert operator.get(f"/timers/{2**70}/").status_code == 404
 
@@ -194,9 +194,9 @@ def test_a_broker_that_is_away_is_said(operator: Client, settings: object) -> No
     [
         ("/timers/list/", "No timer is pending."),
         ("/timers/list/?topic=orders", "No timer matches."),
-        ("/transactions/list/?state=open", "Nothing is undecided."),
-        ("/transactions/list/?state=parked", "Nothing is parked."),
-        ("/transactions/list/?state=decided", "Nothing decided yet."),
+        ("/transactions/list/?state=open", "No undecided half messages."),
+        ("/transactions/list/?state=parked", "No parked half messages."),
+        ("/transactions/list/?state=decided", "No decisions yet."),
         ("/transactions/list/?state=open&topic=orders", "No transaction matches."),
     ],
 )

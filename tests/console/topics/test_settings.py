@@ -45,12 +45,12 @@ def topic(stage: Stage, name: str = "orders") -> dict[str, Any]:
 
 def test_a_topic_is_changed_as_its_form_says_and_nothing_else(stage: Stage, operator: Client) -> None:
     stage.admin.set_topic("orders", {"attributes": {"message.type": "FIFO"}, "order": True})
-    assert "Queues to write" in words(operator.get("/topics/orders/"))
+    assert "Write queues" in words(operator.get("/topics/orders/"))
     form = {"name": "orders", "write_queues": "6", "was_write_queues": "2", "read_queues": "2", "was_read_queues": "2"}
     address = drafted(operator, "topics.change", **form, permission="6", was_permission="6")
     page = words(operator.get(address))
-    assert "Queues to write 2 6" in page
-    assert "Queues to read 2" not in page
+    assert "Write queues 2 6" in page
+    assert "Read queues 2" not in page
     assert "manage.py operate topics.change" in page
     assert "curl -X PATCH http://testserver/api/v1/topics/orders/settings" in page
     assert """-d '{"settings": {"write_queues": 6}, "reason": "..."}'""" in page
@@ -75,7 +75,7 @@ def test_a_change_is_put_back_while_nobody_changed_it_since(stage: Stage, operat
     do("topics.change", name="orders", settings={"write_queues": 7})
     refused = operator.post(f"/operations/{row.pk}/undo/")
     assert refused.status_code == 422
-    assert "somebody has changed it since" in words(refused)
+    assert "it was changed meanwhile" in words(refused)
     assert topic(stage)["writeQueueNums"] == 7
 
 
@@ -92,12 +92,12 @@ def test_messages_in_queues_that_are_read_no_more_are_counted(stage: Stage, oper
     for _ in range(3):
         stage.producer.send("orders", "x", queue_id=1)
     address = drafted(operator, "topics.change", name="orders", read_queues="1")
-    assert "3 messages stand in queues that nobody would read any more." in words(operator.get(address))
+    assert "3 messages are in queues that would no longer be read." in words(operator.get(address))
 
 
 def test_a_topic_is_made_and_deleted_by_typing_its_name(stage: Stage, operator: Client) -> None:
     address = drafted(operator, "topics.create", name="bills", read_queues="3", write_queues="3", message_type="FIFO")
-    assert "Queues to read \u2013 3" in words(operator.get(address))
+    assert "Read queues \u2013 3" in words(operator.get(address))
     assert confirmed(operator, address).results == {"made": 1}
     assert (topic(stage, "bills")["readQueueNums"], topic(stage, "bills")["attributes"]) == (
         3,
@@ -109,7 +109,7 @@ def test_a_topic_is_made_and_deleted_by_typing_its_name(stage: Stage, operator: 
     stage.mirror.run_once()
     address = drafted(operator, "topics.delete", name="bills")
     page = words(operator.get(address))
-    assert "Messages that are lost 1 held" in page
+    assert "Messages lost 1 in its queues" in page
     assert "type bills" in page
     assert "curl -X DELETE 'http://testserver/api/v1/topics/bills?reason=...'" in page
     for typed in ("", "1", "bill"):
@@ -131,12 +131,12 @@ def test_who_deletes_a_topic_says_what_becomes_of_what_waits(stage: Stage, opera
     with_something(stage, "bills")
     address = drafted(operator, "topics.delete", name="bills")
     page = words(operator.get(address))
-    assert "Messages that are lost 0 held" in page
-    assert "Waits for it 2 1 timer, 1 on a delay level" in page
-    assert "Keep it: each comes out at its moment" in page
+    assert "Messages lost 0 in its queues" in page
+    assert "Pending messages 2 1 timer, 1 on a delay level" in page
+    assert "Keep them: each is delivered when due" in page
     refused = operator.post(address + "confirm/", {"reason": "because", "typed": "bills"})
     assert refused.status_code == 422
-    assert "Say what is to become of what waits" in words(refused)
+    assert "Choose what happens to the pending messages" in words(refused)
     wrong = operator.post(address + "confirm/", {"reason": "because", "typed": "bills", "pending": "drop"})
     assert wrong.status_code == 422
     assert stage.admin.topic_settings("bills") is not None
@@ -160,7 +160,7 @@ def test_what_waits_for_a_deleted_topic_can_be_kept(stage: Stage, operator: Clie
     stage.admin.create_topic("bills", queues=1)
     stage.mirror.run_once()
     page = operator.get(address)
-    assert "kept: 1 timer, 1 on a delay level; the topic is there again" in words(page)
+    assert "kept: 1 timer, 1 on a delay level; the topic exists again" in words(page)
     assert 'href="/topics/bills/"' in page.content.decode()
     with_something(stage, "bonus")
     with pytest.raises(PendingUndecided, match="For bonus 2 messages wait"):
@@ -177,7 +177,7 @@ def test_where_nothing_waits_nothing_is_asked(stage: Stage, operator: Client) ->
 def test_a_group_is_made_changed_put_back_and_deleted(stage: Stage, operator: Client) -> None:
     do("groups.create", name="mail", settings={"retry_max_times": 3})
     stage.mirror.run_once()
-    assert "Tries again at most" in words(operator.get("/groups/mail/"))
+    assert "Max retries" in words(operator.get("/groups/mail/"))
     row = do(
         "groups.change", name="mail",
         settings={"consume_enabled": False, "broadcast_enabled": False, "retry_policy": "EXPONENTIAL", "orderly": True},
@@ -243,12 +243,12 @@ def test_delays_that_are_none_are_refused(name: str, wrong: object) -> None:
 def test_deleting_a_group_says_that_its_consumers_bring_it_back(stage: Stage, operator: Client) -> None:
     with connected(stage, "c1", "mail"):
         page = words(operator.get(drafted(operator, "groups.delete", name="mail")))
-    assert "1 consumer is connected: its next heartbeat makes the group again" in page
+    assert "1 consumer is connected: its next heartbeat recreates the group" in page
 
 
 def test_nothing_to_change_is_said(stage: Stage, operator: Client) -> None:
     address = drafted(operator, "topics.change", name="orders", write_queues="2")
-    assert "These are the settings already" in words(operator.get(address))
+    assert "These settings already apply" in words(operator.get(address))
     assert operator.post(address + "confirm/", {"reason": "because"}).status_code == 409
 
 

@@ -77,7 +77,7 @@ def test_the_page_of_a_topic_lists_its_parts_and_links_to_their_queues(both: Sev
     data = topics_pages.read_topic("orders")
     assert [(part.broker, part.messages, part.permission) for part in data.parts] == [(A, 3, 6), (B, 1, 4)]
     assert [(queue.broker, queue.queue_id) for queue in data.queues] == [(A, 0), (A, 1), (B, 0), (B, 1)]
-    assert "Without it: broker-a" in words(operator.get("/topics/only-b/"))
+    assert "Missing at: broker-a" in words(operator.get("/topics/only-b/"))
     assert operator.get("/at/broker-a/topics/only-b/").status_code == 404
 
 
@@ -103,7 +103,7 @@ def test_a_change_is_made_at_both_and_put_back_at_each(both: Several, operator: 
     answer = operator.post(f"/operations/{row.pk}/undo/")
     assert answer.status_code == 303, words(answer)
     preview = words(operator.get(answer.headers["Location"]))
-    assert "Queues to write 6 2 broker-a" in preview
+    assert "Write queues 6 2 broker-a" in preview
     operator.post(answer.headers["Location"] + "confirm/", {"reason": "because"})
     assert (queues(both, A), queues(both, B)) == (2, 5)
 
@@ -147,7 +147,7 @@ def test_a_topic_is_deleted_at_both_with_what_each_loses(both: Several) -> None:
 def test_the_form_says_what_differs_and_leaves_it_so(both: Several, operator: Client) -> None:
     both.admins[B].set_topic("orders", {"perm": 4, "writeQueueNums": 5})
     page = words(operator.get("/topics/orders/"))
-    assert "differs: leave it so" in page
+    assert "differs: leave unchanged" in page
     assert "broker-a: 2, broker-b: 5" in page
     form = {"name": "orders", "permission": "different", "was_permission": "different",
             "write_queues": "", "was_write_queues": "", "read_queues": "9", "was_read_queues": "2"}  # fmt: skip
@@ -177,7 +177,7 @@ def test_what_a_dead_broker_did_not_do_can_be_gone_on_with(both: Several, operat
     assert [(broker, code) for broker, code, _error in row.preview["apart"]] == [(B, "away")]
     assert (row.results, queues(both, A)) == ({"changed": 1, "unknown": 1}, 6)
     page = words(operator.get(f"/operations/{row.pk}/"))
-    assert "Go on with what is left" in page
+    assert "Continue with remaining items" in page
     both.start(B)
     assert operator.post(f"/operations/{row.pk}/continue/").status_code == 303
     row.refresh_from_db()

@@ -51,7 +51,7 @@ def test_one_is_committed_and_the_broker_keeps_who_and_why(
     begin(payers, "paid", "other")
     address = posted(operator, "commit", listed("open")[:1])
     page = words(operator.get(address))
-    assert "1 chosen transaction" in page
+    assert "1 selected transaction" in page
     assert "paid" in page
     assert "whatever their databases say" in page
     assert arrived(stage, "paid") == 0
@@ -116,8 +116,8 @@ def test_a_check_with_nobody_there_says_so_before(stage: Stage, operator: Client
         begin(producer, "left")
     stage.wait_for(lambda: listed("open")[0].is_alone)
     page = words(operator.get(posted(operator, "check", listed("open"))))
-    assert "No producer to ask 1" in page
-    assert "nobody connected" in page
+    assert "No producer to check 1" in page
+    assert "no producer connected" in page
 
 
 def test_the_form_of_the_list_acts_on_what_it_shows(
@@ -129,7 +129,7 @@ def test_the_form_of_the_list_acts_on_what_it_shows(
         assert said in page.content.decode()
     form = {"kind": "transactions.commit", "scope": "matching", "state": "open", "group": "payers", "before_ms": ""}
     address = operator.post("/operations/draft/", form).headers["Location"]
-    assert "all that match: group payers" in words(operator.get(address))
+    assert "all matching: group payers" in words(operator.get(address))
     assert confirmed(operator, address).results == {"committed": 2}
     assert listed("open") == []
 

@@ -84,9 +84,9 @@ def test_the_page_adds_up_and_has_a_board_for_each(
     text = page.content.decode()
     for row in data.open.rows:
         assert f'href="/at/{row.broker}/transactions/{row.position}/"' in text
-    assert "Half and op of broker-b" in words(page)
+    assert "Half and op messages of broker-b" in words(page)
     own = words(operator.get("/at/broker-a/transactions/"))
-    assert "Half and op of" not in own
+    assert "Half and op messages of" not in own
 
 
 def test_a_row_leads_to_the_page_of_its_broker(

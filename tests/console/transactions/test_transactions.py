@@ -89,7 +89,7 @@ def test_the_page_counts_and_says_who_would_be_asked(
     assert "0 / 15" in page
     assert (data.open.rows[0].producers or ("?",))[0][:40] in page
     assert data.open.rows[0].position == third.position
-    assert "seen by nobody until" in page
+    assert "invisible to consumers until" in page
 
 
 def test_a_group_without_a_producer_is_said(stage: Stage, operator: Client) -> None:
@@ -99,8 +99,8 @@ def test_a_group_without_a_producer_is_said(stage: Stage, operator: Client) -> N
     data = transactions_pages.read_transactions()
     assert [row.group for row in data.lonely] == ["gone"]
     page = words(operator.get("/transactions/"))
-    assert "1 half of gone waits: no producer of the group is connected" in page
-    assert "nobody: no producer of gone is connected" in page
+    assert "1 half message of gone is waiting: no producer of the group is connected" in page
+    assert "none: no producer of gone is connected" in page
     assert "0 / 15; no producer connected" in page
 
 
@@ -130,9 +130,14 @@ def test_the_board_joins_each_decision_to_its_halves(
 
 def test_an_empty_broker_says_so(stage: Stage, operator: Client) -> None:
     page = words(operator.get("/transactions/"))
-    for said in ("No transaction yet.", "Nothing is undecided.", "Nothing decided yet.", "Nothing is parked."):
+    for said in (
+        "No transactions yet.",
+        "No undecided half messages.",
+        "No decisions yet.",
+        "No parked half messages.",
+    ):
         assert said in page
-    assert "Nothing is parked." in words(operator.get("/transactions/list/?state=parked"))
+    assert "No parked half messages." in words(operator.get("/transactions/list/?state=parked"))
 
 
 def test_the_life_of_one_that_is_committed_leads_to_its_message(
@@ -141,7 +146,7 @@ def test_the_life_of_one_that_is_committed_leads_to_its_message(
     (half,) = begin(payers, "one")
     path = f"/transactions/{half.position}/"
     stage.wait_for(lambda: listed("open")[0].producers)
-    assert "seen by nobody: not decided yet" in words(operator.get(path))
+    assert "invisible to consumers: not decided yet" in words(operator.get(path))
     payers.commit(half)
     stage.wait_for(lambda: transactions_pages.read_transaction_life(half.position).delivered)
     life = transactions_pages.read_transaction_life(half.position)
@@ -224,10 +229,10 @@ def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage,
         assert [event.kind for event in life.events] == [
             TransactionEvent.HALF, TransactionEvent.CHECK, TransactionEvent.PARKED,
         ]  # fmt: skip
-        assert "It waits for a person." in words(operator.get(f"/transactions/{half.position}/"))
+        assert "It needs an operator." in words(operator.get(f"/transactions/{half.position}/"))
         page = words(operator.get("/transactions/"))
         assert "parked after 1 / 1" in page
-        assert "1 half is parked: it was asked about as often as allowed, and nobody knew." in page
+        assert "1 half message is parked: it reached the check limit without a decision and needs an operator." in page
         hurried.wait_for(lambda: hurried.mirror.run_once() and read_overview().findings)
         assert "1 half was asked about as often as allowed; its producer" in words(operator.get("/"))
         said[0] = Decision.COMMIT

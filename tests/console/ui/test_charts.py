@@ -13,6 +13,7 @@ from console.templatetags.charts import minute_svg, progress_svg, spread_svg
 from console.templatetags.escapement import delay_name, span
 from console.templatetags.transactions import HalfMark, OpMark, board_svg
 from console.ui.charts import Stop, heat, life_svg, log_place, nice_ceiling, spark_svg
+from tests.console.ui.spans import SPANS
 
 COUNTS = st.lists(st.integers(0, 10**7), min_size=1, max_size=60)
 
@@ -78,18 +79,8 @@ def test_a_life_has_a_dot_for_every_record() -> None:
     assert len(list(parsed(life_svg(stops, label="x")).iter("circle"))) == 2
 
 
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [
-        (3, "0.003 s"),
-        (4_980, "4.98 s"),
-        (59_980, "60.0 s"),
-        (118_800, "1:58"),
-        (7_199_000, "1:59:59"),
-        (532_800_000, "6 d 4 h"),
-    ],
-)
-def test_spans_are_precise_where_they_are_short(ms: int, text: str) -> None:
+@pytest.mark.parametrize(("ms", "text"), SPANS)
+def test_spans_have_units_and_are_no_times_of_day(ms: float, text: str) -> None:
     assert span(ms) == text
 
 

@@ -119,7 +119,7 @@ def test_a_parked_message_shows_both_its_records_once_it_went_out(stage: Stage, 
     sent = stage.producer.send("orders", "go", delay_level=1, keys=["soon"])
     stage.mirror.run_once()
     page = operator.get(f"/messages/{sent.offset_message_id}/")
-    assert "waits on level 1" in words(page)
+    assert "Waiting on level 1" in words(page)
     assert "SCHEDULE_TOPIC_XXXX" in text(page)
     stage.wait_for(lambda: stage.admin.messages_by_key("orders", "soon", 5))
     page = operator.get(f"/messages/{sent.offset_message_id}/")
@@ -163,7 +163,7 @@ def test_messages_are_found_by_key(stage: Stage, operator: Client) -> None:
     assert "order-3" in text(operator.get("/messages/?topic=orders&q=order-3"))
     assert "waiting" in text(operator.get("/messages/?topic=orders&q=late-3"))
     assert "No message has this key" in text(operator.get("/messages/?topic=orders&q=none"))
-    assert "newest first, of the 1 topics that were written to last" in text(operator.get("/messages/?q=order-3"))
+    assert "newest first, of the 1 most recently written topics" in text(operator.get("/messages/?q=order-3"))
 
 
 def test_a_group_shows_its_progress(stage: Stage, operator: Client) -> None:

@@ -112,8 +112,8 @@ def test_what_is_wrong_with_a_name_is_said_and_nothing_is_lost(db: None) -> None
     anna = browser_of(person("anna"))
     assert save(anna, "/groups/?search=pay", "taken").status_code == 303
     for name, said in (
-        (" ", "Give it a name."), ("x" * 61, "at most 60 characters"), ("a\u202eb", "cannot be shown"),
-        ("taken", "of this name on this page already"),
+        (" ", "Enter a name."), ("x" * 61, "at most 60 characters"), ("a\u202eb", "cannot be shown"),
+        ("taken", "a view with this name on this page"),
     ):  # fmt: skip
         answer = save(anna, "/groups/?search=ship", name, is_default="1")
         assert answer.status_code == 422
@@ -128,7 +128,7 @@ def test_nobody_has_more_views_than_there_may_be(db: None, monkeypatch: pytest.M
     anna = browser_of(person("anna"))
     codes = [save(anna, f"/groups/?search={number}", f"view {number}").status_code for number in range(3)]
     assert codes == [303, 303, 422]
-    assert "as many as there may be" in save(anna, "/groups/?search=4", "x").content.decode()
+    assert "reached the limit of" in save(anna, "/groups/?search=4", "x").content.decode()
     row = SavedView.objects.first()
     assert row is not None
     assert anna.post(reverse("saved_view", args=[row.pk]), {"name": "renamed"}).status_code == 303

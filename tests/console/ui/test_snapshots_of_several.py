@@ -117,7 +117,7 @@ def test_what_was_not_read_of_a_broker_is_what_was_known_before(brokers: Several
     assert timers is not None
     assert timers.figures.pending == 6
     page = words(operator.get(f"/schedule/?as_of={after_ms}"))
-    assert "Of broker-b you see what was known at" in page
+    assert "broker-b is shown as known at" in page
     assert "the broker cannot be reached" in page
     assert [row.lanes_pending for row in sums()] == [4, 5]
 
@@ -127,7 +127,7 @@ def test_what_was_not_read_of_a_broker_is_what_was_known_before(brokers: Several
     figures = {measure: pair for line in found.figures for measure, pair in line.pairs}
     assert (figures["timers_pending"].before, figures["timers_pending"].after) == (6, 6)
     assert (found.before.older, [part.broker for part in found.after.older]) == ((), [B])
-    assert "Of broker-b you see what was known at" in words(operator.get(f"/compare/?from={before_ms}&to={after_ms}"))
+    assert "broker-b is shown as known at" in words(operator.get(f"/compare/?from={before_ms}&to={after_ms}"))
 
 
 def test_a_moment_is_compared_with_the_present_of_all(brokers: Several, operator: Client) -> None:
@@ -254,11 +254,11 @@ def test_a_total_does_not_shrink_when_a_broker_dies(brokers: Several, operator: 
     assert [(row.topic, row.pending) for row in timers.topics] == [("orders", 6)]
     assert (first.timers_pending, first.timers_away) == (6, (Away(B, kept.at_ms, 4),))
     assert (halves.figures.open, halves.away) == (1, (Away(B, kept.at_ms, 1, 0),))
-    assert "broker-b is away. At" in words(operator.get("/timers/"))
-    assert "4 timers waited there. None of them is in this list." in words(operator.get("/timers/list/"))
-    assert "1 halves were undecided there, 0 parked" in words(operator.get("/transactions/"))
+    assert "broker-b is unreachable. At" in words(operator.get("/timers/"))
+    assert "it had 4 pending timers. None of them is in this list." in words(operator.get("/timers/list/"))
+    assert "it had 1 undecided and 0 parked half messages" in words(operator.get("/transactions/"))
     assert "None of them is in this list." in words(operator.get("/transactions/list/"))
-    assert "broker-b is away: its 4 of" in words(operator.get("/"))
+    assert "broker-b is unreachable: its 4 of" in words(operator.get("/"))
     found = compared(kept.at_ms, None)
     figures = {measure: pair for line in found.figures for measure, pair in line.pairs}
     assert (figures["timers_pending"].difference, figures["open"].difference) == (0, 0)
@@ -272,5 +272,5 @@ def test_a_broker_of_which_nothing_is_kept_is_named(brokers: Several, operator: 
     timers, first = timers_read.timers(), read_overview()
     assert (timers.figures.pending, timers.away) == (2, (Away(B),))
     assert (first.timers_pending, first.timers_away) == (2, (Away(B),))
-    assert "no snapshot of it is kept: it is not in the sums" in words(operator.get("/timers/"))
-    assert "without broker-b, which is away" in words(operator.get("/"))
+    assert "is unreachable and has no snapshot: totals exclude it" in words(operator.get("/timers/"))
+    assert "without broker-b, which is unreachable" in words(operator.get("/"))

@@ -90,24 +90,24 @@ def groups_at(browser: Client, row: Snapshot) -> Any:
 
 def test_what_is_not_kept_is_said(filled: Stage, operator: Client) -> None:
     for path in PAGES:
-        assert "None is kept at all yet." in text_of(operator, f"{path}?as_of=-1h")
+        assert "No snapshot is kept yet." in text_of(operator, f"{path}?as_of=-1h")
     row = taken()
     MirrorState.mirror_writer.update(error="no route")
     move(row, -HOUR_MS)
     away = taken()
     for path in PAGES:
         before = text_of(operator, f"{path}?as_of={row.at_ms - HOUR_MS - 1}")
-        assert "No snapshot of" in before
-        assert "Snapshot after" in before
-        assert "Snapshot before" not in before
+        assert "No snapshot at or before" in before
+        assert "Next snapshot" in before
+        assert "Previous snapshot" not in before
         assert "<table" not in before, path
-        assert "Between the two, for 5" in text_of(operator, f"{path}?as_of={away.at_ms - 60_000}"), path
-        assert "is no moment" in text_of(operator, f"{path}?as_of=yesterday", 422), path
+        assert "No snapshot was kept in the 5" in text_of(operator, f"{path}?as_of={away.at_ms - 60_000}"), path
+        assert "is not a time" in text_of(operator, f"{path}?as_of=yesterday", 422), path
     for path in ("/schedule/", "/groups/"):
         lost = text_of(operator, f"{path}?as_of={away.at_ms}")
-        assert "Nothing is known of this page at that moment: the broker cannot be reached." in lost
+        assert "No data for this page at that time: the broker cannot be reached." in lost
         assert "<table" not in lost
-    assert "is no moment" in text_of(operator, "/compare/?from=soon", 422)
+    assert "is not a time" in text_of(operator, "/compare/?from=soon", 422)
     for path in ("/compare/", "/compare/?from=-10d", f"/compare/?from=-10d&to={away.at_ms}"):
         assert "data-past" in text_of(operator, path), path
 
@@ -152,14 +152,14 @@ def test_only_what_moved_is_drawn_and_what_is_new_moved_by_all_of_it(filled: Sta
     page = words(answer)
     assert "ordinary 0 3 +3" in page
     assert "payroll" not in page
-    assert "1 of 3 moved" in page
+    assert "1 of 3 changed" in page
 
 
 def test_without_a_snapshot_of_before_nothing_is_drawn(filled: Stage, operator: Client) -> None:
     answer = operator.get("/compare/", {"from": "-30min"})
     page = answer.content.decode()
     assert "no snapshot" in page
-    assert "none is kept at all yet" in page
+    assert "no snapshot is kept yet" in page
     assert "<table" not in page
 
 
@@ -225,7 +225,7 @@ def test_a_moment_is_chosen_from_all_that_is_kept(filled: Stage, operator: Clien
         f"?zoom=1d&amp;as_of={row.at_ms - minutes * 60_000}" for minutes in (3, 2, 1, 0)
     ]
     assert [words.partition(": ")[2] for _, words in links] == [
-        f"{waiting} waiting, lag {row.lag}" for waiting in ("7", "\u2013", "7", "4")
+        f"{waiting} pending, lag {row.lag}" for waiting in ("7", "\u2013", "7", "4")
     ]
     anna = browser_of(limited_person("anna", "ord"))
     assert f"lag {row.lag}" not in text_of(anna, f"/timers/?as_of={row.at_ms}")

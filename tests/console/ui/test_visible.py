@@ -11,7 +11,8 @@ from django.test import Client
 from broker.client import Consumer, Decision, TransactionProducer, prepare
 from console.operations import workflow
 from console.operations.actor import Actor
-from console.templatetags.visible import truncatechars, visible
+from console.templatetags.ui import shortened
+from console.templatetags.visible import middle, truncatechars, visible
 from tests.console.dead_letters.test_dead_letters import bury
 from tests.console.stage import Stage
 from tests.console.timers.test_operations import HOUR, now_ms, waiting
@@ -72,3 +73,13 @@ def test_what_is_seen_is_counted_and_stays_safe() -> None:
     assert visible("a\x00b\x1b[31m") == "a⟨U+0000⟩b⟨U+001B⟩[31m"
     assert truncatechars("\u200b" * 50, 9) == "⟨U+200B⟩…"
     assert truncatechars("plain", 5) == "plain"
+
+
+def test_an_id_is_cut_in_its_middle() -> None:
+    """Ids of one kind begin alike: 24 half messages of a board had one and the same shown id."""
+    unique = "FD000000000000000000000000DA07D1"
+    assert (middle(unique, 10), middle(unique, 32), middle("", 10)) == ("FD000…07D1", unique, "")
+    assert (len(middle("x" * 99, 11)), middle("a\u202eb" * 9, 12)[-5:]) == (11, "02E⟩b")
+    assert shortened(unique) == {"start": unique[:-8], "end": unique[-8:]}
+    assert shortened("10.0.0.1@7") == {"start": "", "end": "10.0.0.1@7"}
+    assert shortened(None) == {"start": "", "end": ""}
