@@ -100,7 +100,7 @@ def _newer(alias: str, app: str, unknown: Sequence[str], last: str) -> Error:
 
 def _half_way(alias: str, app: str, missing: Sequence[str]) -> Error:
     return Error(
-        f"The database {alias!r} was made by an older release and stopped before {app}.{missing[0]}.",
+        f"The database {alias!r} is of an older release and stopped before {app}.{missing[0]}.",
         hint=f"It still needs {', '.join(missing)}, which are not here any more. Check out the commit {LAST_WITH_ALL}, "
         "run `manage.py migrate` there once, and come back to this release.",
         id="console.E001",

@@ -43,7 +43,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
             cursor.execute("SELECT 1")
         is_known = "broker" not in request.GET or _every_broker_is_known()
     except DatabaseError:
-        return HttpResponse("the database does not answer\n", content_type="text/plain", status=503)
+        return HttpResponse("the database does not respond\n", content_type="text/plain", status=503)
     if not is_known:
         return HttpResponse("a broker is not known as it is now\n", content_type="text/plain", status=503)
     return HttpResponse("OK\n", content_type="text/plain")

@@ -125,7 +125,7 @@ def _is_of_a_group(topic: str) -> bool:
 def _with_key(text: str) -> Iterator[Jump]:
     """Yield searches for this key: each runs when it is chosen, not with every letter that is typed."""
     labels = {
-        "": (_("What has the key or id “%(text)s”"), gettext_lazy("message, timer or transaction")),
+        "": (_("Key or id “%(text)s”"), gettext_lazy("message, timer or transaction")),
         "timers": (_("Timers with the key “%(text)s”"), gettext_lazy("waiting")),
         "transactions": (_("Transaction with the key “%(text)s”"), gettext_lazy("half message")),
     }

@@ -45,7 +45,7 @@ def database() -> Finding:
             )
             version, fsync, synchronous, most, used = cursor.fetchone()
     except DatabaseError as error:
-        return change(f"the database does not answer: {_first_line(error)}", "start PostgreSQL, or set DATABASE_URL")
+        return change(f"the database does not respond: {_first_line(error)}", "start PostgreSQL, or set DATABASE_URL")
     if version < POSTGRES:
         return change(f"PostgreSQL {version}", f"PostgreSQL {POSTGRES} or newer")
     if fsync != "on":
@@ -88,7 +88,7 @@ def redis_server() -> Finding:
             policy: Any = info.get("maxmemory_policy", "noeviction")
             queued: Any = asked.llen("jobs")
     except (redis.RedisError, ValueError) as error:
-        return change(f"Redis does not answer: {_first_line(error)}", "start Redis or Valkey, or set REDIS_URL")
+        return change(f"Redis does not respond: {_first_line(error)}", "start Redis or Valkey, or set REDIS_URL")
     name = "Valkey" if "valkey_version" in info else "Redis"
     text = f"{name} {info.get('valkey_version') or info['redis_version']}"
     if tuple(map(int, str(info["redis_version"]).split(".")[:2])) < REDIS:

@@ -115,7 +115,7 @@ def _flaw(link: Link, number: int, digest: str) -> str | None:
     if link.number != number + 1:
         return f"entry {number + 1} is missing"
     if link.previous != digest:
-        return f"entry {link.number} does not go on from the one before"
+        return f"entry {link.number} does not continue the one before"
     if link.computed() != link.digest:
         return f"entry {link.number} of {link.at} was changed after it was written"
     return None

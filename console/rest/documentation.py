@@ -130,7 +130,7 @@ _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "Sent again with the same key within a day, the request gets its first answer again "
+    "description": "Repeated with the same key within a day, the request gets its first answer again "
     "(`idempotency-replayed: true`), and nothing is done twice. 422 with another body, 409 while it is under way.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }

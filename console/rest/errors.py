@@ -319,7 +319,7 @@ RULES: dict[type[Exception], Rule] = {
     MethodNotAllowed: Rule(405, "method_not_allowed", "Method not allowed", "See the header Allow."),
     MessageNotFound: Rule(404, "message_not_found", "Message not found", "It may have passed its retention time."),
     TopicUnknown: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
-    BrokerUnknown: Rule(404, "broker_not_found", "Broker not found", "Check its name, or leave it out for all."),
+    BrokerUnknown: Rule(404, "broker_not_found", "Broker not found", "Check its name, or omit it for all."),
     GroupUnknown: Rule(404, "group_not_found", "Group not found", "Check the group's name."),
     InvalidMoment: Rule(422, "invalid_moment", "Invalid time", "Give RFC 3339 with a zone, or epoch milliseconds."),
     ZoneMissing: Rule(422, "zone_missing", "Zone missing", "End the time with Z or an offset such as +01:00."),
@@ -349,7 +349,7 @@ RULES: dict[type[Exception], Rule] = {
         503, "idempotency_keys_away", "Keys unreadable", "Try again; nothing was done. Check Redis.", 2
     ),
     IdempotencyKeyUsed: Rule(409, "idempotency_key_used", "Idempotency key used", "Use a key once for each request."),
-    NotKnown: Rule(504, "not_known", "Not known", "Check whether it arrived before you send it again."),
+    NotKnown: Rule(504, "not_known", "Not known", "Check whether it arrived before you repeat it."),
     NoOperation: Rule(404, "operation_unknown", "Operation unknown", "Use the id from the answer of the request."),
     OperationRefused: Rule(422, "operation_refused", "Operation refused", "Correct what the detail names."),
     TopicHasWaiting: Rule(
@@ -387,7 +387,7 @@ RULES: dict[type[Exception], Rule] = {
     NotThisEvent: Rule(400, "not_this_event", "Another event", "Ask for the event that the message is."),
     client.InvalidArgument: Rule(400, "invalid_message", "Invalid message", "Correct the field that is named."),
     HalfNotSafe: Rule(
-        503, "half_not_safe", "Half message not safe", "Send again; check the broker's disk and slave.", 1
+        503, "half_not_safe", "Half message not safe", "Try again; check the broker's disk and slave.", 1
     ),
     PlainSendRefused: Rule(409, "plain_send", "Inside a transaction", "Send with the producer of the block."),
     client.NoBroker: Rule(503, "no_broker", "No broker", "Try again when a broker runs; nothing was done.", 1),

@@ -188,7 +188,7 @@ async def abort(call: Call) -> Response:
 @route(
     "POST",
     f"{_OPERATION}:take-back",
-    "Take back what an operation cancelled or moved",
+    "Undo a cancel or a reschedule",
     action=PUBLISH,
     on=(OwnOperation(), InBody()),
     answers=(BEGUN,),

@@ -51,9 +51,9 @@ def _refused(value: str, field: str, why: Why) -> InvalidMoment:
         return InvalidMoment(f"{given} is before 1970.", field)
     if why == "form":
         hint = " Give epoch milliseconds as a number, without quotes." if _DIGITS(value) else ""
-        return InvalidMoment(f"{given} is no moment: write it as 2027-01-31T08:00:00+01:00 or ...Z.{hint}", field)
+        return InvalidMoment(f"{given} is not a time: write it as 2027-01-31T08:00:00+01:00 or ...Z.{hint}", field)
     return InvalidMoment(
-        f"{given} is no moment: there is no such {'offset' if why == 'offset' else 'day or time'}.", field
+        f"{given} is not a time: there is no such {'offset' if why == 'offset' else 'day or time'}.", field
     )
 
 
@@ -172,7 +172,7 @@ def _number_reader(name: str, low: int, high: int) -> Callable[[str], int]:
 def _text_reader(name: str, least: int, most: int | None) -> Callable[[str], str]:
     def read(text: str) -> str:
         if len(text) < least:
-            raise InvalidParameter(f"{name} is empty: leave it out, or say something.")
+            raise InvalidParameter(f"{name} is empty: omit it, or give a value.")
         if most is not None and len(text) > most:
             raise InvalidParameter(f"{name} has {len(text):,} characters, at most {most:,} are taken.")
         return text

@@ -53,7 +53,7 @@ class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
     ) = None
     broker: Annotated[Text, Meta(description="The broker to send to; else any that has the topic.")] | None = None
     sharding_key: Annotated[Text, Meta(description="Messages of one key go to one queue, in order.")] | None = None
-    delay_level: Annotated[int, Meta(ge=0, le=2**31 - 1, description="0 at once, 1 to 18 the broker's levels.")] = 0
+    delay_level: Annotated[int, Meta(ge=0, le=2**31 - 1, description="0 immediately, 1 to 18 the broker's levels.")] = 0
     deliver_at: DeliverAt | None = None
     delay_ms: DelayMs | None = None
     schedule_key: ScheduleKey | None = None
@@ -65,7 +65,7 @@ class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
         False
     )
     durability: Annotated[
-        Literal["sync", "async"], Meta(description="sync: answered when on disk; async: answered at once with 202.")
+        Literal["sync", "async"], Meta(description="sync: answered when on disk; async: answered immediately with 202.")
     ] = "sync"
 
 

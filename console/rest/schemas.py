@@ -22,9 +22,9 @@ DeliverAt = Annotated[
     str | int, Meta(description="RFC 3339 with a zone (2027-01-31T08:00:00+01:00), or ms since 1970.")
 ]
 Moment = Annotated[str | int, Meta(description="RFC 3339 with a zone, or ms since 1970.")]
-DelayMs = Annotated[int, Meta(ge=0, le=2**63 - 1, description="From the moment at which the broker takes it.")]
+DelayMs = Annotated[int, Meta(ge=0, le=2**63 - 1, description="From when the broker accepts it.")]
 ShiftMs = Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)]
-Reason = Annotated[str, Meta(min_length=1, max_length=500, description="Kept in the audit.")]
+Reason = Annotated[str, Meta(min_length=1, max_length=500, description="Kept in the audit log.")]
 Look = Annotated[bool, Meta(description="Answer what it would touch (200), and do nothing.")]
 
 
@@ -48,7 +48,7 @@ class Deletion(Struct, kw_only=True):
     """The reason for a deletion, and whether only to look at what would be lost."""
 
     broker: BrokerName = ""
-    reason: Annotated[str, Meta(description="Kept in the audit.")] = ""
+    reason: Annotated[str, Meta(description="Kept in the audit log.")] = ""
     preview: Annotated[str, Meta(description="true: say what would be lost, and delete nothing.")] = "false"
 
     def is_look(self) -> bool:
@@ -95,13 +95,13 @@ class OperationPreview(Struct, kw_only=True):
 Answered = tuple[int, str, type[Struct]]
 BEGUN: Answered = (
     202,
-    "It runs, or has run already if it is small; Location says where to look.",
+    "It is running, or done if it is small; see Location.",
     OperationShown,
 )
 BEGUN_OR_WAITS: Answered = (
     202,
-    "It is done, runs, or waits for a second person; Location says where to look.",
+    "It is done, running, or waiting for approval; see Location.",
     OperationShown,
 )
-WAITS: Answered = (202, "It waits for a second person: Location says where to look.", OperationShown)
-PREVIEWED: Answered = (200, "Asked for a preview: what it would touch.", OperationPreview)
+WAITS: Answered = (202, "It is waiting for approval: see Location.", OperationShown)
+PREVIEWED: Answered = (200, "With preview: what would be affected.", OperationPreview)

@@ -42,15 +42,15 @@ class Page(Generic[Answer]):
 
 #: of what is done at one broker
 AtBroker = Annotated[
-    str, Meta(min_length=1, max_length=255, description="The broker to do it at; needed where there are several.")
+    str, Meta(min_length=1, max_length=255, description="The broker for it; needed where there are several.")
 ]
 
 #: of what is chosen one by one, or by a filter, at several brokers
 ItsBroker = Annotated[
-    str, Meta(min_length=1, max_length=255, description="The broker at which it lies; of all that are chosen, or none.")
+    str, Meta(min_length=1, max_length=255, description="Its broker; for all selected ones, or for none.")
 ]
 AmongBrokers = Annotated[
-    list[str], Meta(min_length=1, max_length=100, description="The brokers at which a filter looks; instead of broker.")
+    list[str], Meta(min_length=1, max_length=100, description="The brokers that a filter searches; instead of broker.")
 ]
 
 

@@ -122,7 +122,7 @@ def ensure_days(directory: Path) -> Path:
     if not _is_sound(archive):
         _download(directory)
         if not _is_sound(archive):
-            raise FlightsUnavailable(f"{archive} is not the file it should be; delete it and try again.")
+            raise FlightsUnavailable(f"{archive} is not the expected file; remove it and try again.")
     shutil.rmtree(days, ignore_errors=True)
     days.mkdir()
     _cut(archive, days)

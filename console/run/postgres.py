@@ -115,9 +115,7 @@ class Cluster:
         if not (data / "PG_VERSION").exists():
             self._create()
         elif (made := (data / "PG_VERSION").read_text().strip()) != MAJOR:
-            raise ClusterFailed(
-                f"{data} was made by PostgreSQL {made}, and this is {MAJOR}: dump it there, load it here."
-            )
+            raise ClusterFailed(f"{data} is of PostgreSQL {made}, and this is {MAJOR}: dump it there, load it here.")
         elif (data / "pg_hba.conf").read_text() != ACCESS_RULES:
             self._require_password()
         command = [self._program("postgres"), "-D", str(data), "-h", "", "-k", str(self._sockets)]
@@ -280,8 +278,8 @@ def _user() -> pwd.struct_passwd:
             return pwd.getpwnam(USER)
         except KeyError:
             raise ClusterFailed(
-                f"PostgreSQL cannot run as root, and its user {USER} could not be made ({why}): make it, run this as"
-                " another user, or set DATABASE_URL to a PostgreSQL of yours."
+                f"PostgreSQL cannot run as root, and its user {USER} could not be created ({why}): create it, run this"
+                " as another user, or set DATABASE_URL to a PostgreSQL of yours."
             ) from None
 
 

@@ -67,7 +67,8 @@ class Reminders:
     def said(self) -> str:
         """Return the counts as one line."""
         counts = self._counts
-        return f"reminders: {counts['set']:,} set, {counts['rescheduled']:,} moved, {counts['cancelled']:,} taken back"
+        done = f"{counts['rescheduled']:,} rescheduled, {counts['cancelled']:,} cancelled"
+        return f"reminders: {counts['set']:,} set, {done}"
 
     async def do(self, step: Step, departures: Sequence[Departure], due_ms: Callable[[int], int]) -> list[Departure]:
         """Take one kind of step for several flights. Returns those that failed, which are to be tried again."""
@@ -80,7 +81,9 @@ class Reminders:
             self._counts["not supported"] += len(steps)
             if not self._is_told:
                 self._is_told = True
-                logger.warning("this broker knows no schedule keys: reminders are neither moved nor taken back")
+                logger.warning(
+                    "this broker does not support schedule keys: reminders are neither rescheduled nor cancelled"
+                )
         except ClientError as error:
             logger.warning("reminders: %s", error)
             return list(departures)

@@ -210,10 +210,10 @@ def scope_rows(
         for given in prefixes:
             prefix = "" if given == "*" else given.removesuffix("*")
             if not _PREFIX_CHARACTERS.match(prefix):
-                raise ValueError(f"{given!r} is no beginning of a name; use A-Z a-z 0-9 _ - | or *.")
+                raise ValueError(f"{given!r} is not a prefix of a name; use A-Z a-z 0-9 _ - | or *.")
             if action in _WHOLE and prefix:
-                whom = "broker users" if action == ACCESS else "people and tokens"
-                raise ValueError(f"The right to administer {whom} has no beginning of names: write *.")
+                whom = "broker users" if action == ACCESS else "users and tokens"
+                raise ValueError(f"The right to administer {whom} has no prefix: write *.")
             allowed.setdefault(prefix, []).append(action)
     return [{"prefix": prefix, "actions": actions} for prefix, actions in allowed.items()]
 

@@ -41,7 +41,7 @@ def refuse_open_serving(settings: Any) -> None:
     if settings.DEBUG and not is_loopback(host):
         raise ServingRefused(
             f"The console would listen on {host} with ESCAPEMENT_DEBUG=1: its error pages tell everybody about the"
-            " machine. Leave it out, or set ESCAPEMENT_WEB_HOST to a loopback address."
+            " machine. Omit it, or set ESCAPEMENT_WEB_HOST to a loopback address."
         )
     if not is_loopback(host) and not settings.HTTPS and not settings.PLAINTEXT:
         raise ServingRefused(
@@ -53,7 +53,7 @@ def refuse_open_serving(settings: Any) -> None:
     if settings.WEB_REDIRECT_PORT and settings.WEB_TLS is None:
         raise ServingRefused(
             f"ESCAPEMENT_WEB_REDIRECT_PORT={settings.WEB_REDIRECT_PORT} is to lead to HTTPS, and the console has none"
-            " of its own: set ESCAPEMENT_WEB_TLS_CERT and ESCAPEMENT_WEB_TLS_KEY, or leave it out."
+            " of its own: set ESCAPEMENT_WEB_TLS_CERT and ESCAPEMENT_WEB_TLS_KEY, or omit it."
         )
     if settings.HTTPS and settings.WEB_TLS is None and not settings.TRUSTED_PROXIES:
         raise ServingRefused(

@@ -126,7 +126,7 @@ def test_why_a_message_is_late_is_seen(stage: Stage, web: Web, context: BrowserC
     hands.choose("order-4")
     row = hands.page.locator("#readers tbody tr")
     expect(row).to_contain_text("billing")
-    expect(row).to_contain_text("not yet")
+    expect(row).to_contain_text("not received yet")
     expect(row).to_contain_text("no consumer of the group is connected")
     expect(row.locator("td").nth(2)).to_have_text("4")
     assert hands.steps == 3
@@ -140,7 +140,7 @@ def test_a_group_is_moved_back_an_hour(stage: Stage, web: Web, context: BrowserC
     stage.wait_for(lambda: offset_of(stage) == 3)
     stage.mirror.run_once()
     hands, complaints = hands_on(web, context)
-    asked_for(hands, "move billing -1h", offered="Reset offsets of billing on orders to -1h", shown="Redelivered")
+    asked_for(hands, "reset billing -1h", offered="Reset offsets of billing on orders to -1h", shown="Redelivered")
     assert offset_of(stage) == 0
     assert hands.steps == 4
     nothing_broke(hands, complaints)
@@ -159,7 +159,7 @@ def test_two_hundred_dead_letters_are_sent_again(stage: Stage, web: Web, context
         bury(stage, f"order-{number}")
     stage.mirror.run_once()
     hands, complaints = hands_on(web, context)
-    done = asked_for(hands, "resend 200 billing", offered="Send the dead letters of billing back", shown="200")
+    done = asked_for(hands, "resend 200 billing", offered="Resend the dead letters of billing", shown="200")
     assert done.results == {"sent_back": 200}
     assert len({message.keys[0] for message in received(stage, 200)}) == 200
     assert hands.steps == 4

@@ -55,7 +55,7 @@ def test_from_a_group_to_what_one_of_its_clients_does(
             page.screenshot(path=shots / "clients.png", full_page=True)
         page.get_by_role("link", name="java@1").click()
         expect(page.get_by_role("heading", name="Reported for billing")).to_be_visible()
-        page.get_by_role("link", name="Ask for the stack").click()
+        page.get_by_role("link", name="Get thread stacks").click()
         expect(page.locator("pre")).to_contain_text("TID: 1 main")
         if shots:
             page.screenshot(path=shots / "client.png", full_page=True)

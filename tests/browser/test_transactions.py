@@ -182,7 +182,7 @@ def test_an_address_that_fails_is_said_and_its_words_run_nothing(
     page, complaints = opened(context, web.address + "/transactions/")
     rows = page.locator("#addresses tbody tr")
     expect(rows).to_have_count(2)
-    expect(rows.nth(0)).to_contain_text("left alone")
+    expect(rows.nth(0)).to_contain_text("backing off")
     expect(rows.nth(0)).to_contain_text(HOSTILE[0])
     expect(rows.nth(1)).to_contain_text("https://shop.example")
     expect(rows.nth(1)).to_contain_text("COMMIT")

@@ -101,7 +101,7 @@ class AccessKind(Kind[AccessPreview]):
         told = tell_each(lambda admin: admin.access_user(name), asked_of(cluster()))
         away = [each for each in told if each.error is not None]
         if self.makes_secret and away:
-            raise NotPossible(f"{away[0].broker} does not answer: its user would keep another secret. {away[0].error}")
+            raise NotPossible(f"{away[0].broker} does not respond: its user would keep another secret. {away[0].error}")
         wanted = [each for each in told if each.error is None and (each.answer is None) == self.is_new]
         if not wanted:
             raise NotPossible(f"There is a user {name} already." if self.is_new else f"There is no user {name}.")

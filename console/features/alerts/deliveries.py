@@ -335,4 +335,4 @@ def _keep(channel: Channel, row: Delivery, error: str, at: datetime) -> None:
         next_at=next_at, told_at=None if error else at, error=error[:ERROR_LENGTH], changed_at=at
     )
     if error and next_at is None:
-        logger.warning("%s about %s is given up after %d tries: %s", channel.name, row.alert, row.tries, error)
+        logger.warning("%s about %s is abandoned after %d attempts: %s", channel.name, row.alert, row.tries, error)

@@ -49,7 +49,7 @@ def _shown(value: Any) -> str:
 
 
 def _act(name: str, title: Words) -> None:
-    members: dict[str, Any] = {"__doc__": f"{name}, as the audit keeps it.", "name": name, "title": title}
+    members: dict[str, Any] = {"__doc__": f"{name}, as in the audit log.", "name": name, "title": title}
     register(type("Act_" + name.replace(".", "_"), (Plain,), members))
 
 

@@ -25,7 +25,9 @@ class CheckAddressForm(forms.ModelForm):
     """The form of an address: its fields, the reason, and whether a new secret is wanted."""
 
     reason = forms.CharField(
-        label=gettext_lazy("Why"), max_length=registry.REASON_LENGTH, help_text=gettext_lazy("Kept in the audit log.")
+        label=gettext_lazy("Reason"),
+        max_length=registry.REASON_LENGTH,
+        help_text=gettext_lazy("Kept in the audit log."),
     )
     is_new_secret_wanted = forms.BooleanField(
         label=gettext_lazy("New secret"), required=False, help_text=gettext_lazy("The old one is no longer valid.")

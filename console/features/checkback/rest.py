@@ -66,7 +66,7 @@ class CheckAddressRows(Struct, kw_only=True):
 class Removal(Struct, kw_only=True):
     """The reason why an address is removed."""
 
-    reason: Annotated[str, Meta(description="Kept in the audit.")] = ""
+    reason: Annotated[str, Meta(description="Kept in the audit log.")] = ""
 
 
 _ADDRESSES = "/check-addresses"

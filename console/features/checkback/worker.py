@@ -56,7 +56,7 @@ IN_FLIGHT = 20
 PATIENCE = 5
 #: For how long, doubled each time; the true pause is up to a quarter longer, so that not all begin again at once.
 REST_S, LONGEST_REST_S = 30.0, 300.0
-SECRET_KEY_CHANGED = "SECRET_KEY is another one than when its secret was made: make a new secret"  # noqa: S105 - words
+SECRET_KEY_CHANGED = "SECRET_KEY has changed since its secret was created: create a new secret"  # noqa: S105 - words
 _DECISIONS = {"COMMIT": Decision.COMMIT, "ROLLBACK": Decision.ROLLBACK, "UNKNOWN": Decision.UNKNOWN}
 
 Result = TypeVar("Result")

@@ -324,7 +324,7 @@ class SendBack(SendAgain):
         group, reason = words[bool(count)], " ".join(words[bool(count) + 1 :])
         if current_scope().group(group):
             wanted = {"group": group, "filter": {}, "is_all": True}
-            label = gettext("Resend the dead letters of %(group)s to it") % {"group": group}
+            label = gettext("Resend the dead letters of %(group)s") % {"group": group}
             text = " ".join((verb, *words))
             yield Command(text, label, self.name, self.permission, lambda: wanted, reason, count)
 
@@ -357,7 +357,7 @@ class SendAsNew(SendAgain):
         """Send a copy with body, tag, keys and the user's properties, which says where it came from."""
         topic = letter_of(message).topic
         if not topic:
-            return ItemResult("refused", {"error": "the record does not say which topic it was of"})
+            return ItemResult("refused", {"error": "the record does not name its topic"})
         sent = send_copy(message, topic)
         return ItemResult("sent_as_new", {"topic": topic, "message_id": sent.offset_message_id})
 

@@ -108,7 +108,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
     page = "groups"
     preview_type = OffsetsPreview
     preview_template = "groups/operation_preview.html"
-    verbs = ("move", "移动")
+    verbs = ("reset", "重置", "move", "移动")
     undone_by, undo_verb = name, _("Restore offsets…")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:

@@ -182,7 +182,7 @@ async def _delivered(parked: Message, topic: str, admin: AsyncAdmin) -> Message:
         raise NotResendable("It was cancelled, so nobody got it: undo the cancel, or send a new message.")
     if what == "waiting":
         when = "" if due_ms is None else f" until {written_moment(due_ms)}"
-        how = "" if parked.topic == SCHEDULE_TOPIC else ": deliver it now, or send another one"
+        how = "" if parked.topic == SCHEDULE_TOPIC else ": deliver its timer now, or send another message"
         raise NotResendable(f"It waits{when}{how}.")
     raise MessageNotFound
 

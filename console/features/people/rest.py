@@ -180,7 +180,7 @@ _ON = Everywhere()
 # People.
 
 
-@route("GET", _PEOPLE, "List people", action=PEOPLE, on=_ON, answers=((200, "Accounts.", PersonRows),))
+@route("GET", _PEOPLE, "List users", action=PEOPLE, on=_ON, answers=((200, "Accounts.", PersonRows),))
 async def people(call: Call, query: Paged) -> Response:
     """List the accounts of the console with their roles."""
     return json_answer(await _read(call, CHANGE_USER, "people.list", lambda: _people(query)))

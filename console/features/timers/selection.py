@@ -102,7 +102,9 @@ def checked_selection(parameters: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(found, list) or not found:
             raise InvalidParameter("targets", "Name at least one timer.")
         if len(found) > MOST_TARGETS:
-            raise InvalidParameter("targets", f"At most {MOST_TARGETS:,} timers are named at once; use a filter.")
+            raise InvalidParameter(
+                "targets", f"At most {MOST_TARGETS:,} timers can be named in one request; use a filter."
+            )
         unique = {repr(sorted(target.items())): target for target in map(_target, found)}
         return {"targets": list(unique.values())}
     given = parameters.get("filter")

@@ -144,7 +144,7 @@ class _Settings(Kind[OfSettings]):
         """Return it as `found` does, where it has to be there, or must not; raises NotPossible."""
         found = self.found(admin, name)
         if self.is_new and found is not None:
-            raise NotPossible(f"{name} is there already; change it on its page.")
+            raise NotPossible(f"{name} already exists; use its page.")
         if not self.is_new and found is None:
             raise NotPossible(f"The broker has no {name}.")
         return found or {}
@@ -158,9 +158,7 @@ class _Settings(Kind[OfSettings]):
         wanted = [each for each in told if each.error is not None or (each.answer is None) == self.is_new]
         if not any(each.error is None for each in wanted):
             broker = "The broker has" if len(told) == 1 else "The brokers that answer have"
-            raise NotPossible(
-                f"{name} is there already; change it on its page." if self.is_new else f"{broker} no {name}."
-            )
+            raise NotPossible(f"{name} already exists; use its page." if self.is_new else f"{broker} no {name}.")
         code = THERE if self.is_new else MISSING
         return wanted, [[each.broker, code, ""] for each in told if each not in wanted]
 

@@ -216,8 +216,8 @@ class TopicDeletion(Deletion, kw_only=True):
     pending: Annotated[
         str | None,
         Meta(
-            description="What becomes of what waits for it, needed where something does: cancel, or keep (it makes it "
-            "anew)."
+            description="What happens to its pending messages, needed where there are any: cancel, or keep (the "
+            "first recreates it)."
         ),
     ] = None
 

@@ -44,7 +44,7 @@ class Command(BaseCommand):
         _one(actions, "end-old-secret", "expire its previous secret now")
         _one(actions, "disable", "disable it")
         _one(actions, "enable", "enable it")
-        _one(actions, "delete", "delete it with its policies")
+        _one(actions, "delete", "delete a user with its policies")
         for verb in ("allow", "deny"):
             policy = _one(actions, verb, f"{verb} it something; an entry of the same resource is replaced")
             policy.add_argument("resource", help="Topic:name, Group:prefix*, Cluster:* or *")

@@ -45,7 +45,7 @@ class Command(BaseCommand):
         run.add_argument("--interval", type=float, default=60.0, metavar="S", help="with --follow: from end to start")
         listed = actions.add_parser("list", help="show the latest runs")
         listed.add_argument("--count", type=int, default=20)
-        cancel = actions.add_parser("cancel", help="end a batch that waits or runs")
+        cancel = actions.add_parser("cancel", help="stop a batch that is queued or running")
         cancel.add_argument("batch", type=uuid.UUID)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -54,7 +54,7 @@ class Command(BaseCommand):
             connection.ensure_connection()
         except OperationalError as error:
             raise CommandError(
-                f"PostgreSQL does not answer: {str(error).strip().splitlines()[0]}. The dashboards are kept there: "
+                f"PostgreSQL does not respond: {str(error).strip().splitlines()[0]}. The dashboards are kept there: "
                 "start it (`make run` does), or set DATABASE_URL."
             ) from None
         {"run": self._run, "list": self._list, "cancel": self._cancel}[options["action"]](options)

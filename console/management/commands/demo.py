@@ -43,7 +43,7 @@ class Command(BaseCommand):
         try:
             start = minute_of(options["start"]) if options["start"] else None
         except ValueError:
-            raise CommandError("--from must be a moment of 2013 such as 2013-07-01T06:00.") from None
+            raise CommandError("--from must be a time of 2013 such as 2013-07-01T06:00.") from None
         chosen = Options(settings.ESCAPEMENT_NAMESRV, settings.VAR / "demo", options["speed"], start)
         try:
             asyncio.run(self._replay(chosen))

@@ -25,10 +25,10 @@ class Command(BaseCommand):
     help = "Bring the database up to date and create the first login."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare how long a database that does not answer yet is waited for."""
+        """Declare how long a database that does not respond yet is waited for."""
         parser.add_argument(
             "--wait-s", type=float, default=0.0, metavar="SECONDS",
-            help="how long to wait for a database that does not answer yet, as after a boot; 0: not at all",
+            help="how long to wait for a database that does not respond yet, as after a boot; 0: not at all",
         )  # fmt: skip
 
     def handle(self, *args: Any, **options: Any) -> None:

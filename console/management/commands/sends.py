@@ -19,8 +19,8 @@ class Command(BaseCommand):
     """Stop new sends to a broker, or allow them again."""
 
     help = (
-        "Has all name servers say that nothing may be sent to a broker (stop), or that it may again (allow). Producers "
-        "learn of it within half a minute. What is there is consumed, what waits there comes out."
+        "Stops new sends to a broker at all name servers (stop), or allows them again (allow). Producers apply it "
+        "within 30 s. Messages there are still consumed, and pending ones are delivered."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

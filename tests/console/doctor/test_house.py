@@ -238,7 +238,7 @@ def test_other_things_that_are_left_undone(house: House) -> None:
             cursor.execute("UPDATE broker_mirrorstate SET error = 'refused'")
         assert services.mirror().text == "broker-a cannot be read: refused"
     house.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
-    assert "Redis does not answer" in services.redis_server().text
+    assert "Redis does not respond" in services.redis_server().text
 
 
 def test_the_command_prints_all_and_its_exit_code_says_whether_something_is_to_be_changed(house: House) -> None:

@@ -66,6 +66,7 @@ def test_every_topic_of_a_group_is_a_command_of_its_own(shop: Stage, operator: C
     both = ["move billing bills -1h", "move billing orders -1h"]
     assert shown(operator, "move billing -1h")[:2] == both
     assert shown(operator, "move billing bills -1h")[0] == both[0]
+    assert shown(operator, "reset billing bills -1h")[0] == "reset billing bills -1h"
     assert acted(operator, "move billing orders -1h a bug was mended").status_code == 303
     assert Operation.objects.get().parameters["topic"] == "orders"
     assert acted(operator, "move billing orders yesterday").status_code == 422

@@ -59,7 +59,7 @@ async def test_questions_that_make_no_sense_are_refused(
     ("given", "words"),
     [
         ("-1", "from -1 is not valid: milliseconds since 1970"), (str(2**63), f"from {2**63} is not valid"),
-        ("1" * 40, "is not valid"), ("1e3", "from '1e3' is no moment"),
+        ("1" * 40, "is not valid"), ("1e3", "from '1e3' is not a time"),
     ],
 )  # fmt: skip
 async def test_a_number_in_an_address_that_is_no_moment_is_told_as_one(

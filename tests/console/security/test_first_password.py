@@ -80,7 +80,7 @@ def test_the_owner_sets_another_and_goes_on(db: None) -> None:
         ({"new": "short"}, "too short"),
         ({"new": "password123"}, "too common"),
         ({"new": GIVEN}, "your current password"),
-        ({"again": "another one"}, "not the same"),
+        ({"again": "another one"}, "do not match"),
         ({"new": "x" * 5_000}, "At most 4096 characters."),
     ):
         answer = change(browser, **fields)
