@@ -5,7 +5,7 @@ Members come in the order in which they are due.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from . import scripts
@@ -59,6 +59,15 @@ def listeners(server: Server, keys: QueueKeys) -> int:
     answer = cast("list[tuple[bytes, int] | bytes | int]", server.run("PUBSUB", "NUMSUB", keys.channel))
     # Redis answers name, number; redis-py may have made pairs of them, and a cluster one for each node.
     return sum(part[1] if isinstance(part, tuple) else part for part in answer if not isinstance(part, bytes))
+
+
+def due_counts(queue: DelayedQueue, moments_ms: Sequence[int]) -> list[int]:
+    """Return how many values are due at or before each of these moments, by one script.
+
+    Raises WrongType when the key of the set holds something else.
+    """
+    answer = cast("list[int]", queue.script(scripts.DUE, (queue.keys.timeout,), [str(each) for each in moments_ms]))
+    return [whole(each) for each in answer]
 
 
 def queue_names(server: Server, configured: Iterable[str] = ()) -> list[str]:

@@ -1,0 +1,56 @@
+"""When values of Redisson's delayed queues fall due, counted by Redis itself: no value is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from broker.redisson import RedissonError
+from broker.redisson.survey import due_counts, queue_names
+from console.features.redisson.read import ask_redis, queue_named, server
+from console.site.clock import now_ms, real_now_ms, simulated
+from console.site.evidence import Evidence
+
+#: queues that are counted for one answer, by name; more are said to be left out
+MOST_QUEUES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesDue:
+    """How many values are due at or before each moment that was asked for; None: Redis does not say."""
+
+    evidence: Evidence
+    counts: tuple[int, ...] | None
+    #: queues that were counted, that could not be read, and that are more than are counted
+    counted: int = 0
+    unread: int = 0
+    left: int = 0
+
+
+def due_of_queues(moments_ms: Sequence[int], is_seen: Callable[[str], bool]) -> QueuesDue:
+    """Count the values of the queues that are seen; moments are of the broker's clock."""
+    found, evidence = ask_redis(lambda: _counted(_real(moments_ms), is_seen))
+    return QueuesDue(evidence, None) if found is None else QueuesDue(evidence, *found)
+
+
+def _counted(moments_ms: Sequence[int], is_seen: Callable[[str], bool]) -> tuple[tuple[int, ...], int, int, int]:
+    names = [name for name in queue_names(server()) if is_seen(name)]
+    sums, unread = [0] * len(moments_ms), 0
+    for name in names[:MOST_QUEUES]:
+        try:
+            counts = due_counts(queue_named(name), moments_ms)
+        except RedissonError:
+            unread += 1
+        else:
+            sums = [before + count for before, count in zip(sums, counts, strict=True)]
+    counted = len(names[:MOST_QUEUES]) - unread
+    return tuple(sums), counted, unread, len(names[MOST_QUEUES:])
+
+
+def _real(moments_ms: Sequence[int]) -> list[int]:
+    """Return the real moments: Redis keeps real time, also beside a broker whose clock is simulated."""
+    line = simulated()
+    if line is None:
+        return list(moments_ms)
+    here_ms, real_ms = now_ms(), real_now_ms()
+    return [round(real_ms + (each - here_ms) / line.speed) for each in moments_ms]
