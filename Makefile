@@ -96,7 +96,7 @@ redis-url: .venv/.runtime  ## print the address of the embedded Valkey
 	@$(BIN)/python manage.py run --print redis-url
 
 needs:
-	@console/run/debian-packages chromium fonts-noto-cjk gcc gettext libc6-dev nginx-light openjdk-17-jdk-headless prometheus \
+	@console/run/debian-packages chromium-headless-shell fonts-noto-cjk gcc gettext libc6-dev nginx-light openjdk-17-jdk-headless prometheus \
 	  redis-tools strace
 
 bench-needs: interop-needs

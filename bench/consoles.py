@@ -257,7 +257,7 @@ HAS = "(mark) => document.querySelector('#tail').textContent.includes(mark)"
 def chromium() -> Iterator[Browser]:
     """Start a Chromium that ends with the block."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium-headless-shell", args=["--no-sandbox"])
         yield browser
         browser.close()
 

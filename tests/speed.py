@@ -111,12 +111,19 @@ VARIANTS = (
 LONG_FORM = (
     ("backup/test_crashes.py", "-1]"),
     ("browser/test_access.py", "[zh-hans]"),
+    ("browser/test_long_names.py", "[zh-hans]"),
     ("celery/test_kills.py", "[solo]"),
     ("celery/test_kills.py", "[threads]"),
     ("celery/test_workers.py", "[solo]"),
+    ("crash/test_power_loss.py", "[817294733-async]"),
+    ("outbox/test_agreement.py", "[rollback]"),
     ("outbox/test_agreement.py", "[savepoint]"),
     ("package/test_wheel.py", "3.12"),
     ("redisson/test_bounds.py", "[redis]"),
+    ("spark/test_cluster.py", "the_same_run_on_a_cluster"),
+    ("spark/test_cluster_dashboards.py", "the_command_asks_the_broker"),
+    ("spark/test_cluster_stream.py", "although_the_reader_was_killed"),
+    ("spark/test_total.py", "computes_all_brokers_unless_one_is_named"),
     ("tasks/test_django6.py", "[3.13"),
 )
 #: of the others the same: long files, and folders that have longer ones than the rest

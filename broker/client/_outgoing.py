@@ -16,7 +16,7 @@
 A half becomes a timer when its transaction commits, and nobody can be told then that its key is taken: there
 `on_conflict` must be replace. Apache RocketMQ knows the first two and keeps the others unread.
 
-`unique_ids` makes the ids of all messages of this process.
+`message_ids` makes the ids of all messages of this process.
 
 RocketMQ's batch (request 320) holds many messages of one queue in one body, stored all or not at all:
 
@@ -125,7 +125,7 @@ def prepare(
             )
         properties = {**told, **(properties or {})}
     raw = _body(body)
-    message_id = unique_ids.next_id()
+    message_id = message_ids.next_id()
     parts = [f"{UNIQUE_KEY}\x01{message_id}\x02{WAIT}\x01{'true' if wait_for_disk else 'false'}\x02"]
     if tag is not None:
         names.check_tag(tag)
@@ -377,7 +377,7 @@ def _shown(value: object) -> str:
     return repr(value)[:_SHOWN_CHARACTERS]
 
 
-unique_ids = UniqueIds()
+message_ids = UniqueIds()
 
 
 # RocketMQ's batch.

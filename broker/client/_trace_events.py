@@ -22,7 +22,7 @@ from typing import Protocol, TypeVar
 from ..rocketmq.message import offset_message_id, pack_host, unpack_host
 from ..rocketmq.properties import KEYS, TAGS, TRACE_SWITCH, TRANSACTION_PREPARED, is_delayed
 from ..rocketmq.topics import TRACE_TOPIC
-from ._outgoing import Outgoing, prepare, unique_ids
+from ._outgoing import Outgoing, message_ids, prepare
 from ._tracing import tracing
 from ._transaction import Check, Decision, Half
 from ._types import Message, SendResult
@@ -148,7 +148,7 @@ class HandlerTrace:
         if not self._is_told(message):
             yield
             return
-        subject, request_id = _subject(message), unique_ids.next_id()
+        subject, request_id = _subject(message), message_ids.next_id()
         began_ms = self._delivered(subject, request_id, message.reconsume_times)
         try:
             yield
@@ -159,7 +159,7 @@ class HandlerTrace:
 
     def polled(self, messages: Sequence[Message]) -> None:
         """Tell that a polling program got messages; what it does with them is not known (as in Java)."""
-        request_id = unique_ids.next_id()
+        request_id = message_ids.next_id()
         for message in messages:
             if self._is_told(message):
                 subject = _subject(message)

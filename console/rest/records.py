@@ -81,15 +81,15 @@ async def by_identifier(
     return wanted.broker, found
 
 
-async def by_unique_id(
-    topic: str, unique_id: str, state: ApiState, *, is_half_wanted: bool = False
+async def by_message_id(
+    topic: str, message_id: str, state: ApiState, *, is_half_wanted: bool = False
 ) -> tuple[str, Message]:
     """Return broker and record of a message of this topic, in it or where it waits, the newest of several brokers.
 
     Raises MessageNotFound, and BrokerUnreachable where it may be at one that did not answer.
     """
     told, missing = await tell_each(
-        await asked(state, None), lambda _broker, admin: _of_unique_id(admin, topic, unique_id, is_half_wanted)
+        await asked(state, None), lambda _broker, admin: _of_message_id(admin, topic, message_id, is_half_wanted)
     )
     found = [(broker, each) for broker, each in told.items() if each is not None]
     if found:
@@ -99,16 +99,16 @@ async def by_unique_id(
     raise MessageNotFound
 
 
-async def _of_unique_id(admin: AsyncAdmin, topic: str, unique_id: str, is_half_wanted: bool) -> Message | None:
-    found = await admin.message_by_id(topic, unique_id)
+async def _of_message_id(admin: AsyncAdmin, topic: str, message_id: str, is_half_wanted: bool) -> Message | None:
+    found = await admin.message_by_id(topic, message_id)
     if found is None:
-        found = await admin.message_by_id(SCHEDULE_TOPIC, unique_id)
+        found = await admin.message_by_id(SCHEDULE_TOPIC, message_id)
     if found is None:
-        timers = await admin.records_by_id(TIMER_TOPIC, unique_id)
+        timers = await admin.records_by_id(TIMER_TOPIC, message_id)
         found = next((each for each in timers if not _is_delete(each) and real_topic(each) == topic), None)
     if found is not None and real_topic(found) == topic:
         return found
-    half = await admin.message_by_id(HALF_TOPIC, unique_id) if is_half_wanted else None
+    half = await admin.message_by_id(HALF_TOPIC, message_id) if is_half_wanted else None
     return half if half is not None and half.properties.get(REAL_TOPIC) == topic else None
 
 

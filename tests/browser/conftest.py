@@ -43,7 +43,7 @@ document.addEventListener("securitypolicyviolation", (e) => violations.push(e.vi
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium-headless-shell", args=list(ARGUMENTS))
         yield browser
         browser.close()
 

@@ -18,8 +18,8 @@ from tests.browser.palette_png import small
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = "http://127.0.0.1:8000"
 PICTURES = {"light": ROOT / "docs" / "schedule.png", "dark": ROOT / "docs" / "schedule-dark.png"}
-#: the chromium of Debian, which the other tests of pages use as well
-CHROMIUM = "/usr/bin/chromium"
+#: Debian's Chromium without its own windows, which the other tests of pages use as well
+CHROMIUM = "/usr/bin/chromium-headless-shell"
 
 
 def main() -> int:

@@ -22,8 +22,8 @@ TOO_WIDE = """() => [...document.querySelectorAll("body *")]
   .filter((e) => e.getBoundingClientRect().right > 321 && !e.closest(".scroll, .rail, .segments, pre, .sr"))
   .map((e) => `${e.tagName}.${e.className} ${Math.round(e.getBoundingClientRect().right)}`)"""
 #: axe's verdict by the rules named, or by all. Nothing is loaded again for it: that is for films and sounds.
-#: Where colours are asked for, of all elements with names, classes and colours alike up to the root one is judged;
-#: choosing and judging are one step, as a live page's next frame takes the marks off.
+#: Contrast is judged of one of all elements with names, classes and colours alike up to the root; choosing and judging
+#: are one step, as a live page's next frame takes the marks off.
 JUDGE = """async (rules) => {
   const numbers = new Map(), known = new WeakMap();
   const number = (text) => numbers.get(text) ?? numbers.set(text, numbers.size).get(text);
@@ -50,12 +50,11 @@ JUDGE = """async (rules) => {
     if (!chosen.size) throw new Error("a page without text");
   };
   const options = {resultTypes: ["violations"], preload: false};
-  if (rules) { options.runOnly = rules; choose(); }
+  if (rules) options.runOnly = rules;
+  choose();
   const found = (await axe.run(document, options)).violations;
-  if (rules) {
-    document.querySelectorAll("[data-judged]").forEach((e) => delete e.dataset.judged);
-    axe.reset();
-  }
+  document.querySelectorAll("[data-judged]").forEach((e) => delete e.dataset.judged);
+  axe.reset();
   return found.map((v) => v.id + ": " + v.nodes.slice(0, 3).map((n) => n.target.join(" ")).join(", "));
 }"""
 

@@ -87,7 +87,7 @@ class SendProcessor:
         self._shortcut = SendShortcut()
         self._replies = SendReplies(state.config.broker_name)
         self._took = state.sends.took
-        self._unique_ids = UniqueIds(pack_host(state.config.host, state.config.port), state.clock)
+        self._message_ids = UniqueIds(pack_host(state.config.host, state.config.port), state.clock)
         self._added = {**TRACE_FIELDS, CLUSTER: state.config.cluster_name}
         self._added_bytes = format_properties(self._added)
 
@@ -205,7 +205,7 @@ class SendProcessor:
             self._engine.topics.ensure(topic, 1)
             properties[DELAY] = "0"
         if not properties.get(UNIQUE_KEY):
-            properties[UNIQUE_KEY] = self._unique_ids.next_id()
+            properties[UNIQUE_KEY] = self._message_ids.next_id()
         properties.update(self._added)
         if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
             properties.setdefault(PRODUCER_GROUP, header.group)

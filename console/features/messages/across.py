@@ -46,11 +46,11 @@ def broker_of(here: Cluster, offset_message_id: str) -> Mirrored | None:
     return next((each for each in here.brokers if each.broker is not None and each.broker.address == address), None)
 
 
-def _first(admin: Admin, unique_id: str, topics: Sequence[str]) -> list[Message]:
+def _first(admin: Admin, message_id: str, topics: Sequence[str]) -> list[Message]:
     """Return the records of the first topic that has any with this unique id, oldest first."""
     for topic in topics:
         try:
-            records = admin.records_by_id(topic, unique_id, MOST)
+            records = admin.records_by_id(topic, message_id, MOST)
         except RouteNotFound:
             continue
         if records:
@@ -60,15 +60,15 @@ def _first(admin: Admin, unique_id: str, topics: Sequence[str]) -> list[Message]
 
 def hops_elsewhere(others: Cluster, opened: Message, topics: Sequence[str]) -> list[Hop]:
     """Return what other brokers have of the same message, each record with its broker's name."""
-    unique_id = opened.unique_key
-    if not unique_id or not others.brokers:
+    message_id = opened.unique_key
+    if not message_id or not others.brokers:
         return []
 
     def look(admin: Admin) -> list[Message]:
         found: list[Message] = []
         for topic in topics:
             try:
-                found += admin.records_by_id(topic, unique_id, MOST)
+                found += admin.records_by_id(topic, message_id, MOST)
             except (RouteNotFound, ClientError):
                 # the page is worth showing without what another broker may have
                 continue

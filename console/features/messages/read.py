@@ -323,7 +323,7 @@ def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope) -
 def _open(admin: Admin, message_id: str, topic: str | None) -> Message | None:
     """Return the record that the id means; None when the broker has none."""
     if topic:
-        found = _by_unique_id(admin, topic, message_id) or _by_unique_id(admin, SCHEDULE_TOPIC, message_id)
+        found = _by_message_id(admin, topic, message_id) or _by_message_id(admin, SCHEDULE_TOPIC, message_id)
         if found is not None:
             return found
     try:
@@ -338,9 +338,9 @@ def _open(admin: Admin, message_id: str, topic: str | None) -> Message | None:
         return None
 
 
-def _by_unique_id(admin: Admin, topic: str, unique_id: str) -> Message | None:
+def _by_message_id(admin: Admin, topic: str, message_id: str) -> Message | None:
     try:
-        return admin.message_by_id(topic, unique_id)
+        return admin.message_by_id(topic, message_id)
     except RouteNotFound:
         return None
 
@@ -387,11 +387,11 @@ def _is_seen(line: Told, seen: TopicScope) -> bool:
     return seen.group(line.group) if line.what == "consumed" else seen.topic(line.topic)
 
 
-def _told(admin: Admin, unique_id: str | None) -> tuple[Told, ...] | None:
-    if not unique_id:
+def _told(admin: Admin, message_id: str | None) -> tuple[Told, ...] | None:
+    if not message_id:
         return ()
     try:
-        return told_of(admin.traces(unique_id))
+        return told_of(admin.traces(message_id))
     except ClientError:
         # the page is worth showing without what clients told, and says so
         return None

@@ -44,8 +44,8 @@ from console.rest.records import (
     TimerHistory,
     all_records,
     by_identifier,
+    by_message_id,
     by_offset_id,
-    by_unique_id,
     is_offset_id,
     is_timer,
     position_in,
@@ -141,7 +141,7 @@ async def _named(call: Call, topic: str | None) -> tuple[Message, str]:
     if topic is not None:
         check_topic(topic)
         call.require(topic)
-        broker, found = await by_unique_id(topic, text, state, is_half_wanted=True)
+        broker, found = await by_message_id(topic, text, state, is_half_wanted=True)
     elif text.startswith("m1"):
         call.require(parse(text).topic)
         broker, found = await by_identifier(parse(text), state, is_half_wanted=True)
@@ -298,7 +298,7 @@ async def message(call: Call, query: TopicOfUniqueId) -> Response:
     elif query.topic is not None:
         check_topic(query.topic)
         call.require(query.topic)
-        broker, found = await by_unique_id(query.topic, text, state)
+        broker, found = await by_message_id(query.topic, text, state)
     elif is_offset_id(text):
         broker, found = await by_offset_id(text.upper(), state)
     else:
@@ -384,16 +384,16 @@ async def _due_ms(parked: Message, admin: AsyncAdmin) -> int | None:
     return first.tags_code if first is not None and first.position == parked.position else None
 
 
-async def _traced_steps(unique_id: str | None, call: Call) -> list[TracedStep] | None:
+async def _traced_steps(message_id: str | None, call: Call) -> list[TracedStep] | None:
     """Return what clients told, oldest first and without a moment last; None if no broker told it.
 
     A unique id is what a producer says: of a message with the same one that the token may not read nothing is told.
     """
-    if unique_id is None:
+    if message_id is None:
         return []
     try:
         admins = await asked(call.state, None)
-        answers, _missing = await tell_each(admins, lambda _broker, admin: admin.traces(unique_id))
+        answers, _missing = await tell_each(admins, lambda _broker, admin: admin.traces(message_id))
         events = dict.fromkeys(event for answer in answers.values() for event in answer)
         told = told_of(sorted(events, key=lambda event: event.at_ms or 0) if len(answers) > 1 else list(events))
     except ClientError:

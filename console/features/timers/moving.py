@@ -39,7 +39,7 @@ from broker.rocketmq.message import parse_offset_message_id
 from broker.rocketmq.properties import REJECT_PAST, SCHEDULE_KEY, TIMER_DELIVER_MS, UNIQUE_KEY, WAIT
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.apache_records import recall, row_of_record
-from console.features.timers.parked import given_properties, sent_to_queue, unique_id_again
+from console.features.timers.parked import given_properties, message_id_again, sent_to_queue
 from console.features.timers.read import one_timer, target_of
 from console.features.timers.shapes import LifeKind
 from console.operations.copies import NotReadable, plain_body
@@ -126,8 +126,8 @@ class Move:
 
     def _known(self, there: Admin, record: Message) -> Copy | None:
         """Return what an earlier try sent; None where there is nothing, or what it sent was cancelled since."""
-        unique_id = _unique_id(record)
-        for each in there.records_by_id(TIMER_TOPIC, unique_id):
+        message_id = _message_id(record)
+        for each in there.records_by_id(TIMER_TOPIC, message_id):
             if each.properties.get(MOVED_FROM) != self._origin(record):
                 continue
             try:
@@ -161,16 +161,16 @@ class Move:
         if SCHEDULE_KEY in record.properties:
             # a message that waits there with the key stays, and this one stays here
             kept[SCHEDULE_KEY] = record.properties[SCHEDULE_KEY]
-        unique_id = _unique_id(record)
+        message_id = _message_id(record)
         kept |= {
-            UNIQUE_KEY: unique_id,
+            UNIQUE_KEY: message_id,
             WAIT: "true",
             TIMER_DELIVER_MS: str(due_ms),
             REJECT_PAST: "true",
             MOVED_FROM: self._origin(record),
         }
         stored = "".join(f"{name}\x01{text}\x02" for name, text in kept.items())
-        return Outgoing(plain_body(record), stored, unique_id, broker=self._own_name)
+        return Outgoing(plain_body(record), stored, message_id, broker=self._own_name)
 
     def _taken_back(self, position: int) -> bool:
         """Cancel the copy; return False where it was delivered before. Raises ClientError."""
@@ -261,9 +261,9 @@ def _left(target: Mapping[str, Any], soon_ms: int) -> ItemResult | None:
     return None if target["dueMs"] > soon_ms else ItemResult("left")
 
 
-def _unique_id(record: Message) -> str:
+def _message_id(record: Message) -> str:
     """Return the message's own unique id; one that follows from its place where its sender gave none."""
-    return record.unique_key or unique_id_again(record.position, "")
+    return record.unique_key or message_id_again(record.position, "")
 
 
 def _copy_of(answer: SendResult | ClientError) -> Copy | ItemResult:

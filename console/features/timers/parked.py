@@ -54,7 +54,7 @@ def sent_to_queue(topic: str, queue_id: int | None, messages: Sequence[Outgoing]
         return [error] * len(messages)
 
 
-def unique_id_again(position: int, unique_key: str) -> str:
+def message_id_again(position: int, unique_key: str) -> str:
     """Return the unique id of what takes the place of a parked record; its time of birth stays readable."""
     made = hashlib.sha256(f"{position} {unique_key}".encode()).hexdigest().upper()
     return made[:_OF_SENDER] + (unique_key if _UNIQUE_ID.match(unique_key) else "0" * 32)[_OF_SENDER:]

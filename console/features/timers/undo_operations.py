@@ -55,7 +55,7 @@ from console.features.timers.operations import (
     label_of,
     result_of,
 )
-from console.features.timers.parked import given_properties, sent_to_queue, unique_id_again
+from console.features.timers.parked import given_properties, message_id_again, sent_to_queue
 from console.features.timers.read import one_timer, target_of
 from console.features.timers.selection import OF, TAKE_BACK, Load, busiest, capacity_of, previous_due_ms
 from console.features.timers.shapes import TimerRow
@@ -321,7 +321,7 @@ class _Cancelled(_Way):
         row = _record(admin, target)
         if row is None:
             return "gone"
-        again = {"topic": row.topic, "uniqueKey": unique_id_again(row.position, row.unique_key)}
+        again = {"topic": row.topic, "uniqueKey": message_id_again(row.position, row.unique_key)}
         if one_timer(admin, again)[0] != "unknown":
             return "already_taken_back"
         if row.schedule_key:
@@ -373,16 +373,16 @@ def message_again(record: Message, due_ms: int) -> Outgoing:
     kept = given_properties(record)
     if SCHEDULE_KEY in record.properties:
         kept[SCHEDULE_KEY] = record.properties[SCHEDULE_KEY]
-    unique_id = unique_id_again(record.position, record.unique_key or "")
+    message_id = message_id_again(record.position, record.unique_key or "")
     kept |= {
-        UNIQUE_KEY: unique_id,
+        UNIQUE_KEY: message_id,
         TIMER_DELIVER_MS: str(due_ms),
         REJECT_PAST: "true",
         COPY_OF: record.offset_message_id,
     }
     stored = "".join(f"{name}\x01{text}\x02" for name, text in kept.items())
     # beside the record that it takes the place of
-    return Outgoing(plain_body(record), stored, unique_id, broker=chosen().broker or None)
+    return Outgoing(plain_body(record), stored, message_id, broker=chosen().broker or None)
 
 
 def _of_noted(admin: Admin, target: Mapping[str, Any]) -> str:
@@ -390,7 +390,7 @@ def _of_noted(admin: Admin, target: Mapping[str, Any]) -> str:
     row = _record(admin, target)
     if row is None:
         return "gone"
-    again = unique_id_again(row.position, row.unique_key)
+    again = message_id_again(row.position, row.unique_key)
     return "already_taken_back" if admin.message_by_id(TIMER_TOPIC, again) is not None else ""
 
 

@@ -142,8 +142,8 @@ def test_many_move_while_some_fire_and_a_consumer_gets_each_once(brokers: Severa
     keys = park(brokers, 250, now_ms() + 1_500, step_ms=12)
     keys += park(brokers, 250, now_ms() + 12_000, step_ms=4, first=250)
     row = workflow.draft("timers.move_to_broker", ALL, ACTOR)
-    # a runner that was killed twice: between the sends and the cancels of a part in the middle, and of the last; what it
-    # copied fires twice unless somebody goes on before it is due
+    # a runner that was killed twice: between the sends and the cancels of a part in the middle, and of the last; what
+    # it copied fires twice unless somebody goes on before it is due
     targets, move = targets_of(brokers), Move(A, B, "broker-a is to go")
     move.copies(targets[-250:-200])
     move.copies(targets[-50:])
