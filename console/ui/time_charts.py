@@ -98,3 +98,74 @@ def _below(marks: Sequence[tuple[int, str]], start_ms: int, end_ms: int) -> Iter
 def scaled(value: float) -> str:
     """Return a figure of a scale with as many digits as it needs."""
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.2g}"
+
+
+#: a chart of half a page
+HALF, HALF_SCALE, HALF_TOP, HALF_FOOT, HALF_HEIGHT = 540, 484, 10, 112, 140
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A line over time; None is a gap."""
+
+    style: str
+    values: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A mark on the axis that leads somewhere."""
+
+    at_ms: int
+    title: str
+    href: str
+
+
+def courses_svg(
+    courses: Sequence[Course], told: Sequence[str], *, start_ms: int, end_ms: int, label: str,
+    marks: Sequence[tuple[int, str]], flags: Sequence[Flag],
+) -> str:  # fmt: skip
+    """Draw lines over one stretch on one scale from 0; `told` is what the cursor says of each value of them."""
+    top = nice_ceiling(max((value for course in courses for value in course.values if value is not None), default=0.0))
+    box = Box(0, HALF_SCALE, HALF_TOP, HALF_FOOT)
+    attributes = even(Times(start_ms, end_ms, told), box) + " data-zoom"
+    parts = [opened(HALF, HALF_HEIGHT, label, attributes, style="chart min-half", role="group")]
+    for share in (0, 0.5, 1):
+        y = HALF_FOOT - (HALF_FOOT - HALF_TOP) * share
+        parts.append(f'<path class="axis" d="M0 {place(y)}H{HALF_SCALE}"/>')
+        parts.append(f'<text class="text-end" x="{HALF}" y="{place(y + 4)}">{scaled(top * share)}</text>')
+    for course in courses:
+        parts += _drawn(course, top)
+    for ms, text in marks:
+        share = (ms - start_ms) / (end_ms - start_ms)
+        if 0.02 < share < 0.96:
+            x = place(share * HALF_SCALE)
+            parts.append(f'<path class="axis-2" d="M{x} {HALF_FOOT}v4"/>')
+            parts.append(f'<text class="text-middle" x="{x}" y="{HALF_FOOT + 17}">{text}</text>')
+    for flag in flags:
+        share = min(1.0, max(0.0, (flag.at_ms - start_ms) / (end_ms - start_ms)))
+        shape = f"M{place(share * HALF_SCALE)} {HALF_FOOT - 1}l5 9h-10z"
+        drawing = f'<path class="fill-ink hit" d="{shape}"/>'
+        parts.append(f'<a href="{flag.href}"><title>{flag.title}</title>{drawing}</a>')
+    return "".join([*parts, "</svg>"])
+
+
+def _drawn(course: Course, top: float) -> Iterator[str]:
+    """Yield the pieces of a line, each a stretch in which all is known; a value between two gaps is a dot."""
+    step = HALF_SCALE / max(1, len(course.values))
+    run: list[str] = []
+    for index, value in enumerate([*course.values, None]):
+        if value is not None:
+            y = HALF_FOOT - (HALF_FOOT - HALF_TOP) * value / top
+            run.append(f"{_tenth((index + 0.5) * step)},{_tenth(y)}")
+            continue
+        if len(run) > 1:
+            yield f'<polyline class="{course.style}" points="{" ".join(run)}"/>'
+        elif run:
+            x, _, y_text = run[0].partition(",")
+            yield f'<circle class="{course.style}" cx="{x}" cy="{y_text}" r="1.5"/>'
+        run = []
+
+
+def _tenth(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from broker.redisson import RedissonError
 from broker.redisson.survey import due_counts, queue_names
 from console.features.redisson.read import ask_redis, queue_named, server
-from console.site.clock import now_ms, real_now_ms, simulated
+from console.site.clock import real_ms
 from console.site.evidence import Evidence
 
 #: queues that are counted for one answer, by name; more are said to be left out
@@ -28,8 +28,8 @@ class QueuesDue:
 
 
 def due_of_queues(moments_ms: Sequence[int], is_seen: Callable[[str], bool]) -> QueuesDue:
-    """Count the values of the queues that are seen; moments are of the broker's clock."""
-    found, evidence = ask_redis(lambda: _counted(_real(moments_ms), is_seen))
+    """Count the values of the queues that are seen; moments are of the broker's clock, and Redis keeps real time."""
+    found, evidence = ask_redis(lambda: _counted([real_ms(each) for each in moments_ms], is_seen))
     return QueuesDue(evidence, None) if found is None else QueuesDue(evidence, *found)
 
 
@@ -45,12 +45,3 @@ def _counted(moments_ms: Sequence[int], is_seen: Callable[[str], bool]) -> tuple
             sums = [before + count for before, count in zip(sums, counts, strict=True)]
     counted = len(names[:MOST_QUEUES]) - unread
     return tuple(sums), counted, unread, len(names[MOST_QUEUES:])
-
-
-def _real(moments_ms: Sequence[int]) -> list[int]:
-    """Return the real moments: Redis keeps real time, also beside a broker whose clock is simulated."""
-    line = simulated()
-    if line is None:
-        return list(moments_ms)
-    here_ms, real_ms = now_ms(), real_now_ms()
-    return [round(real_ms + (each - here_ms) / line.speed) for each in moments_ms]
