@@ -22,6 +22,8 @@ from console.features.redisson.due import due_of_queues
 from console.features.schedule.read import due_by_broker
 from console.features.timers.due import Stretch, TimersDue, as_steps, timers_due
 from console.features.transactions.due import checks_due
+from console.kept_figures import FigureSubject
+from console.over_time import fastest
 from console.security.topic_scope import TopicScope, authorised
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import SLOT_MS, Cluster, Mirrored, cluster
@@ -149,12 +151,14 @@ def _load(
 
 
 def seen_of(of: Cluster) -> dict[str, tuple[float, int]]:
-    """Return by broker the most messages a second that were seen to leave its lanes lately, and when."""
-    found = {}
+    """Return by broker the most messages a second that were seen to go out, and when: in five seconds of the last five
+    minutes of its lanes, or in a minute of the last day of its lanes or its timers."""
+    found = fastest(of, (FigureSubject.Kind.LANES, FigureSubject.Kind.TIMERS))
     for here in of.brokers:
         history = here.histories("flow", ["released"])["released"]
         if history.end_ms is None or not history.peak:
             continue
         at = max(range(len(history.per_s)), key=lambda slot: history.per_s[slot] or 0)
-        found[here.name] = (history.peak, history.end_ms - (len(history.per_s) - at) * SLOT_MS)
+        lately = history.peak, history.end_ms - (len(history.per_s) - at) * SLOT_MS
+        found[here.name] = max(lately, found.get(here.name, lately))
     return found

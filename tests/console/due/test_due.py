@@ -16,6 +16,7 @@ from broker.redisson import DelayedQueue
 from broker.rocketmq.topics import RETRY_PREFIX
 from console.features.due.read import due_of, read_due
 from console.features.due.shapes import Answer, BrokerLoad, DueKind, load_of, verdict_of
+from console.kept_figures import Figures, keep_figures
 from console.site.broker import hang_up
 from console.site.evidence import StaleReason
 from console.site.mirrored import cluster
@@ -221,3 +222,14 @@ def test_several_brokers_in_total(brokers: Several, server: redis.Redis, operato
     assert totals(page)["lanes"] == 2
     assert page.verdict.is_partial
     assert "broker-b" in text_of(operator, "/due/")
+
+
+def test_the_most_that_was_seen_is_of_any_kept_minute(due: Stage, operator: Client) -> None:
+    at_ms = now_ms() // 60_000 * 60_000
+    for minute, (lanes, timers) in enumerate(((0, 0), (60, 6_000), (120, 6_000), (120, 6_060))):
+        slot_ms = at_ms - (9 - minute) * 60_000
+        keep_figures("broker-a", slot_ms, [Figures("lanes", "", lanes), Figures("timers", "", timers)])
+    load = read_due("10m").loads[0]
+    assert (load.seen_per_s, load.seen_ms) == (100.0, at_ms - 9 * 60_000)
+    assert read_due("10m").verdict.answer is Answer.PROBABLY
+    assert "100/s were seen to go out" in text_of(operator, "/due/?window=10m")
