@@ -194,8 +194,8 @@ _READ = """
      GROUP BY 1, 2
 """
 
-#: broker -> part -> whether a base slot was read
-_Read = dict[str, dict[str, list[bool]]]
+#: broker -> part -> whether a base slot was read: as it was, and with single slots between two others
+_Read = dict[str, dict[str, tuple[list[bool], list[bool]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +224,8 @@ def lines_of(of: Cluster, wanted: Sequence[Wanted], stretch: Stretch) -> tuple[t
 
 
 def _read(of: Cluster, base: _Base) -> _Read:
-    """Return which slots were read of each broker; one that was missed between two others counts as read."""
-    found: _Read = {name: {part: [False] * base.length for part in ("lanes", "timers")} for name in of.names}
+    """Return which slots were read of each broker."""
+    found = {name: {part: [False] * base.length for part in ("lanes", "timers")} for name in of.names}
     start_ms = base.first * base.width_ms
     given: dict[str, Any] = {"brokers": of.names, "width": base.width_ms, "start": start_ms,
              "end": start_ms + base.length * base.width_ms - 1}  # fmt: skip
@@ -234,7 +234,7 @@ def _read(of: Cluster, base: _Base) -> _Read:
         for broker, slot, has_lanes, has_timers in cursor.fetchall():
             parts, at = found[broker], slot - base.first
             parts["lanes"][at], parts["timers"][at] = has_lanes, has_timers
-    return found
+    return {name: {part: (slots, _bridged(slots)) for part, slots in parts.items()} for name, parts in found.items()}
 
 
 def _rows(
@@ -268,17 +268,16 @@ def _in_total(
     of: Cluster, each: Wanted, rows: Mapping[tuple[str, str, str], Sequence[Any]], read: _Read, base: _Base
 ) -> list[float | None]:
     """Return a line's figure in every slot, of all brokers: a rate per second, or what there was at most."""
-    several, is_read_by = [], [read[name][each.part] for name in of.names]
-    for broker, is_read in zip(of.names, is_read_by, strict=True):
+    several = []
+    for broker in of.names:
+        is_read, bridged = read[broker][each.part]
         told = _filled(rows.get((broker, each.kind, each.name), ()), is_read, _PLACES[each.measure], base)
         if each.measure.is_rate:
-            several.append(_rates(told, _bridged(is_read), base))
+            several.append(_rates(told, bridged, base))
         else:
             several.append([None if value is None else value[1] for value in told])
-    bridged = [_bridged(is_read) for is_read in is_read_by]
-    is_known = [any(column) for column in zip(*bridged, strict=True)]
-    if not each.measure.is_rate and not of.has_several:
-        is_known = bridged[0] if bridged else []
+    # where nobody was read it is a gap, also in a total in which one that is away counts as it was known last
+    is_known = [any(column) for column in zip(*(read[name][each.part][1] for name in of.names), strict=True)]
     columns = zip(zip(*several, strict=True), is_known, strict=True)
     return [_sum(column, each.measure) if known else None for column, known in columns] or [None] * base.length
 
@@ -355,7 +354,7 @@ def _values(figures: Sequence[float | None], each: Wanted, stretch: Stretch, bas
 
 def _partial(read: _Read, base: _Base) -> tuple[str, ...]:
     """Return the brokers of which something was not read while something of another was."""
-    bridged = {name: _bridged(parts["lanes"]) for name, parts in read.items()}
+    bridged = {name: parts["lanes"][1] for name, parts in read.items()}
     anybody = [any(column) for column in zip(*bridged.values(), strict=True)]
     return tuple(name for name, mine in bridged.items() if any(a and not b for a, b in zip(anybody, mine, strict=True)))
 

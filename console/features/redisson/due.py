@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker.redisson import RedissonError
 from broker.redisson.survey import due_counts, queue_names
-from console.features.redisson.read import ask_redis, queue_named, server
+from console.features.redisson.read import ask_redis, server
 from console.site.clock import real_ms
 from console.site.evidence import Evidence
 
@@ -35,13 +34,5 @@ def due_of_queues(moments_ms: Sequence[int], is_seen: Callable[[str], bool]) -> 
 
 def _counted(moments_ms: Sequence[int], is_seen: Callable[[str], bool]) -> tuple[tuple[int, ...], int, int, int]:
     names = [name for name in queue_names(server()) if is_seen(name)]
-    sums, unread = [0] * len(moments_ms), 0
-    for name in names[:MOST_QUEUES]:
-        try:
-            counts = due_counts(queue_named(name), moments_ms)
-        except RedissonError:
-            unread += 1
-        else:
-            sums = [before + count for before, count in zip(sums, counts, strict=True)]
-    counted = len(names[:MOST_QUEUES]) - unread
-    return tuple(sums), counted, unread, len(names[MOST_QUEUES:])
+    sums, unread = due_counts(server(), names[:MOST_QUEUES], moments_ms)
+    return tuple(sums), len(names[:MOST_QUEUES]) - unread, unread, len(names[MOST_QUEUES:])

@@ -68,6 +68,12 @@ def test_a_single_minute_that_was_missed_is_no_gap(one: None) -> None:
     assert line(LAG, 0, 4).values == (5, 5, 5, 5)
 
 
+def test_nor_is_it_one_at_the_beginning_of_an_hour(one: None) -> None:
+    for minute in (58, 59, 61, 62):
+        snapshot("broker-a", DAY + minute * MINUTE_MS, passed=60 * minute, lag=5)
+    assert line(LAG, 58, 63).values == (5, 5, 5, 5, 5)
+
+
 def test_a_topic_that_is_gone_has_no_figures_any_more(one: None) -> None:
     snapshot("broker-a", DAY, passed=1, lag=5)
     for minute in range(1, 70):
