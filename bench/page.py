@@ -29,6 +29,7 @@ LEVELS = (16, 18)
 SIZE_KB, TIME_MS = 100, 100
 PAGES = {
     "overview": "/",
+    "due": "/due/",
     "schedule": "/schedule/",
     "a lane": "/schedule/18/",
     "topics": "/topics/",

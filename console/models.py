@@ -5,6 +5,7 @@ from __future__ import annotations
 from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.checkback.models import CheckAddress
 from console.features.dashboards.models import DashboardPoint, DashboardRun
+from console.kept_figures import FigureSubject, HourFigures, MinuteFigures
 from console.operations.models import AuditEnd, AuditEntry, Operation, OperationItem, ReadAdministration
 from console.past import Snapshot
 from console.security.models import (
@@ -28,8 +29,11 @@ __all__ = [
     "DashboardPoint",
     "DashboardRun",
     "Delivery",
+    "FigureSubject",
+    "HourFigures",
     "Identity",
     "MaskRule",
+    "MinuteFigures",
     "Operation",
     "OperationItem",
     "PasswordDue",

@@ -27,6 +27,8 @@ from console.features.transactions import pages as transactions_pages
 from console.features.transactions import total as transactions
 from console.features.transactions.pages import transaction_sums
 from console.features.transactions.shapes import TransactionFigures
+from console.figures_taken import figures_of
+from console.kept_figures import forget_figures, keep_figures
 from console.past import Moment, OldPart, Snapshot, evidence_of, pack, whole_at
 from console.security.topic_scope import EVERYTHING
 from console.site.chosen import choice_of, choosing
@@ -78,7 +80,10 @@ def take() -> list[Snapshot]:
             taken = look()
         if taken is not None:
             kept.append(keep(taken, slot_ms))
+            parts = taken.lanes, taken.timers, taken.groups
+            keep_figures(taken.broker, slot_ms, figures_of(taken.broker, *parts))
     thin(now_ms())
+    forget_figures(now_ms())
     return kept
 
 

@@ -13,6 +13,7 @@ from console.features.access import pages as access_pages
 from console.features.alerts import pages as alerts_pages
 from console.features.dashboards import pages as dashboards_pages
 from console.features.dead_letters import pages as dead_letters_pages
+from console.features.due import pages as due_pages
 from console.features.groups import pages as groups_pages
 from console.features.messages import pages as messages_pages
 from console.features.messages import send_pages
@@ -49,6 +50,7 @@ SENDING = Access((SEND_MESSAGES,))
 #: what each page lets one do, its handler asks for
 urlpatterns: list[URLPattern] = [
     page("", overview_pages.overview, "overview", is_total=True),
+    page("due/", due_pages.due, "due", is_total=True),
     page("schedule/", schedule_pages.schedule, "schedule", is_total=True),
     page("schedule/<int:level>/", schedule_pages.lane, "lane", is_total=True),
     page("timers/", timers_pages.timers, "timers", is_total=True),

@@ -5,8 +5,10 @@ Members come in the order in which they are due.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
+
+from redis.cluster import RedisCluster
 
 from . import scripts
 from .codecs import Packing, detect, guess_codec, unpack
@@ -59,6 +61,26 @@ def listeners(server: Server, keys: QueueKeys) -> int:
     answer = cast("list[tuple[bytes, int] | bytes | int]", server.run("PUBSUB", "NUMSUB", keys.channel))
     # Redis answers name, number; redis-py may have made pairs of them, and a cluster one for each node.
     return sum(part[1] if isinstance(part, tuple) else part for part in answer if not isinstance(part, bytes))
+
+
+#: Queues that one script counts: Redis does nothing else meanwhile.
+DUE_TOGETHER = 20
+
+
+def due_counts(server: Server, names: Sequence[str], moments_ms: Sequence[int]) -> tuple[list[int], int]:
+    """Return how many values of all these queues are due at or before each moment, and how many keys are no queue's.
+
+    Some queues a script; in a cluster, where they may be on several nodes, one. No value is read.
+    """
+    sums, strange = [0] * len(moments_ms), 0
+    together = 1 if isinstance(server.client, RedisCluster) else DUE_TOGETHER
+    moments = [str(each) for each in moments_ms]
+    for first in range(0, len(names), together):
+        keys = [QueueKeys(name).timeout for name in names[first : first + together]]
+        answer = cast("list[int]", server.script(scripts.DUE, keys, moments))
+        strange += answer[0]
+        sums = [before + count for before, count in zip(sums, answer[1:], strict=True)]
+    return sums, strange
 
 
 def queue_names(server: Server, configured: Iterable[str] = ()) -> list[str]:

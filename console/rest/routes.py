@@ -16,6 +16,7 @@ MODULES = (
     "console.features.transactions.rest",
     "console.features.timers.rest",
     "console.features.schedule.pages",
+    "console.features.due.rest",
     "console.rest.operations",
     "console.features.dead_letters.rest",
     "console.features.topics.rest",

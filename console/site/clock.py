@@ -7,7 +7,7 @@ from datetime import datetime
 
 from broker.mirror.clock_file import ClockLine, broker_now_ms, clock_file
 
-__all__ = ["ClockLine", "epoch_ms", "now_ms", "real_now_ms", "shown_ms", "simulated"]
+__all__ = ["ClockLine", "epoch_ms", "now_ms", "real_ms", "real_now_ms", "shown_ms", "simulated"]
 
 
 def now_ms() -> int:
@@ -25,6 +25,12 @@ def shown_ms(real_ms: int) -> int:
     own."""
     line = clock_file().line()
     return real_ms if line is None else line.at(real_ms)
+
+
+def real_ms(moment_ms: int) -> int:
+    """Return the real moment at which the broker's clock shows this one: the way back from `shown_ms`."""
+    line = clock_file().line()
+    return moment_ms if line is None else round(line.real_ms + (moment_ms - line.simulated_ms) / line.speed)
 
 
 def simulated() -> ClockLine | None:

@@ -58,6 +58,7 @@ SECTIONS = (
     Section(
         _("Time"),
         (
+            Place("due", "f", _("Due")),
             Place("schedule", "s", _("Schedule lanes")),
             Place("timers", "w", _("Timers")),
             Place("transactions", "x", _("Transactions")),

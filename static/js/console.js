@@ -9,6 +9,7 @@ import { startPalette } from "./palette.js";
 import { startRail } from "./rail.js";
 import { startSelection } from "./selection.js";
 import { startTheme } from "./theme.js";
+import { startZoom } from "./zoom.js";
 
 startTheme();
 startAccount();
@@ -20,3 +21,4 @@ startCursor();
 startPalette();
 startRail();
 startSelection();
+startZoom();

@@ -49,9 +49,9 @@ def fill(stage: Stage) -> dict[str, str]:
     save_views()
     half, parked, decided = (stage.admin.transactions(state).items[0] for state in ("open", "parked", "decided"))
     return {
-        "overview": "/", "schedule": "/schedule/", "lane": "/schedule/17/", "empty lane": "/schedule/3/",
-        "timers": "/timers/", "a zoom": "/timers/?zoom=1m", "list of timers": "/timers/list/",
-        "a timer": f"/timers/{timer.position}/",
+        "overview": "/", "due": "/due/?window=1d", "schedule": "/schedule/", "lane": "/schedule/17/",
+        "empty lane": "/schedule/3/", "timers": "/timers/", "a zoom": "/timers/?zoom=1m",
+        "list of timers": "/timers/list/", "a timer": f"/timers/{timer.position}/",
         "transactions": "/transactions/", "open": "/transactions/list/?state=open",
         "decided": "/transactions/list/?state=decided", "parked": "/transactions/list/?state=parked",
         "a transaction": f"/transactions/{half.position}/", "one parked": f"/transactions/{parked.position}/",

@@ -36,7 +36,8 @@ class Look:
 
 #: file name -> address, or the name of one that the shop gives; how it is shown
 PICTURES: dict[str, tuple[str, Look]] = {
-    "overview": ("/", Look()), "schedule": ("/schedule/", Look(WIDE)), "lane": ("lane", Look()),
+    "overview": ("/", Look()), "due": ("/due/", Look()),
+    "schedule": ("/schedule/", Look(WIDE)), "lane": ("lane", Look()),
     "timers": ("/timers/", Look(WIDE)), "timers-list": ("/timers/list/", Look()), "timer": ("timer", Look()),
     "transactions": ("/transactions/", Look(WIDE)), "transaction": ("transaction", Look()),
     "redisson": ("/redisson/", Look()), "topics": ("/topics/", Look()), "topic": ("/topics/orders/", Look()),

@@ -18,9 +18,11 @@ from broker.mirror.models import SLOT_MS, SLOTS, MirrorState, RateHistory
 from broker.redisson import DelayedQueue
 from console import snapshots
 from console.features.alerts.models import Alert, AlertRule
+from console.kept_figures import Figures, keep_figures
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.models import Operation
+from console.past import Snapshot
 from console.ui.saved_views import address_of, keep
 from tests.browser import test_dashboards
 from tests.browser.test_transactions import park, producer_of
@@ -90,6 +92,29 @@ def look(stage: Stage) -> None:
         ],
         ("broker", "kind", "name"),
     )  # fmt: skip
+    _hour(state.broker_id)
+
+
+def _hour(broker: str) -> None:
+    """Figures of the last hour, for its charts: the same of a minute whenever it is asked for."""
+    now = now_ms() // MINUTE
+    through = {("flow", "accepted"): 9_000, ("flow", "consumed"): 8_600, ("lanes", ""): 2_400, ("timers", ""): 1_500}
+    through |= {("topic", name): 1_200 + 240 * turn for turn, name in enumerate(TOPICS)}
+    through |= {("group", name): 1_080 + 180 * turn for turn, name in enumerate(GROUPS)}
+    for at in range(now - 61, now):
+        slot_ms, wave = at * MINUTE, 1 + 0.4 * math.sin(at / 7) + 0.1 * math.sin(at / 2)
+        row = Snapshot(broker=broker, slot_ms=slot_ms, at_ms=slot_ms, lanes=b"x", timers=b"x")
+        Snapshot.objects.bulk_create([row], ignore_conflicts=True)
+        # what went through until then: the sum of the waves
+        passed = at - 2.8 * math.cos(at / 7) - 0.2 * math.cos(at / 2)
+        figures = [
+            Figures(
+                kind, name, round(height * passed), round(height / 9 * (2 - wave)),
+                round(height / 40 * max(0.0, math.sin(at / 9))), round(900 * wave),
+            )
+            for (kind, name), height in through.items()
+        ]  # fmt: skip
+        keep_figures(broker, slot_ms, figures)
 
 
 def _half(number: int) -> Any:

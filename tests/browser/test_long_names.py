@@ -69,7 +69,7 @@ def fill(stage: Stage) -> dict[str, str]:
     deleted = workflow.draft("topics.delete", {"name": TOPIC}, actor)
     half = stage.admin.transactions("open").items[0]
     return {
-        "overview": "/", "schedule": "/schedule/", "lane": "/schedule/17/", "timers": "/timers/",
+        "overview": "/", "due": "/due/", "schedule": "/schedule/", "lane": "/schedule/17/", "timers": "/timers/",
         "timer list": "/timers/list/", "timer": f"/timers/{timer.position}/", "transactions": "/transactions/",
         "halves": "/transactions/list/?state=open", "half": f"/transactions/{half.position}/",
         "topics": "/topics/", "topic": f"/topics/{TOPIC}/", "queue": f"/topics/{TOPIC}/{record.queue_id}/",

@@ -19,6 +19,7 @@ MARKUP_IN_PYTHON = {
     "console/templatetags/snapshots.py",
     "console/templatetags/transactions.py",
     "console/ui/charts.py",
+    "console/ui/time_charts.py",
     "console/ui/timer_charts.py",
 }
 #: for screen readers; to do it; heat, made of its number

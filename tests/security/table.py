@@ -30,6 +30,7 @@ PAGES = """
 set_language       GET  led      led      led      led      led      led     -
 set_language       POST led      led      led      led      led      led     -
 overview           GET  sign-in  no       yes      yes      yes      yes     -
+due                GET  sign-in  no       yes      yes      yes      yes     -
 schedule           GET  sign-in  no       yes      yes      yes      yes     -
 lane               GET  sign-in  no       yes      yes      yes      yes     -
 timers             GET  sign-in  no       yes      yes      yes      yes     -

@@ -63,6 +63,7 @@ POST   /check-addresses                                 admin                   
 DELETE /check-addresses/{group}                         admin                      producers
 GET    /check-addresses/{group}                         admin                      producers
 PATCH  /check-addresses/{group}                         admin                      producers
+GET    /due                                             read                       overview+rows
 GET    /groups                                          read                       rows
 POST   /groups                                          settings                   body
 DELETE /groups/{group}                                  settings.delete            group

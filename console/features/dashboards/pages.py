@@ -51,6 +51,7 @@ def dashboard(request: HttpRequest, name: str) -> HttpResponse:
         "about": DASHBOARDS[name].about,
         "titles": [(each, declared.title) for each, declared in DASHBOARDS.items()],
         "windows": WINDOWS,
+        "to_come": DASHBOARDS[name].panels,
         "given": given,
         "errors": errors,
         "query": urlencode({key: value for key, value in given.items() if value}),

@@ -14,7 +14,9 @@ from django.views.decorators.http import require_safe
 from console.features.groups import read
 from console.features.groups.kept import GroupsKept, GroupTopic, seen_of, together
 from console.features.groups.read import GROUPS, MAX_COUNT, Groups
+from console.kept_figures import FigureSubject
 from console.operations.setting_fields import group_form, new_group_form
+from console.over_time import Measure, Wanted, over_time
 from console.past import Asked, Moment, asked_of, evidence_of, parts_at, past_of, status_of
 from console.security.topic_scope import TopicScope, authorised
 from console.site.parsing import whole_number
@@ -114,9 +116,11 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
     data = read.group(name)
     if data.group is None and not data.evidence.stale:
         raise Http404(_("There is no such consumer group."))
+    lines = [Wanted(FigureSubject.Kind.GROUP, name, measure) for measure in (Measure.PASSED, Measure.LAG)]
     context = {
         "data": data, "here": "groups", "live": f"group/{name}", "number": uuid.uuid4(),
         "setting_number": uuid.uuid4(), "form": group_form(name) if data.group else None,
+        "over": over_time(request, lines, about=("group", name)),
     }  # fmt: skip
     return render(request, "groups/group.html", context)
 

@@ -31,9 +31,11 @@ from console.features.schedule.read import LANE_REQUESTS, lanes_with_parts
 from console.features.schedule.shapes import Lane
 from console.features.timers.kept import away_at
 from console.features.timers.read import timer_figures
+from console.kept_figures import FigureSubject
 from console.last_known import Away
+from console.over_time import Measure, Wanted, over_time
 from console.run.supervisor import ROSTER_FILE, Process, read_roster
-from console.security.topic_scope import TopicScope, authorised
+from console.security.topic_scope import TopicScope, authorised, current_scope
 from console.site.broker import brokers_of, read_each
 from console.site.clock import shown_ms
 from console.site.mirrored import Cluster, Mirrored, added, cluster
@@ -200,11 +202,24 @@ BROKERS = Table(
 )
 
 
+def lines_of_all(scope: TopicScope) -> list[Wanted]:
+    """Return what the first page shows over time; lag and timers in total are for those who see all."""
+    kind = FigureSubject.Kind
+    through = [(kind.FLOW, "accepted"), (kind.FLOW, "consumed"), (kind.LANES, ""), (kind.TIMERS, "")]
+    found = [Wanted(of, name, Measure.PASSED) for of, name in through]
+    found += [Wanted(kind.LANES, "", Measure.PENDING), Wanted(kind.LANES, "", Measure.LATENESS)]
+    found.append(Wanted(kind.TIMERS, "", Measure.LATENESS))
+    if scope.see_all:
+        found += [Wanted(kind.TIMERS, "", Measure.PENDING), Wanted(kind.FLOW, "consumed", Measure.LAG)]
+    return found
+
+
 @require_safe
 def overview(request: HttpRequest) -> Answer:
     """Show findings, figures, flow, processes and the next minute."""
     data = read_overview()
-    context = {"data": data, "here": "overview", "live": "overview"}
+    over = over_time(request, lines_of_all(current_scope()))
+    context = {"data": data, "here": "overview", "live": "overview", "over": over}
     return page_or_file(
         request, "overview/page.html", context, BROKERS, lambda _place: data, rows=attrgetter("brokers")
     )

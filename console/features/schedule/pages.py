@@ -16,6 +16,8 @@ from broker.client import AsyncAdmin
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule import read
 from console.features.schedule.shapes import LANE, MAX_PAGE_COUNT
+from console.kept_figures import FigureSubject
+from console.over_time import Measure, Wanted, over_time
 from console.past import asked_of, past_of, status_of
 from console.rest.access import Overview
 from console.rest.responses import json_answer
@@ -27,13 +29,22 @@ from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 
+#: what is shown of the lanes over time, and how operations begin that put something on them
+MEASURES = (Measure.PASSED, Measure.PENDING, Measure.LATENESS)
+KINDS_MARKED = ("topics.", "dead_letters.", "messages.", "brokers.")
+
 
 @require_safe
 def schedule(request: HttpRequest) -> HttpResponse:
     """Show every delay level with what waits on it."""
     asked = asked_of(request)
     if not asked.text:
-        around = {"past": past_of(request, asked, None), "live": "schedule"}
+        lines = [Wanted(FigureSubject.Kind.LANES, "", measure) for measure in MEASURES]
+        around = {
+            "past": past_of(request, asked, None),
+            "live": "schedule",
+            "over": over_time(request, lines, kinds=KINDS_MARKED),
+        }
         return render(request, "schedule/page.html", {"data": read.lanes(), "here": "schedule", **around})
     moment, data = read.lanes_at(asked.at_ms) if asked.at_ms is not None else (None, None)
     context = {"data": data, "here": "schedule", "past": past_of(request, asked, moment)}

@@ -6,6 +6,7 @@ The pending messages of one are read in due order, page by page.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -195,6 +196,32 @@ def _minute(rows: Sequence[ScheduleLevel], start: int) -> NextMinute | None:
     peak = max(range(60), key=lambda second: counts[second]) if any(counts) else None
     level = max(by_level, key=lambda number: by_level[number][peak]) if peak is not None else None
     return NextMinute(start, counts, peak, level, exact=False)
+
+
+def due_by_broker(of: Cluster, moments_ms: Sequence[int]) -> dict[str, list[int] | None]:
+    """Return by broker how many messages of its lanes are due at or before each of these ascending moments.
+
+    None: nothing is known of its lanes, or not when what waits on one of them is due.
+    """
+    rows, found = _rows(of), dict[str, list[int] | None]()
+    for here in of.brokers:
+        lanes = [row for row in rows if row.broker_id == here.name]
+        counts = [_lane_due(row, moments_ms) for row in lanes]
+        known = [each for each in counts if each is not None]
+        is_known = bool(lanes) and len(known) == len(lanes)
+        found[here.name] = [sum(column) for column in zip(*known, strict=True)] if is_known else None
+    return found
+
+
+def _lane_due(row: ScheduleLevel, moments_ms: Sequence[int]) -> list[int] | None:
+    backlog, points = _backlog(row), _points(row)
+    if backlog is None or (backlog and not points):
+        return None
+    if not backlog:
+        return [0] * len(moments_ms)
+    # behind the last one that waits nothing changes any more
+    ahead = bisect_left(moments_ms, points[-1][1])
+    return [*_due(row, points, moments_ms[:ahead]), *[backlog] * (len(moments_ms) - ahead)]
 
 
 def _backlog(row: ScheduleLevel) -> int | None:

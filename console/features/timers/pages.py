@@ -43,9 +43,11 @@ from console.features.timers.shapes import (
     stretch_of_rows,
     window_of,
 )
+from console.kept_figures import FigureSubject
 from console.operations.models import Operation, OperationItem
 from console.operations.reading import is_seen
 from console.operations.typed_moments import bound_ms
+from console.over_time import Measure, Wanted, over_time
 from console.past import Moment, asked_of, evidence_of, parts_at, past_of, status_of
 from console.security.topic_scope import EVERYTHING, TopicScope, authorised, current_scope
 from console.site.broker import ask
@@ -58,6 +60,8 @@ from console.ui.charts import FOLD_MS, Stop, life_svg
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 
+#: what is shown of the timers over time
+MEASURES = (Measure.PASSED, Measure.PENDING, Measure.LATENESS)
 #: zooms that are kept: below a second the timers themselves would have to be
 KEPT_ZOOMS = tuple(name for name in ZOOMS if name != "1s")
 
@@ -175,12 +179,14 @@ def timers(request: HttpRequest) -> HttpResponse:
         return render(request, "timers/past.html", around, status=status_of(asked))
     at_ms = whole_number(request.GET.get("at"))
     query = f"zoom={chosen}" if at_ms is None else f"zoom={chosen}&at={at_ms}"
+    lines = [Wanted(FigureSubject.Kind.TIMERS, "", measure, "timers") for measure in MEASURES]
     context = {
         "data": read.timers(chosen, at_ms),
         "here": "timers",
         "live": f"timers?{query}",
         "number": uuid.uuid4(),
         "past": past_of(request, asked, None, "zoom"),
+        "over": over_time(request, lines, kinds=("timers.",), keep=("zoom", "at")),
     }
     return render(request, "timers/page.html", context)
 

@@ -34,9 +34,11 @@ from console.features.topics.shapes import (
     TopicRow,
     Topics,
 )
+from console.kept_figures import FigureSubject
 from console.operations.setting_fields import TYPE_ATTRIBUTE, new_topic_form, topic_form
+from console.over_time import Measure, Wanted, over_time
 from console.security.masking import masks
-from console.security.topic_scope import TopicScope, authorised
+from console.security.topic_scope import TopicScope, authorised, current_scope
 from console.site.broker import MessageRow, ask, ask_each, pull_all, row_of
 from console.site.evidence import StaleReason
 from console.site.mirrored import Cluster, Here, History, cluster, lags_by_group, mirrored
@@ -394,8 +396,17 @@ def topic(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "data": data, "here": "topics", "live": f"topic/{name}", "number": uuid.uuid4(),
         "form": topic_form(name) if data.topic else None,
+        "over": over_time(request, _lines_of(name), about=("topic", name)),
     }  # fmt: skip
     return render(request, "topics/topic.html", context)
+
+
+def _lines_of(name: str) -> list[Wanted]:
+    """Return what is shown of a topic over time; how far its readers are behind is for those who see all of them."""
+    measures = [Measure.PASSED, Measure.PENDING, Measure.LATENESS]
+    if current_scope().see_all:
+        measures.insert(1, Measure.LAG)
+    return [Wanted(FigureSubject.Kind.TOPIC, name, measure) for measure in measures]
 
 
 @require_safe

@@ -55,10 +55,16 @@ def test_every_dashboard_says_what_it_shows() -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_every_dashboard_is_a_page_also_before_it_was_ever_computed(operator: Client, name: str) -> None:
-    assert "Not computed yet" in words(operator.get(f"/dashboards/{name}/"))
+    first = operator.get(f"/dashboards/{name}/")
+    assert "Not computed yet" in words(first)
+    assert f"manage.py dashboards run {name}" in words(first)
+    # what is to come: each panel by its name, as a shape without a figure
+    assert first.content.decode().count('<svg class="chart soft"') == len(DASHBOARDS[name].panels)
+    assert all(str(spec.title) in words(first) for spec in DASHBOARDS[name].panels)
     computed(name, *[(spec.series, "orders", "a", "b", NOON_MS, 5.0, [7]) for spec in DASHBOARDS[name].panels])
     response = operator.get(f"/dashboards/{name}/")
     assert response.status_code == 200 and "Not computed yet" not in words(response)
+    assert "Its shape" not in words(response)
     assert "1,234" in words(response)
     for spec in DASHBOARDS[name].panels:
         assert str(spec.title) in words(response)

@@ -27,6 +27,7 @@ LISTS: dict[str, dict[str, str]] = {
     "/groups": {"": "ord-mill"},
     "/timers": {"": "orders-timer", "?limit=1": "orders-timer", "?key=shared": "orders-timer"},
     "/timers/forecast": {"": "buckets"},
+    "/due": {"?window=1d": "bands"},
     "/transactions": {"": "orders-half", "?limit=1": "orders-half", "?state=decided": "orders-decided"},
     "/groups/{group}/dead-letters": {"": "orders-dead", "?key=shared": "orders-dead"},
     "/redisson/queues": {"": "orders"},

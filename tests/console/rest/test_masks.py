@@ -33,7 +33,7 @@ WHY = "holds card numbers"
 HIDDEN = "body\ncard\nKEYS\nTAGS\nESC_SCHEDULE_KEY\nUNIQ_KEY"
 #: reads that are about no message
 PLAIN = {
-    "/topics", "/groups", "/schedule/levels", "/timers/status", "/timers/wheel", "/timers/forecast",
+    "/topics", "/groups", "/schedule/levels", "/due", "/timers/status", "/timers/wheel", "/timers/forecast",
     "/topics/{topic}/settings", "/groups/{group}/settings", "/check-addresses", "/redisson/queues",
     "/redisson/queues/{queue}", "/check-addresses/{group}", "/alert-rules", "/alert-rules/{rule}", "/alert-silences",
     "/broker-users", "/broker-users/{user}", "/people", "/people/{person}", "/roles", "/tokens", "/tokens/{token}",

@@ -47,6 +47,7 @@ MANY = 2_100
 #: each list: addresses, and what stands there of the one who looks
 LISTS: dict[str, dict[str, tuple[str, ...]]] = {
     "overview": {"/": ("mine-waiting", "billing")},
+    "due": {"/due/": ("the whole broker",)},
     "schedule": {"/schedule/": ("the whole broker",)},
     "lane": {"/schedule/16/": ("orders-lane",)},
     "timers": {"/timers/": ("orders-timer", ">orders<", "the whole broker")},

@@ -17,9 +17,9 @@ from tests.console.stage import Stage
 STATIC = Path(__file__).resolve().parents[3] / "static"
 PAGE_BYTES, SCRIPT_BYTES, STYLE_BYTES = 100_000, 60_000, 20_000
 PAGES = (
-    "/", "/schedule/", "/schedule/17/", "/timers/", "/timers/list/", "/transactions/", "/redisson/", "/topics/",
-    "/topics/orders/", "/topics/orders/0/", "/groups/", "/groups/billing/", "/clients/", "/dead-letters/", "/messages/",
-    "/alerts/", "/operations/", "/find/",
+    "/", "/due/", "/schedule/", "/schedule/17/", "/timers/", "/timers/list/", "/transactions/", "/redisson/",
+    "/topics/", "/topics/orders/", "/topics/orders/0/", "/groups/", "/groups/billing/", "/clients/", "/dead-letters/",
+    "/messages/", "/alerts/", "/operations/", "/find/",
 )  # fmt: skip
 
 

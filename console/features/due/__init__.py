@@ -1,0 +1,1 @@
+"""Everything that falls due: lanes, timers, tries of groups, Redisson's queues, checks of transactions."""
