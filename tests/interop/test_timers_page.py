@@ -96,7 +96,7 @@ def test_the_page_says_what_is_there_and_what_is_not(mirror: Mirror, producer: P
     answer = operator.get("/timers/")
     text = words(answer.content)
     assert answer.status_code == 200
-    for said in ("shown", TOPIC, "An Apache RocketMQ broker", "Not reported by this broker", "requests 202, 11"):
+    for said in ("shown", TOPIC, "Apache RocketMQ broker", "Not reported by this broker", "requests 202, 11"):
         assert said in text, said
     assert re.search(r"<button[^>]*disabled[^>]*>\s*Pause all timers", answer.content.decode())
     assert operator.post("/operations/draft/", {"kind": "timers.pause"}).status_code == 422
@@ -121,7 +121,7 @@ def test_a_cancel_is_a_recall_and_the_message_never_comes(
     drafted = operator.post("/operations/draft/", {"kind": "timers.cancel", "scope": "selected", "position": position})
     assert drafted.status_code == 303
     address = drafted.headers["Location"]
-    assert "notes a recall without saying" in words(operator.get(address).content)
+    assert "accepts a recall without reporting the result" in words(operator.get(address).content)
     assert operator.post(address + "confirm/", {"reason": "not needed"}).status_code == 303
     row = Operation.objects.get()
     assert (row.state, row.results) == ("done", {"recall_noted": 1})
@@ -160,9 +160,9 @@ def test_deleting_a_topic_says_what_is_not_known_and_what_cannot_be_cancelled(
     address = str(drafted.headers["Location"])
     page = words(operator.get(address).content)
     assert "Pending messages 1 1 timer" in page
-    assert "This broker does not tell what else waits for it" in page
-    assert "Cancel all of it" not in page
-    for pending, said in (("", "Say what is to become"), ("cancel", "This broker cannot cancel")):
+    assert "This broker does not report what else is pending" in page
+    assert "Cancel all of them" not in page
+    for pending, said in (("", "Choose what happens"), ("cancel", "This broker cannot cancel")):
         refused = operator.post(
             address + "confirm/", {"reason": "because", "typed": name, "pending": pending}
         )  # fmt: skip

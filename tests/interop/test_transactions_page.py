@@ -146,7 +146,7 @@ def test_the_page_says_what_is_there_and_what_is_not(admin: Admin, shop: Transac
     assert waiting.queue_offset not in joined
     text = words(operator.get("/transactions/").content)
     for said in (
-        "An Apache RocketMQ broker",
+        "Apache RocketMQ broker",
         "not reported by this broker",
         "requests 202, 11",
         "waiting",
@@ -156,7 +156,9 @@ def test_the_page_says_what_is_there_and_what_is_not(admin: Admin, shop: Transac
     assert "Decided; the op record of this broker does not contain the decision." in words(
         operator.get(f"/transactions/{half.position}/").content
     )
-    assert "tells neither who decided nor how" in words(operator.get(f"/transactions/{waiting.position}/").content)
+    assert "reports neither who decided nor the decision" in words(
+        operator.get(f"/transactions/{waiting.position}/").content
+    )
     page = operator.get("/transactions/list/").content.decode()
     assert re.search(r"<button[^>]*disabled[^>]*>\s*Check now", page)
     refused = act(operator, "check", listed("open", "waiting")[0])

@@ -124,7 +124,7 @@ def test_nobody_gives_away_what_is_not_ones_own(boss: Client) -> None:
         ("people.change", {"name": "nobody"}, "There is no account nobody."),
         ("people.limit_role", {"role": "viewer", "prefixes": "x" * 256}, "1 to 255 characters"),
         ("tokens.make", {"name": "t", "days": "5"}, "without a scope"),
-        ("tokens.make", {"name": "t", "days": "5", "publish": "a/b"}, "no beginning of a name"),
+        ("tokens.make", {"name": "t", "days": "5", "publish": "a/b"}, "not a prefix of a name"),
         ("tokens.make", {"name": "t", "days": "5", "access": "a"}, "write *"),
         ("tokens.make", {"name": "t", "days": "0", "publish": "*"}, "days is from 1"),
         ("tokens.make", {"name": "", "days": "5", "publish": "*"}, "1 to 100 printable"),

@@ -84,7 +84,7 @@ def test_what_was_given_back_waits_and_is_had_when_it_is_acknowledged_at_last(
     stage.wait_for(lambda: state(stage, other)[0] is not ReaderState.OUT)
     assert state(stage, other) == (ReaderState.AGAIN, 1)
     assert "waiting for retry rejected or not acknowledged 1 time" in said(operator, other)
-    assert "had it" not in said(operator, other)
+    assert "received" not in said(operator, other)
     (again,) = consumer.receive("orders", invisible_ms=FAR_MS)
     assert state(stage, other) == (ReaderState.OUT, 1)
     consumer.ack(again)
@@ -102,7 +102,7 @@ def test_what_was_popped_and_given_up_is_in_the_dead_letters(
     stage.wait_for(lambda: state(stage, record)[0] is ReaderState.DEAD)
     assert state(stage, record) == (ReaderState.DEAD, 2)
     assert "dead-lettered" in said(operator, record)
-    assert "had it" not in said(operator, record)
+    assert "received" not in said(operator, record)
     everything = {"group": "billing", "filter": {}, "is_all": True}
     workflow.start("dead_letters.send_back", everything, actor, reason="mended")
     stage.wait_for(lambda: state(stage, record)[0] is not ReaderState.DEAD)

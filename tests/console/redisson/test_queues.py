@@ -45,7 +45,7 @@ def test_a_queue_that_is_not_there_is_not_called_empty(orders: DelayedQueue, ope
     nowhere = words(body_of(operator, "/redisson/queue/?name=ordres"))
     assert "Redis has no data of a queue with this name" in nowhere
     assert "does not exist" in nowhere
-    assert "Redis has nothing" not in words(body_of(operator, "/redisson/queue/?name=orders"))
+    assert "Redis has no data" not in words(body_of(operator, "/redisson/queue/?name=orders"))
 
 
 def test_a_queue_that_nobody_moves_is_stuck_and_says_since_when(server: redis.Redis, operator: Client) -> None:

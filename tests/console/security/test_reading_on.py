@@ -121,7 +121,7 @@ def test_where_a_look_ends_the_page_says_so_and_goes_on(mixed: Stage, monkeypatc
     for path in ("/timers/list/", "/schedule/16/"):
         shown = text_of(nobody, path)
         assert "searched so far" in shown, path
-        assert "Nothing waits here" not in shown, path
+        assert "Nothing pending here" not in shown, path
         assert "No timer is pending" not in shown, path
         assert 'rel="next"' in shown, path
 

@@ -155,7 +155,7 @@ def test_what_waits_for_a_deleted_topic_can_be_kept(stage: Stage, operator: Clie
     assert "kept: 1 timer, 1 on a delay level" in words(operator.get(address))
     assert stage.admin.topic_waiting("bills").total == 2
     stage.mirror.run_once()
-    assert "is there again" not in words(operator.get(address))
+    assert "exists again" not in words(operator.get(address))
     # it does not come again unnoticed: as what was kept would have it, once that comes out
     stage.admin.create_topic("bills", queues=1)
     stage.mirror.run_once()
@@ -170,7 +170,7 @@ def test_what_waits_for_a_deleted_topic_can_be_kept(stage: Stage, operator: Clie
 def test_where_nothing_waits_nothing_is_asked(stage: Stage, operator: Client) -> None:
     do("topics.create", name="bills")
     address = drafted(operator, "topics.delete", name="bills")
-    assert "Keep it" not in words(operator.get(address))
+    assert "Keep them" not in words(operator.get(address))
     assert confirmed(operator, address, typed="bills").results == {"deleted": 1}
 
 

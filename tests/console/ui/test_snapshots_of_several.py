@@ -91,7 +91,7 @@ def test_looking_back_shows_all_brokers_in_total(brokers: Several, operator: Cli
     for path in ("/schedule/", "/timers/", "/groups/"):
         page = words(operator.get(f"{path}?as_of={at_ms}"))
         assert "all brokers" in page
-        assert "what was known at" not in page
+        assert "is shown as known at" not in page
     listed = operator.get(f"/groups/?as_of={at_ms}&as=csv")
     rows = list(csv.DictReader(io.StringIO(b"".join(listed.streaming_content).decode())))  # type: ignore[attr-defined]  # of a streamed answer
     assert {row["name"]: row["broker"] for row in rows}["billing"] == f"{A} {B}"
