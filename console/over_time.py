@@ -22,7 +22,7 @@ from django.utils.http import urlencode
 
 from console.kept_figures import HOUR_MS, MINUTE_MS
 from console.operations.marks import Mark, marks_between
-from console.site.clock import now_ms
+from console.site.clock import now_ms, simulated
 from console.site.mirrored import Cluster, cluster
 from console.site.parsing import whole_number
 
@@ -150,8 +150,10 @@ def _cut(start_ms: int, end_ms: int, at_ms: int, over: str) -> Stretch:
 
 
 def _every_ms() -> int:
-    """Return how far snapshots are apart, in whole minutes."""
-    return max(MINUTE_MS, -(-round((settings.SNAPSHOT_EVERY_S or 60) * 1000) // MINUTE_MS) * MINUTE_MS)
+    """Return how far snapshots are apart by the broker's clock, as one of the widths that values have."""
+    line = simulated()
+    every_ms = (settings.SNAPSHOT_EVERY_S or 60) * 1000 * (line.speed if line is not None else 1)
+    return next((width for width in _WIDTHS if width >= every_ms), _WIDTHS[-1])
 
 
 def over_time(

@@ -13,7 +13,7 @@ from broker.redisson import DelayedQueue
 from broker.redisson.errors import DifferentSlots
 from broker.redisson.queue import move_all_due
 from broker.redisson.repair import move_to
-from broker.redisson.survey import queue_names, survey
+from broker.redisson.survey import due_counts, queue_names, survey
 from broker.redisson.transfer import TransferService
 from tests.redisson.servers import RealServer
 from tests.waiting import until
@@ -44,6 +44,9 @@ def test_a_queue_in_a_cluster(cluster: RealServer) -> None:
     assert queue.take(timeout_s=1) == "v0"
     assert survey(queue).list_size == 1
     assert queue_names(queue.server) == ["orders"]
+    # several queues, whatever their slots
+    DelayedQueue("mail", url).offer("x", at=5)
+    assert due_counts(queue.server, ["mail", "orders", "none"], [4, 5, 10**13]) == ([0, 1, 2], 0)
     with pytest.raises(DifferentSlots):
         queue.poll_last_and_offer_first_to("elsewhere")
     receipt = queue.offer("x", at=10**13)

@@ -1,9 +1,9 @@
 """What falls due, kind by kind over time, against what the brokers release, and the answer to "will we cope".
 
-What a broker was measured to release is of its timers: it measures while more of them are due than are released in one second.
-Messages of lanes take the same way (a new record of the log), so they count against the same figure. Where nothing was
-measured, the most that was seen to go out is a lower bound: what is below it goes out in time, of what is above it
-nothing is known.
+What a broker was measured to release is of its timers: it measures when those that are due keep it busy for a tenth of
+a second. Messages of lanes take the same way (a new record of the log), so they count against the same figure. Where
+nothing was measured, the most that was seen to go out is a lower bound: what is below it goes out in time, of what is
+above it nothing is known.
 """
 
 from __future__ import annotations

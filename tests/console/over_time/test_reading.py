@@ -142,6 +142,16 @@ def test_an_address_names_a_stretch(settings: Any, query: str, span_ms: int, wid
     assert found.length <= 170
 
 
+def test_snapshots_that_are_further_apart_make_wider_values(one: None, settings: Any) -> None:
+    settings.SNAPSHOT_EVERY_S = 420
+    for number in range(9):
+        snapshot("broker-a", DAY + number * 420_000, passed=420 * number, lag=number)
+    stretch = stretch_of(QueryDict(f"from={DAY}&to={DAY + HOUR_MS}"), DAY + HOUR_MS)
+    assert stretch.width_ms == 10 * MINUTE_MS
+    (lag,), _ = lines_of(cluster(), [LAG], stretch)
+    assert lag.values == (1, 2, 4, 5, 7, 8)
+
+
 WEEK = """
     INSERT INTO console_snapshot (broker, slot_ms, at_ms, why, lanes, timers)
     SELECT 'broker-a', ms, ms, '{}', 'x', 'x' FROM generate_series(%(day)s, %(end)s, %(minute)s) ms;
