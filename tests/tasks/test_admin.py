@@ -44,6 +44,6 @@ def test_tasks_that_wait_are_cancelled(admin: Client, broker: BrokerThread) -> N
     TaskRow.objects.filter(pk=over.id).update(status="SUCCESSFUL")
     answer = admin.post(LIST, {"action": "cancel", "_selected_action": [waits.id, over.id]}, follow=True)
     said = [str(message) for message in answer.context["messages"]]
-    assert said == ["1 task was cancelled.", "1 task was not waiting any more."]
+    assert said == ["1 task was cancelled.", "1 task was no longer waiting."]
     waits.refresh()
     assert (waits.status, timers(broker)) == ("FAILED", [])
