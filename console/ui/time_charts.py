@@ -91,7 +91,8 @@ def _grid(top: float) -> Iterator[str]:
 def _below(marks: Sequence[tuple[int, str]], start_ms: int, end_ms: int) -> Iterator[str]:
     for ms, text in marks:
         share = (ms - start_ms) / (end_ms - start_ms)
-        if 0.045 < share < 0.985:
+        # neither below the word "now" nor beyond the end
+        if 0.06 < share < 0.985:
             yield f'<text class="text-middle" x="{place(share * SCALE)}" y="{FOOT + 18}">{text}</text>'
 
 
