@@ -39,7 +39,7 @@ class Masked:
         return self.masks.get(name, text) if text else text
 
     def identifier(self, identifier: str) -> str:
-        """Return our id, without the unique id in it where that is masked: its position finds the message, too."""
+        """Return our id, without the message id in it where that is masked: its position finds the message, too."""
         if UNIQUE_KEY not in self.masks:
             return identifier
         found = parse(identifier)

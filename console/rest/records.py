@@ -126,7 +126,7 @@ async def by_offset_id(offset_id: str, state: ApiState) -> tuple[str, Message]:
 
 
 async def all_records(topic: str, unique_key: str, admin: AsyncAdmin) -> list[Message]:
-    """Return the records of a topic with this unique id at one broker, none of a topic that it does not have."""
+    """Return the records of a topic with this message id at one broker, none of a topic that it does not have."""
     try:
         return await admin.records_by_id(topic, unique_key)
     except RouteNotFound:

@@ -39,9 +39,9 @@ class OfBroker(Struct, kw_only=True):
 
 
 class TopicOfUniqueId(Struct, kw_only=True):
-    """The topic that a unique id of RocketMQ needs; our ids and offset ids have it."""
+    """The topic that a message id of RocketMQ needs; our ids and offset ids have it."""
 
-    topic: Annotated[str | None, Meta(description="The topic of a RocketMQ unique id.")] = None
+    topic: Annotated[str | None, Meta(description="The topic that a message id is of.")] = None
 
 
 class Deletion(Struct, kw_only=True):

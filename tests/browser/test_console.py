@@ -143,7 +143,7 @@ def test_the_palette_goes_anywhere_by_keys(stage: Stage, web: Web, context: Brow
     chosen = page.locator("#palette [aria-selected=true]")
     expect(chosen).to_contain_text("Overview")
     page.keyboard.press("ArrowDown")
-    expect(chosen).to_contain_text("Schedule lanes")
+    expect(chosen).to_contain_text("Due")
     page.keyboard.press("Escape")
     expect(page.locator("main a").first).to_be_focused()
     page.keyboard.press("Control+k")

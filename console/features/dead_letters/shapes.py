@@ -74,7 +74,7 @@ class DeadLetterFilter:
 
     #: the topic in which the group got it
     topic: str = ""
-    #: one of its keys, its unique id or its tag, exactly
+    #: one of its keys, its message id or its tag, exactly
     key: str = ""
     #: died at or after, and before; epoch ms
     from_ms: int | None = None

@@ -1,7 +1,7 @@
 """A message across the brokers of a cluster: where its record lies, and what the others have of the same message.
 
 A record is of one broker, and so are its tries, its dead letter, and the lane or timer that it waits on. Others have
-records with its unique id where its producer, not sure of an answer, sent it once more to another broker.
+records with its message id where its producer, not sure of an answer, sent it once more to another broker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST = 8
 
 
 def home_of(here: Cluster, message_id: str, topic: str | None) -> Mirrored | None:
-    """Return the broker that has the message's first record: an offset id says where, a unique id is looked for.
+    """Return the broker that has the message's first record: an offset id says where, a message id is looked for.
 
     None: none of those that answer has it.
     """
@@ -47,7 +47,7 @@ def broker_of(here: Cluster, offset_message_id: str) -> Mirrored | None:
 
 
 def _first(admin: Admin, message_id: str, topics: Sequence[str]) -> list[Message]:
-    """Return the records of the first topic that has any with this unique id, oldest first."""
+    """Return the records of the first topic that has any with this message id, oldest first."""
     for topic in topics:
         try:
             records = admin.records_by_id(topic, message_id, MOST)

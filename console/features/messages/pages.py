@@ -136,7 +136,7 @@ _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500}
 
 @require_safe
 def search(request: HttpRequest) -> Answer:
-    """Search by offset id; by key or unique id, in a topic or those written to last; or a topic's newest by filters."""
+    """Search by offset id; by key or message id, in a topic or those written last; or a topic's newest by filters."""
     sought = (request.GET.get("q") or "").strip()[:300]
     topic = (request.GET.get("topic") or "").strip()[:255]
     if OFFSET_ID.fullmatch(sought) and not topic:
@@ -174,7 +174,7 @@ def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
 
 @require_safe
 def message(request: HttpRequest, message_id: str) -> HttpResponse:
-    """Show one message; `?topic=` says that the id is the client's unique id."""
+    """Show one message; `?topic=` says that the id is the client's message id."""
     return _message(request, message_id)
 
 

@@ -70,7 +70,7 @@ ABSENT_CODES = frozenset({Answer.SYSTEM_ERROR, Answer.TOPIC_NOT_EXIST, Answer.QU
 def message(scope: TopicScope, message_id: str, topic: str | None = None) -> MessagePage:
     """Return one message; of groups that are not seen neither tries nor what they told.
 
-    With a topic, `message_id` is the unique id; without, the offset id (both have 32 hex digits). Raises Http404 for
+    With a topic, `message_id` is the message id; without, the offset id (both have 32 hex digits). Raises Http404 for
     one of a topic that is not seen.
     """
     here = cluster()
@@ -119,7 +119,7 @@ def _others(here: Cluster, home: Mirrored | None) -> tuple[Mirrored, ...]:
 def _message(scope: TopicScope, message_id: str, topic: str | None, others: Cluster) -> MessagePage:
     """Return the message with nothing masked.
 
-    A unique id is what its producer says: records and lines of a trace that have the same one belong here as far as it
+    A message id is what its producer says: records and lines of a trace that have the same one belong here as far as it
     is seen whose they are.
     """
     here = mirrored()
@@ -206,7 +206,7 @@ def _stored(scope: TopicScope, message_id: str, topic: str | None) -> tuple[str,
 
 @authorised
 def messages(scope: TopicScope, topic: str, key: str, limit: int = 64) -> MessageSearch:
-    """Return messages of `topic` with this key or unique id, newest first; parked ones of that topic too."""
+    """Return messages of `topic` with this key or message id, newest first; parked ones of that topic too."""
     scope.require_topic(topic)
     here = cluster()
     found, evidence = ask_each(lambda admin: _search(admin, topic, key, limit), here, requests=SEARCH_REQUESTS)
@@ -224,7 +224,7 @@ def _searched(
 
 @authorised
 def messages_everywhere(scope: TopicScope, key: str, limit: int = 64) -> MessageSearch:
-    """Return messages with this key or unique id in the EVERYWHERE topics that were written to last and are seen."""
+    """Return messages with this key or message id in the EVERYWHERE topics that were written to last and are seen."""
     here = cluster()
     names = _written_last(here, scope, EVERYWHERE)
 
@@ -346,7 +346,7 @@ def _by_message_id(admin: Admin, topic: str, message_id: str) -> Message | None:
 
 
 def _kin(admin: Admin, trail: Trail, seen: TopicScope) -> list[Message]:
-    """Find other records of the same message: by its unique id, and by the position that a release came from."""
+    """Find other records of the same message: by its message id, and by the position that a release came from."""
     found: list[Message] = []
     for topic in (*trail.topics, *_topics_of_groups(trail, seen)):
         if trail.opened.unique_key:

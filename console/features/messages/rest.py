@@ -148,7 +148,7 @@ async def _named(call: Call, topic: str | None) -> tuple[Message, str]:
     elif is_offset_id(text):
         broker, found = await by_offset_id(text.upper(), state)
     else:
-        raise InvalidIdentifier("This is neither an id of this API nor an offset id; a unique id needs its ?topic=.")
+        raise InvalidIdentifier("This is neither an id of this API nor an offset id; a message id needs its ?topic=.")
     topic = real_topic(found) if found.topic != HALF_TOPIC else found.properties.get(REAL_TOPIC, "")
     if not call.allows(topic):
         raise MessageNotFound
@@ -290,7 +290,7 @@ class FoundMessage(Struct, kw_only=True):
     errors=(InvalidIdentifier, MessageNotFound),
 )
 async def message(call: Call, query: TopicOfUniqueId) -> Response:
-    """Answer one message by our id, by RocketMQ's offset id, or by its unique id with ?topic=."""
+    """Answer one message by our id, by RocketMQ's offset id, or by its message id with ?topic=."""
     text, state = call.named["id"], call.state
     if text.startswith("m1"):
         call.require(parse(text).topic)
@@ -302,7 +302,7 @@ async def message(call: Call, query: TopicOfUniqueId) -> Response:
     elif is_offset_id(text):
         broker, found = await by_offset_id(text.upper(), state)
     else:
-        raise InvalidIdentifier("This is neither an id of this API nor an offset id; a unique id needs its ?topic=.")
+        raise InvalidIdentifier("This is neither an id of this API nor an offset id; a message id needs its ?topic=.")
     topic = real_topic(found)
     if not call.allows(topic):
         raise MessageNotFound
@@ -387,7 +387,7 @@ async def _due_ms(parked: Message, admin: AsyncAdmin) -> int | None:
 async def _traced_steps(message_id: str | None, call: Call) -> list[TracedStep] | None:
     """Return what clients told, oldest first and without a moment last; None if no broker told it.
 
-    A unique id is what a producer says: of a message with the same one that the token may not read nothing is told.
+    A message id is what a producer says: of a message with the same one that the token may not read nothing is told.
     """
     if message_id is None:
         return []

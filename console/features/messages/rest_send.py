@@ -32,7 +32,7 @@ class Sent(Struct, kw_only=True):
     it waits."""
 
     id: Annotated[str, Meta(description="Opaque; good for GET /api/v1/messages/{id}.")]
-    message_id: Annotated[str, Meta(description="RocketMQ's unique id, which consumers see.")]
+    message_id: Annotated[str, Meta(description="RocketMQ's message id, which consumers see.")]
     topic: str
     broker: str
     queue: int

@@ -202,7 +202,7 @@ class ParkedMessage:
     real_queue_id: int | None
     keys: tuple[str, ...]
     tag: str | None
-    #: the client's unique id (UNIQ_KEY)
+    #: the client's message id (UNIQ_KEY)
     unique_key: str | None
     #: address of the parked record as an id: `message` page argument without a topic
     offset_message_id: str | None

@@ -270,7 +270,7 @@ def recall(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> list[ItemResul
 
 
 def parked_record(admin: Admin, target: Mapping[str, Any]) -> Message | None:
-    """Return the parked record that a target names by its place, its unique id or a handle; None where there is none,
+    """Return the parked record that a target names by its place, its message id or a handle; None where there is none,
     or where it is named by a schedule key, which the broker does not know. Raises ClientError."""
     if "position" in target:
         return admin.message_at(target["position"], topic=TIMER_TOPIC)

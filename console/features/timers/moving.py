@@ -1,10 +1,10 @@
 """One timer after the other from one broker to another: first its copy waits there, then it is cancelled here.
 
-    copies()   at the other broker: a message with the same body, properties, unique id and moment, and where it is from
+    copies()   at the other broker: a message with the same body, properties, id and moment, and where it is from
     settle()   at this broker: exactly that record is cancelled; where it was over before, the copy is cancelled instead
 
 So there is always one of the two. Both are there between the two steps, for milliseconds, or until somebody goes on
-after a runner was killed: then the copy is found by its unique id and the place that it names (MOVED_FROM), and nothing
+after a runner was killed: then the copy is found by its id and the place that it names (MOVED_FROM), and nothing
 is sent again. A moment that comes while both are there would be kept by both; so what is due soon (MOVE_LEAVES_S) is
 not begun with, and `twice` says of an item that it happened all the same.
 
@@ -264,7 +264,7 @@ def _left(target: Mapping[str, Any], soon_ms: int) -> ItemResult | None:
 
 
 def _message_id(record: Message) -> str:
-    """Return the message's own unique id; one that follows from its place where its sender gave none."""
+    """Return the message id; one that follows from its place where its sender gave none."""
     return record.unique_key or message_id_again(record.position, "")
 
 

@@ -264,7 +264,7 @@ def _row(each: Timer, broker: str) -> TimerRow:
 
 
 def _hide(row: TimerRow, masked: Masked) -> TimerRow:
-    """Mask a row in place, and return it; a recall handle holds the unique id."""
+    """Mask a row in place, and return it; a recall handle holds the message id."""
     row.schedule_key = masked.text(SCHEDULE_KEY, row.schedule_key)
     row.message_id = masked.text(UNIQUE_KEY, row.message_id)
     row.id = masked.identifier(row.id)

@@ -76,7 +76,7 @@ class KeyedQuery(Struct, kw_only=True):
 
 
 class NamedQuery(TopicOfUniqueId, kw_only=True):
-    """The topic of a unique id, and the reason why the message is changed."""
+    """The topic of a message id, and the reason why the message is changed."""
 
     reason: LogReason = ""
 
@@ -337,7 +337,7 @@ async def _named(call: Call, topic: str | None) -> tuple[TimerTarget, str | None
         handle = read_handle(text)
     except BadHandle:
         raise InvalidIdentifier(
-            "This is not an id, offset id or recall handle; a unique id needs its ?topic=."
+            "This is not an id, offset id or recall handle; a message id needs its ?topic=."
         ) from None
     call.require(handle.topic)
     return TimerTarget(handle=text), await state.admin.address_of(handle.broker)

@@ -172,7 +172,7 @@ class TimerRow:
 
     @property
     def name(self) -> str:
-        """The name that people know it by: its schedule key, else its first key, else its unique id."""
+        """The name that people know it by: its schedule key, else its first key, else its message id."""
         return self.schedule_key or next(iter(self.keys), "") or self.unique_key or str(self.position)
 
     @property
@@ -186,7 +186,7 @@ class TimerFilter:
     """The choice among timers: all bounds are optional; `to_ms` is not included."""
 
     topic: str = ""
-    #: schedule key, a word of KEYS, or the unique id
+    #: schedule key, a word of KEYS, or the message id
     key: str = ""
     from_ms: int | None = None
     to_ms: int | None = None

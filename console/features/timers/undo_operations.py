@@ -8,8 +8,8 @@ so, and what it answers becomes the item's outcome; an Apache RocketMQ broker ca
 only its records are looked for.
 
 A cancelled timer is parked again as a new message for the same moment, made from its old record, which stays in the log
-until retention takes it; nothing is kept beside it. The new message has what its sender gave, under a new unique id:
-Apache RocketMQ deletes by unique id within a second, and would delete the new one with the old one. The new id follows
+until retention takes it; nothing is kept beside it. The new message has what its sender gave, under a new message id:
+Apache RocketMQ deletes by message id within a second, and would delete the new one with the old one. The new id follows
 from the old record, so the broker itself can be asked whether the timer was parked again already.
 
 What was done at several brokers is taken back at each; where one does not answer, its timers are left as they are.

@@ -140,7 +140,7 @@ def _one(admin: Admin, position: int) -> TransactionRow | None:
 
 @authorised
 def halves_named(scope: TopicScope, key: str) -> tuple[TransactionRow, ...]:
-    """Return transactions with this key or unique id as they are now, the newest first, of all brokers that answer."""
+    """Return transactions with this key or message id as they are now, the newest first, of all brokers that answer."""
     asked, _evidence = ask_each(lambda admin: _named(admin, key, scope.topic), cluster(), requests=KEY_REQUESTS)
     found = [replace(row, broker=here.name) for here, rows in asked for row in rows]
     if len(asked) > 1:

@@ -83,7 +83,7 @@ class HalfTaken(Struct, kw_only=True):
     """A half that the broker has accepted, which is not delivered. `flushed`: it is on disk."""
 
     id: Annotated[str, Meta(description="Opaque; decide with POST /api/v1/transactions/{id}:commit or :rollback.")]
-    transaction_id: Annotated[str, Meta(description="RocketMQ's; the message's unique id, too.")]
+    transaction_id: Annotated[str, Meta(description="RocketMQ's: the message id of its half.")]
     topic: str
     producer_group: str
     broker: str
