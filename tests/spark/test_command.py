@@ -61,7 +61,7 @@ def test_without_postgresql_the_command_says_what_is_missing(
 
     with monkeypatch.context() as patch:
         patch.setattr(connection, "ensure_connection", refused)
-        with pytest.raises(CommandError, match=r"PostgreSQL does not answer: connection refused\. .* DATABASE_URL"):
+        with pytest.raises(CommandError, match=r"PostgreSQL does not respond: connection refused\. .* DATABASE_URL"):
             call_command("dashboards", "list")
 
 
