@@ -115,7 +115,9 @@ class Cluster:
         if not (data / "PG_VERSION").exists():
             self._create()
         elif (made := (data / "PG_VERSION").read_text().strip()) != MAJOR:
-            raise ClusterFailed(f"{data} is of PostgreSQL {made}, and this is {MAJOR}: dump it there, load it here.")
+            raise ClusterFailed(
+                f"{data} was created by PostgreSQL {made}, and this is {MAJOR}: dump it there, load it here."
+            )
         elif (data / "pg_hba.conf").read_text() != ACCESS_RULES:
             self._require_password()
         command = [self._program("postgres"), "-D", str(data), "-h", "", "-k", str(self._sockets)]

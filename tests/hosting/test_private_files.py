@@ -216,7 +216,7 @@ def test_data_of_another_version_are_refused_untouched(closed: Path) -> None:
     cluster = Cluster(closed / "postgres", PASSWORD)
     query(cluster, "SELECT 1")
     (closed / "postgres" / "PG_VERSION").write_text("12\n")
-    with pytest.raises(ClusterFailed, match="made by PostgreSQL 12"):
+    with pytest.raises(ClusterFailed, match="created by PostgreSQL 12"):
         cluster.start()
 
 
