@@ -286,7 +286,12 @@ if ALERTS_INTERVAL_S > 0:
         "schedule": ALERTS_INTERVAL_S,
         "options": {"expires": ALERTS_INTERVAL_S},
     }
-    CELERY_BEAT_SCHEDULE["webhooks"] = {"task": "console.tell_webhooks", "schedule": 5.0, "options": {"expires": 5.0}}
+    if ALERT_ORIGINS:
+        CELERY_BEAT_SCHEDULE["webhooks"] = {
+            "task": "console.tell_webhooks",
+            "schedule": 5.0,
+            "options": {"expires": 5.0},
+        }
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
 SNAPSHOT_EVERY_S = float(os.environ.get("ESCAPEMENT_SNAPSHOT_EVERY_S", "60"))

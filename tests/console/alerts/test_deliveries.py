@@ -22,6 +22,7 @@ from console.features.alerts import deliveries
 from console.features.alerts.deliveries import Webhook as WebhookChannel
 from console.features.alerts.deliveries import secret_of_rule, send_due
 from console.features.alerts.models import Alert, AlertRule, Delivery
+from console.tasks import watch_alerts
 from tests.console.alerts.stage import START_MS, Webhook, after, rule, tell
 from tests.console.alerts.stage import webhook as webhook
 
@@ -96,6 +97,20 @@ def test_one_that_does_not_answer_keeps_no_other_waiting(webhook: Webhook, setti
     assert len(webhook.got) == 1
     failed = Delivery.objects.filter(error__contains="no answer within 0.3 s", next_at__isnull=False)
     assert failed.count() == 10
+
+
+@pytest.mark.django_db
+def test_where_no_webhook_may_be_asked_any_more_what_was_queued_for_one_is_refused(
+    webhook: Webhook, settings: Any
+) -> None:
+    """Then there is no round for webhooks in the timetable."""
+    rule(webhook=f"{webhook.origin}/alerts", for_s=0)
+    (news,) = after(0, mail=150)
+    deliveries.tell(news, timezone.now())
+    settings.ALERT_ORIGINS = []
+    watch_alerts()
+    assert webhook.got == []
+    assert "webhook failed" in Alert.objects.get().told
 
 
 @pytest.mark.django_db
