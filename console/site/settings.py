@@ -273,36 +273,27 @@ DASHBOARDS_CORES = int(os.environ.get("ESCAPEMENT_DASHBOARDS_CORES", "0"))  # sp
 DASHBOARDS_MEMORY_MB = int(os.environ.get("ESCAPEMENT_DASHBOARDS_MEMORY_MB", "896"))
 DASHBOARDS_SCRATCH = os.environ.get("ESCAPEMENT_DASHBOARDS_SCRATCH", "")
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {}
+
+
+def _each(task: str, seconds: float) -> dict[str, Any]:
+    """Return a turn of the timetable; one that did not run before the next is due runs no more."""
+    return {"task": task, "schedule": seconds, "options": {"expires": seconds}}
+
+
 if DASHBOARDS_INTERVAL_S > 0 and find_spec("pyspark") is not None:
-    CELERY_BEAT_SCHEDULE["dashboards"] = {
-        "task": "console.renew_dashboards",
-        "schedule": DASHBOARDS_INTERVAL_S,
-        "options": {"expires": DASHBOARDS_INTERVAL_S},
-    }
+    CELERY_BEAT_SCHEDULE["dashboards"] = _each("console.renew_dashboards", DASHBOARDS_INTERVAL_S)
 
 if ALERTS_INTERVAL_S > 0:
-    CELERY_BEAT_SCHEDULE["alerts"] = {
-        "task": "console.watch_alerts",
-        "schedule": ALERTS_INTERVAL_S,
-        "options": {"expires": ALERTS_INTERVAL_S},
-    }
+    CELERY_BEAT_SCHEDULE["alerts"] = _each("console.watch_alerts", ALERTS_INTERVAL_S)
     if ALERT_ORIGINS:
-        CELERY_BEAT_SCHEDULE["webhooks"] = {
-            "task": "console.tell_webhooks",
-            "schedule": 5.0,
-            "options": {"expires": 5.0},
-        }
+        CELERY_BEAT_SCHEDULE["webhooks"] = _each("console.tell_webhooks", 5.0)
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
 SNAPSHOT_EVERY_S = float(os.environ.get("ESCAPEMENT_SNAPSHOT_EVERY_S", "60"))
 SNAPSHOT_KEEP_H = float(os.environ.get("ESCAPEMENT_SNAPSHOT_KEEP_H", "24"))
 SNAPSHOT_KEEP_DAYS = float(os.environ.get("ESCAPEMENT_SNAPSHOT_KEEP_DAYS", "30"))
 if SNAPSHOT_EVERY_S > 0:
-    CELERY_BEAT_SCHEDULE["snapshots"] = {
-        "task": "console.take_snapshot",
-        "schedule": SNAPSHOT_EVERY_S,
-        "options": {"expires": SNAPSHOT_EVERY_S},
-    }
+    CELERY_BEAT_SCHEDULE["snapshots"] = _each("console.take_snapshot", SNAPSHOT_EVERY_S)
 
 # --- operations -------------------------------------------------------------------------------------------------------
 OPERATIONS_KEEP_DAYS = float(os.environ.get("ESCAPEMENT_OPERATIONS_KEEP_DAYS", "90"))
@@ -317,24 +308,12 @@ AUDIT_STREAM = os.environ.get("ESCAPEMENT_AUDIT_STREAM", "")
 AUDIT_STREAM_TOKEN = os.environ.get("ESCAPEMENT_AUDIT_STREAM_TOKEN", "")
 # So many wrong passwords and locks an hour have an entry of their own.
 AUDIT_STRANGERS_AN_HOUR = 1_000
-CELERY_BEAT_SCHEDULE["administration"] = {
-    "task": "console.read_administration",
-    "schedule": 5.0,
-    "options": {"expires": 5.0},
-}
+CELERY_BEAT_SCHEDULE["administration"] = _each("console.read_administration", 5.0)
 if AUDIT_FILE:
-    CELERY_BEAT_SCHEDULE["audit_file"] = {
-        "task": "console.export_audit",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
-    }
+    CELERY_BEAT_SCHEDULE["audit_file"] = _each("console.export_audit", 5.0)
 
 if AUDIT_STREAM:
-    CELERY_BEAT_SCHEDULE["audit_stream"] = {
-        "task": "console.stream_audit",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
-    }
+    CELERY_BEAT_SCHEDULE["audit_stream"] = _each("console.stream_audit", 5.0)
 
 # --- people and safety ------------------------------------------------------------------------------------------------
 LOGIN_URL = "/login/"
