@@ -28,7 +28,7 @@ from console.features.transactions import total as transactions
 from console.features.transactions.pages import transaction_sums
 from console.features.transactions.shapes import TransactionFigures
 from console.figures_taken import figures_of
-from console.kept_figures import forget_figures, keep_figures
+from console.kept_figures import HOUR_MS, forget_figures, keep_figures
 from console.past import Moment, OldPart, Snapshot, evidence_of, pack, whole_at
 from console.security.topic_scope import EVERYTHING
 from console.site.chosen import choice_of, choosing
@@ -39,7 +39,6 @@ from console.site.mirrored import Cluster, Mirrored, alone, cluster, mirrored
 #: the parts of a snapshot, as its row has them, and the shape of each
 KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigures, "groups": GroupsKept}
 
-HOUR_MS = 3_600_000
 #: rows that one round deletes at most: a long pause is caught up with over several rounds
 BATCH = 500
 

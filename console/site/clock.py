@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime
+
+from django.utils.timezone import get_current_timezone
 
 from broker.mirror.clock_file import ClockLine, broker_now_ms, clock_file
 
-__all__ = ["ClockLine", "epoch_ms", "now_ms", "real_ms", "real_now_ms", "shown_ms", "simulated"]
+__all__ = ["ClockLine", "epoch_ms", "local_time", "now_ms", "real_ms", "real_now_ms", "shown_ms", "simulated"]
 
 
 def now_ms() -> int:
@@ -41,3 +43,8 @@ def simulated() -> ClockLine | None:
 def epoch_ms(moment: datetime | None) -> int | None:
     """Return a moment of a row in ms since 1970, None where there is none."""
     return None if moment is None else round(moment.timestamp() * 1000)
+
+
+def local_time(ms: float) -> datetime:
+    """Return a moment by the clock of the reader's zone."""
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone())

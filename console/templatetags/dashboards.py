@@ -5,18 +5,18 @@ Bars by moment are many: they are links for a pointer only, a keyboard finds the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from django import template
 from django.utils.html import escape
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from console.features.dashboards.read import Panel
 from console.features.dashboards.runs import LIVE
+from console.site.clock import local_time
 from console.templatetags.escapement import size, span
 from console.ui.charts import Box, Times, even, heat, nice_ceiling, opened, place
 
@@ -224,7 +224,7 @@ def figure_of(figures: dict[str, float], name: str) -> float | None:
 
 def _local(at_ms: int) -> datetime:
     """A moment of the log, which rot may have put anywhere: beyond the calendar it is the calendar's end."""
-    return datetime.fromtimestamp(min(max(at_ms, 0), _LAST_MS) / 1000, UTC).astimezone(get_current_timezone())
+    return local_time(min(max(at_ms, 0), _LAST_MS))
 
 
 def _clock(at_ms: int) -> str:

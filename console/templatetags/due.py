@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from django import template
 from django.urls import reverse
 from django.utils.html import escape
@@ -13,6 +11,7 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
 from console.features.due.shapes import WINDOWS, Band, DueKind, DuePage
+from console.site.clock import local_time
 from console.ui.time_charts import Layer, stacked_svg, ticks
 
 register = template.Library()
@@ -80,7 +79,7 @@ def clock(ms: int | None) -> str:
     """A time of day by the reader's clock, with seconds where it has some."""
     if ms is None:
         return "\u2013"
-    at = datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone())
+    at = local_time(ms)
     return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from django import template
@@ -18,6 +17,7 @@ from django.utils.translation import ngettext
 from console.kept_figures import FigureSubject
 from console.operations.marks import Mark
 from console.over_time import DAY_MS, SPANS, Line, Measure, OverTime
+from console.site.clock import local_time
 from console.templatetags.escapement import rate
 from console.ui.time_charts import Course, Flag, courses_svg, ticks
 
@@ -119,8 +119,7 @@ def stretch_words(over: OverTime) -> str:
 
 def moment_words(ms: int, over: OverTime) -> str:
     """A moment by the reader's clock, with its day where the stretch is longer than one or not today."""
-    zone = get_current_timezone()
-    at, today = (datetime.fromtimestamp(each / 1000, UTC).astimezone(zone) for each in (ms, over.now_ms))
+    at, today = local_time(ms), local_time(over.now_ms)
     is_today = at.date() == today.date() and over.stretch.end_ms - over.stretch.start_ms <= DAY_MS
     return f"{at:%H:%M}" if is_today else f"{at:%m-%d %H:%M}"
 

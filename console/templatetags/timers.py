@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from django import template
 from django.urls import reverse
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -28,6 +27,7 @@ from console.features.timers.shapes import (
     Zoom,
     window_of,
 )
+from console.site.clock import local_time
 from console.templatetags.escapement import size, span
 from console.ui.charts import Times
 from console.ui.timer_charts import (
@@ -52,13 +52,9 @@ _RING_ZOOMS = ("1s", "1m", "1h")
 _TICKS_MS = {"30d": 3 * DAY, "7d": DAY, "1d": 3 * HOUR, "1h": 10 * MINUTE, "1m": 10 * SECOND, "1s": 100}
 
 
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone())
-
-
 def stamp(ms: int, step_ms: int) -> str:
     """A moment as exactly as a slot of this width needs."""
-    at = _moment(ms)
+    at = local_time(ms)
     if step_ms >= DAY:
         return f"{at:%Y-%m-%d}"
     if step_ms >= MINUTE:
@@ -255,7 +251,7 @@ def _roll_text(ms: int, count: int) -> str:
 
 
 def _herd_first(herd: Herd) -> str:
-    return _("%(count)s due at %(at)s") % {"count": f"{herd.count:,}", "at": f"{_moment(herd.due_ms):%H:%M:%S}"}
+    return _("%(count)s due at %(at)s") % {"count": f"{herd.count:,}", "at": f"{local_time(herd.due_ms):%H:%M:%S}"}
 
 
 def _herd_second(forecast: Forecast, herd: Herd) -> str:
@@ -280,7 +276,7 @@ def _ticks(stretch: Stretch, zoom: str) -> Iterator[Mark]:
 
 def _round_moments(start_ms: int, end_ms: int, zoom: str) -> Iterator[tuple[int, str]]:
     if zoom in ("10y", "1y"):
-        at = _moment(start_ms).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        at = local_time(start_ms).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         while True:
             at = (at + timedelta(days=32)).replace(day=1)
             ms = round(at.timestamp() * 1000)
@@ -290,7 +286,7 @@ def _round_moments(start_ms: int, end_ms: int, zoom: str) -> Iterator[tuple[int,
                 yield ms, f"{at:%Y-%m}" if zoom == "1y" else f"{at:%Y}"
     step_ms = _TICKS_MS[zoom]
     for ms in range(start_ms - start_ms % step_ms + step_ms, end_ms, step_ms):
-        at = _moment(ms)
+        at = local_time(ms)
         if step_ms >= DAY:
             yield ms, f"{at:%m-%d}"
         elif step_ms >= MINUTE:

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from django import template
 from django.urls import reverse
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -31,6 +29,7 @@ from console.features.transactions.shapes import (
     TransactionState,
 )
 from console.site.chosen import choice_of, choosing, chosen
+from console.site.clock import local_time
 from console.templatetags.escapement import delay_name, span, until
 from console.templatetags.visible import visible
 from console.ui.charts import FOLD_MS, Stop, life_svg, place
@@ -338,4 +337,4 @@ def _short(text: str, length: int) -> str:
 
 
 def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone()):%m-%d %H:%M:%S}.{ms % 1000:03d}"
+    return f"{local_time(ms):%m-%d %H:%M:%S}.{ms % 1000:03d}"

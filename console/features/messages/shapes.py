@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from django.db.models import TextChoices
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from console.site.clock import local_time
 from console.site.evidence import Evidence
 from console.templatetags.escapement import span, until
 from console.ui.charts import FOLD_MS, Stop, life_svg
@@ -338,4 +337,4 @@ def _title(step: LifeStep) -> str:
 
 
 def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone()):%H:%M:%S}.{ms % 1000:03d}"
+    return f"{local_time(ms):%H:%M:%S}.{ms % 1000:03d}"

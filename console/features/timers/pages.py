@@ -21,7 +21,6 @@ from django.shortcuts import render
 from django.utils.html import escape
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
@@ -51,6 +50,7 @@ from console.over_time import Measure, Wanted, over_time
 from console.past import Moment, asked_of, evidence_of, parts_at, past_of, status_of
 from console.security.topic_scope import EVERYTHING, TopicScope, authorised, current_scope
 from console.site.broker import ask
+from console.site.clock import local_time
 from console.site.evidence import Evidence
 from console.site.merged import LONGEST
 from console.site.mirrored import Mirrored, alone
@@ -261,7 +261,7 @@ def _stop(event: LifeEvent, before_ms: int | None) -> Stop:
 
 
 def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone()):%m-%d %H:%M:%S}.{ms % 1000:03d}"
+    return f"{local_time(ms):%m-%d %H:%M:%S}.{ms % 1000:03d}"
 
 
 _MOVING = ("timers.reschedule", "timers.take_back")
