@@ -153,11 +153,12 @@ def _cells(column: Column, place: Place) -> Draw:
         return _rendered_cells(column, place)
     text_of, value_of = cell.text, attrgetter(column.own_field)
     if column.page:
-        filled, address_of = _shape(cell.template, "text", "address").filled, _address(column, place.data)
+        filled = _shape(cell.template, "text", "address", "whole").filled
+        address_of = _address(column, place.data)
 
         def draw_linked(row: Any) -> str:
-            place.row = row
-            return filled(text_of(value_of(row), place), address_of(row))
+            place.row, value = row, value_of(row)
+            return filled(text_of(value, place), address_of(row), "" if value is None else str(value))
 
         return draw_linked
     written = _shape(cell.template, "text").filler()

@@ -102,9 +102,14 @@ def sheet(
 
 
 @register.simple_block_tag(takes_context=True)
-def page_head(context: Context, content: str, title: str, lead: str = "", kind: str = "") -> SafeString:
-    """The name of a page and what it is about; enclosed is what can be done with all of it, at the right."""
-    return _part(context, "ui/page_head.html", title=title, lead=lead, kind=kind, content=content)
+def page_head(
+    context: Context, content: str, title: str, lead: str = "", kind: str = "", copied: str = ""
+) -> SafeString:
+    """The name of a page and what it is about; enclosed is what can be done with all of it, at the right.
+
+    `copied` is what a button beside the name copies.
+    """
+    return _part(context, "ui/page_head.html", title=title, lead=lead, kind=kind, copied=copied, content=content)
 
 
 @register.simple_block_tag(takes_context=True)
@@ -245,6 +250,21 @@ def shortened(text: object) -> dict[str, str]:
     shown = visible("" if text is None else str(text))
     at = 0 if len(shown) < _SHORT_ID else len(shown) - _ID_END
     return {"start": shown[:at], "end": shown[at:]}
+
+
+@register.inclusion_tag("ui/copies.html")
+def copies(value: object, in_row: bool = False) -> dict[str, object]:
+    """A button that copies an id, a key or a name; nothing where there is none.
+
+    `in_row`: it stands in a row of a list, seen while the row is pointed at and passed by the tab key: a letter copies.
+    """
+    return {"copied": "" if value is None else str(value), "in_row": in_row}
+
+
+@register.inclusion_tag("ui/quoted.html")
+def quoted(text: object, kind: str = "") -> dict[str, object]:
+    """Lines as they are, with a button that copies them: a body, a command, a secret."""
+    return {"text": text, "kind": kind}
 
 
 @register.inclusion_tag("ui/field_errors.html")

@@ -48,10 +48,11 @@ class Place:
 class Cell:
     """A kind of cell: the template of its `<td>`, and how often it is rendered, as a page has thousands of cells.
 
-    With `text`, the template is given `text` and `address` (where the cell leads, empty: nowhere). It is rendered once
-    for all rows that have both, and so on: it may ask whether there is one, never what it is. Without, it is given
-    `row`, `value`, `address`, `column`, `data` and `now_ms`, and is rendered once for all rows with the same values in
-    the fields that `by` names (VALUE: that of the column); for each row if it names none.
+    With `text`, the template is given `text`, and if its column has a page, `address` (where the cell leads, empty:
+    nowhere) and `whole` (the value, to be copied). It is rendered once for all rows that have all of them, and so on:
+    it may ask whether there is one, never what it is. Without, it is given `row`, `value`, `address`, `column`, `data`
+    and `now_ms`, and is rendered once for all rows with the same values in the fields that `by` names (VALUE: that of
+    the column); for each row if it names none.
     """
 
     template: str

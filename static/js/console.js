@@ -1,6 +1,7 @@
 // The console's own behaviour: small parts, each started once.
 import { startAccount } from "./account.js";
 import { startClocks } from "./clocks.js";
+import { startCopying } from "./copying.js";
 import { startCursor } from "./cursor.js";
 import { startEntering } from "./entering.js";
 import { startKeys } from "./keys.js";
@@ -17,6 +18,7 @@ startEntering();
 startKeys();
 startClocks();
 startLive();
+startCopying();
 startCursor();
 startPalette();
 startRail();

@@ -1,6 +1,7 @@
-// The keyboard: Ctrl-K goes anywhere, one letter a page, / for search, j and k for rows, v and * choose them, digits act,
-// ? for help.
+// The keyboard: Ctrl-K goes anywhere, one letter a page, / for search, j and k for rows, v and * choose them, i copies,
+// digits act, ? for help.
 
+import { copyHere } from "./copying.js";
 import { openPalette } from "./palette.js";
 
 // Single letters can be switched off by whoever types or speaks them unawares (WCAG 2.1.4); Ctrl-K and Escape stay.
@@ -61,6 +62,7 @@ function sayDigits() {
 
 const choices = {
   v: () => document.activeElement.closest("tr")?.querySelector("input[type=checkbox]")?.click(),
+  i: copyHere,
   "*": () => document.querySelector("main input[name=scope][value=matching]")?.click(),
 };
 

@@ -102,3 +102,20 @@ def test_an_address_leaves_out_what_is_empty_and_escapes_the_rest() -> None:
     source = "{% address 'timer_list' topic=topic from=1 to=None key='' %}"
     assert drawn(source, topic='a&"b') == "/timers/list/?topic=a%26%22b&amp;from=1"
     assert QueryDict("topic=a%26%22b&from=1")["topic"] == 'a&"b'
+
+
+def test_a_button_copies_the_whole_value_and_is_there_only_with_one() -> None:
+    html = drawn("{% copies value %}", value=HOSTILE[1] + "x" * 300)
+    assert HOSTILE[1] not in html
+    assert "x" * 300 in html
+    assert 'type="button"' in html
+    assert "scripted" in html
+    assert drawn("{% copies one %}{% copies other %}", one="", other=None).strip() == ""
+    assert 'data-copies="0"' in drawn("{% copies 0 %}")
+
+
+def test_quoted_lines_are_copied_from_where_they_stand() -> None:
+    html = drawn("{% quoted text %}", text=HOSTILE[4])
+    assert HOSTILE[4] not in html
+    assert html.count("svg") == 1, "a body is on the page once"
+    assert 'data-copies=""' in html
