@@ -102,6 +102,16 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
     yield from _with_key(text)
 
 
+#: what is kept of how somebody wants to see the console, without the zone, which the browser tells
+_PREFERENCES = (
+    ("theme", "dark", gettext_lazy("Dark")),
+    ("theme", "light", gettext_lazy("Light")),
+    ("density", "comfortable", gettext_lazy("Comfortable rows")),
+    ("density", "compact", gettext_lazy("Compact rows")),
+    ("zone", "UTC", gettext_lazy("Times in UTC")),
+)
+
+
 def _of_the_account(text: str) -> Iterator[Jump]:
     """Yield what is in the menu behind one's name; "ord" is somebody's way to `orders`, not to a password."""
     of = gettext_lazy("your account")
@@ -111,9 +121,9 @@ def _of_the_account(text: str) -> Iterator[Jump]:
     ):
         if _begins_word_of(text, label):
             yield Jump(reverse(view), label, of)
-    for word, label in (("dark", gettext_lazy("Dark")), ("light", gettext_lazy("Light"))):
+    for field, word, label in _PREFERENCES:
         if _begins_word_of(text, label):
-            yield Jump("", label, of, command=word, form="set_theme", field="theme")
+            yield Jump("", label, of, command=word, form=f"set_{field}", field=field)
     if _begins_word_of(text, gettext_lazy("Sign out")):
         yield Jump("", gettext_lazy("Sign out"), of, command="1", form="logout")
 

@@ -31,7 +31,7 @@ from console.operations.reading import live_operation
 from console.security import account, presence, sign_in, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
-from console.ui import frame, saved_view_pages
+from console.ui import frame, preferences, saved_view_pages
 from console.ui.addresses import Name
 from console.ui.live import LiveKind
 
@@ -121,7 +121,9 @@ urlpatterns: list[URLPattern] = [
     page("login/provider/back/", sign_on.back, "sign_on_back", EVERYBODY),
     page("prove/", presence.prove, "prove", EVERYBODY),
     page("logout/", LogoutView.as_view(), "logout", EVERYBODY),
-    page("theme/", frame.set_theme, "set_theme", EVERYBODY),
+    page("theme/", preferences.set_theme, "set_theme", EVERYBODY),
+    page("zone/", preferences.set_zone, "set_zone", EVERYBODY),
+    page("density/", preferences.set_density, "set_density", EVERYBODY),
     page("favicon.ico", frame.favicon, "favicon", EVERYBODY),
     page("healthz", health.healthz, "healthz", EVERYBODY),
     page("readyz", health.readyz, "readyz", EVERYBODY),

@@ -11,7 +11,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -19,6 +19,7 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.translation import get_language, override
 from django.utils.translation import gettext as _
 
@@ -69,7 +70,8 @@ def page_or_file(
     if (why := _trouble(first)) and not rows(first):
         return HttpResponse(why, status=503, content_type="text/plain; charset=utf-8")
     pages = _in_sight(chain([first], _pages(first, read, following)))
-    return exported(table.name, form, table.in_file, _bounded(pages, rows, table.in_file))
+    found = _bounded(pages, rows, table.in_file, timezone.get_current_timezone())
+    return exported(table.name, form, table.in_file, found)
 
 
 def next_offset(page: Any) -> int | None:
@@ -113,11 +115,11 @@ def _pages(page: Any, read: Callable[[Any], Any], following: Callable[[Any], Any
 def _in_sight(pages: Iterator[Any]) -> Iterator[Any]:
     """Read pages as the user who asked for them, in their language, of the same brokers: the request is over when the
     answer is sent."""
-    visible, language, choice = current_topics(), get_language(), chosen()
+    visible, language, choice, zone = current_topics(), get_language(), chosen(), timezone.get_current_timezone()
 
     def read() -> Iterator[Any]:
         while True:
-            with scoped(visible), override(language), choosing(choice):
+            with scoped(visible), override(language), choosing(choice), timezone.override(zone):
                 page = next(pages, None)
             if page is None:
                 return
@@ -127,7 +129,7 @@ def _in_sight(pages: Iterator[Any]) -> Iterator[Any]:
 
 
 def _bounded(
-    pages: Iterator[Any], rows: Callable[[Any], Sequence[Any]], columns: Sequence[str]
+    pages: Iterator[Any], rows: Callable[[Any], Sequence[Any]], columns: Sequence[str], zone: tzinfo
 ) -> Iterator[Mapping[str, object]]:
     sent, looked, why = 0, 0, ""
     for page in pages:
@@ -136,7 +138,7 @@ def _bounded(
             if sent == LIMIT:
                 yield _note(columns, _("There are more than %(limit)s: narrow the filter.") % {"limit": f"{LIMIT:,}"})
                 return
-            yield {column: _plain(row, column) for column in columns}
+            yield {column: _plain(row, column, zone) for column in columns}
             sent += 1
         looked += getattr(page, "looked", 0)
         if looked >= LOOKED:
@@ -158,12 +160,12 @@ def _note(columns: Sequence[str], text: str) -> Mapping[str, object]:
     return {**dict.fromkeys(columns), columns[0]: f"# {text}"}
 
 
-def _plain(row: Any, column: str) -> object:
+def _plain(row: Any, column: str, zone: tzinfo) -> object:
     value = row
     for part in column.split("."):
         value = getattr(value, part, None)
     if isinstance(value, datetime):
-        return value.isoformat()
+        return value.astimezone(zone).isoformat()
     if isinstance(value, tuple | frozenset):
         return list(value)
     # choices of rows are texts with a label

@@ -1,4 +1,4 @@
-"""The frame of every page: the places of the rail, the brokers to choose among, the environment's name, the theme."""
+"""The frame of every page: the places of the rail, the brokers to choose among, the environment's name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from django.shortcuts import redirect
 from django.templatetags.static import static
 from django.urls import ResolverMatch, reverse
 from django.utils.functional import Promise, SimpleLazyObject
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
@@ -22,7 +21,7 @@ from console.security.gate import is_total
 from console.site.chosen import ALL, Choice, choice_of, choosing, chosen
 from console.site.clock import real_now_ms, simulated
 from console.site.mirrored import cluster
-from console.ui.addresses import form_of
+from console.ui.preferences import chosen_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +191,6 @@ def picker(request: HttpRequest) -> Picker:
     return Picker(choice, tuple(brokers), tuple(others), match is not None and is_total(match.func))
 
 
-THEME_COOKIE = "theme"
-THEMES = ("light", "dark")
-_YEAR_S = 365 * 24 * 3_600
-
-
 def _simulated() -> dict[str, object]:
     """Return what the banner says, and what a page's own clock goes on from; nothing if the broker's clock is real."""
     line = simulated()
@@ -212,26 +206,12 @@ def _simulated() -> dict[str, object]:
 
 def page(request: HttpRequest) -> dict[str, object]:
     """Return the context of all templates."""
-    theme = request.COOKIES.get(THEME_COOKIE, "")
     return {
         "environment": settings.ESCAPEMENT_ENV,
-        "theme": theme if theme in THEMES else "",
+        **chosen_by(request),
         "picker": SimpleLazyObject(lambda: picker(request)),
         **_simulated(),
     }
-
-
-@form_of("overview")
-def set_theme(request: HttpRequest) -> HttpResponse:
-    """Redirect back to the page on which it was asked for."""
-    back = request.POST.get("next", "")
-    if not url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure()):
-        back = "/"
-    answer = redirect(back)
-    answer.status_code = 303
-    if request.POST.get("theme") in THEMES:
-        answer.set_cookie(THEME_COOKIE, request.POST["theme"], max_age=_YEAR_S, samesite="Lax")
-    return answer
 
 
 @require_safe

@@ -22,13 +22,14 @@ from urllib.parse import parse_qsl
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.template.loader import render_to_string
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.module_loading import import_string
 
 from console.security.topic_scope import NOTHING, VisibleTopics, scoped
 from console.site.chosen import ALL, Choice, choosing, split
 from console.site.clock import simulated
 from console.site.parsing import whole_number
+from console.ui.preferences import zone_of
 
 #: renderings at the same time; each may wait for the broker
 RENDER_THREADS = 3
@@ -66,6 +67,8 @@ class LivePage:
     visible: VisibleTopics = NOTHING
     #: the brokers that it is about
     choice: Choice = ALL
+    #: the zone of its moments, "" for that of the settings
+    zone: str = ""
 
     @property
     def template(self) -> str:
@@ -223,7 +226,8 @@ fragments = Fragments()
 
 
 def _render(page: LivePage, language: str, sequence: int) -> Parts:
-    with translation.override(language), scoped(page.visible), choosing(page.choice):
+    in_zone = timezone.override(zone_of(page.zone))
+    with translation.override(language), in_zone, scoped(page.visible), choosing(page.choice):
         html = render_to_string(page.template, {"data": page.read(), "sequence": sequence, "live": True})
         line = simulated()
         return parts_of(html if line is None else html + render_to_string("live/clockline.html", {"simulated": line}))

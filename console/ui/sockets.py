@@ -45,6 +45,7 @@ from console.security.presence import is_idle
 from console.security.sessions import signed_in
 from console.security.topic_scope import VisibleTopics, visible_topics
 from console.ui.live import LivePage, fragments, page_of
+from console.ui.preferences import ZONE_COOKIE, zone_named
 
 logger = logging.getLogger(__name__)
 
@@ -328,7 +329,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         elif len(announcements) >= MAX_SOCKETS:
             await self.close(TRY_LATER)
         else:
-            self._page = replace(page, visible=visible)
+            self._page = replace(page, visible=visible, zone=zone_named(self.scope.get("cookies", {}).get(ZONE_COOKIE)))
             self._serving = asyncio.create_task(self._serve(self._page, language_of(self.scope)))
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:

@@ -16,6 +16,34 @@ export function span(ms) {
   return `${whole(DAY)} d ${whole(HOUR) % 24} h`;
 }
 
+// A moment by the reader's clock (YYYY-MM-DD HH:MM:SS), as the server writes it: the page says in which zone, without
+// one it is UTC. A browser that does not know the zone stays with UTC.
+export const zone = document.documentElement.dataset.zone || "UTC";
+const form = clock(zone) ?? clock("UTC");
+
+function clock(timeZone) {
+  const two = "2-digit";
+  try {
+    return new Intl.DateTimeFormat("sv-SE", {
+      timeZone, hourCycle: "h23", year: "numeric", month: two, day: two, hour: two, minute: two, second: two,
+    });
+  } catch {
+    return null;
+  }
+}
+
+export const zoned = (ms) => form.format(ms);
+
+// The account menu offers the zone of this device.
+export function startZone() {
+  const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  for (const button of document.querySelectorAll("[data-own-zone]")) {
+    button.value = own;
+    button.title = own;
+    button.hidden = !own || own === zone;
+  }
+}
+
 // The broker's clock. Where it is simulated the page says by what line it runs, and live frames say so again when it has
 // leapt: a broker that was killed goes on from further ahead. The line is by the server's real clock, which the page
 // tells of the moment at which the answer began.
@@ -49,7 +77,7 @@ function tick() {
     write(element, span(now - Number(element.dataset.sinceMs)));
   }
   for (const clock of document.querySelectorAll("[data-clock] .mono")) {
-    write(clock, new Date(shown).toISOString().slice(0, 19).replace("T", " "));
+    write(clock, zoned(shown));
   }
 }
 

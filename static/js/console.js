@@ -1,6 +1,6 @@
 // The console's own behaviour: small parts, each started once.
 import { startAccount } from "./account.js";
-import { startClocks } from "./clocks.js";
+import { startClocks, startZone } from "./clocks.js";
 import { startCopying } from "./copying.js";
 import { startCursor } from "./cursor.js";
 import { startEntering } from "./entering.js";
@@ -17,6 +17,7 @@ startAccount();
 startEntering();
 startKeys();
 startClocks();
+startZone();
 startLive();
 startCopying();
 startCursor();

@@ -2,6 +2,8 @@
 // whose range holds it. What a drawing says of itself is told in console/ui/charts.py; a plot joins by `join`.
 // The line is put into the drawing and takes no room; a live frame that brings a new drawing gets it again.
 
+import { zoned } from "./clocks.js";
+
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const MINUTE = 60_000, DAY = 1440 * MINUTE, HOUR = 60 * MINUTE;
 const SAY_MS = 350, SAID = 6, STEPS = 60;
@@ -53,10 +55,10 @@ function element(name, attributes, parent) {
 }
 
 function written(ms, slot) {
-  const text = new Date(ms).toISOString();
+  const text = zoned(ms);
   if (slot >= DAY) return text.slice(0, 10);
-  if (slot >= MINUTE) return text.slice(5, 16).replace("T", " ");
-  return text.slice(11, slot >= 1000 ? 19 : 23);
+  if (slot >= MINUTE) return text.slice(5, 16);
+  return slot >= 1000 ? text.slice(11) : `${text.slice(11)}.${String(ms % 1000).padStart(3, "0")}`;
 }
 
 function labelled(group, x, y, text, isLeft) {
@@ -180,7 +182,7 @@ function announce(said) {
     const own = said.filter(([host]) => source?.contains(host));
     const rest = said.filter(([host, value]) => !source?.contains(host) && value && value !== "0" && value !== "–");
     const words = [...own, ...rest].slice(0, SAID).map(([host, value]) => `${titleOf(host)} ${value}`);
-    place.textContent = [new Date(moment).toISOString().slice(0, 19).replace("T", " "), ...words].join("; ");
+    place.textContent = [zoned(moment), ...words].join("; ");
   }, SAY_MS);
 }
 

@@ -1,6 +1,7 @@
 // Dense time series: a plot takes the place of the drawing once its data is there. Without it the drawing stays.
 // Dragging chooses a range, a click leads to what is behind a moment; both are addresses.
 
+import { zone } from "./clocks.js";
 import { even, join, pointAt } from "./cursor.js";
 
 const COLOURS = ["--h5", "--brass-fill", "--verd-fill", "--ruby-fill", "--h3", "--ink-3"];
@@ -35,12 +36,12 @@ function options(host, found, width) {
     stroke: colour("--ink-3"), font: `11px ${style.fontFamily}`,
     grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 },
   };
-  const utc = (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"), day = uPlot.fmtDate("{YYYY}-{MM}-{DD} {HH}:{mm}");
+  const local = (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone), day = uPlot.fmtDate("{YYYY}-{MM}-{DD} {HH}:{mm}");
   const made = {
-    width, height: HEIGHT, tzDate: utc,
+    width, height: HEIGHT, tzDate: local,
     cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
     series: [
-      { label: host.dataset.wordWhen, value: (_, at) => (at == null ? "–" : day(utc(at))) },
+      { label: host.dataset.wordWhen, value: (_, at) => (at == null ? "–" : day(local(at))) },
       ...found.names.map((name, number) => ({
         label: label(name), stroke: colour(COLOURS[number % COLOURS.length]), width: 1.5, spanGaps: false,
         points: { show: false }, value: (_, value) => (value == null ? "–" : form(value)),

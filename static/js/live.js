@@ -1,5 +1,7 @@
 // The pill in the bar: is what one sees the present? Live while the socket is open, else stale since when.
 
+import { zoned } from "./clocks.js";
+
 const SHAPES = {
   live: '<circle class="fill-verd" cx="6" cy="6" r="4"/>',
   stale: '<path class="fill-brass" d="M6 .8 11.4 10.6H.6Z"/>',
@@ -12,7 +14,7 @@ function show(pill, state, text) {
   pill.querySelector("span").textContent = text;
 }
 
-const time = () => new Date().toISOString().slice(11, 19);
+const time = () => zoned(Date.now()).slice(11);
 
 export function startLive() {
   const pill = document.querySelector("[data-live]");

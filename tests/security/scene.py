@@ -113,6 +113,8 @@ def form_of(name: str, topic: str) -> dict[str, str]:
         "message_unmask": {"reason": "because"},
         "set_language": {"language": "en"},
         "set_theme": {"theme": "dark"},
+        "set_zone": {"zone": "Asia/Shanghai"},
+        "set_density": {"density": "compact"},
     }
     return forms.get(name, {})
 

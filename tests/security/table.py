@@ -137,6 +137,10 @@ logout             GET  never    never    never    never    never    never   -
 logout             POST led      led      led      led      led      led     -
 set_theme          GET  led      led      led      led      led      led     -
 set_theme          POST led      led      led      led      led      led     -
+set_zone           GET  led      led      led      led      led      led     -
+set_zone           POST led      led      led      led      led      led     -
+set_density        GET  led      led      led      led      led      led     -
+set_density        POST led      led      led      led      led      led     -
 favicon            GET  led      led      led      led      led      led     -
 favicon            POST never    never    never    never    never    never   -
 healthz            GET  yes      yes      yes      yes      yes      yes     -

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC
 
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -160,7 +160,7 @@ class Delivery(models.Model):
         if self.tries > 1:
             said += " " + gettext("(attempt %(number)s)") % {"number": self.tries}
         if self.next_at is not None:
-            said += ", " + gettext("retry at %(time)s UTC") % {"time": f"{self.next_at.astimezone(UTC):%H:%M:%S}"}
+            said += ", " + gettext("retry at %(time)s") % {"time": f"{timezone.localtime(self.next_at):%H:%M:%S %Z}"}
         elif self.error:
             said += ", " + gettext("abandoned")
         return said

@@ -99,6 +99,7 @@ ACTS = {
     "operation_draft", "operation_preview", "operation_confirm", "operation_abort", "operation_continue",
     "operation_approve", "operation_decline", "operation_undo", "message_unmask", "dashboards_run", "dashboards_cancel",
     "alert_silence", "saved_view_keep", "saved_view", "saved_view_delete", "find_act", "logout", "set_theme",
+    "set_zone", "set_density",
 }  # fmt: skip
 #: sentences that say that there is nothing of anybody
 _NOTHING = re.compile(

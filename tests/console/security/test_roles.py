@@ -71,6 +71,8 @@ OPEN = {
     "readyz",
     "metrics",
     "set_theme",
+    "set_zone",
+    "set_density",
     "favicon",
     "second_step",
     "admin_sign_in",

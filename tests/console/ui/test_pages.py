@@ -25,7 +25,10 @@ PAGES = [
     "/dead-letters/",
     "/dead-letters/of/billing/",
 ]
-PUBLIC = {"set_theme", "favicon", "login", "logout", "sign_on", "sign_on_back", "healthz", "readyz", "metrics"}
+PUBLIC = {
+    "set_theme", "set_zone", "set_density", "favicon", "login", "logout", "sign_on", "sign_on_back", "healthz",
+    "readyz", "metrics",
+}  # fmt: skip
 
 
 def text(response: object) -> str:
