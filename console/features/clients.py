@@ -29,19 +29,22 @@ from console.site.mirrored import Cluster, Mirrored, cluster
 from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
+from console.ui.ordering import Key, Sorting, asked_order, ordered
 from console.ui.table import AGE, BROKER, VALUE, Cell, Column, Table, file_columns
 
 CLIENTS = Table(
     "clients",
     (
-        Column("client_id", _("Client"), Cell("clients/cells/client.html")),
-        Column("role", _("Role"), Cell("clients/cells/role.html", by=(VALUE,))),
-        Column("group", _("Group"), Cell("clients/cells/group.html", by=("role", "group"))),
-        Column("address", _("Address"), Cell("clients/cells/address.html", by=(VALUE,))),
-        Column("language", _("Language"), length=20),
-        Column("version", _("Version"), Cell("clients/cells/version.html", is_figure=True, by=(VALUE,))),
-        Column("since_ms", _("Since"), AGE),
-        Column("seen_ms", _("Last heartbeat"), AGE),
+        Column("client_id", _("Client"), Cell("clients/cells/client.html"), sort="client"),
+        Column("role", _("Role"), Cell("clients/cells/role.html", by=(VALUE,)), sort="role"),
+        Column("group", _("Group"), Cell("clients/cells/group.html", by=("role", "group")), sort="group"),
+        Column("address", _("Address"), Cell("clients/cells/address.html", by=(VALUE,)), sort="address"),
+        Column("language", _("Language"), length=20, sort="language"),
+        Column(
+            "version", _("Version"), Cell("clients/cells/version.html", is_figure=True, by=(VALUE,)), sort="version"
+        ),
+        Column("since_ms", _("Since"), AGE, sort="since"),
+        Column("seen_ms", _("Last heartbeat"), AGE, sort="seen"),
         *file_columns("consume_type message_model"),
         Column("subscriptions", _("Subscribes to"), Cell("clients/cells/subscriptions.html", by=(VALUE,))),
         Column("locked", _("Locked queues"), Cell("clients/cells/locked.html", by=(VALUE,)), in_file=False),
@@ -50,6 +53,13 @@ CLIENTS = Table(
     row_id="client",
     file_order="role group client_id",
 )
+
+#: what each order of the list looks at
+_SORTED_BY: dict[str, Key] = {
+    "client": attrgetter("client_id"), "role": attrgetter("role"), "group": attrgetter("group"),
+    "address": attrgetter("address"), "language": attrgetter("language"), "version": attrgetter("version"),
+    "since": attrgetter("since_ms"), "seen": attrgetter("seen_ms"),
+}  # fmt: skip
 
 
 CLIENT_REQUESTS = (Request.GET_ALL_PRODUCER_INFO, Request.GET_CONSUMER_CONNECTION_LIST)
@@ -118,6 +128,12 @@ class Clients:
     #: groups whose consumers were not asked for: there are too many
     groups_left: int
     has_several: bool = False
+    order: str = "group"
+
+    @property
+    def sorting(self) -> Sorting:
+        """The order of the list, and the rest of its address."""
+        return Sorting(self.order, "&" + urlencode({"search": self.search, "role": self.role}))
 
     @property
     def previous(self) -> int | None:
@@ -162,7 +178,9 @@ class Running:
 
 
 @authorised
-def read_clients(scope: TopicScope, *, search: str = "", role: str = "", offset: int = 0, count: int = 50) -> Clients:
+def read_clients(
+    scope: TopicScope, *, search: str = "", role: str = "", order: str = "group", offset: int = 0, count: int = 50
+) -> Clients:
     """Return clients whose id, group, address or language contains `search`, a row for each group."""
     here = cluster()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
@@ -173,6 +191,7 @@ def read_clients(scope: TopicScope, *, search: str = "", role: str = "", offset:
     has_producers = bool(found) and all(producers is not None for _each, (producers, _consumers) in found)
     wanted = [row for row in rows if row.role == role or role not in ClientRole.values]
     wanted = sorted((row for row in wanted if _matches(row, search)), key=_order)
+    wanted = ordered(wanted, order, _SORTED_BY)
     return Clients(
         evidence=evidence,
         now_ms=here.now_ms,
@@ -188,6 +207,7 @@ def read_clients(scope: TopicScope, *, search: str = "", role: str = "", offset:
         is_apache=here.polling,
         groups_left=max(0, len(groups) - GROUPS_ASKED),
         has_several=here.has_several,
+        order=order,
     )
 
 
@@ -312,13 +332,14 @@ def clients(request: HttpRequest) -> Answer:
     """Show the list of clients, by group."""
     search, role = (request.GET.get(name, "")[:255] for name in ("search", "role"))
     role = role if role in ClientRole.values else ""
+    order = asked_order(request.GET.get("order", ""), CLIENTS.orders, "group")
     offset = whole_number(request.GET.get("offset")) or 0
 
     def page(place: int | None) -> Clients:
-        return read_clients(search=search, role=role, offset=place or 0)
+        return read_clients(search=search, role=role, order=order, offset=place or 0)
 
     data = page(offset)
-    query = urlencode({"search": search, "role": role, "offset": offset})
+    query = urlencode({"search": search, "role": role, "order": order, "offset": offset})
     context = {"data": data, "here": "clients", "live": f"clients?{query}", "roles": ClientRole}
     return page_or_file(request, "clients/page.html", context, CLIENTS, page, following=attrgetter("following"))
 
@@ -347,11 +368,12 @@ def _asked(row: ClientRow, data: ClientPage, *, with_stack: bool) -> Running:
 
 def _clients_live(_: str, query: Mapping[str, str]) -> Clients:
     return read_clients(
-        search=query.get("search", ""), role=query.get("role", ""), offset=whole_number(query.get("offset")) or 0
-    )
+        search=query.get("search", ""), role=query.get("role", ""), offset=whole_number(query.get("offset")) or 0,
+        order=asked_order(query.get("order", ""), CLIENTS.orders, "group"),
+    )  # fmt: skip
 
 
 LIVE = {
-    "clients": LiveKind(_clients_live, frozenset({"groups"}), frozenset({"search", "role", "offset"})),
+    "clients": LiveKind(_clients_live, frozenset({"groups"}), frozenset({"search", "role", "order", "offset"})),
     "client": LiveKind(lambda _, query: read_client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})),
 }

@@ -19,6 +19,7 @@ from django.utils.translation import get_language
 
 from console.site.chosen import choice_of
 from console.templatetags.visible import truncatechars
+from console.ui.ordering import Sorting
 from console.ui.saved_views import (
     ADDRESS_LENGTH,
     NAME_LENGTH,
@@ -47,23 +48,38 @@ def table(
     rows: Iterable[Any] | None = None,
     table_id: str = "",
     now_ms: int | None = None,
-    sort_query: str = "",
+    sorting: Sorting | None = None,
 ) -> dict[str, Any]:
-    """Draw the rows of a page of a list; `sort_query` is what its address says beside the order.
+    """Draw the rows of a page of a list; its heads lead to other orders of it where `sorting` is given.
 
     `rows` are those of the page, where it has another name for them; `now_ms` is the moment from which ages count,
     where it is not that of the list.
     """
     shown = data.rows if rows is None else rows
     written = "".join(_rows(drawn, data, shown, data.now_ms if now_ms is None else now_ms))
-    head = _head(_template("ui/table_head.html"), drawn, _has_several(data), sort_query, get_language())
+    head = _head(_template("ui/table_head.html"), drawn, _has_several(data), sorting, get_language())
     return {"head": head, "rows": written, "caption": caption, "table_id": table_id}
 
 
 @lru_cache(maxsize=512)
-def _head(template: Template, drawn: Table, has_several: bool, sort_query: str, _language: str | None) -> str:
+def _head(template: Template, drawn: Table, has_several: bool, sorting: Sorting | None, _language: str | None) -> str:
     columns = drawn.on_page(has_several=has_several)
-    return template.render(Context({"table": drawn, "columns": columns, "sort_query": sort_query}))
+    heads = [(column, _sorted_by(sorting, column.sort, column.falls)) for column in columns]
+    return template.render(Context({"table": drawn, "heads": heads}))
+
+
+def _sorted_by(sorting: Sorting | None, name: str, falls: bool) -> dict[str, str]:
+    """Return where the head of a column leads, and what it says of the order; nothing where the list has no other."""
+    if sorting is None or not name:
+        return {}
+    address = f"?order={sorting.following(name, falls=falls)}{sorting.query}"
+    return {"address": address, "direction": sorting.direction(name)}
+
+
+@register.inclusion_tag("ui/sorting_head.html")
+def sorting_head(label: str, name: str, sorting: Sorting, falls: bool = False) -> dict[str, object]:
+    """The head of a column of a table that a page writes itself; `falls`: the largest come first at the first press."""
+    return {"label": label, **_sorted_by(sorting, name, falls)}
 
 
 def _has_several(data: Any) -> bool:

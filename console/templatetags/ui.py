@@ -280,10 +280,12 @@ def act(context: Context, verb: str, kind: str, field: str, value: object, harm:
     return {**shown, "csrf_token": context.get("csrf_token")}
 
 
-@register.inclusion_tag("ui/name_filter.html")
-def name_filter(title: str, value: str, maxlength: int) -> dict[str, object]:
-    """The line that a list is filtered with."""
-    return {"title": title, "value": value, "maxlength": maxlength}
+@register.inclusion_tag("ui/name_filter.html", takes_context=True)
+def name_filter(context: Context, title: str, value: str, maxlength: int) -> dict[str, object]:
+    """The line that a list is filtered with, which stays in its order."""
+    request = context.get("request")
+    order = request.GET.get("order", "") if request is not None else ""
+    return {"title": title, "value": value, "maxlength": maxlength, "order": order}
 
 
 @register.inclusion_tag("ui/which_rows.html")

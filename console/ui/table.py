@@ -117,6 +117,11 @@ class Column:
     length: int = 0
 
     @property
+    def falls(self) -> bool:
+        """Tell whether the list is sorted by it with the largest first, before it is turned round."""
+        return self.cell.is_figure
+
+    @property
     def own_field(self) -> str:
         """The field of a row that the cell shows."""
         return self.field or self.name
@@ -162,6 +167,11 @@ class Table:
     def on_page(self, *, has_several: bool = False) -> tuple[Column, ...]:
         """The columns of the page, in order; `has_several`: its rows are of several brokers."""
         return tuple(column for column in self.columns if column.label and (has_several or not column.of_several))
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """What the list can be sorted by."""
+        return tuple(column.sort for column in self.columns if column.sort)
 
     @property
     def in_file(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.dead_letters.shapes import (
     DEAD_LETTERS,
     GROUPS,
+    MOST,
     After,
     DeadLetter,
     DeadLetterFilter,
@@ -45,6 +46,7 @@ from console.site.chosen import Choice, choosing, chosen
 from console.site.merged import Part, Places, merged
 from console.site.mirrored import Cluster, cluster, mirrored
 from console.ui.export import Answer, page_or_file
+from console.ui.ordering import Key, asked_order, ordered
 
 #: what an Apache RocketMQ broker is asked for the groups; what any is asked for the letters of one
 GROUPS_REQUESTS = (Request.GET_TOPIC_STATS_INFO,)
@@ -60,8 +62,8 @@ PAGE = "dead_letters"
 
 
 @authorised
-def dead_letter_groups(scope: TopicScope) -> DeadLetterGroups:
-    """Return every group that has dead letters, the one with most first."""
+def dead_letter_groups(scope: TopicScope, order: str = MOST) -> DeadLetterGroups:
+    """Return every group that has dead letters; `order` is one of those of the table."""
     here = cluster()
     queues = Queue.objects.filter(broker__in=here.names, topic__startswith=DLQ_PREFIX)
     held = queues.values("topic", "broker").annotate(
@@ -77,8 +79,16 @@ def dead_letter_groups(scope: TopicScope) -> DeadLetterGroups:
             name, int(row["held"]), int(row["stored"]), row["last"], members.get(name), (row["broker"],)
         )
         found[name] = _added(found[name], part) if name in found else part
-    rows = sorted(found.values(), key=lambda row: (-row.count, row.name))
-    return DeadLetterGroups(here.evidence(polled_by=GROUPS_REQUESTS), here.now_ms, tuple(rows), here.has_several)
+    rows = ordered(sorted(found.values(), key=attrgetter("name")), order, _SORTED_BY)
+    evidence = here.evidence(polled_by=GROUPS_REQUESTS)
+    return DeadLetterGroups(evidence, here.now_ms, tuple(rows), here.has_several, order)
+
+
+#: what each order of the list looks at
+_SORTED_BY: dict[str, Key] = {
+    "name": attrgetter("name"), "count": attrgetter("count"), "total": attrgetter("stored_total"),
+    "last": attrgetter("last_ms"), "members": attrgetter("members"),
+}  # fmt: skip
 
 
 def _added(one: DeadLetterGroup, other: DeadLetterGroup) -> DeadLetterGroup:
@@ -269,8 +279,8 @@ _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 
 @require_safe
 def groups(request: HttpRequest) -> Answer:
-    """Show every group that has dead letters, the one with most first."""
-    data = dead_letter_groups()
+    """Show every group that has dead letters, the one with most first unless another order is asked for."""
+    data = dead_letter_groups(asked_order(request.GET.get("order", ""), GROUPS.orders, MOST))
     context = {"data": data, "here": PAGE}
     return page_or_file(request, "dead_letters/groups.html", context, GROUPS, lambda _place: data)
 

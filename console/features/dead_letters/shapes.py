@@ -10,19 +10,23 @@ from django.utils.translation import gettext_lazy as _
 from console.site.evidence import Evidence
 from console.site.merged import Places, read_cursor, write_cursor
 from console.site.parsing import whole_number
+from console.ui.ordering import Sorting
 from console.ui.table import AGE, BROKER, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
 
 GROUPS = Table(
     "dead-letter-groups",
     (
-        Column("name", _("Group"), NAME, page="dead_letters_of", length=80),
-        Column("count", _("Dead letters"), LOUD),
-        Column("stored_total", _("Total"), FIGURE),
-        Column("last_ms", _("Latest"), AGE),
-        Column("members", _("Members"), FIGURE),
+        Column("name", _("Group"), NAME, page="dead_letters_of", length=80, sort="name"),
+        Column("count", _("Dead letters"), LOUD, sort="count"),
+        Column("stored_total", _("Total"), FIGURE, sort="total"),
+        Column("last_ms", _("Latest"), AGE, sort="last"),
+        Column("members", _("Members"), FIGURE, sort="members"),
         BROKER,
     ),
 )
+
+#: the order of that list for which none was asked
+MOST = "-count"
 
 _MESSAGE = Cell("dead_letters/cells/message.html")
 _TOPIC = Cell("dead_letters/cells/topic.html")
@@ -153,6 +157,12 @@ class DeadLetterGroups:
     now_ms: int
     rows: tuple[DeadLetterGroup, ...]
     has_several: bool = False
+    order: str = MOST
+
+    @property
+    def sorting(self) -> Sorting:
+        """The order of the list: it has no filters."""
+        return Sorting(self.order)
 
 
 @dataclass(frozen=True, slots=True)

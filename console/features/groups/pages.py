@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from console.security.topic_scope import TopicScope, authorised
 from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
+from console.ui.ordering import asked_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def groups(request: HttpRequest) -> Answer:
         return _past_groups(request, asked, offset)
 
     def page(place: int | None) -> Groups:
-        return read.groups(search=request.GET.get("search", "")[:255], offset=place or 0)
+        return _groups(request.GET, place or 0)
 
     data = page(offset)
     query = request.GET.urlencode()
@@ -86,6 +88,12 @@ def groups(request: HttpRequest) -> Answer:
         **_neighbours(data),
     }
     return page_or_file(request, "groups/page.html", context, GROUPS, page, following=next_offset)
+
+
+def _groups(query: Mapping[str, str], offset: int) -> Groups:
+    """Return the page of the list that an address asks for."""
+    order = asked_order(query.get("order", ""), GROUPS.orders, read.FURTHEST)
+    return read.groups(search=query.get("search", "")[:255], order=order, offset=offset)
 
 
 def _past_groups(request: HttpRequest, asked: Asked, offset: int) -> Answer:
@@ -127,9 +135,9 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
 
 LIVE = {
     "groups": LiveKind(
-        lambda _, query: read.groups(search=query.get("search", ""), offset=whole_number(query.get("offset")) or 0),
+        lambda _, query: _groups(query, whole_number(query.get("offset")) or 0),
         frozenset({"groups", "queues", "offsets", "histories"}),
-        frozenset({"search", "offset"}),
+        frozenset({"search", "order", "offset"}),
     ),
     "group": LiveKind(
         lambda name, _: read.group(name), frozenset({"groups", "queues", "offsets"}), takes_argument=True

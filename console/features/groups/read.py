@@ -8,6 +8,7 @@ from itertools import starmap
 from typing import Any, ClassVar, NamedTuple
 
 from django.db.models import TextChoices
+from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused
@@ -19,25 +20,29 @@ from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask_each
 from console.site.evidence import Evidence
 from console.site.mirrored import Cluster, GroupLag, Here, History, cluster, lags_by_group, lags_of_each
+from console.ui.ordering import Key, Sorting, ordered
 from console.ui.table import BROKER, FIGURE, LOUD, NAME, RATE, VALUE, Cell, Column, Table, file_columns
 
 GROUPS = Table(
     "groups",
     (
-        Column("name", _("Group"), NAME, page="group"),
+        Column("name", _("Group"), NAME, page="group", sort="name"),
         Column("state", _("State"), Cell("groups/cells/state.html", by=(VALUE,))),
-        Column("lag", _("Lag"), FIGURE),
-        Column("consumed_per_s", _("Consumed"), RATE, unit="/s"),
-        Column("members", _("Members"), FIGURE),
-        Column("topics", _("Topics"), FIGURE),
-        Column("retry", _("Waiting for retry"), FIGURE),
-        Column("dead", _("Dead letters"), LOUD),
+        Column("lag", _("Lag"), FIGURE, sort="lag"),
+        Column("consumed_per_s", _("Consumed"), RATE, unit="/s", sort="rate"),
+        Column("members", _("Members"), FIGURE, sort="members"),
+        Column("topics", _("Topics"), FIGURE, sort="topics"),
+        Column("retry", _("Waiting for retry"), FIGURE, sort="retry"),
+        Column("dead", _("Dead letters"), LOUD, sort="dead"),
         *file_columns("consume_enable retry_max_times"),
         BROKER,
     ),
     row_id="group",
     file_order="name state members topics lag retry dead consumed_per_s",
 )
+
+#: the order of a list for which none was asked
+FURTHEST = "-lag"
 
 
 class GroupState(TextChoices):
@@ -97,6 +102,13 @@ class Groups:
     count: int
     search: str
     has_several: bool = False
+    #: "" for one that a snapshot kept, which has one order
+    order: str = ""
+
+    @property
+    def sorting(self) -> Sorting | None:
+        """The order of the list, and the rest of its address."""
+        return Sorting(self.order, "&" + urlencode({"search": self.search})) if self.order else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +213,12 @@ Listed = list[tuple[_Line, GroupLag | None]]
 
 
 @authorised
-def groups(scope: TopicScope, *, search: str = "", offset: int = 0, count: int = 100) -> Groups:
-    """Return a page of the consumer groups, but RocketMQ's own, the one furthest behind first."""
+def groups(scope: TopicScope, *, search: str = "", order: str = FURTHEST, offset: int = 0, count: int = 100) -> Groups:
+    """Return a page of the consumer groups, but RocketMQ's own; `order` is one of those of the table."""
     here = cluster()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
     listed = _listed(here, search, scope)
-    listed.sort(key=_furthest)
+    listed = _sorted(here, listed, order)
     return Groups(
         evidence=here.evidence(polled_by=GROUP_REQUESTS),
         now_ms=here.now_ms,
@@ -216,7 +228,27 @@ def groups(scope: TopicScope, *, search: str = "", offset: int = 0, count: int =
         count=count,
         search=search,
         has_several=here.has_several,
+        order=order,
     )
+
+
+def _sorted(here: Cluster, listed: Listed, order: str) -> Listed:
+    """Return all groups in an order, before those of a page are read in full."""
+    if order == FURTHEST:
+        return sorted(listed, key=_furthest)
+    of = order.removeprefix("-")
+    dead = _dead_letters(here) if of == "dead" else {}
+    rates = here.rates("group") if of == "rate" else {}
+    keys: dict[str, Key] = {
+        "name": lambda pair: pair[0].name.lower(),
+        "lag": lambda pair: pair[1] and pair[1].lag,
+        "rate": lambda pair: rates.get(pair[0].name),
+        "members": lambda pair: pair[0].members,
+        "topics": lambda pair: pair[1].topics if pair[1] else 0,
+        "retry": lambda pair: pair[1] and pair[1].retry,
+        "dead": lambda pair: dead.get(pair[0].name),
+    }
+    return ordered(listed, order, keys)
 
 
 @authorised

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
+from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -21,8 +23,12 @@ from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
 from console.security.models import ApiToken, PasswordDue, SecondFactor
 from console.security.topic_scope import current_scope
 from console.site.parsing import whole_number
+from console.ui.ordering import Sorting, asked_order
 
 LISTED = 100
+#: what the lists can be sorted by: the fields, and the order for which none was asked is the first
+_PEOPLE = {"name": "username", "state": "is_active", "login": "last_login"}
+_TOKENS = {"name": "name", "expires": "expires_at", "used": "last_used_at", "owner": "created_by__username"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +45,15 @@ def people(request: HttpRequest) -> HttpResponse:
     """List the accounts, by name."""
     _require_all(CHANGE_USER)
     offset = whole_number(request.GET.get("offset")) or 0
-    rows = get_user_model().objects.order_by("username").prefetch_related("groups")
+    order = asked_order(request.GET.get("order", ""), _PEOPLE, "name")
+    rows = get_user_model().objects.order_by(*_fields(order, _PEOPLE)).prefetch_related("groups")
     page = list(rows[offset : offset + LISTED + 1])
     numbers = [row.pk for row in page]
     shown: dict[str, Any] = {
         "here": "people",
         "rows": page[:LISTED],
         "total": rows.count(),
+        "sorting": Sorting(order),
         "previous": max(0, offset - LISTED) if offset else None,
         "following": offset + LISTED if len(page) > LISTED else None,
         "due": set(PasswordDue.objects.filter(user__in=numbers).values_list("user_id", flat=True)),
@@ -84,9 +92,12 @@ def api_tokens(request: HttpRequest) -> HttpResponse:
     """List the tokens, by name, with when each was used last."""
     _require_all("console.view_apitoken")
     offset = whole_number(request.GET.get("offset")) or 0
-    found = list(ApiToken.objects.select_related("created_by", "replaced_by")[offset : offset + LISTED + 1])
+    order = asked_order(request.GET.get("order", ""), _TOKENS, "name")
+    rows = ApiToken.objects.select_related("created_by", "replaced_by").order_by(*_fields(order, _TOKENS))
+    found = list(rows[offset : offset + LISTED + 1])
     shown: dict[str, Any] = {
         "here": "tokens",
+        "sorting": Sorting(order),
         "rows": [_token_row(row) for row in found[:LISTED]],
         "previous": max(0, offset - LISTED) if offset else None,
         "following": offset + LISTED if len(found) > LISTED else None,
@@ -95,6 +106,14 @@ def api_tokens(request: HttpRequest) -> HttpResponse:
         "number": uuid.uuid4(),
     }
     return render(request, "people/tokens.html", shown)
+
+
+def _fields(order: str, fields: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return what rows are sorted by in the database: what is not known last, equals by the list's own first field."""
+    field = F(fields[order.removeprefix("-")])
+    first = next(iter(fields.values()))
+    by = field.desc(nulls_last=True) if order.startswith("-") else field.asc(nulls_last=True)
+    return by, first, "pk"
 
 
 def _token_row(row: ApiToken) -> TokenRow:

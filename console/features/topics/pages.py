@@ -45,12 +45,13 @@ from console.site.mirrored import Cluster, Here, History, cluster, lags_by_group
 from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
+from console.ui.ordering import asked_order
 
 #: what an Apache RocketMQ broker is asked for them
 TOPIC_REQUESTS = (Request.GET_ALL_TOPIC_CONFIG, Request.GET_TOPIC_STATS_INFO)
 MAX_COUNT = 200
 #: orders that need the sums over every topic's queues, not of a page's topics alone
-_BY_QUEUES = frozenset({"messages", "last"})
+_BY_QUEUES = frozenset({"messages", "total", "last"})
 
 
 class _Line(NamedTuple):
@@ -76,8 +77,8 @@ def read_topics(
 ) -> Topics:
     """Return a page of the topics whose name contains `search`.
 
-    `kind` "" is all but system topics, "all" is all, else a TopicKind value; `order` is name, messages, rate or last,
-    with "-" before it the other way round.
+    `kind` "" is all but system topics, "all" is all, else a TopicKind value; `order` is one of those of the
+    table.
     """
     here = cluster()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
@@ -252,6 +253,13 @@ def _sort_key(
     """Return the key of an order; the unknown sorts as nothing, and names decide between equals."""
     if order == "messages":
         return lambda row: (_held(ends.get(row.name)), row.name)
+    if order == "total":
+        return lambda row: ((ends.get(row.name) or {}).get("end") or 0, row.name)
+    if order == "queues":
+        return lambda row: (max(row.read_queues, row.write_queues), row.name)
+    if order == "kind":
+        kinds = list(TopicKind)
+        return lambda row: (kinds.index(kind_of(row)), row.name)
     if order == "last":
         return lambda row: ((ends.get(row.name) or {}).get("last") or 0, row.name)
     if order == "rate":
@@ -358,14 +366,11 @@ def stored_mark(name: str) -> Hashable:
     return tuple(found.values())
 
 
-_ORDERS = ("name", "messages", "last", "rate")
-
-
 @require_safe
 def topics(request: HttpRequest) -> Answer:
     """Answer the list, filtered by name and kind."""
     wanted = {name: request.GET.get(name, "")[:127] for name in ("search", "kind", "order")}
-    order = wanted["order"] if wanted["order"] in _ORDERS else "name"
+    order = asked_order(wanted["order"], TOPICS.orders, "name")
     kind = wanted["kind"] if wanted["kind"] in (*TopicKind.values, "all") else ""
     offset = whole_number(request.GET.get("offset")) or 0
 
@@ -378,6 +383,7 @@ def topics(request: HttpRequest) -> Answer:
         "data": data,
         "here": "topics",
         "live": f"topics?{query}" if query else "topics",
+        "keep_order": "" if order == "name" else f"&order={order}",
         "form": new_topic_form(),
         "number": uuid.uuid4(),
         "kinds": [(kind.value, kind.label, data.counts.get(kind.value, 0)) for kind in TopicKind],
@@ -439,7 +445,7 @@ def _topics_live(_: str, query: Mapping[str, str]) -> Topics:
     return read_topics(
         search=query.get("search", ""),
         kind=query.get("kind", ""),
-        order=query.get("order", "name"),
+        order=asked_order(query.get("order", ""), TOPICS.orders, "name"),
         offset=whole_number(query.get("offset")) or 0,
     )
 

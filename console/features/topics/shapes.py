@@ -18,6 +18,7 @@ from console.site.evidence import Evidence
 from console.site.mirrored import History
 from console.templatetags.escapement import figure
 from console.ui.charts import sparks
+from console.ui.ordering import Sorting
 from console.ui.table import (
     AGE,
     BROKER,
@@ -53,13 +54,13 @@ TOPICS = Table(
     "topics",
     (
         Column("name", _("Topic"), NAME, page="topic", sort="name"),
-        Column("kind", _("Kind"), LABEL),
+        Column("kind", _("Kind"), LABEL, sort="kind"),
         Column("messages", _("Messages"), _HELD, sort="messages"),
-        Column("stored_total", _("Total written"), FIGURE),
+        Column("stored_total", _("Total written"), FIGURE, sort="total"),
         Column("sends", _("Last 5 min"), _SENDS, in_file=False),
         Column("sends_per_s", _("Written"), RATE, unit="/s", sort="rate"),
         Column("last_ms", _("Last message"), AGE, sort="last"),
-        Column("read_queues", _("Queues"), _QUEUES),
+        Column("read_queues", _("Queues"), _QUEUES, sort="queues"),
         Column("write_queues"),
         Column("groups", _("Groups"), FIGURE),
         Column("permission", _("Permission"), Cell("topics/cells/permission.html", by=(VALUE, "differs"))),
@@ -153,9 +154,9 @@ class Topics:
     has_several: bool = False
 
     @property
-    def sort_query(self) -> str:
-        """The rest of the list's address, beside the order."""
-        return "&" + urlencode({"kind": self.kind, "search": self.search})
+    def sorting(self) -> Sorting:
+        """The order of the list, and the rest of its address."""
+        return Sorting(self.order, "&" + urlencode({"kind": self.kind, "search": self.search}))
 
 
 @dataclass(frozen=True, slots=True)

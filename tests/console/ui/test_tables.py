@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.html import escape
 from django.utils.translation import override
 
+from console.ui.ordering import Sorting
 from console.ui.table import CHIP, FIGURE, KEY, NAME, RATE, Choice, Column, Table, addresses, file_columns
 from tests.console.markup import tight
 from tests.console.stage import HOSTILE
@@ -37,7 +38,7 @@ THINGS = Table(
         Column("rate", "Stored", RATE, unit="/s"),
         *file_columns("size words"),
         Column("tag", "Tag", CHIP),
-        Column("count", "Count", FIGURE, field="size"),
+        Column("count", "Count", FIGURE, field="size", sort="count"),
     ),
     choice=Choice("thing", "position", "key"),
     row_id="thing",
@@ -64,8 +65,8 @@ class Things:
 
 def drawn(*rows: Thing, table: Table = THINGS) -> str:
     """The table without the blanks between its elements."""
-    source = Template('{% load tables %}{% table table data "Things" table_id="all" sort_query=query %}')
-    html = source.render(Context({"table": table, "data": Things(list(rows)), "query": "&a=b"}))
+    source = Template('{% load tables %}{% table table data "Things" table_id="all" sorting=sorting %}')
+    html = source.render(Context({"table": table, "data": Things(list(rows)), "sorting": Sorting("-count", "&a=b")}))
     return ">".join(part.strip() for part in "<".join(part.strip() for part in html.split("<")).split(">"))
 
 
@@ -89,9 +90,10 @@ def test_names_and_keys_are_escaped_and_cut_as_everywhere(name: str, language: s
 
 
 def test_the_head_has_the_columns_of_the_page_in_order_and_leads_to_the_list_sorted() -> None:
-    head = drawn(Thing("a")).partition("<thead>")[2].partition("</thead>")[0]
+    head = " ".join(drawn(Thing("a")).partition("<thead>")[2].partition("</thead>")[0].split())
     assert "".join(part.partition(">")[2] for part in head.split("<")) == "NameKeyStored/sTagCount"
-    assert 'href="?order=name&amp;a=b">Name</a>' in head
+    assert '<th scope="col"><a href="?order=name&amp;a=b">Name</a></th>' in head
+    assert '<th scope="col" class="number" aria-sort="descending"><a href="?order=count&amp;a=b">Count</a></th>' in head
     assert '<th scope="col" class="number">Stored<span class="unit">/s</span></th>' in head
 
 
