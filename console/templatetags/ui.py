@@ -288,6 +288,12 @@ def name_filter(context: Context, title: str, value: str, maxlength: int) -> dic
     return {"title": title, "value": value, "maxlength": maxlength, "order": order}
 
 
+@register.inclusion_tag("ui/moment_chips.html")
+def moment_chips(name: str) -> dict[str, object]:
+    """Times that are asked for most, for the field of this name: a script writes the one that is pressed into it."""
+    return {"name": name}
+
+
 @register.inclusion_tag("ui/which_rows.html")
 def which_rows(all_of_them: str) -> dict[str, object]:
     """Whether something is done with the rows that are ticked or with all that the list could show."""

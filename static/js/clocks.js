@@ -63,10 +63,13 @@ function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// What times on the page count from: what stands beside the broker (Redis) goes by the real clock.
+export function pageNow(real = Date.now()) {
+  return document.querySelector("main[data-real]") ? real : brokerNow(real);
+}
+
 function tick() {
-  const real = Date.now(), shown = brokerNow(real);
-  // what stands beside the broker (Redis) goes by the real clock
-  const now = document.querySelector("main[data-real]") ? real : shown;
+  const real = Date.now(), shown = brokerNow(real), now = pageNow(real);
   // what a snapshot says was so at its moment, and stays so
   const still = document.querySelector("[data-past]");
   for (const element of still ? [] : document.querySelectorAll("[data-due-ms]")) {

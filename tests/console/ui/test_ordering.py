@@ -84,7 +84,7 @@ def test_heads_lead_to_the_list_with_its_filter_and_the_filter_to_its_order(thre
     assert heads(html)["Total written"] == ("descending", "?order=total&amp;kind=&amp;search=a")
     assert heads(html)["Topic"] == ("", "?order=name&amp;kind=&amp;search=a")
     assert '<input type="hidden" name="order" value="-total">' in html
-    file = operator.get("/topics/?search=a&order=-total&as=csv").getvalue().decode()  # type: ignore[attr-defined]
+    file = operator.get("/topics/?search=a&order=-total&as=csv").getvalue().decode()  # type: ignore[attr-defined]  # a stream
     assert [row["name"] for row in csv.DictReader(io.StringIO(file))][:3] == ["beta", "gamma", "alpha"]
     evil = operator.get("/topics/", {"order": '"><img src=x>'}).content.decode()
     assert "<img src=x>" not in evil
