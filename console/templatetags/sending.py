@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.features.messages.bodies import body_of
+from console.features.messages.decoders import Decoder
 from console.features.messages.sending import SendPreview
 from console.features.messages.shapes import Body, BodyForm
 from console.features.messages.written import body_bytes
@@ -73,7 +74,7 @@ def sent_message(row: Operation, preview: SendPreview) -> Sent:
 
 def _body(parameters: Mapping[str, Any]) -> Body:
     stored = body_bytes(parameters)
-    found = body_of(stored, 0)
+    found = body_of(stored, 0, asked=Decoder.NONE)
     masked = masks().of(parameters["topic"])
     return replace(found, form=BodyForm.MASKED, text=masked[BODY], hex="") if BODY in masked else found
 

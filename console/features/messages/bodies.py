@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from broker.rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
+from console.features.messages.decoders import Decoder, Opened, decompressed, opened
 from console.features.messages.shapes import Body, BodyForm
+from console.features.messages.tree import pieces
 
-#: bytes that are decompressed at most, of a body that may be 4 MiB or a bomb
-INFLATE_LIMIT_BYTES = 256 * 1024
 #: bytes of a body that are shown as text, and as hex: a page stays below 100 kB
 TEXT_LIMIT_BYTES = 32 * 1024
 HEX_LIMIT_BYTES = 2 * 1024
@@ -23,12 +22,15 @@ HEX_ROW_BYTES = 16
 _TYPES = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}
 
 
-def body_of(stored: bytes, sys_flag: int) -> Body:
-    """Return the body of a record; never raise, whatever the bytes are."""
+def body_of(
+    stored: bytes, sys_flag: int, properties: Mapping[str, str] | None = None, asked: str = Decoder.AUTOMATIC
+) -> Body:
+    """Return the body of a record, opened as RocketMQ's flags say, and then as its sender packed it or as `asked`;
+    never raise, whatever the bytes are."""
     compression = (
         _TYPES.get(sys_flag >> COMPRESSION_SHIFT & COMPRESSION_MASK, "unknown") if sys_flag & FLAG_COMPRESSED else None
     )
-    content, whole = _inflated(stored, compression)
+    content, whole = (stored, True) if compression is None else decompressed(stored, compression)
     if content is None:
         return Body(
             form=BodyForm.UNREADABLE,
@@ -40,16 +42,21 @@ def body_of(stored: bytes, sys_flag: int) -> Body:
             truncated=len(stored) > HEX_LIMIT_BYTES,
             compression=compression,
         )
-    form, text, shown = _decoded(content, whole)
+    found = opened(content, properties or {}, asked) if whole else Opened(content, is_whole=False)
+    shown_of = found.content if found.text is None else found.text.encode("utf-8", "replace")
+    form, text, shown = _decoded(shown_of, found.is_whole)
     return Body(
         form=form,
         text=text,
-        hex=hex_rows(content[:HEX_LIMIT_BYTES]),
+        hex=hex_rows(found.content[:HEX_LIMIT_BYTES]),
         stored_bytes=len(stored),
-        full_bytes=len(content) if whole else None,
+        full_bytes=len(found.content) if found.is_whole else None,
         shown_bytes=shown,
-        truncated=not whole or shown < len(content),
+        truncated=not found.is_whole or shown < len(shown_of),
         compression=compression,
+        decoders=found.decoders,
+        asked=asked,
+        has_failed=found.has_failed,
     )
 
 
@@ -73,20 +80,6 @@ def set_out(text: str) -> str | None:
     return "".join(_laid(text))
 
 
-def _inflated(stored: bytes, compression: str | None) -> tuple[bytes | None, bool]:
-    """Return the content, cut at INFLATE_LIMIT_BYTES, and whether it is whole; None when it cannot be read here."""
-    if compression is None:
-        return stored, True
-    if compression != "zlib":
-        return None, False
-    machine = zlib.decompressobj()
-    try:
-        content = machine.decompress(stored, INFLATE_LIMIT_BYTES)
-    except zlib.error:
-        return None, False
-    return content, machine.eof
-
-
 def _decoded(content: bytes, whole: bool) -> tuple[BodyForm, str, int]:
     """Return form, text and how many bytes of the content it shows."""
     if not content:
@@ -106,26 +99,9 @@ def _decoded(content: bytes, whole: bool) -> tuple[BodyForm, str, int]:
     return (BodyForm.TEXT, text, len(shown)) if laid is None else (BodyForm.JSON, laid, len(shown))
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """Yield strings whole, brackets, commas and colons alone, other tokens in pieces; no blanks. `text` is JSON."""
-    at = 0
-    while at < len(text):
-        end = at + 1
-        if text[at] == '"':
-            while text[end] != '"':
-                end += 2 if text[end] == "\\" else 1
-            end += 1
-        elif text[at] not in "{}[],: \t\r\n":
-            while end < len(text) and text[end] not in '{}[],: \t\r\n"':
-                end += 1
-        if not text[at].isspace():
-            yield text[at:end]
-        at = end
-
-
 def _deepest(text: str) -> int:
     depth = deepest = 0
-    for piece in _pieces(text):
+    for piece in pieces(text):
         depth += (piece in "{[") - (piece in "}]")
         deepest = max(deepest, depth)
     return deepest
@@ -133,7 +109,7 @@ def _deepest(text: str) -> int:
 
 def _laid(text: str) -> Iterator[str]:
     depth, before = 0, ""
-    for piece in _pieces(text):
+    for piece in pieces(text):
         closing = piece in ("}", "]")
         depth -= closing
         empty = closing and before in ("{", "[")

@@ -24,6 +24,7 @@ from broker.rocketmq.codes import Request
 from broker.rocketmq.properties import TAGS
 from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.messages import read
+from console.features.messages.decoders import Decoder
 from console.features.messages.hops import TOLD_LIMIT
 from console.features.messages.operations import Unmask
 from console.features.messages.shapes import MESSAGES, OFFSET_ID, Found, MessageFilter, MessageSearch, life_of
@@ -200,7 +201,8 @@ def _message(
     request: HttpRequest, message_id: str, unmasked_for: str = "", error: str = "", status: int = 200
 ) -> HttpResponse:
     topic = request.GET.get("topic", "")[:255] or None
-    data = read.message(message_id, topic)
+    asked = request.GET.get("decode", "")
+    data = read.message(message_id, topic, asked if asked in Decoder.values else Decoder.AUTOMATIC)
     if not data.found and not data.evidence.stale:
         raise Http404(_("There is no such message."))
     query = "?" + urlencode({"topic": topic}) if topic else ""
@@ -211,6 +213,7 @@ def _message(
         "body_url": reverse("message_body", args=[message_id]) + query,
         "like_url": f"{reverse('send', args=[data.topic])}?{like}" if is_own else "",
         "unmask_url": reverse("message_unmask", args=[message_id]) + query,
+        "decoders": Decoder, "topic_of_id": topic or "",
         "may_unmask": request.user.has_perm(UNMASK), "unmasked_for": unmasked_for, "reason_length": REASON_LENGTH,
     }  # fmt: skip
     return render(request, "messages/message.html", context, status=status)

@@ -67,8 +67,8 @@ ABSENT_CODES = frozenset({Answer.SYSTEM_ERROR, Answer.TOPIC_NOT_EXIST, Answer.QU
 
 
 @authorised
-def message(scope: TopicScope, message_id: str, topic: str | None = None) -> MessagePage:
-    """Return one message; of groups that are not seen neither tries nor what they told.
+def message(scope: TopicScope, message_id: str, topic: str | None = None, decoder: str = "") -> MessagePage:
+    """Return one message, its body opened by a decoder; of groups that are not seen neither tries nor what they told.
 
     With a topic, `message_id` is the message id; without, the offset id (both have 32 hex digits). Raises Http404 for
     one of a topic that is not seen.
@@ -76,7 +76,7 @@ def message(scope: TopicScope, message_id: str, topic: str | None = None) -> Mes
     here = cluster()
     home = home_of(here, message_id.strip(), topic) if here.has_several else None
     with at(home.name if home is not None else ""):
-        found = _message(scope, message_id, topic, Cluster(here.now_ms, _others(here, home)))
+        found = _message(scope, message_id, topic, Cluster(here.now_ms, _others(here, home)), decoder)
         if not found.found:
             return found
         if not scope.topic(found.topic):
@@ -116,7 +116,7 @@ def _others(here: Cluster, home: Mirrored | None) -> tuple[Mirrored, ...]:
     return tuple(each for each in here.brokers if each.name != home.name and not each.evidence(polled_by=()).stale)
 
 
-def _message(scope: TopicScope, message_id: str, topic: str | None, others: Cluster) -> MessagePage:
+def _message(scope: TopicScope, message_id: str, topic: str | None, others: Cluster, decoder: str = "") -> MessagePage:
     """Return the message with nothing masked.
 
     A message id is what its producer says: records and lines of a trace that have the same one belong here as far as it
@@ -157,7 +157,7 @@ def _message(scope: TopicScope, message_id: str, topic: str | None, others: Clus
         hops=hops,
         properties=tuple(sorted(opened.properties.items())),
         properties_bytes=sum(len(name.encode()) + len(text.encode()) + 2 for name, text in opened.properties.items()),
-        body=body_of(opened.body, opened.sys_flag),
+        body=body_of(opened.body, opened.sys_flag, opened.properties, decoder),
         steps=steps_of(opened, hops, (trail.told or ())[:TOLD_LIMIT]),
         told=None if trail.told is None else len(trail.told),
     )

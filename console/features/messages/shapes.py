@@ -114,8 +114,13 @@ class Body:
     #: bytes of the (decompressed) body that are shown
     shown_bytes: int
     truncated: bool
-    #: "zlib", "lz4", "zstd" or None
+    #: "zlib", "lz4", "zstd" or None: by RocketMQ's flags
     compression: str | None
+    #: what opened it beside that, by name, and what was asked for ("": what its bytes and properties say)
+    decoders: tuple[str, ...] = ()
+    asked: str = ""
+    #: it is not what was asked for
+    has_failed: bool = False
 
 
 class ReaderState(TextChoices):

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from console.features.messages.bodies import (
     HEX_LIMIT_BYTES,
-    INFLATE_LIMIT_BYTES,
     TEXT_LIMIT_BYTES,
     body_of,
     set_out,
 )
+from console.features.messages.decoders import INFLATE_LIMIT_BYTES
 from console.features.messages.shapes import BodyForm
 
 ZLIB, OLD_ZLIB, LZ4, ZSTD = 1 | 3 << 8, 1, 1 | 1 << 8, 1 | 2 << 8

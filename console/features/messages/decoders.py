@@ -1,0 +1,188 @@
+"""Bodies that their senders packed: gzip, zlib, raw deflate, zstd, lz4 and MessagePack, opened within a limit.
+
+What a body is follows from its first bytes and from what its sender says in its properties, or is chosen by hand. No
+byte of it is trusted: what cannot be opened stays as it is, a bomb is cut at the limit.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
+
+#: bytes that are decompressed at most, of a body that may be 4 MiB or a bomb
+INFLATE_LIMIT_BYTES = 256 * 1024
+#: of the window that zstd may ask for (8 MiB, as it advises readers), a power of two
+_ZSTD_WINDOW_LOG = 23
+
+
+class Decoder(TextChoices):
+    """The ways to open a body, as an address names them."""
+
+    AUTOMATIC = "", _("automatically")
+    NONE = "none", _("as stored")
+    GZIP = "gzip", "gzip"
+    ZLIB = "zlib", "zlib"
+    DEFLATE = "deflate", "deflate"
+    ZSTD = "zstd", "zstd"
+    LZ4 = "lz4", "lz4"
+    MESSAGEPACK = "msgpack", "MessagePack"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A body after its decoders. `text` is JSON that says what MessagePack held."""
+
+    content: bytes
+    #: False: cut at the limit, or it ends too early
+    is_whole: bool = True
+    decoders: tuple[str, ...] = ()
+    text: str | None = None
+    #: it is not what somebody chose
+    has_failed: bool = False
+
+
+def opened(content: bytes, properties: Mapping[str, str], asked: str = Decoder.AUTOMATIC) -> Opened:
+    """Return the body opened in the way that was asked for; never raise, whatever the bytes are."""
+    if asked == Decoder.NONE or not content:
+        return Opened(content)
+    told = _told(properties)
+    if asked == Decoder.MESSAGEPACK:
+        text = unpacked(content)
+        return Opened(content, decoders=(_NAMED,), text=text) if text is not None else Opened(content, has_failed=True)
+    if asked != Decoder.AUTOMATIC:
+        inner, is_whole = decompressed(content, asked)
+        if inner is None:
+            return Opened(content, has_failed=True)
+        return _with_messagepack(Opened(inner, is_whole, (asked,)), told)
+    for name in _candidates(content, told):
+        inner, is_whole = decompressed(content, name)
+        # a guess counts only if the stream was read to its end, or to the limit
+        if inner is not None and (is_whole or len(inner) >= INFLATE_LIMIT_BYTES):
+            return _with_messagepack(Opened(inner, is_whole, (name,)), told)
+    return _with_messagepack(Opened(content), told)
+
+
+def decompressed(content: bytes, name: str) -> tuple[bytes | None, bool]:
+    """Return the content up to the limit, and whether it is whole; None: it is not that, or not known here."""
+    open_stream = _STREAMS.get(name)
+    if open_stream is None:
+        return None, False
+    try:
+        return open_stream(content)
+    except (zlib.error, RuntimeError, EOFError, ValueError, OSError, MemoryError):
+        return None, False
+
+
+def unpacked(content: bytes) -> str | None:
+    """Return MessagePack as JSON, each key and number as it stands there; None: it is none."""
+    try:
+        value = msgpack.unpackb(
+            content, strict_map_key=False, object_pairs_hook=_Members, unicode_errors="backslashreplace"
+        )
+        return _written(value)
+    except (ValueError, TypeError, OverflowError, RecursionError, MemoryError, msgpack.UnpackException):
+        return None
+
+
+_NAMED = str(Decoder.MESSAGEPACK.label)
+#: of MessagePack: maps and lists
+_HOLDERS = frozenset([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
+_MAGIC = ((b"\x1f\x8b\x08", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\x04\x22\x4d\x18", "lz4"))
+_ZLIB = tuple(bytes((0x78, level)) for level in (0x01, 0x5E, 0x9C, 0xDA))
+
+
+def _told(properties: Mapping[str, str]) -> str:
+    """Return what the sender says of how the body is packed, in the properties that are used for it."""
+    names = ("content-encoding", "content-type", "encoding", "compression")
+    return " ".join(text.lower() for name, text in properties.items() if name.lower().replace("_", "-") in names)
+
+
+def _candidates(content: bytes, told: str) -> list[str]:
+    found = [name for magic, name in _MAGIC if content.startswith(magic)]
+    found += ["zlib"] if content.startswith(_ZLIB) else []
+    return found + [name for name in ("gzip", "zstd", "lz4", "zlib", "deflate") if name in told and name not in found]
+
+
+def _with_messagepack(found: Opened, told: str) -> Opened:
+    """Return it as JSON where it is MessagePack: the sender says so, or it is a map or a list of it and no text."""
+    content = found.content
+    if not found.is_whole or not content:
+        return found
+    if "msgpack" not in told and "messagepack" not in told and (content[0] not in _HOLDERS or _is_text(content)):
+        return found
+    text = unpacked(content)
+    if text is None:
+        return found
+    return Opened(content, True, (*found.decoders, _NAMED), text)
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class _Members(list[Any]):
+    """The members of a map, in their order; a key may be there twice, and need not be a text."""
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, _Members):
+        return "{" + ",".join(f"{_key(key)}:{_written(each)}" for key, each in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    if isinstance(value, bytes):
+        return f'"0x{value.hex()}"'
+    if isinstance(value, msgpack.Timestamp):
+        return f'{{"timestamp":"{value.seconds}.{value.nanoseconds:09d}"}}'
+    if isinstance(value, msgpack.ExtType):
+        return f'{{"extension":{value.code},"data":"0x{value.data.hex()}"}}'
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value if isinstance(value, str) else _written(value), ensure_ascii=False)
+
+
+def _inflated(window_bits: int) -> Callable[[bytes], tuple[bytes, bool]]:
+    def inflate(content: bytes) -> tuple[bytes, bool]:
+        machine = zlib.decompressobj(window_bits)
+        return machine.decompress(content, INFLATE_LIMIT_BYTES), machine.eof and not machine.unused_data
+
+    return inflate
+
+
+def _zstd(content: bytes) -> tuple[bytes, bool]:
+    try:
+        from compression import zstd  # type: ignore[import-not-found, unused-ignore]  # from Python 3.14 on
+    except ImportError:
+        from backports import zstd
+
+    machine = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG})
+    try:
+        found = machine.decompress(content, INFLATE_LIMIT_BYTES)
+    except zstd.ZstdError as error:
+        raise ValueError from error
+    return found, machine.eof and not machine.unused_data
+
+
+def _lz4(content: bytes) -> tuple[bytes, bool]:
+    from lz4 import frame
+
+    machine = frame.LZ4FrameDecompressor()
+    found = machine.decompress(content, max_length=INFLATE_LIMIT_BYTES)
+    return found, machine.eof and not machine.unused_data
+
+
+_STREAMS: Mapping[str, Callable[[bytes], tuple[bytes, bool]]] = {
+    "gzip": _inflated(31), "zlib": _inflated(15), "deflate": _inflated(-15), "zstd": _zstd, "lz4": _lz4,
+}  # fmt: skip
