@@ -20,7 +20,8 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 def span(ms: float) -> str:
-    """450 ms, 4.98 s, 47.2 s, 1 min 58 s, 1 h 06 min, 6 d 4 h: with units, so that none is taken for a time of day.
+    """450 ms, 4.98 s, 47.2 s, 1 min 58 s, 2 min, 1 h 06 min, 6 d 4 h: with units, so that none is taken for a time
+    of day. A smaller unit of which there is none is left out.
 
     Rounded down, as a countdown is; `span` of static/js/clocks.js writes the same.
     """
@@ -30,10 +31,13 @@ def span(ms: float) -> str:
     if ms < MINUTE:
         return f"{ms // 10 / 100:.2f} s" if ms < 10 * SECOND else f"{ms // 100 / 10:.1f} s"
     if ms < HOUR:
-        return f"{ms // MINUTE} min {ms // SECOND % 60:02d} s"
+        rest = ms // SECOND % 60
+        return f"{ms // MINUTE} min {rest:02d} s" if rest else f"{ms // MINUTE} min"
     if ms < DAY:
-        return f"{ms // HOUR} h {ms // MINUTE % 60:02d} min"
-    return f"{ms // DAY} d {ms // HOUR % 24} h"
+        rest = ms // MINUTE % 60
+        return f"{ms // HOUR} h {rest:02d} min" if rest else f"{ms // HOUR} h"
+    rest = ms // HOUR % 24
+    return f"{ms // DAY} d {rest} h" if rest else f"{ms // DAY} d"
 
 
 def delay_name(ms: int) -> str:

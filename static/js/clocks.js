@@ -11,9 +11,10 @@ export function span(ms) {
   if (ms < SECOND) return `${ms} ms`;
   if (ms < 10 * SECOND) return `${(whole(10) / 100).toFixed(2)} s`;
   if (ms < MINUTE) return `${(whole(100) / 10).toFixed(1)} s`;
-  if (ms < HOUR) return `${whole(MINUTE)} min ${two(whole(SECOND) % 60)} s`;
-  if (ms < DAY) return `${whole(HOUR)} h ${two(whole(MINUTE) % 60)} min`;
-  return `${whole(DAY)} d ${whole(HOUR) % 24} h`;
+  const and = (first, rest, unit) => (Number(rest) ? `${first} ${rest} ${unit}` : first);
+  if (ms < HOUR) return and(`${whole(MINUTE)} min`, two(whole(SECOND) % 60), "s");
+  if (ms < DAY) return and(`${whole(HOUR)} h`, two(whole(MINUTE) % 60), "min");
+  return and(`${whole(DAY)} d`, whole(HOUR) % 24, "h");
 }
 
 // A moment by the reader's clock (YYYY-MM-DD HH:MM:SS), as the server writes it: the page says in which zone, without

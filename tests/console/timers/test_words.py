@@ -119,8 +119,8 @@ def test_steps_of_the_clock_are_shown() -> None:
         return parts(replace(PAGE, figures=TimerFigures(clock=ClockSteps(back_ms, forward_ms, NOW))))["#wheel-state"]
 
     assert "no step seen" in state(0, 0)
-    assert "set back by up to 1 h 00 min, 2026-11-21" in state(3_600_000, 0)
-    assert "set forward by up to 8 d 0 h" in state(0, 8 * 86_400_000)
+    assert "set back by up to 1 h, 2026-11-21" in state(3_600_000, 0)
+    assert "set forward by up to 8 d" in state(0, 8 * 86_400_000)
     assert "set back by up to 1.00 s, set forward by up to 2.00 s" in state(1_000, 2_000)
 
 
@@ -178,7 +178,7 @@ def test_the_fullest_page_is_small() -> None:
         forecast=Forecast(EXACT, stretch(3_600_000, 168), 1.0, herds),
     )  # fmt: skip
     html = render_to_string("timers/page.html", {"data": page, "here": "timers", "live": "timers", "number": "x" * 36})
-    assert len(html.encode()) < 104_000
+    assert len(html.encode()) < 110_000
     assert len(gzip.compress(html.encode(), 6)) < 18_000
 
 

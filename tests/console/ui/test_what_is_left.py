@@ -53,7 +53,7 @@ def test_the_line_says_what_the_head_says(left_ms: int, language: str) -> None:
 
 def test_what_waits_on_a_lane_is_counted_from_now() -> None:
     data = replace(message(NOW), pending=True, due_ms=NOW + 20 * MINUTE)
-    assert counted(str(life_of(data))) == [(str(data.due_ms), "20 min 00 s")]
+    assert counted(str(life_of(data))) == [(str(data.due_ms), "20 min")]
 
 
 @pytest.mark.parametrize(("language", "form"), [("en", "# late"), ("zh-hans", "已晚 #")])
