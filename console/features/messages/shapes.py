@@ -231,6 +231,8 @@ class MessageFilter:
     tag: str = ""
     name: str = ""
     value: str = ""
+    #: what the body holds, as it is read by people: opened, and as UTF-8
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +253,14 @@ class MessageSearch:
     left: int = 0
     #: several brokers were asked
     has_several: bool = False
+    #: of all records of the range so many were looked at, with the pages before this one; and where the next begins
+    looked: int = 0
+    cursor: str | None = None
+
+    @property
+    def total(self) -> int:
+        """The records of the range."""
+        return self.looked + self.left
 
     @property
     def table(self) -> Table:
