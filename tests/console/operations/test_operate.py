@@ -57,7 +57,8 @@ def test_the_calls_that_the_page_shows_do_the_same(read: Stage, operator: Client
     user = get_user_model().objects.get(username="operator")
     row = workflow.draft("groups.reset_offsets", FIRST, Actor.of(user))
     page = operator.get(f"/operations/{row.pk}/").content.decode()
-    shell, python = (unescape(text) for text in re.findall(r"<pre tabindex=\"0\">(.*?)</pre>", page, re.DOTALL)[-2:])
+    calls = re.findall(r"<pre tabindex=\"0\"\s*>(.*?)</pre>", page, re.DOTALL)[-2:]
+    shell, python = map(unescape, calls)
     _manage, command, *words = shlex.split(shell.replace("\\\n", " "))
     assert command == "operate"
     assert operate(*[word if word != "..." else "as shown" for word in words])["state"] == "done"
