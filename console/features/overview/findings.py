@@ -22,6 +22,7 @@ from broker.client import Admin
 from broker.client.timers import Herd, TimerStatus
 from broker.mirror.halves import MOST_OPEN
 from broker.mirror.models import HalfMessage
+from console.features.dead_letters.models import dealt_with
 from console.features.groups.read import GroupRow, GroupState
 from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.redisson.read import QUEUES_SHOWN, QueueRow, read_queues
@@ -209,7 +210,7 @@ def findings_of(of: Cluster, watched: Sequence[Watched], groups: Sequence[GroupR
         ]  # fmt: skip
         found += (replace(one, broker=each.here.name) for one in mine) if of.has_several else mine
     queues = next((each.known for each in watched if each.known.queues is not None), ServerFacts())
-    found += [*_of_groups(groups), *_of_delayed_queues(queues), *_of_operations(of)]
+    found += [*_of_groups(of, groups), *_of_delayed_queues(queues), *_of_operations(of)]
     order = {code: place for place, code in enumerate(FindingCode)}
     return tuple(sorted(found, key=lambda each: (order[each.code], -(each.value or each.span_ms or 0))))
 
@@ -288,19 +289,21 @@ def _of_operations(here: Cluster) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:
+def _of_groups(of: Cluster, groups: Sequence[GroupRow]) -> Iterator[Finding]:
     left = [row for row in groups if row.state is GroupState.NO_CONSUMER and row.lag]
     for row in sorted(left, key=lambda row: -(row.lag or 0))[:LIMIT]:
         yield Finding(FindingCode.GROUP_WITHOUT_CONSUMER, row.name, row.lag, span_ms=row.quiet_ms or None)
     still = [row for row in groups if row.members and row.lag and (row.quiet_ms or 0) >= QUIET_MS]
     for row in sorted(still, key=lambda row: -(row.lag or 0))[:LIMIT]:
         yield Finding(FindingCode.GROUP_STANDS_STILL, row.name, row.lag, span_ms=row.quiet_ms)
-    dead = [row for row in groups if row.dead]
-    for row in sorted(dead, key=lambda row: (-row.newly_dead, -(row.dead or 0)))[:LIMIT]:
+    handled = dealt_with(of.names) if any(row.dead for row in groups) else {}
+    left_dead = {row.name: (row.dead or 0) - handled.get(row.name, 0) for row in groups}
+    dead = [row for row in groups if left_dead[row.name] > 0]
+    for row in sorted(dead, key=lambda row: (-row.newly_dead, -left_dead[row.name]))[:LIMIT]:
         if row.newly_dead:
             yield Finding(FindingCode.DEAD_LETTERS_GROWING, row.name, row.newly_dead)
         else:
-            yield Finding(FindingCode.DEAD_LETTERS, row.name, row.dead)
+            yield Finding(FindingCode.DEAD_LETTERS, row.name, left_dead[row.name])
 
 
 def _of_timers(here: Mirrored, known: ServerFacts) -> Iterator[Finding]:
