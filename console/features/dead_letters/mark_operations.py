@@ -102,8 +102,8 @@ class MarkLetters(SendAgain):
         return None
 
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
-        """Send nothing: `act` of this kind does not ask for it."""
-        raise NotImplementedError
+        """Send nothing: `act_as` of this kind asks for no sending."""
+        return ItemResult("refused")
 
 
 _LEFT = {
@@ -180,7 +180,7 @@ class Reopen(MarkLetters):
         return None if "operation" in parameters else super().topics_touched(parameters, preview)
 
     def targets(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> Sequence[Target]:
-        """Return the letters."""
+        """Return those that the operation marked, or those that were chosen and are there."""
         return self._marked(parameters) if "operation" in parameters else super().targets(parameters, preview)
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Any:

@@ -23,11 +23,11 @@ from broker.client.timers import Herd, TimerStatus
 from broker.mirror.halves import MOST_OPEN
 from broker.mirror.models import HalfMessage
 from console.features.dead_letters.models import dealt_with
-from console.features.groups.read import GroupRow, GroupState
+from console.features.groups.read import QUIET_MS, GroupRow, GroupState
 from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.redisson.read import QUEUES_SHOWN, QueueRow, read_queues
 from console.features.schedule.shapes import Lane, NextMinute
-from console.features.timers.shapes import ZOOMS
+from console.features.timers.shapes import LATE_MS, ZOOMS
 from console.last_known import Away
 from console.operations.models import Operation
 from console.operations.registry import scope_of
@@ -146,12 +146,8 @@ class Overview:
 
 #: a disk fuller than this deserves a look; the broker refuses sends at 0.90
 DISK_LIMIT = 0.80
-#: a group that takes nothing for so long although something waits stands still
-QUIET_MS = 120_000
 #: halves that are undecided for so long: checks should have settled them
 AGED_MS = 600_000
-#: timers later than this are behind: what is being released now is not
-LATE_MS = 2_000
 #: findings of one kind that are listed
 LIMIT = 10
 #: rows that the mirror could not keep as they are, named in the finding
