@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import groupby, islice
 from threading import Lock
 
 from django.conf import settings
@@ -110,6 +110,44 @@ class MirrorRow:
 
 
 @dataclass(frozen=True, slots=True)
+class KindOfFindings:
+    """The findings of one kind: one row of the first page."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def code(self) -> FindingCode:
+        """The kind that all of them are of."""
+        return self.findings[0].code
+
+    @property
+    def is_one(self) -> bool:
+        """Tell whether there is only one, which says all in its row."""
+        return len(self.findings) == 1
+
+    @property
+    def first(self) -> tuple[Finding, ...]:
+        """The greatest ones, which are shown."""
+        return self.findings[:SHOWN]
+
+    @property
+    def rest(self) -> tuple[Finding, ...]:
+        """The others, which are shown when they are asked for."""
+        return self.findings[SHOWN:]
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether there may be more of the kind than are listed."""
+        return len(self.findings) >= LIMIT
+
+
+def by_kind(findings: Sequence[Finding]) -> tuple[KindOfFindings, ...]:
+    """Return findings that are in order, those of a kind together."""
+    kinds = groupby(findings, key=lambda finding: finding.code)
+    return tuple(KindOfFindings(tuple(found)) for _code, found in kinds)
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """The content of the first page."""
 
@@ -139,6 +177,11 @@ class Overview:
     timers_away: tuple[Away, ...] = ()
 
     @property
+    def kinds_of_findings(self) -> tuple[KindOfFindings, ...]:
+        """The findings by kind, the gravest first."""
+        return by_kind(self.findings)
+
+    @property
     def is_table(self) -> bool:
         """Tell whether the brokers are a table: there are several, or slaves beside the one."""
         return self.has_several or any(row.slaves for row in self.brokers)
@@ -148,8 +191,8 @@ class Overview:
 DISK_LIMIT = 0.80
 #: halves that are undecided for so long: checks should have settled them
 AGED_MS = 600_000
-#: findings of one kind that are listed
-LIMIT = 10
+#: findings of one kind that are listed, and those of them that are shown without being asked for
+LIMIT, SHOWN = 10, 3
 #: rows that the mirror could not keep as they are, named in the finding
 FLAWS_NAMED = 3
 
