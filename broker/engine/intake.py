@@ -37,7 +37,7 @@ from ..rocketmq.properties import (
 from ..rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, check_group_name, origin_topic
 from .admission import STORED_LIMIT_BYTES, Admission
 from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
-from .log.append import Copy, Parts, Together, append_batch
+from .log.append import Copy, Parts, Sends, Together, append_batch, append_sends, is_short
 from .log.ticket import BatchTicket, Ticket
 from .message_header import Facts, facts_of, plain_facts, plain_keys, value_in
 from .schedule import Schedule
@@ -152,6 +152,31 @@ class Intake:
         size = sum(map(len, bodies)) + sum(map(len, batch.properties)) + len(parts) * (len(topic) + 128)
         self._store.make_room(size)
         return append_batch(self._store, topic, queue_id, batch, Together(sys_flag, born_ms, born_host, now_ms), owner)
+
+    def take_together(
+        self, topic: str, sends: Sends, sys_flag: int, born_host: bytes, now_ms: int
+    ) -> list[Ticket] | None:
+        """Take messages as ``take`` does, column by column, or none of them: None if that cannot be.
+
+        Raises InvalidMessage, TopicNotFound, TopicNotWritable, StoreRefused if one of them would be refused.
+        """
+        store = self._store
+        queue_ids, bodies, properties, flags, born_ms, _ = sends
+        if min(queue_ids) < 0 or not is_short(store.name_of(topic), born_host, store.store_host):
+            return None
+        body, raw = max(bodies, key=len), max(properties, key=len)
+        check = self._admission.check
+        check(topic, min(queue_ids), body, raw, min(flags), sys_flag, min(born_ms), born_host, 0)
+        check(topic, max(queue_ids), body, raw, max(flags), sys_flag, max(born_ms), born_host, 0)
+        if sys_flag & FLAG_TRANSACTION_MASK:
+            return None
+        parts = Parts(bodies, properties, flags, plain_keys(properties) or (), ())
+        if not parts.keys:
+            facts = [facts_of(each) for each in properties]
+            if any(each.delay_level or each.timer or b"TRAN_MSG\x01" in each.stored for each in facts):
+                return None
+            parts = Parts(bodies, [each.stored for each in facts], flags, (), facts)
+        return append_sends(store, topic, sends, parts, Together(sys_flag, 0, born_host, now_ms))
 
     def _facts_in_batch(self, topic: str, properties: bytes) -> Facts:
         facts = plain_facts(properties) or facts_of(properties)

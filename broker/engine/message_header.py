@@ -30,7 +30,12 @@ from ..rocketmq.topics import TIMER_TOPIC
 from .errors import InvalidDelayLevel, InvalidProperties
 
 _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
-_PLAIN = re.compile(rb"(?:WAIT\x01true\x02)?UNIQ_KEY\x01([!-~]++)\x02(?:WAIT\x01true\x02)?").fullmatch
+#: Properties in which nothing needs a closer look, with an id, and without tags and keys. Group: the id.
+_OTHER = (
+    rb"(?:(?!UNIQ_KEY\x01|TAGS\x01|KEYS\x01|DELAY\x01|TIMER_D|ESC_|POP_CK\x01|__CRC32#|TRAN_MSG\x01)"
+    rb"[ -~]++\x01[ -~]*+\x02)*+"
+)
+_PLAIN = re.compile(_OTHER + rb"UNIQ_KEY\x01([!-~]++)\x02" + _OTHER).fullmatch
 _KEYS = re.compile(rb"[!-~]*+").fullmatch
 #: Marks of messages that wait for a moment; taken as ordinary ones they would be delivered too early.
 _MOMENTS = frozenset({TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELETE})
@@ -98,13 +103,15 @@ def facts_of(raw: bytes) -> Facts:
 
 
 def plain_facts(raw: bytes) -> Facts | None:
-    """Return what ``facts_of`` would of properties that are an id and nothing else, as in most batches; else None."""
+    """Return what ``facts_of`` would of properties that hold an id and nothing that counts, as in most batches; else
+    None."""
     found = _PLAIN(raw)
     return Facts(raw, found[1].decode(), None, None) if found else None
 
 
 def plain_keys(raws: Sequence[bytes]) -> list[str] | None:
-    """Return the ids of properties that are an id and nothing else, all of one form, as in most batches; else None."""
+    """Return the ids of properties that hold an id and nothing that counts, and are the same but for that, as in most
+    batches; else None."""
     first, count = raws[0], len(raws)
     found = _PLAIN(first)
     if found is None:

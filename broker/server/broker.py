@@ -342,6 +342,7 @@ class BrokerService:
         hooks = Hooks(
             # the short way takes the moment of the read, which is the live clock's, for the store's
             express=send.express if self._clock is self._live_clock else None,
+            held=send.take_held,
             gate=self._gate,
             connection=front(certificates, pages),
             answered=state.calls.answer,

@@ -36,7 +36,11 @@ Handler = Callable[["Connection", Command], Command | None]
 """Handles one request; None if it answers later, or never."""
 
 Express = Callable[["Connection", bytes, int], bool]
-"""Handles a frame without decoding it as a whole; False if it is not of the kind it knows. (connection, frame, now)"""
+"""Handles a frame without decoding it as a whole, or holds it back to handle it with others; False if it is not of the
+kind it knows. (connection, frame, now)"""
+
+Held = Callable[["Connection", int], None]
+"""Handles what `Express` held back: after the frames of one read, and before a frame that goes the long way."""
 
 LONGEST_REMARK = 4096
 
@@ -55,8 +59,8 @@ STRANGER_WRITE_BYTES = 64 * 1024
 MOST_CORKED_BYTES = 128 * 1024
 """So much waits for the other answers of the same read; a peer that asks more is stopped by what it does not read."""
 
-#: What goes the short way and is no longer than this takes no longer than a look at the clock is worth.
-_SHORT_FRAME_BYTES = 4 * 1024
+SHORT_FRAME_BYTES = 4 * 1024
+"""What goes the short way and is no longer than this takes no longer than a look at the clock is worth."""
 
 
 class Gatekeeper(Protocol):
@@ -104,6 +108,7 @@ class Hooks:
     """The functions that a server calls beside its handlers."""
 
     express: Express | None = None
+    held: Held = lambda _connection, _now_ms: None
     gate: Gatekeeper | None = None
     connection: Callable[[Server], Connection] | None = None
     """Makes the object for a new connection; None: a plain `Connection`."""
@@ -155,7 +160,7 @@ class Server:
         self.codes: Collection[int] = handlers.keys()
         """The requests that it answers, as of now."""
         self.hooks = hooks
-        self.express = hooks.express
+        self.express, self.held = hooks.express, hooks.held
         self.gate = hooks.gate
         self.after_read = hooks.after_read
         shared = shared or Shared.within(limits)
@@ -379,23 +384,28 @@ class Connection(asyncio.Protocol):
                     self._backlog.extendleft(reversed(frames[index:]))
                     return
                 if express is None or not express(self, frame, now_ms):
-                    self._take(frame, now_ms)
+                    self.server.held(self, now_ms)
+                    self.take(frame, now_ms)
                 else:
                     self.serialization = frame[0]
-                    if len(frame) <= _SHORT_FRAME_BYTES:
+                    if len(frame) <= SHORT_FRAME_BYTES:
                         continue
                 self.begun_ms = clock()
                 self._is_late = self.begun_ms - now_ms >= MOST_MS_A_TURN
         finally:
-            self._uncork()
-            self._corked = None
+            try:
+                self.server.held(self, now_ms)
+            finally:
+                self._uncork()
+                self._corked = None
             if self._backlog:
                 self._regulate()
                 if not (self.is_paused or self._goes_on):
                     self._goes_on = True
                     asyncio.get_running_loop().call_soon(self._go_on)
 
-    def _take(self, frame: bytes, now_ms: int) -> None:
+    def take(self, frame: bytes, now_ms: int) -> None:
+        """Handle a frame the long way."""
         try:
             if type(frame) is RefusedFrame:
                 raise frame.refusal

@@ -85,13 +85,31 @@ def test_a_batch_has_so_many_keys_and_no_more(between: str) -> None:
         b"UNIQ_KEY\x01AB\x02TAGS\x01t\x02",
         b"UNIQ_KEY\x01AB\x02ESC_SOURCE\x011\x02",
         b"UNIQ_KEY\x01AB\x02WAIT\x01true\x02\x02",
+        b"a\x01b c\x02UNIQ_KEY\x01AB\x02TRACE_ON\x01true\x02CLUSTER\x01\x02",
+        b"UNIQ_KEY\x01AB\x02TRAN_MSG\x01true\x02",
+        b"UNIQ_KEY\x01AB\x02DELAY\x012\x02",
+        b"UNIQ_KEY\x01AB\x02KEYS\x01k\x02",
+        b"UNIQ_KEY\x01AB\x02TIMER_DELAY_SEC\x012\x02",
+        b"UNIQ_KEY\x01AB\x02POP_CK\x012\x02",
+        b"UNIQ_KEY\x01AB\x02__CRC32#\x012\x02",
+        b"UNIQ_KEY\x01AB\x02a\x01\xff\x02",
+        b"UNIQ_KEY\x01AB\x02a\x01\x01\x02",
+        b"UNIQ_KEY\x01AB\x02\x01a\x02",
+        b"UNIQ_KEY\x01AB\x02a\x02",
     ],
 )
 def test_the_short_way_to_facts_says_the_same_or_nothing(raw: bytes) -> None:
     found = plain_facts(raw)
     assert found is None or found == facts_of(raw)
     assert (found is not None) == (
-        raw in {b"UNIQ_KEY\x01AB\x02", b"UNIQ_KEY\x01AB\x02WAIT\x01true\x02", b"WAIT\x01true\x02UNIQ_KEY\x01AB\x02"}
+        raw
+        in {
+            b"UNIQ_KEY\x01AB\x02",
+            b"UNIQ_KEY\x01AB\x02WAIT\x01true\x02",
+            b"WAIT\x01true\x02UNIQ_KEY\x01AB\x02",
+            b"UNIQ_KEY\x01AB\x02WAIT\x01false\x02",
+            b"a\x01b c\x02UNIQ_KEY\x01AB\x02TRACE_ON\x01true\x02CLUSTER\x01\x02",
+        }
     )
 
 

@@ -26,3 +26,8 @@ def test_javas_lowest_number_has_no_absolute_value() -> None:
 @given(st.lists(st.text("AB#019~", max_size=12), min_size=1, max_size=9), st.sampled_from(["T", "topic", "späte"]))
 def test_hashes_of_many_are_those_of_each(keys: list[str], topic: str) -> None:
     assert INDEX.hashes_of(topic, keys) == [INDEX.hash_of(f"{topic}#{key}") for key in keys]
+
+
+@given(st.lists(st.text("AB#019~", max_size=40) | st.text(max_size=9), min_size=1, max_size=9))
+def test_hashes_of_many_texts_are_those_of_each(texts: list[str]) -> None:
+    assert INDEX.hashes(texts) == [INDEX.hash_of(text) for text in texts]

@@ -2,6 +2,7 @@
 
     append_batch   messages of one batch, for one queue: what is the same in all of their records is made once, and the
                    rest column by column
+    append_sends   messages that one client sent singly, for one topic, and that came together: in the same way
     append_burst   records that nobody waits for: copies of messages whose own record was acknowledged before
     append_run     records made ready before their moment
 
@@ -37,7 +38,7 @@ from ...rocketmq.message import encode, record_size
 from ..errors import StoreBusy
 from ..message_header import Facts, also_indexed
 from ..queues.queues import ENTRY, ConsumeQueue
-from .ticket import BatchTicket
+from .ticket import BatchTicket, Ticket
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -96,8 +97,12 @@ def append_batch(store: Store, topic: str, queue_id: int, parts: Parts, sent: To
         size = ends.pop() - begin
         stop = done + len(ends)
         here, sizes_here = (parts, sizes) if len(ends) == len(sizes) else (parts.cut(done, stop), sizes[done:stop])
-        places = (queue_id, queue.end_offset, ends)
-        log.push(b"".join(_records(store.store_host, name, places, sizes_here, here, sent)), size)
+        places = Places(repeat(queue_id), range(queue.end_offset, queue.end_offset + len(ends)), ends, sizes_here)
+        if is_short(name, sent.born_host, store.store_host):
+            records = _records(name, places, here, repeat(_same(sent, store.store_host)))
+        else:
+            records = _records_one_by_one(name, places, here, sent, store.store_host)
+        log.push(b"".join(records), size)
         tags = [store.tags_code(facts.tags) for facts in here.facts] or repeat(0)
         queue.append_many(b"".join(map(_ENTRY, ends, sizes_here, tags)), size)
         _index(store, topic, here, ends, sent.store_ms)
@@ -109,51 +114,85 @@ def append_batch(store: Store, topic: str, queue_id: int, parts: Parts, sent: To
     return ticket
 
 
-def _records(
-    host: bytes,
-    name: bytes,
-    places: tuple[int, int, Sequence[int]],
-    sizes: Sequence[int],
-    parts: Parts,
-    sent: Together,
-) -> Iterable[bytes]:
-    """Return the bytes of records, as ``message.encode`` makes them."""
-    queue_id, offset, positions = places
+class Sends(NamedTuple):
+    """Messages that one client sent singly to one topic, column by column."""
+
+    queue_ids: Sequence[int]
+    bodies: Sequence[bytes]
+    properties: Sequence[bytes]
+    flags: Sequence[int]
+    born_ms: Sequence[int]
+    owners: Sequence[object]
+
+
+def append_sends(store: Store, topic: str, sends: Sends, parts: Parts, sent: Together) -> list[Ticket] | None:
+    """Append messages that are known to be right, each with a ticket of its own; None, and nothing was appended, if the
+    segment has no room for all. ``sent.born_ms`` says nothing. Raises StoreRefused; then nothing was appended."""
+    if store.pending_bytes > store.config.pending_limit_bytes:
+        raise StoreBusy
+    log, name, host = store.log, store.name_of(topic), store.store_host
+    bare = record_size(name, b"", b"", sent.born_host, host)
+    sizes = [bare + len(body) + len(raw) for body, raw in zip(parts.bodies, parts.properties, strict=True)]
+    size, begin = sum(sizes), log.place(sizes[0])
+    if size + BLANK_SIZE > log.room:
+        return None
+    positions = list(accumulate(sizes[:-1], initial=begin))
+    queues = {queue_id: store.queues.ensure(topic, queue_id) for queue_id in set(sends.queue_ids)}
+    nexts = {queue_id: queue.end_offset for queue_id, queue in queues.items()}
+    offsets: list[int] = []
+    for queue_id in sends.queue_ids:
+        offsets.append(nexts[queue_id])
+        nexts[queue_id] += 1
+    same = {each_ms: _same(sent._replace(born_ms=each_ms), host) for each_ms in set(sends.born_ms)}
+    places = Places(sends.queue_ids, offsets, positions, sizes)
+    log.push(b"".join(_records(name, places, parts, map(same.__getitem__, sends.born_ms))), size)
+    tags = [store.tags_code(facts.tags) for facts in parts.facts] or repeat(0)
+    for queue_id, position, each, code in zip(sends.queue_ids, positions, sizes, tags, strict=False):
+        queues[queue_id].append(position, each, code)
+    _index(store, topic, parts, positions, sent.store_ms)
+    for queue in queues.values():
+        queue.last_ms = sent.store_ms
+    keys: Sequence[str | None] = parts.keys or [facts.unique_key for facts in parts.facts]
+    about = (repeat(sent.store_ms), repeat(host), repeat(None), keys)
+    tickets = list(map(Ticket, sends.owners, repeat(topic), sends.queue_ids, offsets, positions, sizes, *about))
+    store.appended(size, queues.values(), sent.store_ms, tickets)
+    store.seal_if_full()
+    return tickets
+
+
+class Places(NamedTuple):
+    """Where records stand, column by column."""
+
+    queue_ids: Iterable[int]
+    offsets: Iterable[int]
+    positions: Sequence[int]
+    sizes: Sequence[int]
+
+
+def is_short(name: bytes, born_host: bytes, host: bytes) -> bool:
+    """Tell whether records can be made column by column: as usual, with addresses of IPv4."""
+    return len(born_host) == 8 and len(host) == 8 and len(name) <= _TOPIC_LIMIT
+
+
+def _same(sent: Together, host: bytes) -> bytes:
+    """Return what is the same in all records of the same time and hosts."""
+    return _SAME(sent.sys_flag & NOT_IPV6, sent.born_ms, sent.born_host, sent.store_ms, host, 0, 0)
+
+
+def _records(name: bytes, places: Places, parts: Parts, sames: Iterable[bytes]) -> Iterable[bytes]:
+    """Return the bytes of records, as ``message.encode`` makes them of short names and addresses."""
     bodies, properties, flags, _, _ = parts
-    sys_flag, born_ms, born_host, store_ms = sent
-    if len(born_host) != 8 or len(host) != 8 or len(name) > _TOPIC_LIMIT:
-        rows = zip(positions, bodies, properties, flags, sizes, strict=True)
-        return [
-            encode(
-                name,
-                queue_id,
-                offset + number,
-                position,
-                body,
-                raw,
-                flag,
-                sys_flag,
-                born_ms,
-                born_host,
-                store_ms,
-                host,
-                0,
-                0,
-                size,
-            )
-            for number, (position, body, raw, flag, size) in enumerate(rows)
-        ]
-    same = _SAME(sys_flag & NOT_IPV6, born_ms, born_host, store_ms, host, 0, 0)
+    queue_ids, offsets, positions, sizes = places
     heads = map(
         _START,
         sizes,
         repeat(MAGIC_V1),
         [crc32(body) & MASK31 for body in bodies],
-        repeat(queue_id),
+        queue_ids,
         flags,
-        range(offset, offset + len(sizes)),
+        offsets,
         positions,
-        repeat(same),
+        sames,
         map(len, bodies),
     )
     lengths = list(map(len, properties))
@@ -164,23 +203,35 @@ def _records(
     return chain.from_iterable(zip(records, cut, strict=True))
 
 
+def _records_one_by_one(name: bytes, places: Places, parts: Parts, sent: Together, host: bytes) -> Iterable[bytes]:
+    """Return the bytes of records with long names or addresses."""
+    rows = zip(places.queue_ids, places.offsets, places.positions, places.sizes, strict=False)
+    messages = zip(parts.bodies, parts.properties, parts.flags, strict=True)
+    for (queue_id, offset, position, size), (body, raw, flag) in zip(rows, messages, strict=True):
+        yield encode(
+            name, queue_id, offset, position, body, raw, flag, sent.sys_flag, sent.born_ms, sent.born_host,
+            sent.store_ms, host, 0, 0, size,
+        )  # fmt: skip
+
+
 def _index(store: Store, topic: str, parts: Parts, positions: Sequence[int], store_ms: int) -> None:
     """Make records findable by unique id, keys and tags."""
     index = store.index
     if parts.keys:
         index.add_many(index.hashes_of(topic, parts.keys), positions, store_ms)
         return
-    hashes, places = array("I"), []
+    texts: list[str] = []
+    places: list[int] = []
     for (_, unique_key, tags, keys, _, _, _), position in zip(parts.facts, positions, strict=True):
         if unique_key:
-            hashes.append(index.hash_of(f"{topic}#{unique_key}"))
+            texts.append(f"{topic}#{unique_key}")
             places.append(position)
         if keys or tags:
-            for text in also_indexed(topic, tags, keys):
-                hashes.append(index.hash_of(text))
-                places.append(position)
+            also = also_indexed(topic, tags, keys)
+            texts += also
+            places += [position] * len(also)
     if places:
-        index.add_many(hashes, places, store_ms)
+        index.add_many(index.hashes(texts), places, store_ms)
 
 
 # A burst.

@@ -19,7 +19,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import add
 
@@ -347,6 +347,7 @@ _MEMORY_LIMIT, _ENDINGS_LIMIT = 8_192, 65_536
 #: Letters of an ending, and of a middle and an ending together.
 _ENDING, _LATTER = 4, 16
 _ENDING_POWER: int = 31**_ENDING
+_MIDDLE_POWER: int = 31 ** (_LATTER - _ENDING)
 _LATTER_POWER: int = 31**_LATTER
 #: No clock is set back further: 8,900 years.
 _LONGEST_STEP_MS = 1 << 48
@@ -410,16 +411,36 @@ class Index:
     def hashes_of(self, topic: str, keys: Sequence[str]) -> list[int]:
         """Return the index hashes of keys of one topic, ASCII letters only."""
         beginnings = [key[:-_ENDING] for key in keys]
-        if not all(beginnings):
-            return [self.hash_of(f"{topic}#{key}") for key in keys]
-        endings = [key[-_ENDING:] for key in keys]
+        if not all(beginnings) or not topic.isascii():
+            return self.hashes([f"{topic}#{key}" for key in keys])
+        starts = {start: self._hash_before(f"{topic}#{start}") * _ENDING_POWER for start in set(beginnings)}
+        return self._ended(map(starts.__getitem__, beginnings), [key[-_ENDING:] for key in keys])
+
+    def hashes(self, texts: Sequence[str]) -> list[int]:
+        """Return the index hashes of ``topic#key``."""
+        if not all(map(str.isascii, texts)):
+            return [self.hash_of(text) for text in texts]
+        beginnings = [text[:-_ENDING] for text in texts]
+        starts = {start: self._hash_before(start) * _ENDING_POWER for start in set(beginnings)}
+        return self._ended(map(starts.__getitem__, beginnings), [text[-_ENDING:] for text in texts])
+
+    def _hash_before(self, text: str) -> int:
+        """Return Java's string hash of what comes before an ending, any of those that are the same in 32 bits."""
+        start = self._beginnings.get(text[: _ENDING - _LATTER])
+        if start is None:
+            start = _remembered(self._beginnings, text[: _ENDING - _LATTER])
+        middle = self._middles.get(text[_ENDING - _LATTER :])
+        if middle is None:
+            middle = _remembered(self._middles, text[_ENDING - _LATTER :])
+        return start * _MIDDLE_POWER + middle
+
+    def _ended(self, starts: Iterable[int], endings: list[str]) -> list[int]:
+        """Return the hashes of texts by what comes before their endings."""
         known = self._endings
         known.update({end: string_hash(end) & 0xFFFFFFFF for end in set(endings).difference(known)})
-        starts = {start: string_hash(f"{topic}#{start}") * _ENDING_POWER for start in set(beginnings)}
-        sums = map(add, map(starts.__getitem__, beginnings), map(known.__getitem__, endings))
         hashes = [
             value if value < 0x8000_0000 else (0x1_0000_0000 - value) & 0x7FFF_FFFF
-            for value in [each & 0xFFFFFFFF for each in sums]
+            for value in [each & 0xFFFFFFFF for each in map(add, starts, map(known.__getitem__, endings))]
         ]
         if len(known) > _ENDINGS_LIMIT:
             known.clear()

@@ -14,6 +14,7 @@ from contextlib import suppress
 from types import MappingProxyType
 
 from ...engine.errors import BodyTooLarge, BrokerError, TopicNotFound
+from ...engine.log.append import Sends
 from ...engine.log.ticket import Ticket
 from ...engine.tables.groups import is_dead_letter
 from ...rocketmq.codes import Answer, Request
@@ -48,7 +49,7 @@ from ...rocketmq.sends import (
     split_batch,
 )
 from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, TEMPLATE_TOPIC, reply_topic
-from ..connection import Connection, Express, Handler
+from ..connection import SHORT_FRAME_BYTES, Connection, Express, Handler
 from ..pump import AnsweredOwner
 from ..send_reply import TRACE_FIELDS, SendReplies, reply_command
 from ..state import BrokerState
@@ -61,11 +62,19 @@ _HAS_KEY, _HAS_GROUP = (f"{name}\x01".encode() for name in (UNIQUE_KEY, PRODUCER
 _CLUSTER, _REGION = CLUSTER.encode(), MSG_REGION.encode()
 _DOES_NOT_WAIT, _IS_HALF = f"{WAIT}\x01false".encode(), f"{TRANSACTION_PREPARED}\x01true\x02".encode()
 
+#: Fewer are taken one by one: what they have in common costs more than it saves.
+_LEAST_TOGETHER = 4
+
 _BINARY_MARK = bytes((BINARY,))
 #: A longer frame is read in full each time.
 _LONGEST_LEARNED_BYTES = 65_536
 
 _SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
+
+
+_HeldSend = tuple[str, int, bytes, bytes, int, int, int, tuple[Connection, int, int] | None, bytes]
+"""A plain send that was read and is not taken yet: topic, queue id, body, properties, flag, sysFlag, born ms, owner of
+its ticket (None where nobody waits), frame."""
 
 
 class SendProcessor:
@@ -86,7 +95,8 @@ class SendProcessor:
         self._also_express = {code.to_bytes(2, "big"): express for code, express in also_express.items()}
         self._shortcut = SendShortcut()
         self._replies = SendReplies(state.config.broker_name)
-        self._took = state.sends.took
+        self._took, self._took_all = state.sends.took, state.sends.took_all
+        self._held: list[_HeldSend] = []
         self._message_ids = UniqueIds(pack_host(state.config.host, state.config.port), state.clock)
         self._added = {**TRACE_FIELDS, CLUSTER: state.config.cluster_name}
         self._added_bytes = format_properties(self._added)
@@ -111,7 +121,10 @@ class SendProcessor:
         elif serialization == BINARY:
             if frame[4:6] != _SEND_V2:
                 express = self._also_express.get(frame[4:6])
-                return express is not None and express(connection, frame, now_ms)
+                if express is None:
+                    return False
+                self.take_held(connection, now_ms)
+                return express(connection, frame, now_ms)
             send = self._shortcut.read(frame)
             if send is None:
                 return self._first_of_its_kind(connection, frame)
@@ -130,11 +143,55 @@ class SendProcessor:
             return False
         if properties[-1] != 2:
             properties += b"\x02"
+        owner = None if frame_flag & 2 else (connection, opaque, serialization)
+        held = (topic, queue_id, body, properties + self._added_bytes, flag, sys_flag, born_ms, owner, frame)
+        if len(frame) <= SHORT_FRAME_BYTES and not sys_flag and not (b"DEL" in properties or b"TRA" in properties):
+            # neither a half nor one that waits for a moment (DELAY, TIMER_DEL...)
+            self._held.append(held)
+            return True
+        self.take_held(connection, now_ms)
+        return self._take_one(connection, held, now_ms)
+
+    def take_held(self, connection: Connection, now_ms: int) -> None:
+        """Take what was held back, together where that is possible, each message in its order in its topic."""
+        if not self._held:
+            return
+        all_held, self._held = self._held, []
+        if len(all_held) < _LEAST_TOGETHER:
+            self._take_singly(connection, all_held, now_ms)
+            return
+        by_topic: dict[str, list[_HeldSend]] = {}
+        for send in all_held:
+            by_topic.setdefault(send[0], []).append(send)
+        for topic, held in by_topic.items():
+            if len(held) < _LEAST_TOGETHER or not self._take_together(connection, topic, held, now_ms):
+                self._take_singly(connection, held, now_ms)
+
+    def _take_together(self, connection: Connection, topic: str, held: list[_HeldSend], now_ms: int) -> bool:
+        """Take messages of one topic at once; return False, and nothing was written, if they go one by one."""
+        _, queue_ids, bodies, properties, flags, _, born_ms, owners, _ = zip(*held, strict=True)
+        sends = Sends(queue_ids, bodies, properties, flags, born_ms, owners)
+        try:
+            tickets = self._engine.append_together(topic, sends, born_host=connection.born_host, now_ms=now_ms)
+        except BrokerError:
+            return False  # one of them is refused, or all are
+        if tickets is None:
+            return False
+        self._took_all([ticket.size for ticket in tickets])
+        return True
+
+    def _take_singly(self, connection: Connection, held: list[_HeldSend], now_ms: int) -> None:
+        for send in held:
+            if not self._take_one(connection, send, now_ms):
+                connection.take(send[-1], now_ms)
+
+    def _take_one(self, connection: Connection, send: _HeldSend, now_ms: int) -> bool:
+        """Take one message; return False if it is to go the long way."""
+        topic, queue_id, body, properties, flag, sys_flag, born_ms, owner, _ = send
         try:
             ticket = self._engine.append(
-                topic, queue_id, body, properties + self._added_bytes, flag=flag, sys_flag=sys_flag, born_ms=born_ms,
-                born_host=connection.born_host, now_ms=now_ms,
-                owner=None if frame_flag & 2 else (connection, opaque, serialization),
+                topic, queue_id, body, properties, flag=flag, sys_flag=sys_flag, born_ms=born_ms,
+                born_host=connection.born_host, now_ms=now_ms, owner=owner,
             )  # fmt: skip
         except BrokerError:
             return False  # nothing was written: the long way creates the topic, or refuses with the reason

@@ -46,7 +46,10 @@ class Producer:
         """Whether what was sent last does, if it comes again."""
         server = self._service.servers[0]
         assert server.express is not None
-        return server.express(self.connection, self.frame, server.clock())
+        connection, now_ms = self.connection, server.clock()
+        is_short = server.express(connection, self.frame, now_ms)
+        server.held(connection, now_ms)
+        return is_short
 
     async def send(self, ext: dict[str, str], body: bytes = b"body") -> Command:
         """The answer of the broker."""
