@@ -114,6 +114,10 @@ def overview(now_ms: int) -> Overview:
     findings = (
         Finding(FindingCode.BROKER_UNREACHABLE, "broker-a", detail="connection refused", span_ms=754_000),
         Finding(FindingCode.GROUP_WITHOUT_CONSUMER, LONG_NAME, 1_204_511, span_ms=720_000),
+        *(
+            Finding(FindingCode.GROUP_WITHOUT_CONSUMER, f"group-{number}", 40 - number, span_ms=61_000)
+            for number in range(4)
+        ),
         Finding(FindingCode.HERD_AHEAD, "00:00:00", 500_000, span_ms=19_600, at_ms=now_ms + 3_600_000),
     )
     flows = (

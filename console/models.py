@@ -5,6 +5,7 @@ from __future__ import annotations
 from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.checkback.models import CheckAddress
 from console.features.dashboards.models import DashboardPoint, DashboardRun
+from console.features.dead_letters.models import LetterMark
 from console.kept_figures import FigureSubject, HourFigures, MinuteFigures
 from console.operations.models import AuditEnd, AuditEntry, Operation, OperationItem, ReadAdministration
 from console.past import Snapshot
@@ -32,6 +33,7 @@ __all__ = [
     "FigureSubject",
     "HourFigures",
     "Identity",
+    "LetterMark",
     "MaskRule",
     "MinuteFigures",
     "Operation",

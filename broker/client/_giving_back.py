@@ -12,6 +12,7 @@ import time
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.properties import (
+    DEAD_REASON,
     DELAY,
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 #: The level of the first delay (as for messages that are sent back).
 FIRST_LEVEL = 3
-DEAD_REASON = "ESC_DEAD_REASON"
+
 _REASON_CHARACTERS = 1_000
 #: What the record says of its own way, and not of the message.
 _OWN = frozenset({TRANSACTION_PREPARED, RECONSUME_TIME, MAX_RECONSUME_TIMES, DELAY, REAL_TOPIC, REAL_QUEUE_ID})

@@ -90,6 +90,8 @@ DUE_MS = "ESC_DUE_MS"
 REPLACES = "ESC_REPLACES"
 CANCELS = "ESC_CANCELS"
 REASON = "ESC_REASON"
+#: Ours, on a dead letter that a handler gave up by itself: why.
+DEAD_REASON = "ESC_DEAD_REASON"
 #: Ours, on a delete that a recall wrote: until when (ms) no message of that topic and unique key may come out.
 RECALLED = "ESC_RECALLED"
 #: Ours: position of a timer that is over already; the record tells only Apache RocketMQ so.

@@ -27,6 +27,7 @@ from ..engine.tables.groups import Group
 from ..handlers import Registration, registered
 from ..rocketmq.message import pack_host
 from ..rocketmq.properties import (
+    DEAD_REASON,
     DELAY,
     DLQ_ORIGIN_TOPIC,
     ORIGIN_MESSAGE_ID,
@@ -42,7 +43,7 @@ from ..rocketmq.sql92 import Filter
 from ..rocketmq.subscription import SQL92, TAG, build_subscription
 from ..rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from .guard import OutsideRefused
-from .messages import DEAD_REASON, SentMessage
+from .messages import SentMessage
 from .reading import messages_from
 from .stage import Stage
 

@@ -10,10 +10,8 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from ..client import InvalidArgument, Message, MessageOptions, prepare
-from ..rocketmq.properties import OWN_PREFIX, SCHEDULE_KEY, SYSTEM_PROPERTIES, parse_properties
+from ..rocketmq.properties import DEAD_REASON, OWN_PREFIX, SCHEDULE_KEY, SYSTEM_PROPERTIES, parse_properties
 
-#: On a dead letter: why its handler gave it up.
-DEAD_REASON = "ESC_DEAD_REASON"
 Kind = Literal["delay", "timer", "retry", "half", "parked half"]
 
 #: A value that nobody has asked to be compared.

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from django.utils.translation import gettext as _
 
-from broker.rocketmq.properties import KEYS, SCHEDULE_KEY, TAGS, UNIQUE_KEY
+from broker.rocketmq.properties import DEAD_REASON, KEYS, SCHEDULE_KEY, TAGS, UNIQUE_KEY
 from broker.rocketmq.topics import GROUP_PREFIXES, OLD_SYSTEM_PREFIX, PARKED_HALF_TOPIC, SYSTEM_PREFIX
 from console.security.models import MaskRule
 
@@ -31,6 +31,7 @@ _FIELDS: Mapping[str, str] = {
     "schedule_key": SCHEDULE_KEY,
     "preview": BODY,
     "text": BODY,
+    "last_error": DEAD_REASON,
 }
 #: what the name of an item of an operation may be made of
 _NAMING = frozenset({KEYS, UNIQUE_KEY, SCHEDULE_KEY, BODY})

@@ -18,7 +18,7 @@ _TAGS = re.compile(r"{%.*?%}|{{.*?}}|{#.*?#}|<!--.*?-->|<[^>]*>", re.DOTALL)
 #: what the audit keeps as the permission of whoever approves
 KEPT = {"second person"}
 #: what stands for a value
-_NAMES = re.compile(r"%\(\w+\)s")
+_NAMES = re.compile(r"%\(\w+\)s|\{\w+\}")
 #: a Chinese cell that ends so names the usual word only: others stand for it where a sentence needs them
 OPEN = "…"
 

@@ -83,6 +83,9 @@ TABLE: Mapping[str, tuple[str, str, Parameters]] = {
         "silence": Silence.objects.get(subject=team.group).pk}),
     "dead_letters.send_back": ("operator", "group", letters),
     "dead_letters.send_as_new": ("operator", "group", letters),
+    "dead_letters.mark_handled": ("operator", "group", letters),
+    "dead_letters.reopen": ("operator", "group", letters),
+    "dead_letters.hide": ("operator", "group", letters),
     "groups.reset_offsets": ("operator", "group", lambda team: {
         "group": team.group, "topic": team.topic, "to": "first"}),
     "messages.resend": ("operator", "topic", lambda team: {

@@ -68,6 +68,9 @@ GET    /groups                                          read                    
 POST   /groups                                          settings                   body
 DELETE /groups/{group}                                  settings.delete            group
 GET    /groups/{group}/dead-letters                     read                       group+rows
+POST   /groups/{group}/dead-letters:hide                consume                    group+body
+POST   /groups/{group}/dead-letters:mark-handled        consume                    group+body
+POST   /groups/{group}/dead-letters:reopen              consume                    group+body
 POST   /groups/{group}/dead-letters:send-as-new         consume                    group+body+body:publish
 POST   /groups/{group}/dead-letters:send-back           consume                    group+body
 GET    /groups/{group}/settings                         read                       group

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from django.http import QueryDict
@@ -25,6 +25,7 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
 from broker.rocketmq.topics import DLQ_PREFIX
+from console.features.dead_letters.models import Marks, marks_of
 from console.features.dead_letters.pages import (
     PAGE,
     STEP,
@@ -33,8 +34,10 @@ from console.features.dead_letters.pages import (
     marked,
     matches,
     newest_first,
+    one_name,
+    with_state,
 )
-from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter
+from console.features.dead_letters.shapes import STATES, DeadLetter, DeadLetterFilter
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope
 from console.operations.catch_up import Behind, behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
@@ -60,8 +63,20 @@ from console.site.mirrored import Cluster, cluster
 from console.site.parsing import whole_number
 
 #: names of a filter's fields here and in REST
-_FILTER = {"topic": "topic", "key": "key", "from_ms": "died_from", "to_ms": "died_before"}
-_TEXT_LENGTH = 255
+_FILTER = {
+    "topic": "topic",
+    "key": "key",
+    "from_ms": "died_from",
+    "to_ms": "died_before",
+    "error": "error",
+    "state": "state",
+}
+_TEXT_LENGTH = 1_000
+
+
+#: fields of a filter that are texts
+_TEXTS = ("topic", "key", "error", "state")
+OPEN_WORDS = "those not handled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +96,17 @@ def message_at(admin: Admin, group: str, queue_id: int, offset: int) -> Message 
     return found[0] if found else None
 
 
-def find_matching(group: str, wanted: DeadLetterFilter, *, most: int, patience_s: float | None) -> Found:
-    """Find the dead letters that match and were not sent again yet, at most `most`; raise ClientError."""
+def find_matching(
+    group: str, wanted: DeadLetterFilter, *, most: int, patience_s: float | None, with_resent: bool = False
+) -> Found:
+    """Find the dead letters that match, at most `most`, those sent again before only if asked for; raise ClientError.
+
+    Hidden ones, and handled ones that the filter does not ask for, are not among them.
+    """
     here = cluster()
     end_s = None if patience_s is None else time.monotonic() + patience_s
     told = tell_each(lambda admin: bounds_of(admin, group), asked_of(here))
+    marks = marks_of(group, here.names)
     found: list[DeadLetter] = []
     is_whole = True
     for each in told:
@@ -93,8 +114,9 @@ def find_matching(group: str, wanted: DeadLetterFilter, *, most: int, patience_s
             continue
         with at(each.broker):
             letters = newest_first(site_broker.admin(), group, each.answer, None)
-            part = (_placed(row, each.broker or _one(here), here) for row in letters)
-            rows, is_part_whole = _matching(group, part, wanted, most, end_s)
+            part = (_placed(row, each.broker or one_name(here), here, marks) for row in letters)
+            search = _Search(group, wanted, most, end_s, with_resent)
+            rows, is_part_whole = search.through(part)
         found += rows
         is_whole = is_whole and is_part_whole
     if here.has_several:
@@ -102,20 +124,31 @@ def find_matching(group: str, wanted: DeadLetterFilter, *, most: int, patience_s
     return Found(found[:most], is_whole and len(found) <= most, [each.broker for each in told if each.error])
 
 
-def _matching(
-    group: str, letters: Iterable[DeadLetter], wanted: DeadLetterFilter, most: int, end_s: float | None
-) -> tuple[list[DeadLetter], bool]:
-    """Return what matches at one broker, and whether that is all of it."""
-    rows: list[DeadLetter] = []
-    part: list[DeadLetter] = []
-    for row in letters:
-        if matches(row, wanted):
-            part.append(row)
-        if len(part) == STEP:
-            rows, part = rows + _untouched(group, part), []
-        if len(rows) >= most or (end_s is not None and time.monotonic() > end_s):
-            return rows + _untouched(group, part), False
-    return rows + _untouched(group, part), True
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A search for what matches at one broker."""
+
+    group: str
+    wanted: DeadLetterFilter
+    most: int
+    end_s: float | None
+    with_resent: bool
+
+    def through(self, letters: Iterable[DeadLetter]) -> tuple[list[DeadLetter], bool]:
+        """Return what matches, and whether that is all of it."""
+        rows: list[DeadLetter] = []
+        part: list[DeadLetter] = []
+        for row in letters:
+            if matches(row, self.wanted):
+                part.append(row)
+            if len(part) == STEP:
+                rows, part = rows + self._taken(part), []
+            if len(rows) >= self.most or (self.end_s is not None and time.monotonic() > self.end_s):
+                return rows + self._taken(part), False
+        return rows + self._taken(part), True
+
+    def _taken(self, rows: list[DeadLetter]) -> list[DeadLetter]:
+        return [row for row in marked(self.group, rows) if self.with_resent or not row.sent_again]
 
 
 def find_named(group: str, targets: Sequence[Mapping[str, Any]]) -> tuple[list[DeadLetter | None], list[str]]:
@@ -131,23 +164,15 @@ def find_named(group: str, targets: Sequence[Mapping[str, Any]]) -> tuple[list[D
         return [letter_of(message) for message in found if message is not None]
 
     told = tell_each(find, sorted(of))
-    rows = [_placed(row, each.broker or _one(here), here) for each in told for row in each.answer or ()]
+    marks = marks_of(group, here.names)
+    rows = [_placed(row, each.broker or one_name(here), here, marks) for each in told for row in each.answer or ()]
     by_place = {(row.broker, row.queue_id, row.offset): row for row in marked(group, rows)}
-    places = ((target.get("broker") or _one(here), target["queueId"], target["offset"]) for target in targets)
+    places = ((target.get("broker") or one_name(here), target["queueId"], target["offset"]) for target in targets)
     return [by_place.get(place) for place in places], [each.broker for each in told if each.error]
 
 
-def _one(here: Cluster) -> str:
-    """Return the name of the one broker; empty before the mirror's first round."""
-    return "".join(here.names[:1])
-
-
-def _placed(row: DeadLetter, broker: str, here: Cluster) -> DeadLetter:
-    return replace(row, broker=broker, of_several=here.has_several)
-
-
-def _untouched(group: str, rows: list[DeadLetter]) -> list[DeadLetter]:
-    return [row for row in marked(group, rows) if not row.sent_again]
+def _placed(row: DeadLetter, broker: str, here: Cluster, marks: Marks) -> DeadLetter:
+    return replace(with_state(row, broker, marks), broker=broker, of_several=here.has_several)
 
 
 class SendAgain(Kind[SentAgainPreview]):
@@ -159,12 +184,16 @@ class SendAgain(Kind[SentAgainPreview]):
     names_messages = True
     preview_type = SentAgainPreview
     preview_template = "dead_letters/operation_preview.html"
+    #: whether what matches a filter is touched although it was sent again before
+    with_resent: ClassVar[bool] = False
+    #: whether somebody gets messages of it
+    sends: ClassVar[bool] = True
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the rows that were selected, or the filter that they were found by; raises InvalidParameter."""
         group = given.get("group", "")
         if given.get("scope") == "matching":
-            texts = {name: given.get(name, "") for name in ("topic", "key")}
+            texts = {name: given.get(name, "") for name in _TEXTS}
             bounds = {name: whole_number(given.get(name)) for name in ("from_ms", "to_ms")}
             return {"group": group, "filter": {**texts, **bounds}, "is_all": given.get("is_all") == "1"}
         return {"group": group, "targets": [_place(text) for text in given.getlist("letter")]}
@@ -193,12 +222,14 @@ class SendAgain(Kind[SentAgainPreview]):
             )
             return words % {"count": f"{count:,}", "group": group}
         wanted: dict[str, Any] = parameters["filter"]
-        parts = [wanted[name] for name in ("topic", "key") if wanted[name]]
+        parts = [wanted[name] for name in _TEXTS if wanted.get(name)]
         if wanted["from_ms"] is not None or wanted["to_ms"] is not None:
             parts.append(gettext("a range of time"))
         if parts:
             said = {"group": group, "filter": ", ".join(parts)}
             return gettext("all of %(group)s matching: %(filter)s") % said
+        if not self.sends:
+            return gettext("all dead letters of %(group)s") % {"group": group}
         return gettext("all dead letters of %(group)s not resent yet") % {"group": group}
 
     def leave_address(self, parameters: Mapping[str, Any]) -> str:
@@ -227,7 +258,7 @@ class SendAgain(Kind[SentAgainPreview]):
         wanted = filter_of(given)
         if wanted.is_empty and not parameters.get("is_all"):
             raise InvalidParameter("filter", "An empty filter matches all: use all.")
-        fields = {name: getattr(wanted, name) for name in ("topic", "key", "from_ms", "to_ms")}
+        fields = {name: getattr(wanted, name) for name in (*_TEXTS, "from_ms", "to_ms")}
         return {"group": group, "filter": fields, "is_all": bool(parameters.get("is_all"))}
 
     def preview(self, parameters: Mapping[str, Any]) -> SentAgainPreview:
@@ -301,7 +332,9 @@ class SendAgain(Kind[SentAgainPreview]):
 
     def _matching(self, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
         wanted = filter_of(parameters["filter"])
-        return find_matching(parameters["group"], wanted, most=LIMIT + 1, patience_s=patience_s)
+        return find_matching(
+            parameters["group"], wanted, most=LIMIT + 1, patience_s=patience_s, with_resent=self.with_resent
+        )
 
 
 @register
@@ -364,7 +397,12 @@ class SendAsNew(SendAgain):
 
 def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:
     """Return the filter of the parameters; raises InvalidParameter."""
-    return DeadLetterFilter(**checked_filter(given, ("topic", "key"), ("from_ms", "to_ms"), _TEXT_LENGTH))
+    wanted = DeadLetterFilter(**checked_filter(given, _TEXTS, ("from_ms", "to_ms"), _TEXT_LENGTH))
+    if wanted.state not in STATES:
+        raise InvalidParameter(
+            "state", f"state is one of: {', '.join(filter(None, STATES))}; without it: {OPEN_WORDS}."
+        )
+    return wanted
 
 
 def label_of(row: DeadLetter) -> dict[str, Any]:

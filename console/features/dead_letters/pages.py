@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from django.db.models import F, Max, Sum
@@ -19,19 +19,26 @@ from django.views.decorators.http import require_safe
 from broker.client import Admin, BrokerRefused, Message, RouteNotFound
 from broker.mirror.models import ConsumerGroup, Queue
 from broker.rocketmq.codes import Request
-from broker.rocketmq.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
+from broker.rocketmq.properties import DEAD_REASON, DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from console.features.dead_letters.models import LetterMark, Marks, marks_of
 from console.features.dead_letters.shapes import (
+    ALL,
     DEAD_LETTERS,
     GROUPS,
     MOST,
+    NO_ERROR,
+    STATES,
     After,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
     DeadLetterGroups,
     DeadLetterPage,
+    LetterKind,
+    LetterKinds,
     Place,
+    kind_of_error,
     place_text,
     read_after,
     read_place,
@@ -59,6 +66,8 @@ READ_AT_MOST = 2_000
 STEP = 32
 #: the address of the page to which operations on dead letters belong
 PAGE = "dead_letters"
+#: operations that say what became of a letter, and send nothing
+MARKING = ("dead_letters.mark_handled", "dead_letters.reopen", "dead_letters.hide")
 
 
 @authorised
@@ -125,11 +134,17 @@ def read_dead_letters(
     if here.has_several:
         return _read_of_several(here, group, wanted, after, is_seen)
     place = after if isinstance(after, tuple) else None
-    found, evidence = ask_each(lambda admin: _page(admin, group, wanted, place, is_seen), here, requests=PAGE_REQUESTS)
+    wants = _Wanted(wanted, is_seen, marks_of(group, here.names))
+    found, evidence = ask_each(
+        lambda admin: _page(admin, group, wants, one_name(here), place), here, requests=PAGE_REQUESTS
+    )
     rows, total, following, looked = found[0][1] if found else ((), None, None, 0)
     own = tuple(replace(row, broker=here.source) for row in rows) if here.brokers else rows
     members = _members(here, group).get(group)
-    return DeadLetterPage(evidence, here.now_ms, group, wanted, marked(group, own), total, following, members, looked)
+    return DeadLetterPage(
+        evidence, here.now_ms, group, wanted, marked(group, own), total, following, members, looked,
+        dealt_with=len(wants.marks),
+    )  # fmt: skip
 
 
 def _read_of_several(
@@ -137,12 +152,13 @@ def _read_of_several(
 ) -> DeadLetterPage:
     """Return a page of all brokers' letters, merged by when they died; each broker gives a page at most."""
     before: Places = after if isinstance(after, Mapping) else {}
+    wants = _Wanted(wanted, is_seen, marks_of(group, here.names))
 
     def part(admin: Admin) -> _Page:
         place = before.get(chosen().name, "")
         if place is None:
             return (), sum(high - low for low, high in bounds_of(admin, group).values()), None, 0
-        return _page(admin, group, wanted, read_place(str(place)), is_seen)
+        return _page(admin, group, wants, chosen().name, read_place(str(place)))
 
     found, evidence = ask_each(part, here, requests=PAGE_REQUESTS)
     parts = [
@@ -171,6 +187,7 @@ def _read_of_several(
         members=_members(here, group).get(group),
         looked=0 if len(whole.rows) == ROWS else sum(page[3] for _each, page in found),
         has_several=True,
+        dealt_with=len(wants.marks),
     )
 
 
@@ -178,15 +195,38 @@ def _read_of_several(
 _Page = tuple[tuple[DeadLetter, ...], int, Place | None, int]
 
 
-def _page(
-    admin: Admin, group: str, wanted: DeadLetterFilter, after: Place | None, is_seen: Callable[[str], bool]
-) -> _Page:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The letters that a list has: by filter, by what the reader sees, and by what became of them."""
+
+    by: DeadLetterFilter
+    is_seen: Callable[[str], bool]
+    marks: Marks
+
+    def taken(self, row: DeadLetter, broker: str) -> DeadLetter | None:
+        """Return the row with its state if the list has it."""
+        placed = with_state(row, broker, self.marks)
+        return placed if self.is_seen(row.topic) and matches(placed, self.by) else None
+
+
+def one_name(here: Cluster) -> str:
+    """Return the name of the one broker; empty before the mirror's first round."""
+    return "".join(here.names[:1])
+
+
+def with_state(row: DeadLetter, broker: str, marks: Marks) -> DeadLetter:
+    """Return the letter with what became of it."""
+    position, state = marks.get((broker, row.queue_id, row.offset), (None, ""))
+    return replace(row, state=state) if position == row.position else row
+
+
+def _page(admin: Admin, group: str, wants: _Wanted, broker: str, after: Place | None) -> _Page:
     bounds = bounds_of(admin, group)
     rows: list[DeadLetter] = []
     following, looked = None, 0
     for number, row in enumerate(newest_first(admin, group, bounds, after), 1):
-        if matches(row, wanted) and is_seen(row.topic):
-            rows.append(row)
+        if (taken := wants.taken(row, broker)) is not None:
+            rows.append(taken)
         if len(rows) == ROWS or number == READ_AT_MOST:
             following, looked = (row.queue_id, row.offset), 0 if len(rows) == ROWS else number
             break
@@ -231,12 +271,13 @@ def letter_of(message: Message) -> DeadLetter:
         queue_id=message.queue_id, offset=row.offset, position=row.position, offset_message_id=row.offset_message_id,
         topic=topic, unique_key=row.unique_key or "", keys=row.keys, tag=row.tag or "", born_ms=row.born_ms,
         died_ms=row.store_ms, attempts=row.reconsume_times, size_bytes=row.size_bytes, preview=row.preview,
+        last_error=message.properties.get(DEAD_REASON) or "",
     )  # fmt: skip
 
 
 def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
     """Return the letters, each with what was done with it here before."""
-    kinds = [kind for kind in KINDS.values() if kind.page == PAGE]
+    kinds = [kind for kind in KINDS.values() if kind.page == PAGE and kind.name not in MARKING]
     sent = [code for kind in kinds for code, outcome in kind.outcomes.items() if outcome.mark == "ok"]
     items = OperationItem.objects.filter(
         operation__kind__in=[kind.name for kind in kinds], operation__parameters__group=group, outcome__in=sent,
@@ -269,12 +310,47 @@ def matches(row: DeadLetter, wanted: DeadLetterFilter) -> bool:
         return False
     if wanted.key and wanted.key not in (*row.keys, row.unique_key, row.tag):
         return False
+    if wanted.error and kind_of_error(row.last_error or NO_ERROR) != kind_of_error(wanted.error):
+        return False
+    if row.state == LetterMark.State.HIDDEN or (wanted.state != ALL and row.state != wanted.state):
+        return False
     if wanted.from_ms is not None and row.died_ms < wanted.from_ms:
         return False
     return wanted.to_ms is None or row.died_ms < wanted.to_ms
 
 
-_LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
+@authorised
+def kinds_of(scope: TopicScope, group: str) -> LetterKinds:
+    """Return the kinds of the newest letters that nobody has dealt with, READ_AT_MOST of each broker."""
+    scope.require_group(group)
+    here = cluster()
+    wants = _Wanted(DeadLetterFilter(), scope.topic, marks_of(group, here.names))
+
+    def read(admin: Admin) -> tuple[list[DeadLetter], int, bool]:
+        broker, bounds, rows = chosen().name if here.has_several else one_name(here), bounds_of(admin, group), []
+        count = 0
+        for count, row in enumerate(newest_first(admin, group, bounds, None), 1):
+            if (taken := wants.taken(row, broker)) is not None:
+                rows.append(taken)
+            if count == READ_AT_MOST:
+                break
+        return rows, count, count == sum(high - low for low, high in bounds.values())
+
+    found, evidence = ask_each(read, here, requests=PAGE_REQUESTS)
+    by_kind: dict[tuple[str, str], LetterKind] = {}
+    for row in (row for _each, (rows, _count, _whole) in found for row in masks().rows(rows)):
+        kind = (row.topic, kind_of_error(row.last_error))
+        known = by_kind.get(kind, LetterKind(row.topic, row.last_error, 0, 0))
+        by_kind[kind] = replace(known, count=known.count + 1, last_ms=max(known.last_ms, row.died_ms))
+    return LetterKinds(
+        group=group, now_ms=here.now_ms,
+        rows=tuple(sorted(by_kind.values(), key=lambda kind: (-kind.count, kind.topic, kind.last_error))),
+        read=sum(count for _each, (_rows, count, _whole) in found),
+        is_whole=not evidence.stale and all(whole for _each, (_rows, _count, whole) in found),
+    )  # fmt: skip
+
+
+_LENGTHS = {"topic": 255, "key": 255, "error": 1_000, "state": 8, "from": 64, "to": 64}
 
 
 @require_safe
@@ -291,7 +367,11 @@ def letters(request: HttpRequest, name: str) -> Answer:
     given = {field: request.GET.get(field, "").strip()[:length] for field, length in _LENGTHS.items()}
     errors: dict[str, str] = {}
     bounds = {field: bound_ms(given[field], field, errors) for field in ("from", "to")}
-    wanted = DeadLetterFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
+    if given["state"] not in STATES:
+        given["state"] = ""
+    wanted = DeadLetterFilter(
+        given["topic"], given["key"], bounds["from"], bounds["to"], given["error"], given["state"]
+    )
 
     def page(place: After) -> DeadLetterPage:
         return dead_letters(name[:255], wanted, place)
@@ -301,6 +381,7 @@ def letters(request: HttpRequest, name: str) -> Answer:
     following = None if data.cursor is None else {**shown, "after": data.cursor}
     context = {
         "data": data,
+        "kinds": kinds_of(name[:255]) if request.GET.get("by") == "kind" else None,
         "here": PAGE,
         "given": given,
         "errors": errors,

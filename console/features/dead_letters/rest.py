@@ -6,7 +6,7 @@ Who may is said by the token's `consume` prefixes, as for receiving as the group
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 from starlette.responses import Response
@@ -37,6 +37,10 @@ class DeadLettersQuery(Struct, kw_only=True):
 
     topic: Annotated[str, Meta(description="Only of this topic.")] = ""
     key: Annotated[str, Meta(description="Only with this key, tag or message_id.")] = ""
+    error: Annotated[str, Meta(description="Only with this last error, numbers in it aside; - for none.")] = ""
+    state: Annotated[
+        Literal["", "handled", "all"], Meta(description="Handled ones, or all; without it those not handled.")
+    ] = ""
     from_ms: (
         Annotated[
             QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; dead-lettered from this time on.")
@@ -68,6 +72,13 @@ class DeadLetterConditions(Struct, forbid_unknown_fields=True, kw_only=True):
 
     topic: Text | None = None
     key: Annotated[str, Meta(max_length=255, description="A key, a tag or a message_id.")] | None = None
+    error: (
+        Annotated[str, Meta(max_length=1_000, description="The last error, numbers in it aside; - for none.")] | None
+    ) = None
+    state: (
+        Annotated[Literal["handled", "all"], Meta(description="Handled ones, or all; without it those not handled.")]
+        | None
+    ) = None
     died_from: Moment | None = None
     died_before: Moment | None = None
 
@@ -86,7 +97,8 @@ class ManyLetters(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class DeadLetterShown(Struct, kw_only=True):
-    """A message that the group gave up. `sent_again`: what an operation has done with it since, if anything."""
+    """A message that the group gave up. `sent_again`: what an operation has done with it since, if anything;
+    `last_error`: why its handler gave it up, where that was reported; `state`: `handled`, or null."""
 
     queue: int
     offset: int
@@ -100,6 +112,8 @@ class DeadLetterShown(Struct, kw_only=True):
     attempts: int
     size_bytes: int
     sent_again: str | None
+    last_error: str | None
+    state: str | None
     broker: str
 
 
@@ -123,7 +137,7 @@ class DeadLetterRows(Struct, kw_only=True):
 async def dead_letters(call: Call, query: DeadLettersQuery) -> Response:
     """List a page of them, the newest first; only those of topics that the token may read."""
     group = _group(call)
-    wanted = DeadLetterFilter(query.topic[:255], query.key[:255], query.from_ms, query.to_ms)
+    wanted = DeadLetterFilter(query.topic[:255], query.key[:255], query.from_ms, query.to_ms, query.error, query.state)
     after, is_visible = _after(query.cursor), call.row_check()
 
     def read() -> DeadLetterPage:
@@ -169,6 +183,55 @@ async def send_as_new(call: Call, query: OfBroker, body: ManyLetters) -> Respons
     return await _begin(call, "dead_letters.send_as_new", query.broker, body, CONSUME, PUBLISH)
 
 
+_ANSWERS = (BEGUN_OR_WAITS, PREVIEWED)
+_EXAMPLE = {"filter": {"topic": "orders", "error": "no such account"}, "reason": "paid by hand", "preview": True}
+
+
+@route(
+    "POST",
+    f"{_LETTERS}:mark-handled",
+    "Mark dead letters as handled",
+    action=CONSUME,
+    on=(Group(), InBody()),
+    answers=_ANSWERS,
+    errors=(TooManyMatch,),
+    example=_EXAMPLE,
+)
+async def mark_handled(call: Call, query: OfBroker, body: ManyLetters) -> Response:
+    """Say that nothing more has to be done about dead letters; nothing is sent, also of those resent before."""
+    return await _begin(call, "dead_letters.mark_handled", query.broker, body, CONSUME)
+
+
+@route(
+    "POST",
+    f"{_LETTERS}:reopen",
+    "Mark dead letters as not handled",
+    action=CONSUME,
+    on=(Group(), InBody()),
+    answers=_ANSWERS,
+    errors=(TooManyMatch,),
+    example={"filter": {"state": "handled"}, "reason": "it was another one", "preview": True},
+)
+async def reopen(call: Call, query: OfBroker, body: ManyLetters) -> Response:
+    """Take the mark away; a filter needs `state: handled` to find them."""
+    return await _begin(call, "dead_letters.reopen", query.broker, body, CONSUME)
+
+
+@route(
+    "POST",
+    f"{_LETTERS}:hide",
+    "Hide dead letters for good",
+    action=CONSUME,
+    on=(Group(), InBody()),
+    answers=_ANSWERS,
+    errors=(TooManyMatch,),
+    example=_EXAMPLE,
+)
+async def hide(call: Call, query: OfBroker, body: ManyLetters) -> Response:
+    """Leave them out of every list. No broker deletes single messages: records stay until their retention ends."""
+    return await _begin(call, "dead_letters.hide", query.broker, body, CONSUME)
+
+
 async def _begin(call: Call, kind: str, broker: str, wanted: ManyLetters, *actions: str) -> Response:
     """Begin the operation, if the token allows these actions on the topics of the letters."""
     if (wanted.filter is None) == (wanted.letters is None):
@@ -195,7 +258,8 @@ def _filter(chosen: DeadLetterConditions | None) -> dict[str, Any]:
     chosen = chosen or DeadLetterConditions()
     bounds = {"from_ms": ("died_from", chosen.died_from), "to_ms": ("died_before", chosen.died_before)}
     moments = {name: None if given is None else moment_ms(given, field) for name, (field, given) in bounds.items()}
-    return {"topic": chosen.topic or "", "key": chosen.key or "", **moments}
+    texts = {name: getattr(chosen, name) or "" for name in ("topic", "key", "error", "state")}
+    return {**texts, **moments}
 
 
 def _after(cursor: str | None) -> After:
@@ -221,5 +285,7 @@ def _letter(row: DeadLetter) -> DeadLetterShown:
         attempts=row.attempts,
         size_bytes=row.size_bytes,
         sent_again=row.sent_again or None,
+        last_error=row.last_error or None,
+        state=row.state or None,
         broker=row.broker,
     )

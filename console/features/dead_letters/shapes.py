@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,6 +33,9 @@ _MESSAGE = Cell("dead_letters/cells/message.html")
 _TOPIC = Cell("dead_letters/cells/topic.html")
 _PREVIEW = Cell("dead_letters/cells/preview.html")
 _SENT_AGAIN = Cell("dead_letters/cells/sent_again.html", by=(VALUE,))
+_ERROR = Cell("dead_letters/cells/error.html", by=(VALUE,))
+_STATE = Cell("dead_letters/cells/state.html", by=(VALUE,))
+_COPY = Cell("dead_letters/cells/copy.html")
 
 DEAD_LETTERS = Table(
     "dead-letters",
@@ -50,20 +54,31 @@ DEAD_LETTERS = Table(
         *file_columns("keys"),
         Column("tag", _("Tag"), CHIP, length=30),
         *file_columns("unique_key offset_message_id"),
+        Column("last_error", _("Last error"), _ERROR),
         Column("preview", _("Body"), _PREVIEW),
         Column("attempts", _("Retries"), FIGURE),
         Column("born_ms", _("First sent"), AGE),
         Column("died_ms", _("Dead-lettered"), AGE),
         *file_columns("size_bytes"),
         Column("sent_again", _("Resent"), _SENT_AGAIN),
+        Column("state", _("State"), _STATE),
         BROKER,
+        Column("copy", _("Edit"), _COPY, field="offset_message_id", in_file=False),
     ),
     choice=Choice("letter", "choice"),
     file_order=(
         "queue_id offset topic keys tag unique_key offset_message_id born_ms died_ms attempts size_bytes preview"
-        " sent_again"
+        " sent_again last_error state"
     ),
 )
+
+#: which are listed: those that nobody has dealt with, those that are handled, or both; hidden ones never are
+OPEN, HANDLED, ALL = "", "handled", "all"
+STATES = (OPEN, HANDLED, ALL)
+#: in a filter: letters without an error that anybody reported
+NO_ERROR = "-"
+#: what differs between two errors of one kind
+_NUMBERS = re.compile(r"\d+")
 
 
 #: where the list of one broker goes on: queue and the offset behind its first
@@ -83,11 +98,16 @@ class DeadLetterFilter:
     #: died at or after, and before; epoch ms
     from_ms: int | None = None
     to_ms: int | None = None
+    #: with this last error, whatever numbers are in it; NO_ERROR: without one
+    error: str = ""
+    #: OPEN, HANDLED or ALL
+    state: str = OPEN
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether every dead letter matches."""
-        return not (self.topic or self.key or self.from_ms is not None or self.to_ms is not None)
+        """Tell whether every dead letter matches that nobody has dealt with."""
+        bounds = self.from_ms is not None or self.to_ms is not None
+        return not (self.topic or self.key or self.error or self.state or bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +130,10 @@ class DeadLetter:
     size_bytes: int
     #: the beginning of a text body; None: not text, or compressed
     preview: str | None
+    #: why its handler gave it up; "": nobody reported that
+    last_error: str = ""
+    #: handled, or hidden; "": nobody has dealt with it
+    state: str = ""
     #: what was done with it in this console: an outcome code; "": nothing
     sent_again: str = ""
     #: where it lies, and whether the list has those of several brokers
@@ -125,6 +149,38 @@ class DeadLetter:
     def choice(self) -> str:
         """The value that names it in a form: queue and offset, and of several brokers which."""
         return f"{place_text((self.queue_id, self.offset))}{f'-{self.broker}' if self.of_several else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class LetterKind:
+    """Dead letters of one topic with one error, numbers in it aside."""
+
+    topic: str
+    last_error: str
+    count: int
+    last_ms: int
+
+    @property
+    def error_filter(self) -> str:
+        """The filter that finds them."""
+        return self.last_error or NO_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class LetterKinds:
+    """The kinds among the newest dead letters of a group that nobody has dealt with, those with most first."""
+
+    group: str
+    now_ms: int
+    rows: tuple[LetterKind, ...]
+    #: so many were read, and whether there may be more
+    read: int
+    is_whole: bool
+
+
+def kind_of_error(error: str) -> str:
+    """Return the error without what differs between two of a kind: its numbers."""
+    return _NUMBERS.sub("#", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +241,8 @@ class DeadLetterPage:
     #: so many were looked through where the look ended before the page was full; 0: it did not
     looked: int = 0
     has_several: bool = False
+    #: handled or hidden ones, whatever the filter
+    dealt_with: int = 0
 
     @property
     def cursor(self) -> str | None:

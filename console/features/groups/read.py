@@ -8,7 +8,9 @@ from itertools import starmap
 from typing import Any, ClassVar, NamedTuple
 
 from django.db.models import TextChoices
+from django.urls import reverse
 from django.utils.http import urlencode
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused
@@ -20,8 +22,10 @@ from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask_each
 from console.site.evidence import Evidence
 from console.site.mirrored import Cluster, GroupLag, Here, History, cluster, lags_by_group, lags_of_each
+from console.templatetags.escapement import figure, span
 from console.ui.ordering import Key, Sorting, ordered
 from console.ui.table import BROKER, FIGURE, LOUD, NAME, RATE, VALUE, Cell, Column, Table, file_columns
+from console.ui.verdicts import Verdict, not_known, said
 
 GROUPS = Table(
     "groups",
@@ -178,15 +182,107 @@ class GroupPage:
     differing: tuple[str, ...] = ()
 
     @property
+    def verdict(self) -> Verdict | None:
+        """What is with the group, and what can be done."""
+        if self.group is None:
+            return None
+        connected = self.group.members if self.members is None else len(self.members)
+        return not_known() if self.evidence.stale else verdict_of(self.group, connected)
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """The topics in which it can be moved: all that it has offsets in."""
         return tuple(dict.fromkeys(queue.topic for queue in self.queues if not queue.topic.startswith(DLQ_PREFIX)))
+
+
+def verdict_of(group: GroupRow, members: int | None) -> Verdict:
+    """Return what is with a group that has so many consumers; None: not known."""
+    lag = figure(group.lag)
+    if group.lag and not group.consume_enable:
+        words = said(
+            ngettext(
+                "Consumption is disabled; {lag} message is pending.",
+                "Consumption is disabled; {lag} messages are pending.",
+                group.lag,
+            ),
+            lag=lag,
+        )
+        return Verdict("look", words, gettext("Enable it in the settings below."))
+    if group.lag and members == 0:
+        words = said(
+            ngettext(
+                "No consumer is connected, and {lag} message is pending.",
+                "No consumer is connected, and {lag} messages are pending.",
+                group.lag,
+            ),
+            lag=lag,
+        )
+        return Verdict("look", words, gettext("They are delivered when one connects."))
+    if group.lag and members and (group.quiet_ms or 0) >= QUIET_MS:
+        words = said(
+            ngettext(
+                "Consumers are connected and have consumed nothing for {quiet}; {lag} message is pending.",
+                "Consumers are connected and have consumed nothing for {quiet}; {lag} messages are pending.",
+                group.lag,
+            ),
+            quiet=span(group.quiet_ms or 0), lag=lag,
+        )  # fmt: skip
+        address = f"{reverse('clients')}?{urlencode({'search': group.name})}"
+        return Verdict(
+            "broken",
+            words,
+            gettext("The page of a client shows what its threads do."),
+            gettext("Open its clients"),
+            address,
+        )
+    if group.lag:
+        return _behind(group)
+    return _caught_up(group, members)
+
+
+def _behind(group: GroupRow) -> Verdict:
+    """Return how long a group that consumes needs for what it is behind."""
+    lag = figure(group.lag)
+    if group.consumed_per_s:
+        left = span((group.lag or 0) / group.consumed_per_s * 1_000)
+        words = said(
+            ngettext(
+                "{lag} message behind; at the recent rate caught up in {left}.",
+                "{lag} messages behind; at the recent rate caught up in {left}.",
+                group.lag or 0,
+            ),
+            lag=lag,
+            left=left,
+        )
+    else:
+        words = said(ngettext("{lag} message behind.", "{lag} messages behind.", group.lag or 0), lag=lag)
+    return Verdict("wait", words)
+
+
+def _caught_up(group: GroupRow, members: int | None) -> Verdict:
+    """Return what is with a group for which nothing is pending."""
+    if group.lag is None:
+        return Verdict("idle", said(gettext("How far it is behind is not known.")))
+    if group.dead:
+        words = said(
+            ngettext("Caught up, with {dead} dead letter.", "Caught up, with {dead} dead letters.", group.dead),
+            dead=figure(group.dead),
+        )
+        address = reverse("dead_letters_of", args=[group.name])
+        return Verdict("look", words, "", gettext("Open dead letters"), address)
+    if group.state is GroupState.NEVER_USED:
+        return Verdict("idle", said(gettext("Never used: it has no offset in any topic.")))
+    if members == 0:
+        return Verdict("idle", said(gettext("Caught up; no consumer is connected.")))
+    return Verdict("ok", said(gettext("Caught up: nothing is pending.")))
 
 
 #: what an Apache RocketMQ broker is asked for them
 GROUP_REQUESTS = (Request.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Request.GET_CONSUME_STATS)
 MEMBER_REQUESTS = (Request.GET_CONSUMER_CONNECTION_LIST, Request.GET_CONSUME_STATS)
 MAX_COUNT = 200
+#: a group that consumes nothing for so long although something is pending stands still
+QUIET_MS = 120_000
 #: ResponseCode.CONSUMER_NOT_ONLINE: nobody consumes for the group now
 NOT_ONLINE = 206
 _UNKNOWN = History()

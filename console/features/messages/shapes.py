@@ -9,16 +9,18 @@ import re
 from dataclasses import dataclass, replace
 
 from django.db.models import TextChoices
+from django.urls import reverse
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from console.site.clock import local_time
 from console.site.evidence import Evidence
-from console.templatetags.escapement import span, until
+from console.templatetags.escapement import due, figure, span, until
 from console.ui.charts import FOLD_MS, Stop, life_svg
 from console.ui.table import BROKER, CHIP, MOMENT, SIZE, Cell, Column, Table, file_columns
+from console.ui.verdicts import Verdict, of_group, said
 
 #: in all topics
 MESSAGES = Table(
@@ -204,6 +206,97 @@ class MessagePage:
         """The time in ms since it should have left its lane; None: it is in time, or gone."""
         late_ms = self.now_ms - self.due_ms if self.pending and self.due_ms is not None else 0
         return late_ms if late_ms > 0 else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What is with it, by the group for which it is worst."""
+        if not self.found:
+            return None
+        if self.pending:
+            return self._of_lane
+        if not self.readers:
+            return Verdict("idle", said(gettext("Stored; no group that you can see consumes from its queue.")))
+        worst = min(self.readers, key=lambda reader: _WORST.index(reader.state))
+        stuck = next((each for each in self.readers if each.waits and (not each.is_enabled or each.members == 0)), None)
+        if stuck is not None and worst.state is not ReaderState.DEAD:
+            worst = stuck
+        found = _of_reader(worst, self.now_ms)
+        had = sum(each.state is ReaderState.HAD for each in self.readers)
+        if worst.state is ReaderState.HAD or len(self.readers) == 1:
+            return found
+        counted = said(
+            gettext("{had} of {count} groups have received it."), had=figure(had), count=figure(len(self.readers))
+        )
+        return replace(found, advice=counted)
+
+    @property
+    def _of_lane(self) -> Verdict:
+        label, address = gettext("Open lane"), reverse("lane", args=[self.delay_level]) if self.delay_level else ""
+        if self.overdue_ms:
+            words = said(
+                gettext("Waiting on level {level}, and overdue by {late}: the lane is behind."),
+                level=self.delay_level, late=span(self.overdue_ms),
+            )  # fmt: skip
+            return Verdict("look", words, "", label, address)
+        words = said(
+            gettext("Waiting on level {level}; released in {left}."),
+            level=self.delay_level, left=due(self.due_ms, self.now_ms),
+        )  # fmt: skip
+        return Verdict("wait", words, gettext("A delay level cannot be cancelled or changed."), label, address)
+
+
+#: the worst first
+_WORST = (
+    ReaderState.DEAD,
+    ReaderState.AGAIN,
+    ReaderState.SENT_BACK,
+    ReaderState.NOT_YET,
+    ReaderState.OUT,
+    ReaderState.UNKNOWN,
+    ReaderState.HAD,
+)
+
+
+def _of_reader(reader: Reader, now_ms: int) -> Verdict:
+    """Return what is with a message for one group."""
+    group = reader.group
+    if reader.state is ReaderState.DEAD:
+        words = said(gettext("A dead letter of {group}: it is not retried any more."), group=group)
+        address = reverse("dead_letters_of", args=[group])
+        return Verdict("broken", words, gettext("It can be resent."), gettext("Open dead letters"), address)
+    if reader.waits and not reader.is_enabled:
+        words = said(gettext("Not received by {group}: consumption is disabled for the group."), group=group)
+        return of_group("look", words, group, gettext("Enable it in the settings of the group."))
+    if reader.waits and reader.members == 0:
+        words = said(gettext("Not received by {group}: no consumer of it is connected."), group=group)
+        return of_group("look", words, group, gettext("It is delivered when one connects."))
+    if reader.next_ms is not None:
+        left = due(reader.next_ms, now_ms)
+        words = said(gettext("Rejected by {group}; the next retry is in {left}."), group=group, left=left)
+        return of_group("wait", words, group)
+    if reader.state is ReaderState.OUT:
+        words = said(gettext("Delivered to {group}, which has not acknowledged it yet."), group=group)
+        return of_group("wait", words, group, gettext("Unacknowledged, it is delivered again."))
+    if reader.waits:
+        ahead = figure(reader.before)
+        words = said(
+            ngettext(
+                "Not received by {group} yet: {ahead} message is ahead of it.",
+                "Not received by {group} yet: {ahead} messages are ahead of it.",
+                reader.before,
+            ),
+            group=group,
+            ahead=ahead,
+        )
+        return of_group("wait", words, group)
+    if reader.state is ReaderState.UNKNOWN:
+        words = said(gettext("Whether {group} has received it cannot be determined."), group=group)
+        return of_group("look", words, group)
+    return Verdict(
+        "ok",
+        said(gettext("Received by every group listed below.")),
+        gettext("What a filter or an offset reset skipped counts as received."),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import groupby, islice
 from threading import Lock
 
 from django.conf import settings
@@ -22,11 +22,12 @@ from broker.client import Admin
 from broker.client.timers import Herd, TimerStatus
 from broker.mirror.halves import MOST_OPEN
 from broker.mirror.models import HalfMessage
-from console.features.groups.read import GroupRow, GroupState
+from console.features.dead_letters.models import dealt_with
+from console.features.groups.read import QUIET_MS, GroupRow, GroupState
 from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.redisson.read import QUEUES_SHOWN, QueueRow, read_queues
 from console.features.schedule.shapes import Lane, NextMinute
-from console.features.timers.shapes import ZOOMS
+from console.features.timers.shapes import LATE_MS, ZOOMS
 from console.last_known import Away
 from console.operations.models import Operation
 from console.operations.registry import scope_of
@@ -109,6 +110,44 @@ class MirrorRow:
 
 
 @dataclass(frozen=True, slots=True)
+class KindOfFindings:
+    """The findings of one kind: one row of the first page."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def code(self) -> FindingCode:
+        """The kind that all of them are of."""
+        return self.findings[0].code
+
+    @property
+    def is_one(self) -> bool:
+        """Tell whether there is only one, which says all in its row."""
+        return len(self.findings) == 1
+
+    @property
+    def first(self) -> tuple[Finding, ...]:
+        """The greatest ones, which are shown."""
+        return self.findings[:SHOWN]
+
+    @property
+    def rest(self) -> tuple[Finding, ...]:
+        """The others, which are shown when they are asked for."""
+        return self.findings[SHOWN:]
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether there may be more of the kind than are listed."""
+        return len(self.findings) >= LIMIT
+
+
+def by_kind(findings: Sequence[Finding]) -> tuple[KindOfFindings, ...]:
+    """Return findings that are in order, those of a kind together."""
+    kinds = groupby(findings, key=lambda finding: finding.code)
+    return tuple(KindOfFindings(tuple(found)) for _code, found in kinds)
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """The content of the first page."""
 
@@ -138,6 +177,11 @@ class Overview:
     timers_away: tuple[Away, ...] = ()
 
     @property
+    def kinds_of_findings(self) -> tuple[KindOfFindings, ...]:
+        """The findings by kind, the gravest first."""
+        return by_kind(self.findings)
+
+    @property
     def is_table(self) -> bool:
         """Tell whether the brokers are a table: there are several, or slaves beside the one."""
         return self.has_several or any(row.slaves for row in self.brokers)
@@ -145,14 +189,10 @@ class Overview:
 
 #: a disk fuller than this deserves a look; the broker refuses sends at 0.90
 DISK_LIMIT = 0.80
-#: a group that takes nothing for so long although something waits stands still
-QUIET_MS = 120_000
 #: halves that are undecided for so long: checks should have settled them
 AGED_MS = 600_000
-#: timers later than this are behind: what is being released now is not
-LATE_MS = 2_000
-#: findings of one kind that are listed
-LIMIT = 10
+#: findings of one kind that are listed, and those of them that are shown without being asked for
+LIMIT, SHOWN = 10, 3
 #: rows that the mirror could not keep as they are, named in the finding
 FLAWS_NAMED = 3
 
@@ -209,7 +249,7 @@ def findings_of(of: Cluster, watched: Sequence[Watched], groups: Sequence[GroupR
         ]  # fmt: skip
         found += (replace(one, broker=each.here.name) for one in mine) if of.has_several else mine
     queues = next((each.known for each in watched if each.known.queues is not None), ServerFacts())
-    found += [*_of_groups(groups), *_of_delayed_queues(queues), *_of_operations(of)]
+    found += [*_of_groups(of, groups), *_of_delayed_queues(queues), *_of_operations(of)]
     order = {code: place for place, code in enumerate(FindingCode)}
     return tuple(sorted(found, key=lambda each: (order[each.code], -(each.value or each.span_ms or 0))))
 
@@ -288,19 +328,21 @@ def _of_operations(here: Cluster) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:
+def _of_groups(of: Cluster, groups: Sequence[GroupRow]) -> Iterator[Finding]:
     left = [row for row in groups if row.state is GroupState.NO_CONSUMER and row.lag]
     for row in sorted(left, key=lambda row: -(row.lag or 0))[:LIMIT]:
         yield Finding(FindingCode.GROUP_WITHOUT_CONSUMER, row.name, row.lag, span_ms=row.quiet_ms or None)
     still = [row for row in groups if row.members and row.lag and (row.quiet_ms or 0) >= QUIET_MS]
     for row in sorted(still, key=lambda row: -(row.lag or 0))[:LIMIT]:
         yield Finding(FindingCode.GROUP_STANDS_STILL, row.name, row.lag, span_ms=row.quiet_ms)
-    dead = [row for row in groups if row.dead]
-    for row in sorted(dead, key=lambda row: (-row.newly_dead, -(row.dead or 0)))[:LIMIT]:
+    handled = dealt_with(of.names) if any(row.dead for row in groups) else {}
+    left_dead = {row.name: (row.dead or 0) - handled.get(row.name, 0) for row in groups}
+    dead = [row for row in groups if left_dead[row.name] > 0]
+    for row in sorted(dead, key=lambda row: (-row.newly_dead, -left_dead[row.name]))[:LIMIT]:
         if row.newly_dead:
             yield Finding(FindingCode.DEAD_LETTERS_GROWING, row.name, row.newly_dead)
         else:
-            yield Finding(FindingCode.DEAD_LETTERS, row.name, row.dead)
+            yield Finding(FindingCode.DEAD_LETTERS, row.name, left_dead[row.name])
 
 
 def _of_timers(here: Mirrored, known: ServerFacts) -> Iterator[Finding]:

@@ -15,11 +15,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from django.db.models import TextChoices
+from django.urls import reverse
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from broker.client.timers import WheelBucket
 from console.last_known import Away
 from console.site.evidence import Evidence
+from console.templatetags.escapement import due, span
 from console.ui.table import (
     AGE,
     BROKER,
@@ -36,6 +39,7 @@ from console.ui.table import (
     Table,
     file_columns,
 )
+from console.ui.verdicts import Verdict, not_known, said
 
 _LEFT = Column("left", _("Due in"), LEFT, field="due_ms", in_file=False)
 _TOPIC = Column("topic", _("Topic"), length=40)
@@ -458,6 +462,10 @@ class LifeEvent:
     reason: str = ""
 
 
+#: later than this a timer is overdue: what is being released now is not
+LATE_MS = 2_000
+
+
 @dataclass(frozen=True, slots=True)
 class TimerLife:
     """The page of a timer. `state`: pending, released, cancelled, rescheduled or unknown."""
@@ -471,3 +479,36 @@ class TimerLife:
     position: int = 0
     #: True: an Apache RocketMQ broker, which neither moves it nor delivers it before its moment
     polled: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is with the timer, and what can be done."""
+        if self.timer is None and self.evidence.stale:
+            return not_known()
+        if self.state == "pending" and self.timer is not None:
+            return self._pending(self.timer.due_ms)
+        last = self.events[-1] if self.events else None
+        if self.state == "released":
+            if last is not None and last.late_ms is not None:
+                words = said(gettext("Delivered, {late} after it was due."), late=span(last.late_ms))
+            else:
+                words = said(gettext("Delivered."))
+            return Verdict("ok", words, gettext("Whether it was consumed is on the page of its message."))
+        if self.state == "cancelled":
+            if last is not None and last.reason:
+                words = said(gettext("Cancelled: {reason}"), reason=last.reason)
+            else:
+                words = said(gettext("This timer was cancelled."))
+            return Verdict("idle", words, gettext("What was cancelled here is undone on the page of its operation."))
+        if self.state == "rescheduled":
+            return Verdict("idle", said(gettext("This timer was rescheduled; another record replaces it.")))
+        return Verdict("look", said(gettext("Its outcome is unknown.")), gettext("Its record may have expired."))
+
+    def _pending(self, due_ms: int) -> Verdict:
+        if self.now_ms - due_ms > LATE_MS:
+            words = said(gettext("It should have fired: {late}."), late=due(due_ms, self.now_ms))
+            return Verdict("look", words, "", gettext("Open timers"), reverse("timers"))
+        words = said(gettext("It fires in {left}."), left=due(due_ms, self.now_ms))
+        if self.polled:
+            return Verdict("wait", words, gettext("Until then it can be cancelled."))
+        return Verdict("wait", words, gettext("Until then it can be cancelled, rescheduled or delivered immediately."))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
@@ -10,7 +10,7 @@ from typing import ClassVar
 from django.db.models import TextChoices
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
-from django.utils.translation import get_language, gettext
+from django.utils.translation import get_language, gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from console.site.broker import MessageRow
@@ -35,6 +35,7 @@ from console.ui.table import (
     Table,
     file_columns,
 )
+from console.ui.verdicts import Verdict, not_known, of_group, said
 
 
 @cache
@@ -96,6 +97,10 @@ class TopicKind(TextChoices):
     RETRY = "retry", _("retry")
     DEAD_LETTER = "dead-letter", _("dead letter")
     SYSTEM = "system", _("system")
+
+
+#: bits of a topic's permission (PermName)
+_READ, _WRITE = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +225,50 @@ class TopicPage:
     missing_at: tuple[str, ...] = ()
 
     @property
+    def verdict(self) -> Verdict | None:
+        """What is with the topic, by the group that is furthest behind."""
+        if self.topic is None:
+            return None
+        return not_known() if self.evidence.stale else verdict_of(self.topic, self.readers)
+
+    @property
     def differing(self) -> tuple[str, ...]:
         """The names of settings that differ from broker to broker."""
         names = ("read_queues", "write_queues", "permission", "message_type", "order")
         return tuple(name for name in names if len({getattr(part, name) for part in self.parts}) > 1)
+
+
+def verdict_of(topic: TopicRow, readers: Sequence[TopicReader]) -> Verdict:
+    """Return what is with a topic that these groups read."""
+    if topic.kind != TopicKind.NORMAL:
+        return Verdict("idle", said(gettext("The broker itself writes it.")))
+    if not topic.permission & _WRITE:
+        return Verdict(
+            "look", said(gettext("It accepts no messages.")), gettext("Its permission in the settings below says so.")
+        )
+    if not topic.permission & _READ:
+        words = said(gettext("It accepts messages, and no group can consume them."))
+        return Verdict("look", words, gettext("Its permission in the settings below says so."))
+    if topic.never_used:
+        return Verdict("idle", said(gettext("It never had a message.")))
+    if not readers:
+        return Verdict("idle", said(gettext("It has messages, and no group that you can see consumes from it.")))
+    unknown = next((each for each in readers if each.lag is None), None)
+    worst = max(readers, key=lambda each: each.lag or 0)
+    if worst.lag:
+        words = said(
+            ngettext(
+                "{group} is furthest behind: {lag} message.", "{group} is furthest behind: {lag} messages.", worst.lag
+            ),
+            group=worst.group,
+            lag=figure(worst.lag),
+        )
+        return of_group("wait", words, worst.group)
+    if unknown is not None:
+        return of_group(
+            "look", said(gettext("How far {group} is behind is not known."), group=unknown.group), unknown.group
+        )
+    return Verdict("ok", said(gettext("Every group that consumes from it is caught up.")))
 
 
 @dataclass(frozen=True, slots=True)

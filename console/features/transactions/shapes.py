@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from django.db.models import TextChoices
+from django.utils.functional import Promise
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
 
 from console.features.checkback.registry import AddressRow
 from console.last_known import Away
 from console.site.evidence import Evidence
 from console.site.merged import Place
+from console.templatetags.escapement import due, figure
 from console.ui.table import AGE, BROKER, KEY, LEFT, MOMENT, SPAN, VALUE, Cell, Choice, Column, Table
+from console.ui.verdicts import Tone, Verdict, not_known, said
 
 _FILE = (
     "offset position state group topic transaction_id keys tag store_ms checks next_check_ms parked_ms decided_ms by"
@@ -352,3 +355,59 @@ class TransactionLife:
     def delivered(self) -> LifeEvent | None:
         """The event that says where consumers find it, or None."""
         return next((event for event in self.events if event.kind is TransactionEvent.DELIVERED), None)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is with the half, and what can be done."""
+        row = self.row
+        if row is None:
+            return not_known()
+        if self.delivered is not None:
+            words = said(gettext("Committed: the message is in its topic."))
+            return Verdict("ok", words, gettext("Whether it was consumed is on its page."))
+        if row.is_undecided and not row.is_parked:
+            return self._undecided(row)
+        tone, text, advice = _SAID.get(row.state, ("look", _("Its outcome is unknown."), ""))
+        return Verdict(tone, said(str(text)), str(advice))
+
+    def _undecided(self, row: TransactionRow) -> Verdict:
+        """Return whether somebody is asked."""
+        if row.is_alone:
+            words = said(
+                gettext("Undecided and invisible to consumers: no producer of {group} is connected, so none is asked."),
+                group=row.group,
+            )  # fmt: skip
+            return Verdict("look", words, gettext("It can be committed or rolled back here."))
+        if row.next_check_ms is None:
+            words = said(gettext("Undecided and invisible to consumers."))
+        else:
+            words = said(
+                gettext("Undecided and invisible to consumers; the next check is in {left}."),
+                left=due(row.next_check_ms, self.now_ms),
+            )  # fmt: skip
+        if row.checks and self.max_checks:
+            advice = said(
+                gettext("{checks} of {most} checks got no decision."),
+                checks=figure(row.checks), most=figure(self.max_checks),
+            )  # fmt: skip
+            return Verdict("wait", words, advice)
+        return Verdict("wait", words, gettext("Its producer decides; it can be committed or rolled back here, too."))
+
+
+#: what is said of a half that nobody is asked about: tone, sentence, what one can do
+_SAID: Mapping[TransactionState, tuple[Tone, Promise, Promise | str]] = {
+    TransactionState.ENDING: ("wait", _("It is being decided."), ""),
+    TransactionState.PARKED: (
+        "look",
+        _("Parked: it reached the check limit without a decision."),
+        _("It can be committed, rolled back or checked again."),
+    ),
+    TransactionState.COMMITTED: (
+        "ok",
+        _("Committed. The message is being written to its topic, or its record there has expired."),
+        "",
+    ),
+    TransactionState.ROLLED_BACK: ("idle", _("Rolled back: consumers never see this message."), _("This is final.")),
+    TransactionState.DECIDED: ("idle", _("Decided; the op record of this broker does not contain the decision."), ""),
+    TransactionState.REPLACED: ("idle", _("This half message was queued again as another record."), ""),
+}

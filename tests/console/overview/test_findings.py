@@ -18,7 +18,7 @@ from broker.redisson import DelayedQueue
 from console.features.groups.read import GroupRow, GroupState
 from console.features.overview import findings
 from console.features.overview.finding_kinds import Finding, FindingCode
-from console.features.overview.findings import AGED_MS, QUIET_MS, ServerFacts, Watched, findings_of
+from console.features.overview.findings import AGED_MS, QUIET_MS, ServerFacts, Watched, by_kind, findings_of
 from console.features.overview.pages import read_overview
 from console.site.evidence import Evidence
 from console.site.mirrored import SLOT_MS, SLOTS, History, Mirrored, alone
@@ -132,14 +132,18 @@ EVIDENCE = Evidence("mirror of broker-a", NOW_MS, True)
 WITHOUT_SENTENCE = (FindingCode.STORE_FAILED, FindingCode.BROKER_DEGRADED, FindingCode.BROKER_READ_ONLY)
 
 
+def drawn(found: list[Finding]) -> str:
+    shown = {"findings": found, "kinds_of_findings": by_kind(found), "evidence": EVIDENCE, "now_ms": NOW_MS}
+    return render_to_string("overview/findings.html", {"data": shown})
+
+
 @pytest.mark.parametrize("code", FindingCode)
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
 def test_every_finding_has_words_and_hostile_names_stay_text(code: FindingCode, language: str) -> None:
     subject = "3" if code in NUMBERED else HOSTILE[1]
     finding = Finding(code, subject, 5, HOSTILE[1], span_ms=7_000, at_ms=NOW_MS)
-    shown = {"findings": [finding], "evidence": EVIDENCE, "now_ms": NOW_MS}
     with translation.override(language):
-        html = render_to_string("overview/findings.html", {"data": shown})
+        html = drawn([finding]) + drawn([finding, finding])
         said = sentence(finding)
     assert "<script>" not in html
     assert "<img" not in html
@@ -147,6 +151,19 @@ def test_every_finding_has_words_and_hostile_names_stay_text(code: FindingCode, 
     assert "{" not in said
     assert "%(" not in said
     assert finding.link is None or "<" not in finding.link.address
+
+
+@translation.override("en")
+def test_findings_of_a_kind_are_one_row_with_the_greatest_first() -> None:
+    left = [Finding(FindingCode.GROUP_WITHOUT_CONSUMER, f"g{number}", 99 - number) for number in range(5)]
+    dead = Finding(FindingCode.DEAD_LETTERS, "mail", 7)
+    html = drawn([*left, dead])
+    assert html.count('class="finding"') == 2
+    assert "2 kinds of findings" in html and "A group has messages but no consumer: 5" in html
+    before, _, after = html.partition("<details>")
+    assert [name in before for name in ("/groups/g0/", "/groups/g2/", "/groups/g3/")] == [True, True, False]
+    assert "2 more" in after and "/groups/g4/" in after and "mail:" in after
+    assert "no consumer: 10+" in drawn(left * 2)
 
 
 @translation.override("en")

@@ -61,7 +61,7 @@ def test_one_is_cancelled_and_says_so(stage: Stage, operator: Client) -> None:
     life = timers_read.timer_life(first.position)
     assert life.state == "cancelled"
     assert life.events[-1].reason == "not needed"
-    assert "This timer was cancelled." in words(operator.get(f"/timers/{first.position}/"))
+    assert "Cancelled: " in words(operator.get(f"/timers/{first.position}/"))
     assert Operation.objects.get().results == {"cancelled": 1}
 
 

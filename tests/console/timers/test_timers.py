@@ -159,7 +159,7 @@ def test_the_life_of_one(stage: Stage, operator: Client) -> None:
     row = listed(TimerFilter(key="one"))[0]
     life = timers_read.timer_life(row.position)
     assert (life.state, [event.kind for event in life.events]) == ("pending", [LifeKind.ACCEPTED])
-    assert "fires in" in words(operator.get(f"/timers/{row.position}/"))
+    assert "It fires in" in words(operator.get(f"/timers/{row.position}/"))
     assert operator.get("/timers/7/").status_code == 404
     assert operator.get(f"/timers/{2**70}/").status_code == 404
 
@@ -173,7 +173,7 @@ def test_a_timer_that_fired_says_how_late(stage: Stage, operator: Client) -> Non
     assert [event.kind for event in life.events] == [LifeKind.ACCEPTED, LifeKind.RELEASED]
     assert life.events[-1].late_ms is not None
     assert 0 <= life.events[-1].late_ms < 1_000
-    assert "has fired" in words(operator.get(f"/timers/{row.position}/"))
+    assert "after it was due" in words(operator.get(f"/timers/{row.position}/"))
     stage.wait_for(lambda: timers_read.timers().lateness)
     data = timers_read.timers()
     assert data.lateness is not None

@@ -146,7 +146,7 @@ def test_the_life_of_one_that_is_committed_leads_to_its_message(
     (half,) = begin(payers, "one")
     path = f"/transactions/{half.position}/"
     stage.wait_for(lambda: listed("open")[0].producers)
-    assert "invisible to consumers: not decided yet" in words(operator.get(path))
+    assert "Undecided and invisible to consumers" in words(operator.get(path))
     payers.commit(half)
     stage.wait_for(lambda: transactions_pages.read_transaction_life(half.position).delivered)
     life = transactions_pages.read_transaction_life(half.position)
@@ -229,7 +229,9 @@ def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage,
         assert [event.kind for event in life.events] == [
             TransactionEvent.HALF, TransactionEvent.CHECK, TransactionEvent.PARKED,
         ]  # fmt: skip
-        assert "It needs an operator." in words(operator.get(f"/transactions/{half.position}/"))
+        assert "It can be committed, rolled back or checked again." in words(
+            operator.get(f"/transactions/{half.position}/")
+        )
         page = words(operator.get("/transactions/"))
         assert "parked after 1 / 1" in page
         assert "1 half message is parked: it reached the check limit without a decision and needs an operator." in page
