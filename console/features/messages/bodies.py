@@ -60,6 +60,15 @@ def body_of(
     )
 
 
+def content_of(stored: bytes, sys_flag: int, properties: Mapping[str, str]) -> bytes:
+    """Return the bytes that a search in bodies looks at: opened up to the limit, MessagePack as JSON."""
+    content: bytes | None = stored
+    if sys_flag & FLAG_COMPRESSED:
+        content, _whole = decompressed(stored, _TYPES.get(sys_flag >> COMPRESSION_SHIFT & COMPRESSION_MASK, "unknown"))
+    found = opened(content or b"", properties)
+    return found.content if found.text is None else found.text.encode("utf-8", "replace")
+
+
 def hex_rows(content: bytes) -> str:
     """Return offset, bytes and ASCII, 16 bytes a row."""
     return "\n".join(

@@ -324,7 +324,7 @@ class MessageFilter:
     tag: str = ""
     name: str = ""
     value: str = ""
-    #: what the body holds, as it is read by people: opened, and as UTF-8
+    #: what the body holds, opened as a page opens it, in UTF-8
     text: str = ""
 
 
@@ -346,14 +346,14 @@ class MessageSearch:
     left: int = 0
     #: several brokers were asked
     has_several: bool = False
-    #: of all records of the range so many were looked at, with the pages before this one; and where the next begins
-    looked: int = 0
+    #: records of the whole range; where the next page goes on, None: nothing of it is left
+    total: int = 0
     cursor: str | None = None
 
     @property
-    def total(self) -> int:
-        """The records of the range."""
-        return self.looked + self.left
+    def looked(self) -> int:
+        """The records that were looked at, with those of the pages before."""
+        return self.total - self.left
 
     @property
     def table(self) -> Table:

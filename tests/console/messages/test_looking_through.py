@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 import time
+from html import unescape
 
 import pytest
 from django.test import Client
 
-from console.features.messages import pages as message_pages
 from console.features.messages import read as messages_read
+from console.features.messages import through as message_pages
 from console.features.messages.shapes import MessageFilter
+from console.security.models import MaskRule
 from tests.console.stage import HOSTILE, Stage
 
 
@@ -88,3 +92,44 @@ def test_a_key_without_a_topic_is_sought_in_all_of_them(stage: Stage, operator: 
     assert [(hit.topic, hit.pending) for hit in late.hits] == [("orders", True)]
     page = operator.get("/messages/?q=order-3").content.decode()
     assert 'href="/topics/bills/"' in page
+
+
+def test_bodies_are_searched_as_they_are_read(stage: Stage, operator: Client) -> None:
+    for key, body in (("plain", "order 4711 é"), ("packed", gzip.compress(b"order 4711")), ("other", "order 4712")):
+        stage.producer.send("orders", body, keys=[key])
+    found = message_pages.messages_through("orders", MessageFilter(text="4711"))
+    assert {hit.keys[0] for hit in found.hits} == {"plain", "packed"}
+    assert [hit.keys[0] for hit in message_pages.messages_through("orders", MessageFilter(text="1 é")).hits] == [
+        "plain"
+    ]
+    assert message_pages.messages_through("orders", MessageFilter(text="ORDER")).hits == ()
+    MaskRule.objects.create(prefix="orders", fields="body", why="secret")
+    answer = operator.get("/messages/?topic=orders&text=4711")
+    assert answer.status_code == 403
+    assert operator.get("/messages/?topic=orders").status_code == 200
+
+
+def test_a_search_goes_on_where_it_stopped_and_finds_each_once(
+    stage: Stage, operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(150):
+        stage.producer.send("orders", f"body {number % 3}", keys=[f"k-{number}"], queue_id=number % 2)
+    monkeypatch.setattr(message_pages, "READ", 40)
+    seen: list[str] = []
+    address, pages = "/messages/?topic=orders&text=body+1", 0
+    while address:
+        html = operator.get(address).content.decode()
+        # what arrives meanwhile is newer than all of it, and on no page
+        stage.producer.send("orders", "body 1", keys=["late"], queue_id=0)
+        seen += re.findall(r'class="chip">(\S+?)<', html)
+        link = re.search(r'rel="next" href="([^"]*)"', html)
+        address, pages = (f"/messages/{unescape(link[1])}" if link else ""), pages + 1
+        assert ("<progress" in html) == bool(link)
+    assert pages == 3
+    assert sorted(seen) == sorted(f"k-{number}" for number in range(150) if number % 3 == 1)
+
+
+@pytest.mark.parametrize("after", ["nonsense", "c1!!", "c1" + "A" * 5_000, "c1bnVsbA", "c1eyIiOiAiMDo5OTk5OTkifQ"])
+def test_a_cursor_that_somebody_wrote_is_no_fault(stage: Stage, operator: Client, after: str) -> None:
+    stage.producer.send("orders", "x", keys=["k-1"], queue_id=0)
+    assert operator.get("/messages/", {"topic": "orders", "text": "x", "after": after}).status_code == 200
