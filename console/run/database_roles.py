@@ -88,6 +88,7 @@ TABLES: Mapping[str, Rights] = {
     "console_figuresubject": _SHOWN,
     "console_hourfigures": _SHOWN,
     "console_identity": _OWN,
+    "console_lettermark": _OWN,
     "console_maskrule": _OWN,
     "console_minutefigures": _SHOWN,
     "console_operation": _OWN,

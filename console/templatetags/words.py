@@ -17,6 +17,7 @@ from console.features.overview.finding_kinds import Finding, Text
 from console.features.topics.losses import waiting_words as words_of_waiting
 from console.operations.setting_fields import Setting, text_of
 from console.templatetags.escapement import UNKNOWN, figure, length, moment
+from console.templatetags.operations import kind_title
 
 register = template.Library()
 
@@ -27,6 +28,12 @@ def sentence(finding: Finding) -> SafeString:
     kind = finding.code.value
     texts = (kind.sentence, kind.with_span if finding.span_ms else "")
     return format_html_join(" ", "{}", ((_filled(text, finding),) for text in texts if text))
+
+
+@register.filter
+def subject(finding: Finding) -> str:
+    """What the finding is about: a name, or what the operation is called that waits."""
+    return kind_title(finding.subject) if finding.operation else finding.subject
 
 
 def _filled(text: Text, finding: Finding) -> SafeString:
