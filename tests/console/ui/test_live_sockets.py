@@ -193,7 +193,7 @@ def test_language_from_cookie_then_browser(cookies: dict[str, str], accepted: st
     assert sockets.language_of(scope) == expected
 
 
-async def test_strangers_are_refused(site: Site) -> None:
+async def test_strangers_are_refused(site: Site, transactional_db: None) -> None:
     with pytest.raises(websockets.InvalidStatus, match="403"):
         async with site.page(None):
             pass
