@@ -204,13 +204,11 @@ class Engine:
         self._check_room()
         return self._intake.take_batch(topic, queue_id, parts, sys_flag, born_ms, born_host, now_ms, owner)
 
-    def append_together(
-        self, topic: str, sends: Sends, *, sys_flag: int = 0, born_host: bytes, now_ms: int
-    ) -> list[Ticket] | None:
+    def append_together(self, topic: str, sends: Sends, *, born_host: bytes, now_ms: int) -> list[Ticket] | None:
         """Take messages that came together, each with a ticket of its own, as ``append`` does but in less time; None,
         and nothing was written, if they are to be taken one by one. Raises as ``append`` if one would be refused."""
         self._check_room()
-        return self._intake.take_together(topic, sends, sys_flag, born_host, now_ms)
+        return self._intake.take_together(topic, sends, born_host, now_ms)
 
     def send_back(
         self, position: int, group: str, delay_level: int, max_reconsume_times: int, now_ms: int, owner: object = None

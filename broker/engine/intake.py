@@ -153,9 +153,7 @@ class Intake:
         self._store.make_room(size)
         return append_batch(self._store, topic, queue_id, batch, Together(sys_flag, born_ms, born_host, now_ms), owner)
 
-    def take_together(
-        self, topic: str, sends: Sends, sys_flag: int, born_host: bytes, now_ms: int
-    ) -> list[Ticket] | None:
+    def take_together(self, topic: str, sends: Sends, born_host: bytes, now_ms: int) -> list[Ticket] | None:
         """Take messages as ``take`` does, column by column, or none of them: None if that cannot be.
 
         Raises InvalidMessage, TopicNotFound, TopicNotWritable, StoreRefused if one of them would be refused.
@@ -166,17 +164,15 @@ class Intake:
             return None
         body, raw = max(bodies, key=len), max(properties, key=len)
         check = self._admission.check
-        check(topic, min(queue_ids), body, raw, min(flags), sys_flag, min(born_ms), born_host, 0)
-        check(topic, max(queue_ids), body, raw, max(flags), sys_flag, max(born_ms), born_host, 0)
-        if sys_flag & FLAG_TRANSACTION_MASK:
-            return None
+        check(topic, min(queue_ids), body, raw, min(flags), 0, min(born_ms), born_host, 0)
+        check(topic, max(queue_ids), body, raw, max(flags), 0, max(born_ms), born_host, 0)
         parts = Parts(bodies, properties, flags, plain_keys(properties) or (), ())
         if not parts.keys:
             facts = [facts_of(each) for each in properties]
             if any(each.delay_level or each.timer or b"TRAN_MSG\x01" in each.stored for each in facts):
                 return None
             parts = Parts(bodies, [each.stored for each in facts], flags, (), facts)
-        return append_sends(store, topic, sends, parts, Together(sys_flag, 0, born_host, now_ms))
+        return append_sends(store, topic, sends, parts, Together(0, 0, born_host, now_ms))
 
     def _facts_in_batch(self, topic: str, properties: bytes) -> Facts:
         facts = plain_facts(properties) or facts_of(properties)

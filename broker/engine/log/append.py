@@ -115,7 +115,7 @@ def append_batch(store: Store, topic: str, queue_id: int, parts: Parts, sent: To
 
 
 class Sends(NamedTuple):
-    """Messages that one client sent singly to one topic, column by column."""
+    """Messages that one client sent singly to one topic, column by column; their system flags are 0."""
 
     queue_ids: Sequence[int]
     bodies: Sequence[bytes]
