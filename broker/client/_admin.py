@@ -24,6 +24,7 @@ from ._reader import PULL_BYTES, read_record, split_records
 from ._session import DEFAULT_TIMEOUT_MS
 from ._types import Message, MessageQueue, Route
 from .admin import (
+    BrokerSetting,
     ConnectedClient,
     ConsumeStats,
     GroupConfig,
@@ -148,9 +149,13 @@ class AsyncAdmin(AccessChanges, ProgressQuestions, SettingQuestions, TimerQuesti
 
     async def broker_config(self, *, address: str | None = None) -> dict[str, str]:
         """Return the broker's configuration (request 26), the values as text by name."""
-        body = (await self._ask(Request.GET_BROKER_CONFIG, address=address)).body.decode("utf-8", "replace")
-        pairs = (line.partition("=") for line in body.splitlines() if "=" in line and not line.startswith("#"))
-        return {name.strip(): text.strip() for name, _, text in pairs}
+        answer = await self._ask(Request.GET_BROKER_CONFIG, address=address)
+        return answers.broker_config(answer.body)
+
+    async def broker_settings(self, *, address: str | None = None) -> tuple[BrokerSetting, ...]:
+        """Return the broker's settings by name; of Escapement with what else it tells of them."""
+        answer = await self._ask(Request.GET_BROKER_CONFIG, _WITH_DETAILS, address=address)
+        return answers.broker_settings(answer.body, answer.ext.get("escSettings", ""))
 
     async def runtime(self, *, address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> dict[str, str]:
         """Return the broker's figures (request 28), the values as text by name."""

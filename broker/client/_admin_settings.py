@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Unpack
 
@@ -18,7 +19,7 @@ from ..rocketmq.acl import AccessError, Policies, PolicyType, entry, policy_type
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.topics import TEMPLATE_TOPIC
 from . import names
-from ._answers import Fields, fields, read_json, read_object
+from ._answers import Fields, fields, members, read_json, read_object
 from ._event_loop import AsyncClosing
 from ._session import DEFAULT_TIMEOUT_MS, Session
 from ._types import Broker
@@ -32,6 +33,7 @@ from .errors import (
     InvalidArgument,
     NotSupported,
     RouteNotFound,
+    Timeout,
 )
 from .names import check_user
 from .remoting import Response
@@ -242,6 +244,20 @@ class SettingQuestions(Questions):
         for broker in await self._chosen():
             await self._change(Request.UPDATE_AND_CREATE_TOPIC, ext, address=broker.address)
 
+    async def change_broker_settings(self, changes: Mapping[str, str], *, address: str | None = None) -> None:
+        """Change settings of the broker while it runs (request 25), by RocketMQ's names; raises InvalidArgument.
+
+        Escapement makes all or none and keeps them over a start: raises BrokerRefused for what cannot be changed, or
+        not to that. Apache RocketMQ takes what it can read and ignores the rest without a word.
+        """
+        if not changes:
+            raise InvalidArgument("No setting is named.", field="changes")
+        for name, value in changes.items():
+            if not name or "=" in name or any(letter in name + value for letter in "\r\n"):
+                raise InvalidArgument(f"{name[:60]!r} cannot be written as a line of name=value.", field=name[:60])
+        body = "".join(f"{name}={value}\n" for name, value in changes.items()).encode()
+        await self._change(Request.UPDATE_BROKER_CONFIG, body=body, address=address)
+
     async def set_writable(self, broker: str, writable: bool) -> dict[str, int]:
         """Have every name server say that nothing may be sent to a broker, or that it may again (requests 205, 327).
 
@@ -262,6 +278,18 @@ class SettingQuestions(Questions):
         if errors:
             raise errors[0]
         return counts
+
+    async def listed_at(self) -> dict[str, tuple[str, ...] | None]:
+        """Return by name server which brokers it lists now (their names); None for one that does not answer."""
+        asked = [self._listed_by(address) for address in self._session.namesrv]
+        return dict(zip(self._session.namesrv, await asyncio.gather(*asked), strict=True))
+
+    async def _listed_by(self, address: str) -> tuple[str, ...] | None:
+        try:
+            answer = await self._session.ask(address, Request.GET_BROKER_CLUSTER_INFO)
+        except (BrokerUnreachable, BrokerRefused, Timeout):
+            return None
+        return tuple(dict.fromkeys(each.name for each in members(read_object(answer.body))))
 
     async def group_settings(self, name: str) -> dict[str, Any] | None:
         """Return a group's SubscriptionGroupConfig as the (first) broker keeps it, None if there is no such group."""

@@ -14,6 +14,7 @@ from typing import Union
 
 from ._types import Broker, MessageQueue, Route, RouteQueues
 from .admin import (
+    BrokerSetting,
     Connection,
     ConsumeStats,
     GroupConfig,
@@ -67,6 +68,23 @@ def number(value: Json) -> int:
         return int(value)
     except ValueError:
         raise BadAnswer(f"A number was expected in the answer, not {str(value)[:60]!r}.") from None
+
+
+def broker_config(body: bytes) -> dict[str, str]:
+    """Read answer 26: the values as text by name."""
+    lines = body.decode("utf-8", "replace").splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+    return {name.strip(): text.strip() for name, _, text in pairs}
+
+
+def broker_settings(body: bytes, told: str) -> tuple[BrokerSetting, ...]:
+    """Read answer 26, and what an Escapement broker tells of each setting beside it; raises BadAnswer."""
+    found = {name: BrokerSetting(name, value) for name, value in broker_config(body).items()}
+    for name, about in (read_object(told.encode()) if told else {}).items():
+        said = {key: str(value) for key, value in fields(about).items()}
+        value = said.get("value", "")
+        found[name] = BrokerSetting(name, value, said.get("default"), said.get("started"), said.get("allowed", ""))
+    return tuple(found[name] for name in sorted(found))
 
 
 def route(topic: str, answer: Fields) -> Route:

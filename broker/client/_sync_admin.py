@@ -18,6 +18,7 @@ from ._types import Broker, Message, Route
 from .admin import (
     AccessUser,
     Administration,
+    BrokerSetting,
     ConnectedClient,
     ConsumeStats,
     GroupConfig,
@@ -118,6 +119,10 @@ class Admin(Face[AsyncAdmin]):
     def broker_config(self, *, address: str | None = None) -> dict[str, str]:
         """Return the broker's configuration (request 26), the values as text by name."""
         return _run(self._core.broker_config(address=address))
+
+    def broker_settings(self, *, address: str | None = None) -> tuple[BrokerSetting, ...]:
+        """Return the broker's settings by name; of Escapement with what else it tells of them."""
+        return _run(self._core.broker_settings(address=address))
 
     def runtime(self, *, address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> dict[str, str]:
         """Return the broker's figures (request 28), the values as text by name."""
@@ -342,6 +347,14 @@ class Admin(Face[AsyncAdmin]):
         """Change these fields of the topic everywhere, or make it; `attributes` holds name -> value, None removes."""
         _run(self._core.set_topic(name, changes))
 
+    def change_broker_settings(self, changes: Mapping[str, str], *, address: str | None = None) -> None:
+        """Change settings of the broker while it runs (request 25), by RocketMQ's names; raises InvalidArgument.
+
+        Escapement makes all or none and keeps them over a start: raises BrokerRefused for what cannot be changed, or
+        not to that. Apache RocketMQ takes what it can read and ignores the rest without a word.
+        """
+        _run(self._core.change_broker_settings(changes, address=address))
+
     def set_writable(self, broker: str, writable: bool) -> dict[str, int]:
         """Have every name server say that nothing may be sent to a broker, or that it may again (requests 205, 327).
 
@@ -350,6 +363,10 @@ class Admin(Face[AsyncAdmin]):
         BrokerUnreachable or Timeout for the first one that did not answer, when all have been asked.
         """
         return _run(self._core.set_writable(broker, writable))
+
+    def listed_at(self) -> dict[str, tuple[str, ...] | None]:
+        """Return by name server which brokers it lists now (their names); None for one that does not answer."""
+        return _run(self._core.listed_at())
 
     def group_settings(self, name: str) -> dict[str, Any] | None:
         """Return a group's SubscriptionGroupConfig as the (first) broker keeps it, None if there is no such group."""

@@ -20,6 +20,7 @@ __all__ = [
     "Administration",
     "AdministrativeRequest",
     "Broker",
+    "BrokerSetting",
     "ConnectedClient",
     "Connection",
     "ConsumeStats",
@@ -53,6 +54,21 @@ class TopicConfig:
     broker: str
     order: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSetting:
+    """A setting of a broker, its values as text.
+
+    Only Escapement tells the others: `default`, `started` (what it was started with: another `value` was changed while
+    it runs) and `allowed`, which says what it can be changed to, "" that it cannot. None: the broker does not tell.
+    """
+
+    name: str
+    value: str
+    default: str | None = None
+    started: str | None = None
+    allowed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_MASK, FLAG_TRANSACTION_PREPARED
 from ..rocketmq.topics import NOT_FOR_CLIENTS
+from .config import EngineConfig
 from .errors import (
     BodyTooLarge,
     InvalidMessage,
@@ -38,6 +39,10 @@ class Admission:
         self._max_properties_bytes = min(store.config.max_properties_bytes, STORED_LIMIT_BYTES - CRC_SIZE)
         #: by topic: how many senders left the choice of the queue to the broker
         self._turns: dict[str, int] = {}
+
+    def reconfigure(self, config: EngineConfig) -> None:
+        """Take over a changed limit of sizes."""
+        self._max_body_bytes = config.max_body_bytes
 
     def check(
         self,

@@ -439,7 +439,8 @@ class Engine:
     # Settings, and how the store is.
 
     def reconfigure(self, config: EngineConfig) -> None:
-        """Take over changed settings: topics made at their first message, retention, disk limit, transactions.
+        """Take over changed settings: topics made at their first message, retention, disk limit, sizes, timers,
+        transactions.
 
         The others must be what they were. A half message that is open keeps the moment at which it is due.
         """
@@ -447,6 +448,7 @@ class Engine:
         table = self.transactions.table
         table.timeout_ms, table.interval_ms = config.transaction_timeout_ms, config.transaction_interval_ms
         table.most_checks = config.transaction_checks
+        self._intake.reconfigure(config)
 
     def expire_soon(self) -> None:
         """Have the next upkeep look for segments whose time has come."""

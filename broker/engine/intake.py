@@ -36,6 +36,7 @@ from ..rocketmq.properties import (
 )
 from ..rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, check_group_name, origin_topic
 from .admission import STORED_LIMIT_BYTES, Admission
+from .config import EngineConfig
 from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
 from .log.append import Copy, Parts, Sends, Together, append_batch, append_sends, is_short
 from .log.ticket import BatchTicket, Ticket
@@ -75,6 +76,11 @@ class Intake:
         self._transactions = transactions
         self._half_builder = HalfBuilder()
         self._admission = Admission(store)
+
+    def reconfigure(self, config: EngineConfig) -> None:
+        """Take over changed limits of messages and timers."""
+        self._admission.reconfigure(config)
+        self._parking.reconfigure(config)
 
     def take(
         self,

@@ -28,7 +28,7 @@ from .connection import Connection, Handler, Hooks, Limits, Server, Shared
 from .listener import WORTH_TRIMMING_BYTES, bound, bound_pair, give_back, no_vip_channel
 from .long_polls import WaitingPops, WaitingPulls
 from .metrics import BrokerMetrics
-from .processors.broker import BrokerProcessor, CleanupProcessor, ConfigurationProcessor, KeptSettings
+from .processors.broker import BrokerProcessor, CleanupProcessor
 from .processors.clients import ClientQueryProcessor, HeartbeatProcessor
 from .processors.groups import AssignmentProcessor, GroupProcessor, LockProcessor
 from .processors.namesrv import ResidentBroker, name_service
@@ -36,6 +36,7 @@ from .processors.offsets import OffsetProcessor, ProgressProcessor, ResetProcess
 from .processors.pop import AckProcessor, PopProcessor
 from .processors.pull import PullProcessor, QueryProcessor
 from .processors.send import ReplyProcessor, SendProcessor
+from .processors.settings import ConfigurationProcessor, Doors, KeptSettings
 from .processors.timers import ScheduleProcessor, TimerProcessor
 from .processors.topics import DeletionProcessor, TopicProcessor, sweep_all
 from .processors.transactions import CheckRounds, TransactionProcessor
@@ -327,8 +328,9 @@ class BrokerService:
         processors: list[Processor] = [
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), DeletionProcessor(state), GroupProcessor(state), QueryProcessor(state),
-            schedule, BrokerProcessor(state), transactions, TimerProcessor(state),
-            ConfigurationProcessor(state, kept), ProgressProcessor(state), ClientQueryProcessor(state),
+            schedule, BrokerProcessor(state, shared.places), transactions, TimerProcessor(state),
+            ConfigurationProcessor(state, kept, Doors(self._gate is not None, certificates is not None)),
+            ProgressProcessor(state), ClientQueryProcessor(state),
             ResetProcessor(state), CleanupProcessor(state), pop, AckProcessor(state), AssignmentProcessor(state),
             ReplyProcessor(state, send), administration,
         ]  # fmt: skip

@@ -25,9 +25,9 @@ PACKAGE = """
 MODULES = {
     "admin": """
         AccessUser Administration AdministrativeRequest
-        Broker ConnectedClient Connection ConsumeStats GroupConfig GroupConnections HeldQueue Pending QueueEntries
-        QueueEntry QueueProgress QueueStats Route RouteQueues RunningInfo TopicConfig TopicStats TopicWaiting TopicWork
-        UserAccess
+        Broker BrokerSetting ConnectedClient Connection ConsumeStats GroupConfig GroupConnections HeldQueue Pending
+        QueueEntries QueueEntry QueueProgress QueueStats Route RouteQueues RunningInfo TopicConfig TopicStats
+        TopicWaiting TopicWork UserAccess
     """,
     "credentials": "Access Security Signer Tls remember",
     "handlers": "Handler HandlerOptions HandlerStats Plan for_messages",

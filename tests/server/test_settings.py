@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from broker.client.remoting import RemotingClient
@@ -9,7 +11,7 @@ from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
-from broker.server.processors.broker import CHANGEABLE, BadSetting, all_settings, changed
+from broker.server.processors.settings import CHANGEABLE, BadSetting, all_settings, changed
 from tests.server.peer import Peer
 
 
@@ -112,12 +114,58 @@ async def test_nobody_touches_what_is_kept_as_a_named_value(service: BrokerServi
 @pytest.mark.parametrize("name", CHANGEABLE)
 def test_what_is_shown_can_be_set(name: str) -> None:
     config = EngineConfig(root="/store")
-    shown = all_settings(config)[name]
+    shown = CHANGEABLE[name].show(config)
     again = changed(config, {name: str(shown).lower() if isinstance(shown, bool) else str(shown)})
-    assert all_settings(again)[name] == shown
     assert again == config
+    assert name.startswith("esc") or all_settings(config)[name] == shown
 
 
 def test_all_of_several_changes_are_made_or_none() -> None:
     with pytest.raises(BadSetting):
         changed(EngineConfig(root="/store"), {"fileReservedTime": "9", "transactionCheckMax": "0"})
+
+
+async def details(peer: Peer) -> dict[str, dict[str, str]]:
+    answer = await peer.ask(Request.GET_BROKER_CONFIG, {"escDetails": "true"})
+    told: dict[str, dict[str, str]] = json.loads(answer.ext["escSettings"])
+    return told
+
+
+async def test_who_asks_for_details_is_told_defaults_and_what_can_be_changed(peer: Peer) -> None:
+    await change(peer, "fileReservedTime=50\nescKeepUnconsumed=false")
+    told, named = await details(peer), await settings(peer)
+    assert {name: about["value"] for name, about in told.items() if not name.startswith("esc")} == named
+    assert told["fileReservedTime"] == {"value": "50", "started": "72", "default": "72", "allowed": "hours, above 0"}
+    assert told["escKeepUnconsumed"]["value"] == "false"
+    assert "allowed" not in told["storePathRootDir"]
+    assert {name for name, about in told.items() if "allowed" in about} == set(CHANGEABLE)
+    assert told["escAccessControl"]["value"] == told["escTls"]["value"] == "false"
+
+
+async def test_larger_messages_are_refused_from_then_on(peer: Peer) -> None:
+    assert (await peer.send("T", b"x" * 100)).code == 0
+    await change(peer, "maxMessageSize=99")
+    assert (await peer.send("T", b"x" * 100)).code != 0
+    assert (await peer.send("T", b"x" * 99)).code == 0
+
+
+async def test_limits_of_timers_hold_from_then_on(service: BrokerService, peer: Peer) -> None:
+    second_ms = (service.engine.health().started_ms // 1_000 + 3_600) * 1_000
+    later = f"TIMER_DELIVER_MS\x01{second_ms}\x02"
+    await change(peer, "escTimerMaxPending=1\ntimerCongestNumEachSlot=2147483647")
+    assert (await peer.send("T", b"1", later)).code == 0
+    assert (await peer.send("T", b"2", later)).code != 0
+    await change(peer, "escTimerMaxPending=9\ntimerCongestNumEachSlot=1")
+    assert (await peer.send("T", b"2", later)).code != 0
+    await change(peer, "timerCongestNumEachSlot=2")
+    assert (await peer.send("T", b"2", later)).code == 0
+
+
+async def test_the_runtime_tells_what_is_used_of_what_there_is(peer: Peer) -> None:
+    table = json.loads((await peer.ask(Request.GET_BROKER_RUNTIME_INFO)).body)["table"]
+    used = {name: int(table[name]) for name in ("connections", "descriptors", "diskFreeBytes", "memoryBytes")}
+    assert used["connections"] >= 1
+    assert used["connections"] < int(table["connectionsMax"]) < int(table["descriptorsMax"])
+    assert used["connections"] < used["descriptors"] < int(table["descriptorsMax"])
+    assert 0 < used["diskFreeBytes"] <= int(table["diskMaxBytes"])
+    assert 0 < used["memoryBytes"] < int(table["memoryMaxBytes"])

@@ -41,6 +41,7 @@ from ...rocketmq.properties import (
     parse_properties,
 )
 from ...rocketmq.topics import TIMER_TOPIC
+from ..config import EngineConfig
 from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerInThePast, TimerTooFar
 from ..log.ticket import Ticket
 from ..message_header import Facts, schedule_entry, value_in
@@ -180,6 +181,10 @@ class Parking:
         self._deletes = deletes
         self._note = note
         self._tails: dict[tuple[str, int], bytes] = {}
+
+    def reconfigure(self, config: EngineConfig) -> None:
+        """Take over changed limits of how many timers may wait."""
+        self._config = config
 
     def park(
         self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, now_ms: int, owner: object

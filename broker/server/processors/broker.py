@@ -1,37 +1,23 @@
-"""The broker itself: what it does, how it is set, and tidying at once.
+"""The broker itself: what it does, and tidying at once.
 
 - runtime (28), statistics (315), its state as one of several (907);
-- its settings by RocketMQ's names: 26 all of them, 25 changing some while it runs;
 - what the broker tidies by itself, now: 306 queues, 316 topics, 329 the log.
-
-A changed setting is kept in the store (namespace `ESCAPEMENT_BROKER` of the named values) and holds after a restart,
-too: as in RocketMQ, where it is written into broker.conf. Changed back to what the broker was started with, it is
-forgotten.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 
-from ...engine.config import EngineConfig
-from ...engine.engine import Engine
-from ...engine.errors import CorruptRecord, RecordNotFound, StoreUnsupported
-from ...engine.tables.key_values import OWN_PREFIX
+from ...engine.errors import CorruptRecord, RecordNotFound
 from ...rocketmq.codes import PROTOCOL_VERSION, Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import json_body, text
 from ...rocketmq.frame import Command
 from ...rocketmq.message import decode
-from ...rocketmq.topics import TRACE_TOPIC
 from ..connection import Connection, Handler
+from ..listener import Places, anonymous_bytes, descriptor_limit, open_descriptors
 from ..state import BrokerState
-from .pull import MOST_BYTES, MOST_MESSAGES
-
-logger = logging.getLogger(__name__)
-
 
 VERSION_NAME = "V5_5_0"
 """The RocketMQ version whose protocol is spoken: clients compare it."""
@@ -50,9 +36,10 @@ _ZEROES = (
 class BrokerProcessor:
     """The requests that describe the broker in RocketMQ's words."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, places: Places) -> None:
         self._state = state
         self._engine = state.engine
+        self._places = places
         self._began_position = state.engine.health().log_end_position
         self._earliest = (-1, -1)
         """Where the log began when it was last looked at, and when its first message was stored."""
@@ -96,6 +83,7 @@ class BrokerProcessor:
             **({} if state.speed is None else {"simulatedClockSpeed": state.speed, "simulatedClockMs": now_ms}),
             **self._timers(now_ms),
             **self._registrations(),
+            **self._room(),
         }
         for level in self._engine.schedule.status(now_ms):
             if level.max_offset:
@@ -132,6 +120,27 @@ class BrokerProcessor:
         states = (f"{address}={str(is_there).lower()}" for address, is_there in self._state.registered().items())
         told = ";".join(states)
         return {"nameServers": told} if told else {}
+
+    def _room(self) -> dict[str, object]:
+        """Return what the broker uses of what it may: connections, descriptors, memory, disk; what cannot be told is
+        left out."""
+        told: dict[str, object] = {
+            "connections": self._places.taken,
+            "connectionsMax": self._places.most,
+            "descriptorsMax": descriptor_limit(),
+            "connectionsRefused": self._places.refused_total,
+        }
+        try:
+            told["descriptors"] = open_descriptors()
+            told["memoryMaxBytes"] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            disk = os.statvfs(self._state.config.root)
+        except (OSError, ValueError):  # no descriptor is left to look with, or the store is not on a disk
+            return told
+        usable = disk.f_blocks - disk.f_bfree + disk.f_bavail
+        told["diskMaxBytes"], told["diskFreeBytes"] = usable * disk.f_frsize, disk.f_bavail * disk.f_frsize
+        if (memory_bytes := anonymous_bytes()) is not None:
+            told["memoryBytes"] = memory_bytes
+        return told
 
     def _timers(self, now_ms: int) -> dict[str, object]:
         """Return RocketMQ's five figures of its timer wheel: how far behind, how many overdue, how fast."""
@@ -189,55 +198,6 @@ def _lasting(duration_ms: int) -> str:
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
 
 
-MOST_CHANGED_BYTES = 65_536
-
-
-class ConfigurationProcessor:
-    """The requests that show settings, and change those that may be changed while the broker runs."""
-
-    def __init__(self, state: BrokerState, kept: KeptSettings) -> None:
-        self._state = state
-        self._kept = kept
-        self._version = 0
-
-    def handlers(self) -> Mapping[int, Handler]:
-        """Request code -> handler."""
-        return {Request.GET_BROKER_CONFIG: self._all, Request.UPDATE_BROKER_CONFIG: self._change}
-
-    def _all(self, _: Connection, request: Command) -> Command:
-        lines = [f"{name}={_java(value)}" for name, value in sorted(all_settings(self._state.config).items())]
-        version = {"counter": self._version, "stateVersion": 0, "timestamp": self._state.started_ms}
-        return request.answer({"version": json_body(version).decode()}, ("\n".join(lines) + "\n").encode())
-
-    def _change(self, connection: Connection, request: Command) -> Command:
-        changes = _properties(request.body)
-        try:
-            self._state.use_settings(self._kept.change(changes))
-        except BadSetting as error:
-            raise RequestRefused(Answer.INVALID_PARAMETER, str(error)) from None
-        self._version += 1
-        logger.warning("%s changed settings: %s", connection.address, changes)
-        return request.answer()
-
-
-def _properties(body: bytes) -> dict[str, str]:
-    """Read lines of `name=value`, as java.util.Properties has them at their simplest."""
-    try:
-        lines = body.decode().splitlines() if len(body) <= MOST_CHANGED_BYTES else []
-    except UnicodeDecodeError:
-        lines = []
-    changes: dict[str, str] = {}
-    for line in lines:
-        name, separator, value = line.partition("=")
-        if line.strip() and not line.lstrip().startswith(("#", "!")):
-            if not separator:
-                raise RequestRefused(Answer.INVALID_PARAMETER, f"{line[:80]!r} is not of the form name=value.")
-            changes[name.strip()] = value.strip()
-    if not changes:
-        raise RequestRefused(Answer.INVALID_PARAMETER, "The body names no setting: lines of name=value are expected.")
-    return changes
-
-
 class CleanupProcessor:
     """The requests that remove what has expired, by the rules that hold anyway: nothing pending or unconsumed goes."""
 
@@ -258,160 +218,3 @@ class CleanupProcessor:
         segments."""
         self._engine.expire_soon()
         return request.answer()
-
-
-# Settings by their names in RocketMQ.
-
-NAMESPACE = f"{OWN_PREFIX}BROKER"
-_LONGEST_MS = 30 * 86_400_000
-
-
-class BadSetting(ValueError):
-    """A setting cannot be changed, or not to that; the message says what can."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A setting that may be changed: its field of EngineConfig, how to read and how to show it."""
-
-    field: str
-    read: Callable[[str], bool | int | float]
-    show: Callable[[EngineConfig], object]
-    allowed: str
-
-
-def _whole_of(low: int, high: int) -> Callable[[str], int]:
-    def read(value: str) -> int:
-        number = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else -1
-        if not low <= number <= high:
-            raise ValueError(value)
-        return number
-
-    return read
-
-
-def _truth_of(value: str) -> bool:
-    return {"true": True, "false": False}[value.lower()]
-
-
-def _hours(value: str) -> float:
-    number = float(value)
-    if not 0 < number <= 1_000_000:
-        raise ValueError(value)
-    return number
-
-
-def _ratio(value: str) -> float:
-    return _whole_of(1, 99)(value) / 100
-
-
-CHANGEABLE: Mapping[str, Setting] = {
-    "autoCreateSubscriptionGroup": Setting(
-        "auto_create_groups", _truth_of, lambda one: one.auto_create_groups, "true or false"
-    ),
-    "autoCreateTopicEnable": Setting(
-        "auto_create_topics", _truth_of, lambda one: one.auto_create_topics, "true or false"
-    ),
-    "defaultTopicQueueNums": Setting(
-        "default_topic_queues", _whole_of(1, 16_384), lambda one: one.default_topic_queues, "1 to 16,384"
-    ),
-    "diskMaxUsedSpaceRatio": Setting(
-        "disk_refuse_ratio", _ratio, lambda one: round(one.disk_refuse_ratio * 100), "1 to 99 (per cent)"
-    ),
-    "fileReservedTime": Setting("retention_hours", _hours, lambda one: f"{one.retention_hours:g}", "hours, above 0"),
-    "maxTransferBytesOnMessageInMemory": Setting(
-        "pull_most_bytes", _whole_of(1, MOST_BYTES), lambda one: one.pull_most_bytes, f"1 to {MOST_BYTES:,} bytes"
-    ),
-    "maxTransferCountOnMessageInMemory": Setting(
-        "pull_most_messages", _whole_of(1, MOST_MESSAGES), lambda one: one.pull_most_messages, f"1 to {MOST_MESSAGES:,}"
-    ),
-    "transactionCheckInterval": Setting(
-        "transaction_interval_ms", _whole_of(1, _LONGEST_MS), lambda one: one.transaction_interval_ms, "1 ms to 30 days"
-    ),
-    "transactionCheckMax": Setting(
-        "transaction_checks", _whole_of(1, 255), lambda one: one.transaction_checks, "1 to 255"
-    ),
-    "transactionTimeOut": Setting(
-        "transaction_timeout_ms", _whole_of(0, _LONGEST_MS), lambda one: one.transaction_timeout_ms, "0 ms to 30 days"
-    ),
-}
-
-
-def changed(config: EngineConfig, changes: Mapping[str, str]) -> EngineConfig:
-    """Return the settings after changes by RocketMQ's names; raises BadSetting, then none is meant to be made."""
-    fields: dict[str, bool | int | float] = {}
-    for name, value in changes.items():
-        setting = CHANGEABLE.get(name)
-        if setting is None:
-            raise BadSetting(f"{name[:80]!r} cannot be changed while the broker runs; {', '.join(CHANGEABLE)} can.")
-        try:
-            fields[setting.field] = setting.read(value.strip())
-        except (ValueError, KeyError, OverflowError):
-            raise BadSetting(f"{name} is {setting.allowed}, not {value[:80]!r}.") from None
-    try:
-        return replace(config, **fields)  # type: ignore[arg-type]  # each was read as its field's type
-    except StoreUnsupported as error:
-        raise BadSetting(str(error)) from None
-
-
-class KeptSettings:
-    """The settings that were changed while the broker ran, kept for its next start."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._started_with = engine.config
-
-    def restore(self) -> EngineConfig:
-        """Apply the changes that were kept; what cannot be applied any more is logged and left out."""
-        for name, value in self._engine.key_values.all(NAMESPACE).items():
-            try:
-                self._engine.reconfigure(changed(self._engine.config, {name: value}))
-                logger.warning("%s is %s: it was changed while the broker ran, and kept", name, value)
-            except BadSetting as error:
-                logger.error("a kept setting is left out: %s", error)
-        return self._engine.config
-
-    def change(self, changes: Mapping[str, str]) -> EngineConfig:
-        """Make and keep changes, all or none. Raises BadSetting, OSError."""
-        config = changed(self._engine.config, changes)
-        for name, value in changes.items():
-            show = CHANGEABLE[name].show
-            if show(config) == show(self._started_with):
-                self._engine.key_values.delete(NAMESPACE, name)
-            else:
-                self._engine.key_values.put(NAMESPACE, name, value.strip())
-        self._engine.reconfigure(config)
-        return config
-
-
-def all_settings(config: EngineConfig) -> dict[str, object]:
-    """Return every setting that has a name in RocketMQ, as it is now."""
-    return {
-        "brokerClusterName": config.cluster_name,
-        "brokerIP1": config.host,
-        "brokerId": config.broker_id,
-        "brokerName": config.broker_name,
-        "brokerPermission": 6,
-        "brokerRole": "ASYNC_MASTER",
-        "clientCallbackExecutorThreads": os.cpu_count() or 1,  # where mqadmin looks for the number of processors
-        "enablePropertyFilter": True,
-        "enabledAppendPropCRC": True,
-        "flushDiskType": f"{config.flush.upper()}_FLUSH",
-        "listenPort": config.port,
-        "mappedFileSizeCommitLog": config.segment_size_bytes,
-        "mappedFileSizeConsumeQueue": config.queue_file_entries * 20,
-        "maxHashSlotNum": config.index_slots,
-        "maxIndexNum": config.index_entries,
-        "maxMessageSize": config.max_body_bytes,
-        "messageDelayLevel": config.delay_levels,
-        "msgTraceTopicName": TRACE_TOPIC,
-        "recallMessageEnable": True,
-        "slaveReadEnable": False,
-        "storePathRootDir": config.root,
-        "timerMaxDelaySec": config.timer_max_delay_ms // 1000,
-        "timerPrecisionMs": 1000,
-        "timerWheelEnable": True,
-        "traceOn": True,
-        "traceTopicEnable": True,
-        **{name: setting.show(config) for name, setting in CHANGEABLE.items()},
-    }
