@@ -116,6 +116,7 @@ def _of_the_account(text: str) -> Iterator[Jump]:
     """Yield what is in the menu behind one's name; "ord" is somebody's way to `orders`, not to a password."""
     of = gettext_lazy("your account")
     for view, label in (
+        ("own_settings", gettext_lazy("Settings")),
         ("own_password", gettext_lazy("Your password")),
         ("own_second_factor", gettext_lazy("Your second factor")),
     ):

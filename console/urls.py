@@ -11,6 +11,7 @@ from console import comparison, components, health, palette
 from console.features import clients
 from console.features.access import pages as access_pages
 from console.features.alerts import pages as alerts_pages
+from console.features.brokers import pages as brokers_pages
 from console.features.dashboards import pages as dashboards_pages
 from console.features.dead_letters import pages as dead_letters_pages
 from console.features.due import pages as due_pages
@@ -31,7 +32,7 @@ from console.operations.reading import live_operation
 from console.security import account, presence, sign_in, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
-from console.ui import frame, preferences, saved_view_pages
+from console.ui import frame, own_settings, preferences, saved_view_pages
 from console.ui.addresses import Name
 from console.ui.live import LiveKind
 
@@ -93,6 +94,7 @@ urlpatterns: list[URLPattern] = [
     page("compare/", comparison.compare, "compare", is_total=True),
     page("clients/", clients.clients, "clients", is_total=True),
     page("clients/one/", clients.client, "client", is_total=True),
+    page("broker/", brokers_pages.broker, "broker", is_total=True),
     page("alerts/", alerts_pages.alerts, "alerts", ALERTS, is_total=True),
     page("alerts/silence/", alerts_pages.silence, "alert_silence", SILENCING),
     page("alerts/rules/new/", alerts_pages.new_rule, "alert_rule_new", is_total=True),
@@ -115,6 +117,7 @@ urlpatterns: list[URLPattern] = [
     page("login/", sign_in.SignIn.as_view(), "login", EVERYBODY),
     page("admin/login/", sign_in.to_sign_in, "admin_sign_in", EVERYBODY),
     page("login/second/", sign_in.second_step, "second_step", EVERYBODY),
+    page("account/settings/", own_settings.own_settings, "own_settings", EVERYBODY),
     page("account/password/", account.own_password, "own_password", EVERYBODY),
     page("account/second-factor/", account.own_second_factor, "own_second_factor", EVERYBODY),
     page("login/provider/", sign_on.leave, "sign_on", EVERYBODY),

@@ -107,6 +107,17 @@ class ClientRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """All clients that are connected. `has_producers` False: some broker cannot list them; `groups_left`: groups whose
+    consumers were not asked for, as there are too many."""
+
+    evidence: Evidence
+    rows: tuple[ClientRow, ...]
+    has_producers: bool
+    groups_left: int
+
+
+@dataclass(frozen=True, slots=True)
 class Clients:
     """A page of the list. `is_apache`: the broker does not tell when consumers came and were heard last."""
 
@@ -184,20 +195,17 @@ def read_clients(
     """Return clients whose id, group, address or language contains `search`, a row for each group."""
     here = cluster()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
-    groups = _groups(here, scope)
-    found, evidence = ask_each(lambda admin: _connected(admin, groups[:GROUPS_ASKED]), here, requests=CLIENT_REQUESTS)
-    rows = _rows(found, scope)
-    # where some broker cannot list its producers, their number is not known
-    has_producers = bool(found) and all(producers is not None for _each, (producers, _consumers) in found)
+    found = connected_clients.within(scope, here)
+    rows = found.rows
     wanted = [row for row in rows if row.role == role or role not in ClientRole.values]
     wanted = sorted((row for row in wanted if _matches(row, search)), key=_order)
     wanted = ordered(wanted, order, _SORTED_BY)
     return Clients(
-        evidence=evidence,
+        evidence=found.evidence,
         now_ms=here.now_ms,
         rows=tuple(wanted[offset : offset + count]),
         total=len(wanted),
-        producers=sum(row.role is ClientRole.PRODUCER for row in rows) if has_producers else None,
+        producers=sum(row.role is ClientRole.PRODUCER for row in rows) if found.has_producers else None,
         consumers=sum(row.role is ClientRole.CONSUMER for row in rows),
         clients=len({row.client_id for row in rows}),
         offset=offset,
@@ -205,10 +213,20 @@ def read_clients(
         search=search,
         role=role,
         is_apache=here.polling,
-        groups_left=max(0, len(groups) - GROUPS_ASKED),
+        groups_left=found.groups_left,
         has_several=here.has_several,
         order=order,
     )
+
+
+@authorised
+def connected_clients(scope: TopicScope, here: Cluster) -> Found:
+    """Return a row for each client in each group that is seen."""
+    groups = _groups(here, scope)
+    found, evidence = ask_each(lambda admin: _connected(admin, groups[:GROUPS_ASKED]), here, requests=CLIENT_REQUESTS)
+    # where some broker cannot list its producers, their number is not known
+    has_producers = bool(found) and all(producers is not None for _each, (producers, _consumers) in found)
+    return Found(evidence, tuple(_rows(found, scope)), has_producers, max(0, len(groups) - GROUPS_ASKED))
 
 
 @authorised

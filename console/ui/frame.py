@@ -77,6 +77,7 @@ SECTIONS = (
     Section(
         _("Administration"),
         (
+            Place("broker", "z", _("Broker")),
             Place("dashboards", "d", _("Dashboards")),
             Place("alerts", "n", _("Alerts")),
             Place("operations", "e", _("Operations")),

@@ -21,6 +21,8 @@ from console.ui.addresses import form_of
 
 THEME_COOKIE, ZONE_COOKIE, DENSITY_COOKIE = "theme", "zone", "density"
 THEMES = ("light", "dark")
+#: stands for no choice: as the system has it
+SYSTEM_THEME = "system"
 #: rows close to each other, which is so without a choice, and with room around them
 DENSITIES = ("compact", "comfortable")
 _YEAR_S = 365 * 24 * 3_600
@@ -66,7 +68,7 @@ def chosen_by(request: HttpRequest) -> dict[str, str]:
 @form_of("overview")
 def set_theme(request: HttpRequest) -> HttpResponse:
     """Redirect back to the page on which it was asked for."""
-    return _kept(request, THEME_COOKIE, request.POST.get("theme") in THEMES)
+    return _kept(request, THEME_COOKIE, request.POST.get("theme") in (*THEMES, SYSTEM_THEME))
 
 
 @form_of("overview")

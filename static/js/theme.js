@@ -22,6 +22,9 @@ export function startTheme() {
       document.documentElement.dataset.theme = theme;
       document.cookie = `theme=${theme}; path=/; max-age=${YEAR_S}; samesite=lax`;
       say(button);
+      for (const each of document.querySelectorAll(".preference [name=theme]")) {
+        each.ariaPressed = String(each.value === theme);
+      }
     });
   }
 }

@@ -58,8 +58,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "one decided": f"/transactions/{decided.position}/",
         "delayed queues": "/redisson/", "a delayed queue": "/redisson/queue/?name=orders",
         "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
-        "a tail": "/topics/orders/tail/",
-        "a message to send": "/topics/orders/send/",
+        "a tail": "/topics/orders/tail/", "a message to send": "/topics/orders/send/",
         "clients": "/clients/", "a client": "/clients/one/?" + urlencode({"id": stage.admin.producers()[0].client_id}),
         "lanes then": "/schedule/?as_of=%2B1h", "timers then": "/timers/?as_of=%2B1h",
         "groups then": "/groups/?as_of=%2B1h", "before all snapshots": "/groups/?as_of=-10d",
@@ -77,7 +76,8 @@ def fill(stage: Stage) -> dict[str, str]:
         "taken back": f"/operations/{back.pk}/", "a second person": f"/operations/{waits.pk}/",
         "a done operation": f"/operations/{done.pk}/", "saved views": "/views/",
         "a saved view": "/groups/?search=bil", "components": "/design/",
-        "nothing there": "/topics/there-is-none/",
+        "broker": "/broker/", "a draft for a broker": f"/operations/{configured(actor).pk}/",
+        "own settings": "/account/settings/", "nothing there": "/topics/there-is-none/",
     }  # fmt: skip
 
 
@@ -101,6 +101,11 @@ def alert_rules(actor: Actor) -> dict[str, str]:
         "a draft for an alert rule": f"/operations/{changed.pk}/", "a silence": f"/operations/{quiet.pk}/",
         "a deletion of an alert rule": f"/operations/{deleted.pk}/",
     }  # fmt: skip
+
+
+def configured(actor: Actor) -> Operation:
+    """A change of the broker's settings that is looked at."""
+    return workflow.draft("brokers.configure", {"settings": {"fileReservedTime": "48"}}, actor)
 
 
 def waiting(actor: Actor) -> Operation:

@@ -41,6 +41,7 @@ PICTURES: dict[str, tuple[str, Look]] = {
     "timers": ("/timers/", Look(WIDE)), "timers-list": ("/timers/list/", Look()), "timer": ("timer", Look()),
     "transactions": ("/transactions/", Look(WIDE)), "transaction": ("transaction", Look()),
     "redisson": ("/redisson/", Look()), "topics": ("/topics/", Look()), "topic": ("/topics/orders/", Look()),
+    "broker": ("/broker/", Look()), "own-settings": ("/account/settings/", Look()),
     "groups": ("/groups/", Look()), "group": ("/groups/ledger/", Look()), "clients": ("/clients/", Look()),
     "dead-letters": ("/dead-letters/of/billing/", Look()), "dead-letter-groups": ("/dead-letters/", Look()),
     "messages": ("/messages/?topic=orders&tag=paid", Look()), "message": ("message", Look()),

@@ -83,19 +83,15 @@ def on_paper(page: Page) -> None:
 
 def test_single_keys_are_switched_off_and_on_again(halves: Stage, visit: Visit, web: Web) -> None:
     """Whoever typed "flight" beside the field ended among the timers, and nothing could be done about it."""
-    page = visit("/topics/", 1_024)
-    page.locator("details.account summary").click()
+    page = visit("/account/settings/", 1_024)
     page.get_by_role("button", name="Disable single-key shortcuts").click()
-    page.keyboard.press("Escape")
     page.locator("body").press("g")
     page.keyboard.type("flight1?")
     expect(page.locator("#help")).to_be_hidden()
     page.keyboard.press("Control+k")
     expect(page.locator("#palette")).to_be_visible()
-    assert page.url == web.address + "/topics/"
+    assert page.url == web.address + "/account/settings/"
     page.reload()
-    page.locator("details.account summary").click()
     page.get_by_role("button", name="Enable single-key shortcuts").click()
-    page.keyboard.press("Escape")
     page.locator("body").press("g")
     page.wait_for_url("**/groups/")

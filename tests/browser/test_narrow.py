@@ -66,6 +66,10 @@ def test_all_of_the_header_is_within_reach(
     keep(page, shots, f"menu-{width}-{language}-{scripts}")
     for name in ("language", "theme"):
         within(bar.locator(f"button[name={name}]"), width)
+    within(bar.get_by_role("link", name="Settings" if language == "en" else "设置", exact=True), width)
+    menu = bar.locator(".menu").last.bounding_box()
+    assert menu is not None
+    assert menu["y"] + menu["height"] < page.evaluate("innerHeight")
     leave = bar.get_by_role("button", name="Sign out" if language == "en" else "退出登录", exact=True)
     within(leave, width)
     within(bar.locator("[data-clock]:visible"), width)

@@ -38,8 +38,10 @@ def test_the_account_menu_offers_local_time(stage: Stage, web: Web, chromium: Br
     stage.mirror.run_once()
     expect(page.locator("main [title$='UTC']")).to_have_count(0)
     page.locator("summary", has_text="operator").click()
+    page.get_by_role("link", name="Settings", exact=True).click()
     page.get_by_role("button", name="Comfortable rows").click()
     expect(page.locator("html")).to_have_attribute("data-density", "comfortable")
+    page.goto(f"{web.address}/topics/orders/")
     assert page.locator(".table td").first.evaluate("(cell) => getComputedStyle(cell).height") == "38px"
     page.locator("summary", has_text="operator").click()
     page.get_by_role("button", name=re.compile("Times in UTC")).click()

@@ -85,6 +85,7 @@ group              GET  sign-in  no       yes      yes      yes      yes     gon
 compare            GET  sign-in  no       yes      yes      yes      yes     -
 clients            GET  sign-in  no       yes      yes      yes      yes     -
 client             GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
+broker             GET  sign-in  no       yes      yes      yes      yes     -
 alerts             GET  sign-in  no       yes      yes      yes      yes     -
 alert_silence      GET  sign-in  no       no       led      led      led     -
 alert_silence      POST sign-in  no       no       led      led      led     no       refused  refused
@@ -123,6 +124,8 @@ admin_sign_in      GET  led      led      led      led      led      led     -
 admin_sign_in      POST led      led      led      led      led      led     -
 second_step        GET  sign-in  sign-in  sign-in  sign-in  sign-in  sign-in -
 second_step        POST sign-in  sign-in  sign-in  sign-in  sign-in  sign-in -
+own_settings       GET  sign-in  yes      yes      yes      yes      yes     -
+own_settings       POST never    never    never    never    never    never   -
 own_password       GET  sign-in  yes      yes      yes      yes      yes     -
 own_password       POST sign-in  refused  refused  refused  refused  refused -
 own_second_factor  GET  sign-in  yes      yes      yes      yes      yes     -

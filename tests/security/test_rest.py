@@ -58,6 +58,9 @@ POST   /broker-users/{user}/policies                    access                  
 POST   /broker-users/{user}/policies:delete             access                     everywhere
 POST   /broker-users/{user}:end-old-secret              access                     everywhere
 POST   /broker-users/{user}:rotate                      access                     everywhere
+GET    /brokers                                         read                       overview
+GET    /brokers/{broker}/settings                       read                       overview
+PATCH  /brokers/{broker}/settings                       settings                   everywhere
 GET    /check-addresses                                 admin                      rows
 POST   /check-addresses                                 admin                      body
 DELETE /check-addresses/{group}                         admin                      producers
@@ -196,6 +199,7 @@ def paths_of(route: Route, team: Team, ids: list[str]) -> list[str]:
         "topic": team.topic, "queue": team.topic, "schedule_key": f"{team.topic}-3", "rule": team.parts["rule_id"],
         "group": f"of-{team.topic}" if ProducerGroup in map(type, route.on) else team.group, "silence": "1",
         "user": team.parts["access_user.name"], "person": "nobody", "role": "none", "token": "aaaaaaaaaa",
+        "broker": "broker-a",
     }  # fmt: skip
     path = "/api/v1" + re.sub(r"{(\w+)}", lambda match: str(names.get(match[1], "{id}")), route.path)
     if OwnOperation in map(type, route.on):

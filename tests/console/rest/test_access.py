@@ -29,6 +29,7 @@ from console.features.access.rest import (
 )
 from console.features.alerts.models import AlertRule, Silence
 from console.features.alerts.rest import AlertRuleChange, NewAlertRule, NewSilence
+from console.features.brokers.rest import BrokerSettingsChange
 from console.features.checkback.models import CheckAddress
 from console.features.checkback.rest import CheckAddressChange, NewCheckAddress
 from console.features.dead_letters.rest import ManyLetters
@@ -106,6 +107,7 @@ BODIES: Mapping[type[msgspec.Struct], Callable[[str], dict[str, Any]]] = {
     SecretRotation: lambda side: WHY,
     OldSecretEnd: lambda side: WHY,
     Asked: lambda side: WHY,
+    BrokerSettingsChange: lambda side: {"settings": {"transactionCheckMax": 9}, **WHY},
     NewPerson: lambda side: {"name": f"{side}u", **WHY},
     PersonChange: lambda side: {"is_active": False, **WHY},
     RoleChange: lambda side: {"prefixes": [side], **WHY},
@@ -120,6 +122,7 @@ NUMBER = "00000000-0000-4000-8000-000000000000"
 NAMED = {
     "topic": "{}t", "group": "{}g", "queue": "{}q", "schedule_key": "k1", "rule": "1", "silence": "1",
     "user": "{}u", "person": "{}u", "role": "{}r", "token": "aaaaaaaaaa",
+    "broker": "broker-a",
 }  # fmt: skip
 TOKENS = [
     ((), OWN),

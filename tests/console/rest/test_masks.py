@@ -37,6 +37,7 @@ PLAIN = {
     "/topics/{topic}/settings", "/groups/{group}/settings", "/check-addresses", "/redisson/queues",
     "/redisson/queues/{queue}", "/check-addresses/{group}", "/alert-rules", "/alert-rules/{rule}", "/alert-silences",
     "/broker-users", "/broker-users/{user}", "/people", "/people/{person}", "/roles", "/tokens", "/tokens/{token}",
+    "/brokers", "/brokers/{broker}/settings",
 }  # fmt: skip
 Result = TypeVar("Result")
 

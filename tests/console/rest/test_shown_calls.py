@@ -44,6 +44,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("topics.change", {"name": "t", "settings": {"read_queues": 4}, "expected": {"read_queues": 8}}),
     ("groups.create", {"name": "g", "settings": {}}), ("groups.delete", {"name": "g"}),
     ("groups.change", {"name": "g", "settings": {"orderly": True}}),
+    ("brokers.configure", {"broker": "b", "settings": {"maxMessageSize": "9"}, "expected": {"maxMessageSize": "8"}}),
     ("alerts.create", {"settings": RULE}), ("alerts.delete", {"rule": 5}), ("alerts.end_silence", {"silence": 5}),
     ("alerts.change", {"rule": 5, "settings": {"emails": "a@b.example"}, "expected": {"emails": ""}}),
     ("alerts.silence", {"rule": None, "what": "", "subject": "*", "until_ms": 1_795_247_527_000}),
@@ -95,6 +96,7 @@ def test_rest_takes_the_call(kind: str, parameters: dict[str, Any]) -> None:
     plain = plain.replace("broker-users/alice", "broker-users/{user}").replace("messages/m:", "messages/{id}:")
     plain = plain.replace("people/anna", "people/{person}").replace("roles/tenants", "roles/{role}")
     plain = plain.replace("tokens/aaaaaaaaaa", "tokens/{token}")
+    plain = plain.replace("brokers/b/", "brokers/{broker}/")
     plain = plain.replace("alert-rules/5", "alert-rules/{rule}").replace("silences/5", "silences/{silence}")
     shapes = {plain, plain.replace("/queues/q", "/queues/{queue}"), *(
         re.sub(r"/topics/t\b", f"/topics/{{{topic}}}", re.sub(r"/groups/g\b", f"/groups/{{{group}}}", plain))

@@ -76,6 +76,7 @@ LISTS: dict[str, dict[str, tuple[str, ...]]] = {
     "group": {"/groups/billing/": ("orders",)},
     "compare": {"/compare/": ("the whole broker",)},
     "clients": {"/clients/": ("billing",)},
+    "broker": {"/broker/": ("billing",)},
     "alerts": {"/alerts/": ("billing", "mine-silenced")},
     "audit": {"/audit/": ("mine-done",), "/audit/?actor=boss": ("mine-done",)},
     "audit_data": {"/audit/data.json": ("mine-done",)},
@@ -87,7 +88,7 @@ SINGLE = {
     "timer", "transaction", "delayed_queue", "operation", "message", "message_body", "client", "alert_rule", "find_key",
     "design", "favicon", "alert_rule_new", "login", "sign_on", "sign_on_back", "prove", "healthz", "readyz",
     "metrics", "admin_sign_in", "second_step", "own_password", "own_second_factor",
-    "send",
+    "own_settings", "send",
 }  # fmt: skip
 #: accounts, tokens and users of access control are about every topic: who sees some only is refused
 CLOSED = {

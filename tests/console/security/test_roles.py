@@ -77,6 +77,7 @@ OPEN = {
     "second_step",
     "admin_sign_in",
     "own_password",
+    "own_settings",
     "own_second_factor",
 }
 CLOSED = [(name, path) for name, path in addresses() if not ACCESS[name].is_open]

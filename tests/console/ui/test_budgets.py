@@ -19,7 +19,7 @@ PAGE_BYTES, SCRIPT_BYTES, STYLE_BYTES = 100_000, 60_000, 20_000
 PAGES = (
     "/", "/due/", "/schedule/", "/schedule/17/", "/timers/", "/timers/list/", "/transactions/", "/redisson/",
     "/topics/", "/topics/orders/", "/topics/orders/0/", "/groups/", "/groups/billing/", "/clients/", "/dead-letters/",
-    "/messages/", "/alerts/", "/operations/", "/find/",
+    "/messages/", "/alerts/", "/operations/", "/find/", "/broker/", "/account/settings/",
 )  # fmt: skip
 
 
