@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from django.db.models import Count, Sum
+from django.db.models import Count
 
 from broker.client import Admin
 from broker.client.admin import BrokerSetting
@@ -34,6 +36,11 @@ from console.site.mirrored import Cluster, Mirrored, alone, cluster
 ROW_REQUESTS = (Request.GET_BROKER_RUNTIME_INFO,)
 BROKER_REQUESTS = (Request.GET_BROKER_CONFIG, Request.GET_BROKER_RUNTIME_INFO)
 
+#: "Total : 252.0 GiB, Free : 237.6 GiB."
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
+_CAPACITY = re.compile(
+    r"Total : (\d{1,6}(?:\.\d{1,3})?) ([KMGTP]iB|B), Free : (\d{1,6}(?:\.\d{1,3})?) ([KMGTP]iB|B)", re.ASCII
+)
 #: what a broker told: its settings, its figures, and by name service whether that lists it (None: no answer)
 Told = tuple[tuple[BrokerSetting, ...], Mapping[str, str], Mapping[str, tuple[str, ...] | None]]
 
@@ -42,10 +49,8 @@ Told = tuple[tuple[BrokerSetting, ...], Mapping[str, str], Mapping[str, tuple[st
 def read_brokers(scope: TopicScope) -> BrokerList:
     """Return all brokers that the address chooses; topics and groups are those that are seen."""
     of = cluster()
-    topics, groups, members = _counted(of, scope)
-    rows = tuple(
-        _row(each, topics.get(each.name, 0), groups.get(each.name, 0), members.get(each.name)) for each in of.brokers
-    )
+    counted = _counted(of, scope)
+    rows = tuple(_row(each, counted) for each in of.brokers)
     return BrokerList(of.evidence(polled_by=ROW_REQUESTS), of.now_ms, rows)
 
 
@@ -58,8 +63,7 @@ def read_broker(scope: TopicScope) -> BrokerPage:
     told, evidence = ask(_told, source=here.name, requests=BROKER_REQUESTS)
     settings, runtime, listed = told or ((), {}, {})
     found = connected_clients.within(scope, own)
-    topics, groups, members = _counted(own, scope)
-    row = _row(here, topics.get(here.name, 0), groups.get(here.name, 0), members.get(here.name))
+    row = _row(here, _counted(own, scope))
     rows = [setting_row(each.name, each.value, each.default, each.started, each.allowed) for each in settings]
     values = {each.name: each.value for each in settings}
     return BrokerPage(
@@ -68,7 +72,7 @@ def read_broker(scope: TopicScope) -> BrokerPage:
         row=row if here.broker else None,
         settings=grouped(rows),
         config_evidence=evidence,
-        rooms=_rooms(values, runtime, row),
+        rooms=rooms_of(values, runtime, row.topics),
         retention=_retention(here, values, runtime),
         name_services=_name_services(row.own_name, runtime, listed),
         clients=client_kinds(found.rows),
@@ -88,35 +92,41 @@ def _told(admin: Admin) -> Told:
     return admin.broker_settings(), admin.runtime(), admin.listed_at()
 
 
-def _counted(of: Cluster, scope: TopicScope) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
-    """Return by broker how many topics and groups are seen, and how many consumers are connected."""
-    topics: dict[str, int] = defaultdict(int)
-    groups: dict[str, int] = defaultdict(int)
+@dataclass(slots=True)
+class _Counts:
+    """What a broker has of what is seen; `members` None: it does not tell in bulk."""
+
+    topics: int = 0
+    groups: int = 0
+    members: int | None = None
+    slaves: int = 0
+
+
+def _counted(of: Cluster, scope: TopicScope) -> Mapping[str, _Counts]:
+    """Return by broker how many topics and groups are seen, and how many consumers and slaves there are."""
+    found: dict[str, _Counts] = defaultdict(_Counts)
+    topics = Topic.objects.filter(broker__in=of.names, is_system=False)
     if scope.see_all:
-        told = Topic.objects.filter(broker__in=of.names, is_system=False).values_list("broker").order_by()
-        topics |= dict(told.annotate(count=Count("pk")))
+        for broker, count in topics.values_list("broker").annotate(count=Count("pk")).order_by():
+            found[broker].topics = count
     else:
-        for broker, name in Topic.objects.filter(broker__in=of.names, is_system=False).values_list("broker", "name"):
-            topics[broker] += scope.topic(name)
-    members: dict[str, int] = {}
-    named = ConsumerGroup.objects.filter(broker__in=of.names)
-    if scope.see_all:
-        sums = named.values_list("broker").annotate(count=Count("pk"), members=Sum("members")).order_by()
-        for broker, count, connected in sums:
-            groups[broker] = count
+        for broker, name in topics.values_list("broker", "name"):
+            found[broker].topics += scope.topic(name)
+    groups = ConsumerGroup.objects.filter(broker__in=of.names)
+    for broker, name, connected in groups.values_list("broker", "name", "members"):
+        if scope.group(name):
+            counts = found[broker]
+            counts.groups += 1
             if connected is not None:
-                members[broker] = connected
-    else:
-        for broker, name, connected in named.values_list("broker", "name", "members"):
-            if scope.group(name):
-                groups[broker] += 1
-                if connected is not None:
-                    members[broker] = members.get(broker, 0) + connected
-    return topics, groups, members
+                counts.members = (counts.members or 0) + connected
+    slaves = Replica.objects.filter(broker__in=of.names, number__gt=0).values_list("broker")
+    for broker, count in slaves.annotate(count=Count("pk")).order_by():
+        found[broker].slaves = count
+    return found
 
 
-def _row(here: Mirrored, topics: int, groups: int, members: int | None) -> BrokerRow:
-    broker = here.broker
+def _row(here: Mirrored, counted: Mapping[str, _Counts]) -> BrokerRow:
+    broker, counts = here.broker, counted.get(here.name, _Counts())
     if broker is None:
         return BrokerRow("", "", "", "", "", "UNKNOWN", (), None, None, 0)
     return BrokerRow(
@@ -129,10 +139,10 @@ def _row(here: Mirrored, topics: int, groups: int, members: int | None) -> Broke
         reasons=tuple(broker.reasons),
         started_ms=broker.started_ms,
         disk_used_ratio=broker.disk_used_ratio,
-        slaves=Replica.objects.filter(broker=broker, number__gt=0).count(),
-        topics=topics,
-        groups=groups,
-        members=members,
+        slaves=counts.slaves,
+        topics=counts.topics,
+        groups=counts.groups,
+        members=counts.members,
         is_stale=here.evidence(polled_by=()).stale,
     )
 
@@ -145,17 +155,17 @@ def grouped(rows: Sequence[SettingRow]) -> tuple[SettingGroup, ...]:
     return tuple(SettingGroup(heading, tuple(under[heading])) for heading in Heading if under[heading])
 
 
-def _rooms(values: Mapping[str, str], runtime: Mapping[str, str], row: BrokerRow) -> tuple[Room, ...]:
+def rooms_of(values: Mapping[str, str], runtime: Mapping[str, str], topics: int) -> tuple[Room, ...]:
     """Return what the broker uses of what it may; what it does not tell is left out."""
     refused = _whole(values.get("diskMaxUsedSpaceRatio"))
-    most, free = _whole(runtime.get("diskMaxBytes")), _whole(runtime.get("diskFreeBytes"))
+    most, free = _disk(runtime)
     used = None if most is None or free is None else most - free
     rooms = [
         Room("connections", _whole(runtime.get("connections")), _whole(runtime.get("connectionsMax"))),
         Room("descriptors", _whole(runtime.get("descriptors")), _whole(runtime.get("descriptorsMax"))),
         Room("memory", _whole(runtime.get("memoryBytes")), _whole(runtime.get("memoryMaxBytes"))),
         Room("disk", used, most, None if refused is None else refused / 100),
-        Room("topics", row.topics, None),
+        Room("topics", topics, None),
         Room("message", _mean(runtime.get("putMessageAverageSize")), _whole(values.get("maxMessageSize"))),
     ]
     return tuple(room for room in rooms if room.used is not None or room.most is not None)
@@ -215,6 +225,15 @@ def client_kinds(rows: Sequence[ClientRow]) -> tuple[ClientKind, ...]:
         )
         for kind in order
     )
+
+
+def _disk(runtime: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Return the size of the disk and what is free of it; Apache RocketMQ tells both in a sentence."""
+    said = _CAPACITY.match(runtime.get("commitLogDirCapacity", ""))
+    if said is None:
+        return _whole(runtime.get("diskMaxBytes")), _whole(runtime.get("diskFreeBytes"))
+    most, most_unit, free, free_unit = said.groups()
+    return round(float(most) * _UNITS[most_unit]), round(float(free) * _UNITS[free_unit])
 
 
 def _whole(text: str | None) -> int | None:

@@ -6,14 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from broker.client._answers import broker_settings
 from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import Request
 from broker.server.processors.settings import CHANGEABLE, BadSetting, changed
 from console.features.brokers.catalogue import KNOWN, Heading, is_secret
-from console.features.brokers.read import client_kinds, grouped, read_broker, read_brokers
+from console.features.brokers.read import client_kinds, grouped, read_broker, read_brokers, rooms_of
 from console.features.brokers.shapes import HIDDEN, NameService, Room, SettingRow, setting_row
 from console.features.clients import read_clients
 from console.operations.errors import InvalidParameter
@@ -103,6 +105,13 @@ def test_of_several_brokers_all_are_listed_and_each_has_its_page(brokers: Severa
         assert read_broker().row is not None
 
 
+def test_it_asks_the_database_few_questions(brokers: Several, operator: Client) -> None:
+    for address in ("/broker/", f"/at/{A}/broker/"):
+        with CaptureQueriesContext(connection) as asked:
+            assert operator.get(address).status_code == 200
+        assert len(asked) <= 16, [query["sql"][:120] for query in asked]
+
+
 def verdicts(stage: Stage, **parts: Any) -> str:
     page = read_broker()
     assert page.row is not None
@@ -133,6 +142,19 @@ def test_apaches_settings_are_shown_as_they_are() -> None:
     assert (kept.value, kept.default, kept.is_changed, kept.has_field) == ("48", None, False, True)
     assert found[Heading.RETENTION]["deleteWhen"].has_field
     assert found[Heading.SECURITY]["aclEnable"].value == "false"
+
+
+@pytest.mark.parametrize(
+    ("told", "used", "most"),
+    [
+        ({"commitLogDirCapacity": "Total : 4.0 GiB, Free : 1.0 GiB."}, 3 << 30, 4 << 30),
+        ({"commitLogDirCapacity": "Total : 512.5 MiB, Free : 512.5 MiB."}, 0, 537395200),
+        ({"diskMaxBytes": "100", "diskFreeBytes": "40"}, 60, 100),
+    ],
+)
+def test_the_disk_is_known_of_both_brokers(told: dict[str, str], used: int, most: int) -> None:
+    (disk,) = [room for room in rooms_of({"diskMaxUsedSpaceRatio": "75"}, told, 3) if room.what == "disk"]
+    assert (disk.used, disk.most, disk.limit) == (used, most, 0.75)
 
 
 @pytest.mark.parametrize("name", ["sslPassword", "metricsGrpcExporterHeader", "accessKeySecret", "authToken"])
