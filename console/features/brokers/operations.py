@@ -11,6 +11,7 @@ them over a start; Apache RocketMQ takes what it can read: what it did not take 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -44,8 +45,16 @@ from console.site.clock import now_ms
 from console.site.mirrored import cluster
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPreview(ChangesPreview):
+    """Settings before and after."""
+
+    #: messages may be deleted that would be kept now: what puts the settings back does not bring them back
+    loses: bool = False
+
+
 @register
-class ConfigureBroker(Kind[ChangesPreview]):
+class ConfigureBroker(Kind[BrokerPreview]):
     """Give a broker other settings while it runs."""
 
     name, permission = "brokers.configure", CHANGE_SETTINGS
@@ -54,7 +63,7 @@ class ConfigureBroker(Kind[ChangesPreview]):
     effect = _("It takes effect immediately and stays after a restart. This can be undone.")
     outcomes = {"changed": Outcome(_("changed"))}
     is_repeatable = True
-    preview_type = ChangesPreview
+    preview_type = BrokerPreview
     preview_template = "brokers/changes_preview.html"
     has_figures = False
     undone_by, undo_verb = name, _("Restore settings…")
@@ -80,13 +89,14 @@ class ConfigureBroker(Kind[ChangesPreview]):
         with at(given.get("broker", "")):
             return Form("brokers/form.html", {"data": read_broker().as_sent(given, faults)})
 
-    def preview(self, parameters: Mapping[str, Any]) -> ChangesPreview:
+    def preview(self, parameters: Mapping[str, Any]) -> BrokerPreview:
         """Compare each setting before and after; raises NotPossible, InvalidParameter, ClientError."""
         now = _now(parameters)
         changes = ChangesPreview.between(now, parameters["settings"])
-        return ChangesPreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes)
+        loses = any(_loses(*change) for change in changes)
+        return BrokerPreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes, loses=loses)
 
-    def targets(self, parameters: Mapping[str, Any], preview: ChangesPreview) -> Sequence[Target]:
+    def targets(self, parameters: Mapping[str, Any], preview: BrokerPreview) -> Sequence[Target]:
         """Return the broker, with what was before."""
         name, settings = parameters["broker"], parameters["settings"]
         before = _now({"broker": name, "settings": settings})
@@ -176,6 +186,16 @@ def _now(parameters: Mapping[str, Any]) -> dict[str, str]:
         if not _is_same(is_now, value):
             raise NotPossible(f"{name} is {is_now!r} now, not {value!r}: it was changed meanwhile.")
     return {name: found[name].value for name in parameters["settings"]}
+
+
+def _loses(name: str, before: str, after: str) -> bool:
+    """Tell whether messages that are kept now may be deleted after this change."""
+    if name == "escKeepUnconsumed":
+        return after == "false"
+    try:
+        return name == "fileReservedTime" and float(after) < float(before)
+    except ValueError:
+        return True
 
 
 def _is_same(one: str, other: str) -> bool:

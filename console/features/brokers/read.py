@@ -142,7 +142,8 @@ def _row(here: Mirrored, counted: Mapping[str, _Counts]) -> BrokerRow:
         slaves=counts.slaves,
         topics=counts.topics,
         groups=counts.groups,
-        members=counts.members,
+        # who tells in bulk and names no group has none
+        members=counts.members if here.polling or counts.members is not None else 0,
         is_stale=here.evidence(polled_by=()).stale,
     )
 

@@ -73,6 +73,19 @@ def test_what_was_changed_between_preview_and_run_stays(stage: Stage) -> None:
     assert stage.admin.broker_config()["fileReservedTime"] == "48"
 
 
+@pytest.mark.parametrize(
+    ("given", "loses"),
+    [
+        ({"fileReservedTime": "48"}, True), ({"fileReservedTime": "96"}, False), ({"escKeepUnconsumed": False}, True),
+        ({"maxMessageSize": 5}, False), ({"fileReservedTime": "72"}, False),
+    ],
+)  # fmt: skip
+def test_who_may_lose_messages_is_told_before(stage: Stage, operator: Client, given: Any, loses: bool) -> None:
+    draft = workflow.draft(KIND, {"settings": given}, ACTOR)
+    said = "Undoing the change does not bring them back." in words(operator.get(f"/operations/{draft.pk}/"))
+    assert draft.preview["loses"] == said == loses
+
+
 def test_what_is_wrong_in_the_form_stands_at_its_field(stage: Stage, operator: Client) -> None:
     answer = operator.post("/operations/draft/", {**HOURS, "fileReservedTime": "soon"})
     assert answer.status_code == 422
