@@ -73,11 +73,12 @@ def test_the_bounds_hold_what_the_broker_has(browser: Client) -> None:
 
 def test_what_the_broker_did_not_take_is_told(browser: Client, admin: Admin) -> None:
     before = admin.broker_config()
-    row = workflow.start(KIND, {"settings": {"fileReservedTime": "1.5"}}, ACTOR, reason="because")
+    wanted = {"fileReservedTime": "1.5", "transactionCheckMax": "7"}
+    row = workflow.start(KIND, {"settings": wanted}, ACTOR, reason="because")
     if read_broker().is_apache:
         assert row.results == {"refused": 1}
         assert "did not take fileReservedTime" in row.items.get().result["error"]
         assert admin.broker_config() == before
     else:
         assert row.results == {"changed": 1}
-        workflow.start(KIND, {"settings": {"fileReservedTime": before["fileReservedTime"]}}, ACTOR, reason="because")
+        workflow.start(KIND, {"settings": {name: before[name] for name in wanted}}, ACTOR, reason="because")

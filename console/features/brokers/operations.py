@@ -103,20 +103,18 @@ class ConfigureBroker(Kind[BrokerPreview]):
         return [Target({"name": name}, {"name": name, "before": before, "after": dict(settings)})]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Look once more, change all in one request, and look whether it is so."""
-        wanted = parameters["settings"]
+        """Look once more, change all in one request, and look whether it is so; what was taken alone is put back."""
         try:
-            _now(parameters)
+            before = _now(parameters)
             with at(parameters["broker"]):
-                admin().change_broker_settings(wanted)
-                left = {each.name: each.value for each in admin().broker_settings() if each.name in wanted}
+                left_out = _changed(before, parameters["settings"])
         except (NotPossible, InvalidParameter, BrokerRefused) as error:
             return [ItemResult("refused", {"error": str(error)})]
         except ClientError as error:
             return [ItemResult("unknown", {"error": str(error)})]
-        differing = [name for name, value in wanted.items() if not _is_same(left.get(name, ""), value)]
-        if differing:
-            return [ItemResult("refused", {"error": f"The broker did not take {', '.join(differing)}."})]
+        if left_out:
+            error = f"The broker did not take {', '.join(left_out)}: nothing was changed."
+            return [ItemResult("refused", {"error": error})]
         return [ItemResult("changed")]
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
@@ -186,6 +184,18 @@ def _now(parameters: Mapping[str, Any]) -> dict[str, str]:
         if not _is_same(is_now, value):
             raise NotPossible(f"{name} is {is_now!r} now, not {value!r}: it was changed meanwhile.")
     return {name: found[name].value for name in parameters["settings"]}
+
+
+def _changed(before: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """Change the settings of the broker that is asked here; return those that it did not take: then none is changed.
+    Raises ClientError."""
+    admin().change_broker_settings(wanted)
+    now = {each.name: each.value for each in admin().broker_settings() if each.name in wanted}
+    left_out = [name for name, value in wanted.items() if not _is_same(now.get(name, ""), value)]
+    taken = {name: before[name] for name in wanted if name not in left_out and before[name] != now[name]}
+    if left_out and taken:
+        admin().change_broker_settings(taken)
+    return left_out
 
 
 def _loses(name: str, before: str, after: str) -> bool:
