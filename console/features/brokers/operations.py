@@ -113,8 +113,8 @@ class ConfigureBroker(Kind[BrokerPreview]):
         except ClientError as error:
             return [ItemResult("unknown", {"error": str(error)})]
         if left_out:
-            error = f"The broker did not take {', '.join(left_out)}: nothing was changed."
-            return [ItemResult("refused", {"error": error})]
+            told = f"The broker did not take {', '.join(left_out)}: nothing was changed."
+            return [ItemResult("refused", {"error": told})]
         return [ItemResult("changed")]
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
