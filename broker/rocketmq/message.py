@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import TypeVar
 from zlib import crc32
 
+from .compiled import twin
 from .errors import CorruptRecord, InvalidProperties
 from .layout import (
     BYTES,
@@ -135,6 +136,7 @@ def record_size(topic: bytes, body: bytes, properties: bytes, born_host: bytes, 
     return size + 3 if len(topic) <= 127 else size + 4
 
 
+@twin("record")
 def encode(
     topic: bytes,
     queue_id: int,

@@ -17,6 +17,7 @@ from typing import Protocol, cast
 from ..engine.lateness import LATENCY_BOUNDS_MS, Histogram
 from ..engine.log.ticket import Ticket
 from ..rocketmq.codes import PROTOCOL_VERSION, RESPONSE_FLAG, Answer
+from ..rocketmq.compiled import FAST
 from ..rocketmq.frame import BINARY, LANGUAGES, Command, encode, encode_fields
 from ..rocketmq.ids import handle_of
 from ..rocketmq.properties import MSG_REGION, TRACE_SWITCH
@@ -115,6 +116,14 @@ def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> by
     if ticket.conflict is not None:
         return encode(_command(ticket, opaque, BINARY, handle))
     more = b"" if ticket.due_ms is None else _waiting(ticket.due_ms, handle)
+    if FAST is not None:
+        host = ticket.store_host.hex().upper().encode()
+        frame = FAST.send_reply(
+            _LANGUAGE, PROTOCOL_VERSION, _TAIL, host, opaque, ticket.position, ticket.queue_id, ticket.queue_offset,
+            ticket.unique_key, more,
+        )  # fmt: skip
+        if frame is not None:
+            return frame
     unique_key = (ticket.unique_key or "").encode()
     queue_id = b"%d" % ticket.queue_id
     queue_offset = b"%d" % ticket.queue_offset

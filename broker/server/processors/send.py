@@ -18,6 +18,7 @@ from ...engine.log.append import Sends
 from ...engine.log.ticket import Ticket
 from ...engine.tables.groups import is_dead_letter
 from ...rocketmq.codes import Answer, Request
+from ...rocketmq.compiled import FAST
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, whole
 from ...rocketmq.frame import BINARY, Command
@@ -94,6 +95,7 @@ class SendProcessor:
         self._engine = state.engine
         self._also_express = {code.to_bytes(2, "big"): express for code, express in also_express.items()}
         self._shortcut = SendShortcut()
+        self._read_send = self._shortcut.read if FAST is None else FAST.read_send
         self._replies = SendReplies(state.config.broker_name)
         self._took, self._took_all = state.sends.took, state.sends.took_all
         self._held: list[_HeldSend] = []
@@ -125,7 +127,7 @@ class SendProcessor:
                     return False
                 self.take_held(connection, now_ms)
                 return express(connection, frame, now_ms)
-            send = self._shortcut.read(frame)
+            send = self._read_send(frame)
             if send is None:
                 return self._first_of_its_kind(connection, frame)
         else:
@@ -216,7 +218,8 @@ class SendProcessor:
 
     def _first_of_its_kind(self, connection: Connection, frame: bytes) -> bool:
         """Read a send in full and remember its shape for the short way; the caller goes the long way."""
-        self._learn(self._shortcut, frame)
+        if FAST is None:
+            self._learn(self._shortcut, frame)
         return False
 
     def _learn(self, shortcut: SendShortcut | SignedSendShortcut, frame: bytes) -> None:
