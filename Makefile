@@ -55,12 +55,14 @@ audit: .venv/.scan  ## known faults of what is pinned; asks pypi.org, so it is n
 interop: .venv/.dev interop-needs  ## official Java and Go clients, and Apache RocketMQ on either side
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "interop and not soak" tests/interop
 
+interop-core: export ESCAPEMENT_FAST := 1
 interop-core: .venv/.dev interop-needs  ## of these what the gate runs: each client and each direction once, what is compiled included
-	ESCAPEMENT_FAST=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "core and not soak" tests/interop
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "core and not soak" tests/interop
 
 dist: .venv/.dev needs  ## build wheel and source distribution into dist/, try them in empty environments
 	rm -rf dist
 	$(BIN)/uv build --quiet --out-dir dist
+	$(BIN)/uv build --quiet --out-dir dist broker/fast
 	DIST=dist $(BIN)/python -m pytest tests/package
 	@ls -l dist
 

@@ -633,6 +633,37 @@ static PyObject *read_send(PyObject *module, PyObject *frame) {
         properties.size, (const char *)whole.at + body_at, whole.size - body_at);
 }
 
+static int has(Bytes in, const char *mark) {
+    size_t size = strlen(mark);
+    const byte *at = in.at, *end = in.at + in.size;
+    while ((size_t)(end - at) >= size && (at = memchr(at, *mark, (size_t)(end - at) - size + 1)) != NULL) {
+        if (!memcmp(at, mark, size)) return 1;
+        at++;
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(
+    stored_form_doc, "Return the properties of a plain send as they are stored, with what the broker adds, and whether it "
+                     "goes by itself; None if it goes the long way.");
+
+static PyObject *stored_form(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Bytes said, added;
+    if (!has_args("stored_form", count, 2) || !bytes_of(args[0], &said) || !bytes_of(args[1], &added)) return NULL;
+    int is_marked = has(said, "TRA");
+    if ((is_marked && (has(said, "TRACE") || !has(said, "TRAN_MSG\x01true\x02") || !has(said, "PGROUP\x01"))) ||
+        !has(said, "UNIQ_KEY\x01") || has(said, "CLUSTER") || has(said, "MSG_REGION") || has(said, "WAIT\x01" "false"))
+        Py_RETURN_NONE;
+    int is_open = said.at[said.size - 1] != 2;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, said.size + is_open + added.size);
+    if (made == NULL) return NULL;
+    byte *at = put((byte *)PyBytes_AsString(made), said.at, (size_t)said.size);
+    if (is_open) *at++ = 2;
+    put(at, added.at, (size_t)added.size);
+    PyObject *alone = is_marked || has(said, "DEL") ? Py_True : Py_False;
+    return Py_BuildValue("(NO)", made, alone);
+}
+
 /* Answers to sends (server/send_reply.py). */
 
 static byte *put_field(byte *at, const char *name, const byte *value, size_t size) {
@@ -707,7 +738,7 @@ static PyObject *send_reply(PyObject *module, PyObject *const *args, Py_ssize_t 
 
 static PyMethodDef methods[] = {
     FAST(entries), FAST(hashes), FAST(keys_alike), FAST(put_entries), FAST(record), FAST(records), FAST(send_reply),
-    FAST(split_batch), ONE(index_hash), ONE(read_send), ONE(usual_facts), {NULL, NULL, 0, NULL},
+    FAST(split_batch), FAST(stored_form), ONE(index_hash), ONE(read_send), ONE(usual_facts), {NULL, NULL, 0, NULL},
 };
 
 static int prepare(PyObject *module) {

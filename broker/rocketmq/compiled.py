@@ -27,13 +27,13 @@ class Fast(Protocol):
     INTERFACE: int
 
     def hashes(self, beginning: str, keys: Sequence[str], /) -> list[int]:
-        """See Index.hashes_of."""
+        """Return the hashes of a beginning with each of the keys behind it (Index.hashes_of)."""
 
     def index_hash(self, text: str, /) -> int:
-        """See Index.hash_of."""
+        """Return the hash of one text (Index.hash_of)."""
 
     def read_send(self, frame: bytes, /) -> tuple[int, int, str, int, int, int, int, bytes, bytes] | None:
-        """See SendShortcut.read; this one needs no header that was seen before."""
+        """Return what SendShortcut.read does, also of headers of a kind that was not seen before."""
 
     def send_reply(
         self,
@@ -49,13 +49,13 @@ class Fast(Protocol):
         more_fields: bytes,
         /,
     ) -> bytes | None:
-        """See send_reply.binary_reply; ``host`` is that of the message's id, in hex."""
+        """Return the answer to one send (send_reply.binary_reply); ``host`` is that of the message's id, in hex."""
 
     def split_batch(self, body: bytes, most: int, /) -> list[tuple[bytes, bytes, int]] | None:
-        """See sends.split_batch; None for what is to be refused."""
+        """Return the messages of a batch (sends.split_batch), None of what is to be refused."""
 
     def usual_facts(self, properties: bytes, /) -> tuple[Any, ...] | None:
-        """See message_header.facts_of."""
+        """Return the Facts of usual properties (message_header.facts_of), else None."""
 
 
 def load() -> Fast | None:

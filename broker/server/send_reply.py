@@ -56,6 +56,15 @@ _templates: dict[tuple[bytes, int, int, int, int], bytes] = {}
 timer adds some hundred."""
 
 
+_hosts: dict[bytes, bytes] = {}
+"""Addresses of stores as ids of messages have them; a process has one or a few."""
+
+
+def _hex_of(store_host: bytes) -> bytes:
+    made = _hosts[store_host] = store_host.hex().upper().encode()
+    return made
+
+
 class StoredOwner(Protocol):
     """An owner of tickets that is told about each (a batch, a message sent back)."""
 
@@ -117,7 +126,7 @@ def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> by
         return encode(_command(ticket, opaque, BINARY, handle))
     more = b"" if ticket.due_ms is None else _waiting(ticket.due_ms, handle)
     if FAST is not None:
-        host = ticket.store_host.hex().upper().encode()
+        host = _hosts.get(ticket.store_host) or _hex_of(ticket.store_host)
         frame = FAST.send_reply(
             _LANGUAGE, PROTOCOL_VERSION, _TAIL, host, opaque, ticket.position, ticket.queue_id, ticket.queue_offset,
             ticket.unique_key, more,
@@ -148,7 +157,7 @@ def _waiting(due_ms: int, handle: bytes | None) -> bytes:
 def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_length: int, more_length: int) -> bytes:
     """Return an answer with places for opaque, position, queue id, queue offset, unique key and more, of these
     lengths."""
-    host = store_host.hex().upper().encode()
+    host = _hosts.get(store_host) or _hex_of(store_host)
     id_length = len(host) + 16
     ext_length = _CONSTANT_BYTES + id_length + queue_digits + offset_digits + key_length + more_length
     header_length = _HEADER_OWN_BYTES + ext_length

@@ -22,6 +22,7 @@ from broker.rocketmq.frame import BINARY, Command, decode, encode
 from broker.rocketmq.message import record_size, string_hash
 from broker.rocketmq.sends import MOST_ITEMS, SendShortcut, read_send_header, split_batch
 from broker.server import send_reply
+from broker.server.processors import send
 
 FAST: ModuleType = escapement_mq_fast
 INT = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -34,15 +35,34 @@ IPV4 = b"\x7f\0\0\1\0\0\x2a\x9f"
 def test_the_twins_are_of_this_version_and_each_is_known():
     assert FAST.INTERFACE == INTERFACE
     assert IN_PYTHON.keys() <= vars(FAST).keys()
+    assert IN_PYTHON["stored_form"].__module__ == send.__name__
 
 
 @given(
     st.binary(max_size=300), INT, PLACE, PLACE, st.binary(max_size=700), st.binary(max_size=300), INT, INT, LONG, HOST,
     LONG, HOST, INT, LONG,
 )  # fmt: skip
-def test_a_record(topic, queue_id, offset, position, body, properties, flag, sys_flag, born, host, stored, own, times, at):
+def test_a_record(
+    topic, queue_id, offset, position, body, properties, flag, sys_flag, born, host, stored, own, times, at
+):
     size = record_size(topic, body, properties, host, own)
-    said = (topic, queue_id, offset, position, body, properties, flag, sys_flag, born, host, stored, own, times, at, size)
+    said = (
+        topic,
+        queue_id,
+        offset,
+        position,
+        body,
+        properties,
+        flag,
+        sys_flag,
+        born,
+        host,
+        stored,
+        own,
+        times,
+        at,
+        size,
+    )
     assert FAST.record(*said) == IN_PYTHON["record"](*said)
 
 
@@ -90,7 +110,21 @@ def test_a_hash_of_what_is_not_usual(text: str):
 
 
 NAMES = st.sampled_from(
-    ["UNIQ_KEY", "TAGS", "KEYS", "WAIT", "DELAY", "TIMER_DELAY_MS", "TIMER_DX", "ESC_X", "POP_CK", "__CRC32#", "a", "ü", ""]
+    [
+        "UNIQ_KEY",
+        "TAGS",
+        "KEYS",
+        "WAIT",
+        "DELAY",
+        "TIMER_DELAY_MS",
+        "TIMER_DX",
+        "ESC_X",
+        "POP_CK",
+        "__CRC32#",
+        "a",
+        "ü",
+        "",
+    ]
 )
 VALUES = st.text("aB7 \x01\u20ac\n", max_size=6)
 PROPERTIES = st.one_of(
@@ -124,8 +158,8 @@ def test_keys_that_are_alike(keys, before, after):
 def item(body: bytes, raw: bytes, flag: int, more: int = 0) -> bytes:
     size = 22 + len(body) + len(raw) + more
     return b"".join((
-        size.to_bytes(4, "big", signed=True), bytes(8), flag.to_bytes(4, "big", signed=True), len(body).to_bytes(4, "big"),
-        body, len(raw).to_bytes(2, "big"), raw,
+        size.to_bytes(4, "big", signed=True), bytes(8), flag.to_bytes(4, "big", signed=True),
+        len(body).to_bytes(4, "big"), body, len(raw).to_bytes(2, "big"), raw,
     ))  # fmt: skip
 
 
@@ -159,7 +193,7 @@ FIELDS = st.builds(
         "a": "g", "b": "T", "c": "TBW102", "d": "4", "e": "3", "f": "0", "g": "1700000000000", "h": "0",
         "i": "UNIQ_KEY\x01A\x02", "j": "0", "k": "false", "m": "false", "n": "broker-a",
     }),
-    st.dictionaries(st.sampled_from(list("abcdefghijklmno") + ["bb"]), TEXT, max_size=3),
+    st.dictionaries(st.sampled_from([*"abcdefghijklmno", "bb"]), TEXT, max_size=3),
     st.sets(st.sampled_from(list("abcdefghijklmn")), max_size=2),
 )  # fmt: skip
 
@@ -202,8 +236,24 @@ def test_what_the_other_way_reads_is_read():
     assert FAST.read_send(frame) == shortcut.read(frame) is not None
 
 
+MARKS = st.sampled_from([
+    b"UNIQ_KEY\x01", b"TRA", b"TRACE", b"TRAN_MSG\x01true\x02", b"PGROUP\x01", b"CLUSTER", b"MSG_REGION",
+    b"WAIT\x01false", b"DEL", b"D", b"\x02", b"true", b"U", b"",
+])  # fmt: skip
+
+
+@given(st.lists(MARKS, max_size=7).map(b"".join), st.binary(max_size=9))
+def test_the_stored_form_of_properties(properties, added):
+    assert FAST.stored_form(properties, added) == IN_PYTHON["stored_form"](properties, added)
+
+
 @given(
-    INT, PLACE, st.integers(0, 1 << 31), PLACE, st.one_of(st.none(), st.text(max_size=40)), st.sampled_from([None, 0, 1 << 50])
+    INT,
+    PLACE,
+    st.integers(0, 1 << 31),
+    PLACE,
+    st.one_of(st.none(), st.text(max_size=40)),
+    st.sampled_from([None, 0, 1 << 50]),
 )
 def test_an_answer(opaque, position, queue_id, offset, unique_key, due_ms):
     ticket = Ticket(None, "T", queue_id, offset, position, 1, 2, IPV4, due_ms, unique_key)

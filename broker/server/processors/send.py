@@ -18,7 +18,7 @@ from ...engine.log.append import Sends
 from ...engine.log.ticket import Ticket
 from ...engine.tables.groups import is_dead_letter
 from ...rocketmq.codes import Answer, Request
-from ...rocketmq.compiled import FAST
+from ...rocketmq.compiled import FAST, twin
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, whole
 from ...rocketmq.frame import BINARY, Command
@@ -135,20 +135,13 @@ class SendProcessor:
             if send is None:
                 return False
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
-        if (
-            (b"TRA" in properties and not _is_plain_half(properties))
-            or _HAS_KEY not in properties
-            or _CLUSTER in properties
-            or _REGION in properties
-            or _DOES_NOT_WAIT in properties
-        ):
+        form = _stored_form(properties, self._added_bytes)
+        if form is None:
             return False
-        if properties[-1] != 2:
-            properties += b"\x02"
+        stored, goes_alone = form
         owner = None if frame_flag & 2 else (connection, opaque, serialization)
-        held = (topic, queue_id, body, properties + self._added_bytes, flag, sys_flag, born_ms, owner, frame)
-        if len(frame) <= SHORT_FRAME_BYTES and not sys_flag and not (b"DEL" in properties or b"TRA" in properties):
-            # neither a half nor one that waits for a moment (DELAY, TIMER_DEL...)
+        held = (topic, queue_id, body, stored, flag, sys_flag, born_ms, owner, frame)
+        if len(frame) <= SHORT_FRAME_BYTES and not sys_flag and not goes_alone:
             self._held.append(held)
             return True
         self.take_held(connection, now_ms)
@@ -345,6 +338,22 @@ class _BatchOwner:
 
 def _owner(connection: Connection, request: Command) -> object:
     return None if request.is_oneway else (connection, request.opaque, request.serialization)
+
+
+@twin("stored_form")
+def _stored_form(properties: bytes, added: bytes) -> tuple[bytes, bool] | None:
+    """Return the properties of a plain send as they are stored, with what the broker adds, and whether it goes by
+    itself: a half, or one that waits for a moment (DELAY, TIMER_DEL...). None if it is to go the long way."""
+    if (
+        (b"TRA" in properties and not _is_plain_half(properties))
+        or _HAS_KEY not in properties
+        or _CLUSTER in properties
+        or _REGION in properties
+        or _DOES_NOT_WAIT in properties
+    ):
+        return None
+    stored = properties if properties[-1] == 2 else properties + b"\x02"
+    return stored + added, b"DEL" in properties or b"TRA" in properties
 
 
 def _is_plain_half(properties: bytes) -> bool:
