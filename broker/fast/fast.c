@@ -221,6 +221,98 @@ static PyObject *record(PyObject *module, PyObject *const *args, Py_ssize_t coun
     return made;
 }
 
+/* The properties as a dictionary, without the checksum; NULL and no error if they are none. */
+static PyObject *properties_of(const byte *at, const byte *end) {
+    PyObject *made = PyDict_New();
+    while (made != NULL && at < end) {
+        const byte *stop = memchr(at, 2, (size_t)(end - at));
+        if (stop == NULL) stop = end;
+        const byte *mark = memchr(at, 1, (size_t)(stop - at));
+        if (mark != NULL) {
+            PyObject *name = PyUnicode_DecodeUTF8((const char *)at, mark - at, NULL);
+            PyObject *value = name == NULL ? NULL : PyUnicode_DecodeUTF8((const char *)mark + 1, stop - mark - 1, NULL);
+            int failed = value == NULL || PyDict_SetItem(made, name, value) < 0;
+            Py_DecRef(name);
+            Py_DecRef(value);
+            if (failed) {
+                Py_DecRef(made);
+                return NULL;
+            }
+        } else if (stop > at) {
+            Py_DecRef(made);
+            return NULL;
+        }
+        at = stop + 1;
+    }
+    return made;
+}
+
+static PyObject *host_of(const byte *at) {
+    return Py_BuildValue(
+        "(NI)", PyUnicode_FromFormat("%d.%d.%d.%d", at[0], at[1], at[2], at[3]), (unsigned int)get32(at + 4));
+}
+
+static PyObject *nothing_unless_failed(void) {
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) return NULL;
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    usual_record_doc, "Return the fields of a Message, in their order, of an undamaged record with a checksum and short "
+                      "addresses; else None.");
+
+static PyObject *usual_record(PyObject *module, PyObject *record) {
+    Bytes whole;
+    if (!bytes_of(record, &whole)) return NULL;
+    const byte *begin = whole.at, *end = begin + whole.size;
+    if (whole.size < 88 + 4 + CRC_BYTES || get32(begin) != (uint32_t)whole.size) Py_RETURN_NONE;
+    uint32_t magic = get32(begin + 4), sys_flag = get32(begin + 36), crc = 0;
+    const byte *check = end - CRC_BYTES;
+    if ((magic != MAGIC_V1 && magic != MAGIC_V2) || sys_flag & (BORN_IPV6 | STORE_IPV6) ||
+        memcmp(check, "__CRC32#\x01", 9) || end[-1] != 2)
+        Py_RETURN_NONE;
+    uint64_t said = 0;
+    for (const byte *digit = end - 2; digit >= check + 9; digit--) {
+        if (!is_digit(*digit)) Py_RETURN_NONE;
+        said = said * 10 + (uint64_t)(*digit - '0');
+    }
+    crc = crc32_of(begin, (size_t)(whole.size - CRC_BYTES)) & MASK31;
+    if (said != crc) Py_RETURN_NONE;
+    uint32_t body_size = get32(begin + 84);
+    const byte *body = begin + 88, *at;
+    if (body_size > (uint32_t)(check - body)) Py_RETURN_NONE;
+    at = body + body_size;
+    if (check - at < 4) Py_RETURN_NONE;
+    Py_ssize_t topic_size = magic == MAGIC_V2 ? (Py_ssize_t)get16(at) : at[0];
+    const byte *topic = at + (magic == MAGIC_V2 ? 2 : 1);
+    if (topic_size + 2 > check - topic) Py_RETURN_NONE;
+    at = topic + topic_size;
+    if (end - at - 2 != (Py_ssize_t)get16(at)) Py_RETURN_NONE;
+    /* what stands before the checksum may be its own property only by name: left to Python */
+    PyObject *properties = properties_of(at + 2, check), *name = PyUnicode_DecodeUTF8((const char *)topic, topic_size, NULL);
+    if (properties == NULL || name == NULL || (check > at + 2 && check[-1] != 2)) {
+        Py_DecRef(properties);
+        Py_DecRef(name);
+        return nothing_unless_failed();
+    }
+    PyObject *key = PyUnicode_FromString("__CRC32#");
+    int is_said_twice = key == NULL ? -1 : PyDict_Contains(properties, key);
+    Py_DecRef(key);
+    if (is_said_twice) {
+        Py_DecRef(properties);
+        Py_DecRef(name);
+        return nothing_unless_failed();
+    }
+#define INT64(at) ((long long)((uint64_t)get32(at) << 32 | get32((at) + 4)))
+    return Py_BuildValue(
+        "(NiLLny#NiiLNLNiL)", name, (int)(int32_t)get32(begin + 12), INT64(begin + 20), INT64(begin + 28), whole.size,
+        (const char *)body, (Py_ssize_t)body_size, properties, (int)(int32_t)get32(begin + 16), (int)(int32_t)sys_flag,
+        INT64(begin + 40), host_of(begin + 48), INT64(begin + 56), host_of(begin + 64), (int)(int32_t)get32(begin + 72),
+        INT64(begin + 76));
+#undef INT64
+}
+
 PyDoc_STRVAR(records_doc, "The twin of append._records: records of short names and addresses, as one piece.");
 
 static PyObject *records(PyObject *module, PyObject *const *args, Py_ssize_t count) {
@@ -738,7 +830,7 @@ static PyObject *send_reply(PyObject *module, PyObject *const *args, Py_ssize_t 
 
 static PyMethodDef methods[] = {
     FAST(entries), FAST(hashes), FAST(keys_alike), FAST(put_entries), FAST(record), FAST(records), FAST(send_reply),
-    FAST(split_batch), FAST(stored_form), ONE(index_hash), ONE(read_send), ONE(usual_facts), {NULL, NULL, 0, NULL},
+    FAST(split_batch), FAST(stored_form), ONE(index_hash), ONE(read_send), ONE(usual_facts), ONE(usual_record), {NULL, NULL, 0, NULL},
 };
 
 static int prepare(PyObject *module) {

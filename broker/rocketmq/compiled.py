@@ -57,6 +57,9 @@ class Fast(Protocol):
     def usual_facts(self, properties: bytes, /) -> tuple[Any, ...] | None:
         """Return the Facts of usual properties (message_header.facts_of), else None."""
 
+    def usual_record(self, record: bytes, /) -> tuple[Any, ...] | None:
+        """Return the fields of the Message in a usual, undamaged record (message.decode), else None."""
+
 
 def load() -> Fast | None:
     """Return the twins; None if there are none, or they are of another version."""

@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import TypeVar
 from zlib import crc32
 
-from .compiled import twin
+from .compiled import FAST, twin
 from .errors import CorruptRecord, InvalidProperties
 from .layout import (
     BYTES,
@@ -206,6 +206,8 @@ Decoded = TypeVar("Decoded", bound=Message)
 
 def decode_as(kind: type[Decoded], record: bytes, *, verify: bool = True) -> Decoded:
     """Decode one whole record as this kind of message; otherwise as ``decode``."""
+    if FAST is not None and (fields := FAST.usual_record(record)) is not None:
+        return kind(*fields)
     if len(record) < MIN_RECORD_SIZE:
         raise CorruptRecord(-1, "shorter than any record")
     total, magic, _, queue_id, flag, queue_offset, position, sys_flag, born_ms = HEAD.unpack_from(record)

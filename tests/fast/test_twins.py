@@ -19,7 +19,9 @@ from broker.rocketmq.codes import Request
 from broker.rocketmq.compiled import IN_PYTHON, INTERFACE
 from broker.rocketmq.errors import RequestRefused
 from broker.rocketmq.frame import BINARY, Command, decode, encode
-from broker.rocketmq.message import record_size, string_hash
+from broker.rocketmq.message import Message, record_size, string_hash
+from broker.rocketmq.message import decode as decode_record
+from broker.rocketmq.message import encode as encode_record
 from broker.rocketmq.sends import MOST_ITEMS, SendShortcut, read_send_header, split_batch
 from broker.server import send_reply
 from broker.server.processors import send
@@ -64,6 +66,36 @@ def test_a_record(
         size,
     )
     assert FAST.record(*said) == IN_PYTHON["record"](*said)
+
+
+@given(
+    st.text(max_size=140), INT, PLACE, PLACE, st.binary(max_size=99),
+    st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4))), INT, LONG, HOST, st.integers(0, 1 << 40),
+)  # fmt: skip
+def test_what_a_record_says(topic, queue_id, offset, position, body, pairs, flag, born_ms, host, cut):
+    raw = "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
+    name = topic.encode()[:255]
+    size = record_size(name, body, raw, host, IPV4)
+    record = encode_record(name, queue_id, offset, position, body, raw, flag, 0, born_ms, host, 5, IPV4, 1, 2, size)
+    check_record(record)
+    at = cut % len(record)
+    check_record(record[:at])
+    check_record(record[:at] + bytes((record[at] ^ 1 << cut % 8,)) + record[at + 1 :])
+
+
+def check_record(record: bytes) -> None:
+    found = FAST.usual_record(record)
+    if found is not None:
+        assert Message(*found) == decode_record(record)
+
+
+def test_a_usual_record_is_read():
+    raw = "UNIQ_KEY\x01A1\x02KEYS\x01ü\x01a\x02KEYS\x01o-1\x02\x02".encode()
+    size = record_size(b"T", b"body", raw, IPV4, IPV4)
+    record = encode_record(b"T", 3, 4, 5, b"body", raw, -1, 1, 6, IPV4, 7, IPV4, 8, 9, size)
+    message = Message(*FAST.usual_record(record))
+    assert message == decode_record(record)
+    assert message.properties == {"UNIQ_KEY": "A1", "KEYS": "o-1"}
 
 
 @given(st.binary(max_size=127), st.lists(st.tuples(
