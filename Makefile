@@ -55,12 +55,14 @@ audit: .venv/.scan  ## known faults of what is pinned; asks pypi.org, so it is n
 interop: .venv/.dev interop-needs  ## official Java and Go clients, and Apache RocketMQ on either side
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "interop and not soak" tests/interop
 
-interop-core: .venv/.dev interop-needs  ## of these what the gate runs: each client and each direction once
+interop-core: export ESCAPEMENT_FAST := 1
+interop-core: .venv/.dev interop-needs  ## of these what the gate runs: each client and each direction once, what is compiled included
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "core and not soak" tests/interop
 
 dist: .venv/.dev needs  ## build wheel and source distribution into dist/, try them in empty environments
 	rm -rf dist
 	$(BIN)/uv build --quiet --out-dir dist
+	$(BIN)/uv build --quiet --out-dir dist broker/fast
 	DIST=dist $(BIN)/python -m pytest tests/package
 	@ls -l dist
 
@@ -121,9 +123,12 @@ $(BIN)/python:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-.venv/.dev: requirements/dev.txt .venv/.runtime
-	@echo "installing what is pinned in $<"
+.venv/.dev: requirements/dev.txt broker/fast/fast.c broker/fast/pyproject.toml .venv/.runtime
+	@echo "installing what is pinned in $<, and building broker/fast"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@command -v gcc >/dev/null || console/run/debian-packages gcc libc6-dev
+	@test -e "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" || console/run/debian-packages python3-dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./broker/fast
 	@touch $@
 
 .venv/.scan: requirements/scan.txt | $(BIN)/python

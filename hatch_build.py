@@ -28,7 +28,8 @@ PACKAGE = "escapement_mq"
 ROOT, PARTS = "broker", ("console", "spark")
 SHOWN = ("templates", "static")
 _DOTTED = re.compile(r"(?:broker|console|spark)(?:\.\w+)+(?::\w+)?\Z")
-_LEFT_OUT = ("__pycache__", "*.pyc")
+#: what is compiled is a distribution of its own
+_LEFT_OUT = ("__pycache__", "*.pyc", "fast")
 
 ALIAS = '''"""The package under the name that its users import, in a checkout: `{package}.client` is `{root}.client`."""
 

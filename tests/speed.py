@@ -37,6 +37,7 @@ SLOW = (
     "package/test_outbox_project.py",
     "package/test_pages.py",
     "package/test_reference.py",
+    "fast/test_runs.py",
     "properties",
     "redisson/test_transfer.py",
     "redisson/test_reliable_ends.py",

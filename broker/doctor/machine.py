@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from ..rocketmq.compiled import FAST, MODULE
 from . import Check, Finding, cannot_tell, change, ok
 
 #: Connections of a broker, the files of its store, and some.
@@ -134,6 +135,7 @@ def python(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:
             packages.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             return change(f"{name} is not installed", "pip install 'escapement-mq[broker]'")
+    packages.append(f"{MODULE} in use" if FAST is not None else "nothing compiled (escapement-mq[fast])")
     return ok(f"Python {text}, {', '.join(packages)}")
 
 

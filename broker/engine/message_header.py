@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from struct import iter_unpack
 from typing import NamedTuple
 
+from ..rocketmq.compiled import FAST, twin
 from ..rocketmq.layout import CRC_PROPERTY
 from ..rocketmq.properties import (
     DELAY,
@@ -75,6 +76,8 @@ def facts_of(raw: bytes) -> Facts:
 
     Raises InvalidProperties, InvalidDelayLevel.
     """
+    if FAST is not None and (found := FAST.usual_facts(raw)) is not None:
+        return tuple.__new__(Facts, found)
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -112,11 +115,14 @@ def plain_facts(raw: bytes) -> Facts | None:
 def plain_keys(raws: Sequence[bytes]) -> list[str] | None:
     """Return the ids of properties that hold an id and nothing that counts, and are the same but for that, as in most
     batches; else None."""
+    found = _PLAIN(raws[0])
+    return _keys_alike(raws, *found.span(1)) if found else None
+
+
+@twin("keys_alike")
+def _keys_alike(raws: Sequence[bytes], begin: int, end: int) -> list[str] | None:
+    """Return what stands between two places of each; None unless all are the same around it, and printable there."""
     first, count = raws[0], len(raws)
-    found = _PLAIN(first)
-    if found is None:
-        return None
-    begin, end = found.span(1)
     length, size = len(first), end - begin
     if list(map(len, raws)).count(length) != count:
         return None

@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import TypeVar
 from zlib import crc32
 
+from .compiled import FAST, twin
 from .errors import CorruptRecord, InvalidProperties
 from .layout import (
     BYTES,
@@ -135,6 +136,7 @@ def record_size(topic: bytes, body: bytes, properties: bytes, born_host: bytes, 
     return size + 3 if len(topic) <= 127 else size + 4
 
 
+@twin("record")
 def encode(
     topic: bytes,
     queue_id: int,
@@ -204,6 +206,8 @@ Decoded = TypeVar("Decoded", bound=Message)
 
 def decode_as(kind: type[Decoded], record: bytes, *, verify: bool = True) -> Decoded:
     """Decode one whole record as this kind of message; otherwise as ``decode``."""
+    if FAST is not None and (fields := FAST.usual_record(record)) is not None:
+        return kind(*fields)
     if len(record) < MIN_RECORD_SIZE:
         raise CorruptRecord(-1, "shorter than any record")
     total, magic, _, queue_id, flag, queue_offset, position, sys_flag, born_ms = HEAD.unpack_from(record)

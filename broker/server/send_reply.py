@@ -17,6 +17,7 @@ from typing import Protocol, cast
 from ..engine.lateness import LATENCY_BOUNDS_MS, Histogram
 from ..engine.log.ticket import Ticket
 from ..rocketmq.codes import PROTOCOL_VERSION, RESPONSE_FLAG, Answer
+from ..rocketmq.compiled import FAST
 from ..rocketmq.frame import BINARY, LANGUAGES, Command, encode, encode_fields
 from ..rocketmq.ids import handle_of
 from ..rocketmq.properties import MSG_REGION, TRACE_SWITCH
@@ -53,6 +54,15 @@ _CONSTANT_BYTES = sum(len(part) + 1 for part in (_ID, _QUEUE, _OFFSET, _TRANSACT
 _templates: dict[tuple[bytes, int, int, int, int], bytes] = {}
 """Bounded by the lengths: a queue id and an offset have at most 19 digits, a unique key at most 255 bytes here, what a
 timer adds some hundred."""
+
+
+_hosts: dict[bytes, bytes] = {}
+"""Addresses of stores as ids of messages have them; a process has one or a few."""
+
+
+def _hex_of(store_host: bytes) -> bytes:
+    made = _hosts[store_host] = store_host.hex().upper().encode()
+    return made
 
 
 class StoredOwner(Protocol):
@@ -115,6 +125,14 @@ def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> by
     if ticket.conflict is not None:
         return encode(_command(ticket, opaque, BINARY, handle))
     more = b"" if ticket.due_ms is None else _waiting(ticket.due_ms, handle)
+    if FAST is not None:
+        host = _hosts.get(ticket.store_host) or _hex_of(ticket.store_host)
+        frame = FAST.send_reply(
+            _LANGUAGE, PROTOCOL_VERSION, _TAIL, host, opaque, ticket.position, ticket.queue_id, ticket.queue_offset,
+            ticket.unique_key, more,
+        )  # fmt: skip
+        if frame is not None:
+            return frame
     unique_key = (ticket.unique_key or "").encode()
     queue_id = b"%d" % ticket.queue_id
     queue_offset = b"%d" % ticket.queue_offset
@@ -139,7 +157,7 @@ def _waiting(due_ms: int, handle: bytes | None) -> bytes:
 def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_length: int, more_length: int) -> bytes:
     """Return an answer with places for opaque, position, queue id, queue offset, unique key and more, of these
     lengths."""
-    host = store_host.hex().upper().encode()
+    host = _hosts.get(store_host) or _hex_of(store_host)
     id_length = len(host) + 16
     ext_length = _CONSTANT_BYTES + id_length + queue_digits + offset_digits + key_length + more_length
     header_length = _HEADER_OWN_BYTES + ext_length

@@ -18,11 +18,13 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, repeat
+from operator import add
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from ...rocketmq.compiled import twin
 from ...rocketmq.layout import (
     BLANK_SIZE,
     BYTES,
@@ -37,7 +39,7 @@ from ...rocketmq.layout import (
 from ...rocketmq.message import encode, record_size
 from ..errors import StoreBusy
 from ..message_header import Facts, also_indexed
-from ..queues.queues import ENTRY, ConsumeQueue
+from ..queues.queues import ENTRY, ConsumeQueue, pack_entries
 from .ticket import BatchTicket, Ticket
 
 if TYPE_CHECKING:
@@ -51,7 +53,6 @@ _START = Struct(">IIIiiqq48sI").pack
 #: sysFlag, born time and host, store time and host, reconsume times, prepared position.
 _SAME = Struct(">iq8sq8siq").pack
 _TOPIC_LIMIT = len(BYTES) - 1
-_ENTRY = ENTRY.pack
 
 
 class Parts(NamedTuple):
@@ -97,14 +98,19 @@ def append_batch(store: Store, topic: str, queue_id: int, parts: Parts, sent: To
         size = ends.pop() - begin
         stop = done + len(ends)
         here, sizes_here = (parts, sizes) if len(ends) == len(sizes) else (parts.cut(done, stop), sizes[done:stop])
-        places = Places(repeat(queue_id), range(queue.end_offset, queue.end_offset + len(ends)), ends, sizes_here)
+        count, offset = len(ends), queue.end_offset
+        queue_ids, offsets = [queue_id] * count, list(range(offset, offset + count))
         if is_short(name, sent.born_host, store.store_host):
-            records = _records(name, places, here, repeat(_same(sent, store.store_host)))
+            sames = [_same(sent, store.store_host)] * count
+            records = _records(
+                name, queue_ids, offsets, ends, sizes_here, here.bodies, here.properties, here.flags, sames
+            )
         else:
-            records = _records_one_by_one(name, places, here, sent, store.store_host)
-        log.push(b"".join(records), size)
-        tags = [store.tags_code(facts.tags) for facts in here.facts] or repeat(0)
-        queue.append_many(b"".join(map(_ENTRY, ends, sizes_here, tags)), size)
+            places = Places(queue_ids, offsets, ends, sizes_here)
+            records = b"".join(_records_one_by_one(name, places, here, sent, store.store_host))
+        log.push(records, size)
+        codes = [store.tags_code(facts.tags) for facts in here.facts] or None
+        queue.append_many(pack_entries(ends, sizes_here, codes), size)
         _index(store, topic, here, ends, sent.store_ms)
         positions += ends
     queue.last_ms = sent.store_ms
@@ -144,8 +150,10 @@ def append_sends(store: Store, topic: str, sends: Sends, parts: Parts, sent: Tog
         offsets.append(nexts[queue_id])
         nexts[queue_id] += 1
     same = {each_ms: _same(sent._replace(born_ms=each_ms), host) for each_ms in set(sends.born_ms)}
-    places = Places(sends.queue_ids, offsets, positions, sizes)
-    log.push(b"".join(_records(name, places, parts, map(same.__getitem__, sends.born_ms))), size)
+    sames = [same[each_ms] for each_ms in sends.born_ms]
+    bodies, properties, flags, _, _ = parts
+    records = _records(name, sends.queue_ids, offsets, positions, sizes, bodies, properties, flags, sames)
+    log.push(records, size)
     tags = [store.tags_code(facts.tags) for facts in parts.facts] or repeat(0)
     for queue_id, position, each, code in zip(sends.queue_ids, positions, sizes, tags, strict=False):
         queues[queue_id].append(position, each, code)
@@ -163,8 +171,8 @@ def append_sends(store: Store, topic: str, sends: Sends, parts: Parts, sent: Tog
 class Places(NamedTuple):
     """Where records stand, column by column."""
 
-    queue_ids: Iterable[int]
-    offsets: Iterable[int]
+    queue_ids: Sequence[int]
+    offsets: Sequence[int]
     positions: Sequence[int]
     sizes: Sequence[int]
 
@@ -179,10 +187,19 @@ def _same(sent: Together, host: bytes) -> bytes:
     return _SAME(sent.sys_flag & NOT_IPV6, sent.born_ms, sent.born_host, sent.store_ms, host, 0, 0)
 
 
-def _records(name: bytes, places: Places, parts: Parts, sames: Iterable[bytes]) -> Iterable[bytes]:
+@twin("records")
+def _records(
+    name: bytes,
+    queue_ids: Sequence[int],
+    offsets: Sequence[int],
+    positions: Sequence[int],
+    sizes: Sequence[int],
+    bodies: Sequence[bytes],
+    properties: Sequence[bytes],
+    flags: Sequence[int],
+    sames: Sequence[bytes],
+) -> bytes:
     """Return the bytes of records, as ``message.encode`` makes them of short names and addresses."""
-    bodies, properties, flags, _, _ = parts
-    queue_ids, offsets, positions, sizes = places
     heads = map(
         _START,
         sizes,
@@ -200,12 +217,12 @@ def _records(name: bytes, places: Places, parts: Parts, sames: Iterable[bytes]) 
     records = list(map(b"".join, zip(heads, bodies, map(middles.__getitem__, lengths), properties, strict=True)))
     ends = crc_properties(list(map(crc32, records)))
     cut = [ends[at : at + CRC_SIZE] for at in range(0, len(ends), CRC_SIZE)]
-    return chain.from_iterable(zip(records, cut, strict=True))
+    return b"".join(map(add, records, cut))
 
 
 def _records_one_by_one(name: bytes, places: Places, parts: Parts, sent: Together, host: bytes) -> Iterable[bytes]:
     """Return the bytes of records with long names or addresses."""
-    rows = zip(places.queue_ids, places.offsets, places.positions, places.sizes, strict=False)
+    rows = zip(*places, strict=True)
     messages = zip(parts.bodies, parts.properties, parts.flags, strict=True)
     for (queue_id, offset, position, size), (body, raw, flag) in zip(rows, messages, strict=True):
         yield encode(

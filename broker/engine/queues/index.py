@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import add
 
+from ...rocketmq.compiled import FAST, twin
 from ...rocketmq.message import string_hash
 from ..disk import File, Files, directory_of, join
 
@@ -36,6 +37,33 @@ ENTRY_SIZE = ENTRY.size
 _PAGE_SLOTS = 1024
 #: Pages written at once at most, and untouched ones in between that are cheaper to write than to leave out.
 _RUN_PAGES, _GAP_PAGES = 64, 2
+
+
+@twin("put_entries")
+def _put_entries(
+    slots: array[int],
+    hashes: Sequence[int],
+    positions: Sequence[int],
+    seconds: int,
+    first_number: int,
+    pages: set[int],
+    page_slots: int,
+) -> tuple[bytes, int]:
+    """Lead the slots of hashes to new entries, and note their pages; return the entries and how many slots were
+    empty."""
+    slot_count = len(slots)
+    places = [key_hash % slot_count for key_hash in hashes]
+    previous = [slots[place] for place in places]
+    if len(set(places)) < len(places):
+        # some follow one another in one slot
+        latest: dict[int, int] = {}
+        for at, place in enumerate(places):
+            previous[at] = latest.get(place, previous[at])
+            latest[place] = first_number + at
+    for newest, place in enumerate(places, first_number):
+        slots[place] = newest
+    pages.update([place // page_slots for place in places])
+    return b"".join(map(ENTRY.pack, hashes, positions, repeat(seconds), previous)), previous.count(0)
 
 
 class IndexFile:
@@ -94,29 +122,20 @@ class IndexFile:
 
     def add_many(self, hashes: Sequence[int], positions: Sequence[int], store_ms: int) -> None:
         """Add entries; the caller has checked that they fit."""
-        slots, slot_count, count = self._slots, self.slot_count, len(hashes)
+        slots = self._slots
         assert slots is not None
-        number = self.next_number
+        number, pages = self.next_number, self._dirty_pages
         if number == 1 and positions:
             self.begin_ms, self.begin_position = store_ms, positions[0]
         seconds = min(max((store_ms - self.begin_ms) // 1000, 0), 0x7FFFFFFF)
-        places = [key_hash % slot_count for key_hash in hashes]
-        previous = [slots[place] for place in places]
-        if len(set(places)) < count:
-            # some follow one another in one slot
-            latest: dict[int, int] = {}
-            for at, place in enumerate(places):
-                previous[at] = latest.get(place, previous[at])
-                latest[place] = number + at
         if (before := self.before) is not None:
-            for place, old in zip(places, previous, strict=True):
-                before.setdefault(place, old)
-        for newest, place in enumerate(places, number):
-            slots[place] = newest
-        self.used_slots += previous.count(0)
-        self._tail += b"".join(map(self._pack, hashes, positions, repeat(seconds), previous))
-        self._dirty_pages.update([place // _PAGE_SLOTS for place in places])
-        self.next_number = number + count
+            for key_hash in hashes:
+                slot = key_hash % self.slot_count
+                before.setdefault(slot, slots[slot])
+        packed, fresh = _put_entries(slots, list(hashes), positions, seconds, number, pages, _PAGE_SLOTS)
+        self._tail += packed
+        self.used_slots += fresh
+        self.next_number = number + len(hashes)
         self.end_ms, self.end_position = store_ms, positions[-1]
 
     def find(self, file: File | None, key_hash: int, count: int) -> list[tuple[int, int]]:
@@ -394,6 +413,8 @@ class Index:
         Unique ids of one client differ only at their end, those of one ms in the last letters: the hashes of what
         comes before are remembered.
         """
+        if FAST is not None:
+            return FAST.index_hash(text)
         if not text.isascii():
             return _absolute(string_hash(text))
         start = self._beginnings.get(text[:-_LATTER])
@@ -409,7 +430,9 @@ class Index:
         return value if value < 0x8000_0000 else (0x1_0000_0000 - value) & 0x7FFF_FFFF
 
     def hashes_of(self, topic: str, keys: Sequence[str]) -> list[int]:
-        """Return the index hashes of keys of one topic, ASCII letters only."""
+        """Return the index hashes of keys of one topic."""
+        if FAST is not None:
+            return FAST.hashes(f"{topic}#", keys)
         beginnings = [key[:-_ENDING] for key in keys]
         if not all(beginnings) or not topic.isascii():
             return self.hashes([f"{topic}#{key}" for key in keys])
@@ -418,6 +441,8 @@ class Index:
 
     def hashes(self, texts: Sequence[str]) -> list[int]:
         """Return the index hashes of ``topic#key``."""
+        if FAST is not None:
+            return FAST.hashes("", texts)
         if not all(map(str.isascii, texts)):
             return [self.hash_of(text) for text in texts]
         beginnings = [text[:-_ENDING] for text in texts]

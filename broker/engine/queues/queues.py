@@ -10,8 +10,11 @@ them; everything here is derived from the log and can be rebuilt.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
+from ...rocketmq.compiled import twin
 from ...rocketmq.layout import QUEUE_OFFSET
 from ..disk import Files, Handles, directory_of, join
 from ..errors import StoreUnsupported
@@ -208,6 +211,12 @@ class ConsumeQueue:
 def directory_keeps(path: str) -> str:
     """Return the name of the oldest file to keep, from its path."""
     return path[len(directory_of(path)) + 1 :]
+
+
+@twin("entries")
+def pack_entries(positions: Sequence[int], sizes: Sequence[int], tags_codes: Sequence[int] | None) -> bytes:
+    """Return packed entries of one queue; without codes no message has tags."""
+    return b"".join(map(ENTRY.pack, positions, sizes, repeat(0) if tags_codes is None else tags_codes))
 
 
 def write_entries(files: Files, write: QueueWrite) -> list[str]:

@@ -18,6 +18,7 @@ from ...engine.log.append import Sends
 from ...engine.log.ticket import Ticket
 from ...engine.tables.groups import is_dead_letter
 from ...rocketmq.codes import Answer, Request
+from ...rocketmq.compiled import FAST, twin
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, whole
 from ...rocketmq.frame import BINARY, Command
@@ -94,6 +95,7 @@ class SendProcessor:
         self._engine = state.engine
         self._also_express = {code.to_bytes(2, "big"): express for code, express in also_express.items()}
         self._shortcut = SendShortcut()
+        self._read_send = self._shortcut.read if FAST is None else FAST.read_send
         self._replies = SendReplies(state.config.broker_name)
         self._took, self._took_all = state.sends.took, state.sends.took_all
         self._held: list[_HeldSend] = []
@@ -125,7 +127,7 @@ class SendProcessor:
                     return False
                 self.take_held(connection, now_ms)
                 return express(connection, frame, now_ms)
-            send = self._shortcut.read(frame)
+            send = self._read_send(frame)
             if send is None:
                 return self._first_of_its_kind(connection, frame)
         else:
@@ -133,20 +135,13 @@ class SendProcessor:
             if send is None:
                 return False
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
-        if (
-            (b"TRA" in properties and not _is_plain_half(properties))
-            or _HAS_KEY not in properties
-            or _CLUSTER in properties
-            or _REGION in properties
-            or _DOES_NOT_WAIT in properties
-        ):
+        form = _stored_form(properties, self._added_bytes)
+        if form is None:
             return False
-        if properties[-1] != 2:
-            properties += b"\x02"
+        stored, goes_alone = form
         owner = None if frame_flag & 2 else (connection, opaque, serialization)
-        held = (topic, queue_id, body, properties + self._added_bytes, flag, sys_flag, born_ms, owner, frame)
-        if len(frame) <= SHORT_FRAME_BYTES and not sys_flag and not (b"DEL" in properties or b"TRA" in properties):
-            # neither a half nor one that waits for a moment (DELAY, TIMER_DEL...)
+        held = (topic, queue_id, body, stored, flag, sys_flag, born_ms, owner, frame)
+        if len(frame) <= SHORT_FRAME_BYTES and not sys_flag and not goes_alone:
             self._held.append(held)
             return True
         self.take_held(connection, now_ms)
@@ -216,7 +211,8 @@ class SendProcessor:
 
     def _first_of_its_kind(self, connection: Connection, frame: bytes) -> bool:
         """Read a send in full and remember its shape for the short way; the caller goes the long way."""
-        self._learn(self._shortcut, frame)
+        if FAST is None:
+            self._learn(self._shortcut, frame)
         return False
 
     def _learn(self, shortcut: SendShortcut | SignedSendShortcut, frame: bytes) -> None:
@@ -342,6 +338,22 @@ class _BatchOwner:
 
 def _owner(connection: Connection, request: Command) -> object:
     return None if request.is_oneway else (connection, request.opaque, request.serialization)
+
+
+@twin("stored_form")
+def _stored_form(properties: bytes, added: bytes) -> tuple[bytes, bool] | None:
+    """Return the properties of a plain send as they are stored, with what the broker adds, and whether it goes by
+    itself: a half, or one that waits for a moment (DELAY, TIMER_DEL...). None if it is to go the long way."""
+    if (
+        (b"TRA" in properties and not _is_plain_half(properties))
+        or _HAS_KEY not in properties
+        or _CLUSTER in properties
+        or _REGION in properties
+        or _DOES_NOT_WAIT in properties
+    ):
+        return None
+    stored = properties if properties[-1] == 2 else properties + b"\x02"
+    return stored + added, b"DEL" in properties or b"TRA" in properties
 
 
 def _is_plain_half(properties: bytes) -> bool:

@@ -1,0 +1,92 @@
+"""The compiled twins of some functions, where `escapement-mq[fast]` is installed.
+
+`FAST` is None without it, and where ESCAPEMENT_FAST is 0. The functions in Python stand where they are used and say
+what is right: a twin gives the same for the same arguments, or None where it leaves a case to them
+(tests/engine/test_fast.py). What the twins are written in is `broker/fast/`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+logger = logging.getLogger(__name__)
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+MODULE, INTERFACE = "escapement_mq_fast", 1
+"""What holds the twins, and the number of their shapes: another one's are not used."""
+
+
+class Fast(Protocol):
+    """What the compiled module has beside what `twin` finds by name. Columns are lists or tuples."""
+
+    INTERFACE: int
+
+    def hashes(self, beginning: str, keys: Sequence[str], /) -> list[int]:
+        """Return the hashes of a beginning with each of the keys behind it (Index.hashes_of)."""
+
+    def index_hash(self, text: str, /) -> int:
+        """Return the hash of one text (Index.hash_of)."""
+
+    def read_send(self, frame: bytes, /) -> tuple[int, int, str, int, int, int, int, bytes, bytes] | None:
+        """Return what SendShortcut.read does, also of headers of a kind that was not seen before."""
+
+    def send_reply(
+        self,
+        language: int,
+        version: int,
+        last_fields: bytes,
+        host: bytes,
+        opaque: int,
+        position: int,
+        queue_id: int,
+        queue_offset: int,
+        unique_key: str | None,
+        more_fields: bytes,
+        /,
+    ) -> bytes | None:
+        """Return the answer to one send (send_reply.binary_reply); ``host`` is that of the message's id, in hex."""
+
+    def split_batch(self, body: bytes, most: int, /) -> list[tuple[bytes, bytes, int]] | None:
+        """Return the messages of a batch (sends.split_batch), None of what is to be refused."""
+
+    def usual_facts(self, properties: bytes, /) -> tuple[Any, ...] | None:
+        """Return the Facts of usual properties (message_header.facts_of), else None."""
+
+    def usual_record(self, record: bytes, /) -> tuple[Any, ...] | None:
+        """Return the fields of the Message in a usual, undamaged record (message.decode), else None."""
+
+
+def load() -> Fast | None:
+    """Return the twins; None if there are none, or they are of another version."""
+    if os.environ.get("ESCAPEMENT_FAST") == "0":
+        return None
+    try:
+        fast = cast(Fast, importlib.import_module(MODULE))
+    except ImportError:
+        return None
+    if getattr(fast, "INTERFACE", None) != INTERFACE:
+        logger.warning("%s is of another version and not used; install escapement-mq[fast] again.", MODULE)
+        return None
+    return fast
+
+
+FAST = load()
+
+IN_PYTHON: dict[str, Callable[..., Any]] = {}
+"""The functions that `twin` may have put another one in the place of, by the twin's name."""
+
+
+def twin(name: str) -> Callable[[_Function], _Function]:
+    """Put the compiled function of this name in the place of one that takes and returns the same, where there is
+    one."""
+
+    def choose(function: _Function) -> _Function:
+        IN_PYTHON[name] = function
+        return function if FAST is None else cast(_Function, getattr(FAST, name))
+
+    return choose

@@ -1,0 +1,339 @@
+"""What is compiled says the same as what stands in Python, of anything."""
+
+from __future__ import annotations
+
+from array import array
+from types import ModuleType
+from typing import Any
+
+import escapement_mq_fast
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.engine.log.ticket import Ticket
+from broker.engine.message_header import facts_of
+from broker.engine.queues.index import ENTRY, Index
+from broker.engine.testing import SimulatedFiles
+from broker.rocketmq.codes import Request
+from broker.rocketmq.compiled import IN_PYTHON, INTERFACE
+from broker.rocketmq.errors import RequestRefused
+from broker.rocketmq.frame import BINARY, Command, decode, encode
+from broker.rocketmq.message import Message, record_size, string_hash
+from broker.rocketmq.message import decode as decode_record
+from broker.rocketmq.message import encode as encode_record
+from broker.rocketmq.sends import MOST_ITEMS, SendShortcut, read_send_header, split_batch
+from broker.server import send_reply
+from broker.server.processors import send
+
+FAST: ModuleType = escapement_mq_fast
+INT = st.integers(-(1 << 31), (1 << 31) - 1)
+LONG = st.integers(-(1 << 63), (1 << 63) - 1)
+PLACE = st.integers(0, (1 << 63) - 1)
+HOST = st.one_of(st.binary(min_size=8, max_size=8), st.binary(min_size=20, max_size=20))
+IPV4 = b"\x7f\0\0\1\0\0\x2a\x9f"
+
+
+def test_the_twins_are_of_this_version_and_each_is_known():
+    assert FAST.INTERFACE == INTERFACE
+    assert IN_PYTHON.keys() <= vars(FAST).keys()
+    assert IN_PYTHON["stored_form"].__module__ == send.__name__
+
+
+@given(
+    st.binary(max_size=300), INT, PLACE, PLACE, st.binary(max_size=700), st.binary(max_size=300), INT, INT, LONG, HOST,
+    LONG, HOST, INT, LONG,
+)  # fmt: skip
+def test_a_record(
+    topic, queue_id, offset, position, body, properties, flag, sys_flag, born, host, stored, own, times, at
+):
+    size = record_size(topic, body, properties, host, own)
+    said = (
+        topic,
+        queue_id,
+        offset,
+        position,
+        body,
+        properties,
+        flag,
+        sys_flag,
+        born,
+        host,
+        stored,
+        own,
+        times,
+        at,
+        size,
+    )
+    assert FAST.record(*said) == IN_PYTHON["record"](*said)
+
+
+@given(
+    st.text(max_size=140), INT, PLACE, PLACE, st.binary(max_size=99),
+    st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4))), INT, LONG, HOST, st.integers(0, 1 << 40),
+)  # fmt: skip
+def test_what_a_record_says(topic, queue_id, offset, position, body, pairs, flag, born_ms, host, cut):
+    raw = "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
+    name = topic.encode()[:255]
+    size = record_size(name, body, raw, host, IPV4)
+    record = encode_record(name, queue_id, offset, position, body, raw, flag, 0, born_ms, host, 5, IPV4, 1, 2, size)
+    check_record(record)
+    at = cut % len(record)
+    check_record(record[:at])
+    check_record(record[:at] + bytes((record[at] ^ 1 << cut % 8,)) + record[at + 1 :])
+
+
+def check_record(record: bytes) -> None:
+    found = FAST.usual_record(record)
+    if found is not None:
+        assert Message(*found) == decode_record(record)
+
+
+def test_a_usual_record_is_read():
+    raw = "UNIQ_KEY\x01A1\x02KEYS\x01ü\x01a\x02KEYS\x01o-1\x02\x02".encode()
+    size = record_size(b"T", b"body", raw, IPV4, IPV4)
+    record = encode_record(b"T", 3, 4, 5, b"body", raw, -1, 1, 6, IPV4, 7, IPV4, 8, 9, size)
+    message = Message(*FAST.usual_record(record))
+    assert message == decode_record(record)
+    assert message.properties == {"UNIQ_KEY": "A1", "KEYS": "o-1"}
+
+
+@given(st.binary(max_size=127), st.lists(st.tuples(
+    INT, PLACE, PLACE, st.binary(max_size=300), st.binary(max_size=90), INT, st.binary(min_size=48, max_size=48)
+), max_size=12))  # fmt: skip
+def test_records(name, rows):
+    sizes = [record_size(name, body, raw, IPV4, IPV4) for _, _, _, body, raw, _, _ in rows]
+    queue_ids, offsets, positions, bodies, properties, flags, sames = zip(*rows, strict=True) if rows else [()] * 7
+    said = (name, queue_ids, offsets, list(positions), sizes, bodies, properties, flags, sames)
+    assert FAST.records(*said) == IN_PYTHON["records"](*said)
+
+
+@given(st.lists(st.tuples(PLACE, INT, LONG), max_size=40), st.booleans())
+def test_entries_of_a_queue(rows, has_tags):
+    positions, sizes, codes = zip(*rows, strict=True) if rows else ((), (), ())
+    said = (positions, sizes, list(codes) if has_tags else None)
+    assert FAST.entries(*said) == IN_PYTHON["entries"](*said)
+
+
+@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 0x7FFFFFFF), PLACE), max_size=60), INT.map(abs), st.data())
+def test_entries_of_the_index(slots, rows, number, data):
+    number, seconds, page = number % (1 << 30), data.draw(st.integers(0, 0x7FFFFFFF)), data.draw(st.integers(1, 5))
+    held = array("i", data.draw(st.lists(INT, min_size=slots, max_size=slots)))
+    hashes, positions = [row[0] for row in rows], [row[1] for row in rows]
+    left, right, dirty, noted = array("i", held), array("i", held), {99}, {99}
+    ours = IN_PYTHON["put_entries"](left, hashes, positions, seconds, number, dirty, page)
+    assert FAST.put_entries(right, hashes, positions, seconds, number, noted, page) == ours
+    assert left == right and dirty == noted and len(ours[0]) == len(rows) * ENTRY.size
+
+
+@given(st.text(max_size=30), st.lists(st.one_of(st.text(max_size=40), st.text("AB09", min_size=20)), max_size=20))
+def test_hashes(beginning, keys):
+    index = Index(SimulatedFiles(), "/index", 8, 8)
+    texts = [beginning + key for key in keys]
+    expected = [abs(string_hash(text)) & 0x7FFFFFFF for text in texts]
+    assert FAST.hashes(beginning, keys) == FAST.hashes("", texts) == expected == index.hashes(texts)
+    assert [FAST.index_hash(text) for text in texts] == expected
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff\ud800", "é", "𝄞", "polygenelubricants", ""])
+def test_a_hash_of_what_is_not_usual(text: str):
+    """The fifth one's hash is the smallest number, which has no absolute value."""
+    assert FAST.index_hash(text) == abs(string_hash(text)) & 0x7FFFFFFF
+
+
+NAMES = st.sampled_from(
+    [
+        "UNIQ_KEY",
+        "TAGS",
+        "KEYS",
+        "WAIT",
+        "DELAY",
+        "TIMER_DELAY_MS",
+        "TIMER_DX",
+        "ESC_X",
+        "POP_CK",
+        "__CRC32#",
+        "a",
+        "ü",
+        "",
+    ]
+)
+VALUES = st.text("aB7 \x01\u20ac\n", max_size=6)
+PROPERTIES = st.one_of(
+    st.lists(st.tuples(NAMES, VALUES), max_size=6).map(lambda rows: "".join(f"{a}\1{b}\2" for a, b in rows).encode()),
+    st.binary(max_size=30),
+    st.text("UNIQ_KEYTAGS\x01\x02", max_size=40).map(str.encode),
+)
+
+
+@given(PROPERTIES)
+def test_facts(raw):
+    found = FAST.usual_facts(raw)
+    if found is not None:
+        assert found == tuple(facts_of(raw))
+
+
+def test_facts_of_what_is_usual_are_found():
+    raw = b"UNIQ_KEY\x01A1\x02TAGS\x01paid\x02KEYS\x01o-1 o-2\x02WAIT\x01true\x02UNIQ_KEY\x01A2\x02"
+    assert FAST.usual_facts(raw) == (raw, "A2", "paid", "o-1 o-2", 0, "", None)
+
+
+@given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=8), st.integers(0, 8), st.integers(0, 8))
+def test_keys_that_are_alike(keys, before, after):
+    raws = [b"x" * before + key + b"y" * after for key in keys]
+    said = (raws, before, before + 3)
+    assert FAST.keys_alike(*said) == IN_PYTHON["keys_alike"](*said)
+    odd = (*raws, raws[0] + b"z")
+    assert FAST.keys_alike(odd, before, before + 3) is None is IN_PYTHON["keys_alike"](odd, before, before + 3)
+
+
+def item(body: bytes, raw: bytes, flag: int, more: int = 0) -> bytes:
+    size = 22 + len(body) + len(raw) + more
+    return b"".join((
+        size.to_bytes(4, "big", signed=True), bytes(8), flag.to_bytes(4, "big", signed=True),
+        len(body).to_bytes(4, "big"), body, len(raw).to_bytes(2, "big"), raw,
+    ))  # fmt: skip
+
+
+ITEMS = st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9), INT), max_size=6)
+
+
+@given(st.one_of(
+    ITEMS.map(lambda rows: b"".join(item(*row) for row in rows)),
+    st.binary(max_size=60),
+    st.tuples(ITEMS, st.integers(-9, 9), st.binary(max_size=3)).map(
+        lambda all_: b"".join(item(*row, all_[1]) for row in all_[0]) + all_[2]
+    ),
+))  # fmt: skip
+def test_messages_of_a_batch(body):
+    expected: Any
+    try:
+        expected = split_batch(body)
+    except RequestRefused:
+        expected = None
+    assert FAST.split_batch(body, MOST_ITEMS) == expected
+
+
+def test_a_batch_of_too_many_is_not_split():
+    assert FAST.split_batch(item(b"a", b"", 0) * 3, 2) is None
+
+
+TEXT = st.one_of(st.sampled_from(["", "0", "1", "false", "true", "-1", "1700000000000", "12"]), st.text(max_size=6))
+FIELDS = st.builds(
+    lambda usual, other, without: {k: v for k, v in {**usual, **other}.items() if k not in without},
+    st.just({
+        "a": "g", "b": "T", "c": "TBW102", "d": "4", "e": "3", "f": "0", "g": "1700000000000", "h": "0",
+        "i": "UNIQ_KEY\x01A\x02", "j": "0", "k": "false", "m": "false", "n": "broker-a",
+    }),
+    st.dictionaries(st.sampled_from([*"abcdefghijklmno", "bb"]), TEXT, max_size=3),
+    st.sets(st.sampled_from(list("abcdefghijklmn")), max_size=2),
+)  # fmt: skip
+
+
+@given(
+    FIELDS, st.binary(max_size=20), st.sampled_from([0, 2, 1, -1]), st.sampled_from([310, 310, 310, 10, 320]),
+    st.sampled_from([None, None, "remark"]), st.integers(0, 1 << 30), INT,
+)  # fmt: skip
+def test_a_send(fields, body, flag, code, remark, cut, opaque):
+    frame = encode(Command(code, fields, body, remark, flag, opaque, "JAVA", serialization=BINARY))[4:]
+    check_send(frame)
+    check_send(frame[: cut % (len(frame) + 1)])
+    at = cut % len(frame)
+    check_send(frame[:at] + bytes((frame[at] ^ 1 << cut % 8,)) + frame[at + 1 :])
+
+
+def check_send(frame: bytes) -> None:
+    """What is read means the same as what is read in full."""
+    read = FAST.read_send(frame)
+    if read is None:
+        return
+    command = decode(frame)
+    header = read_send_header(command.ext)
+    assert command.code == Request.SEND_MESSAGE_V2 and not command.remark and not command.is_response
+    assert not header.reconsume_times and header.most_reconsume_times is None and not header.is_batch
+    assert read == (
+        command.opaque, command.flag, header.topic, header.queue_id, header.sys_flag, header.born_ms, header.flag,
+        header.properties, command.body,
+    )  # fmt: skip
+
+
+def test_what_the_other_way_reads_is_read():
+    fields = {
+        "a": "g", "b": "T", "c": "TBW102", "d": "4", "e": "3", "f": "0", "g": "1700000000000", "h": "0",
+        "i": "UNIQ_KEY\x01A\x02", "j": "0", "k": "false", "m": "false", "n": "broker-a",
+    }  # fmt: skip
+    command = Command(310, fields, b"body", opaque=7, language="JAVA", serialization=BINARY)
+    frame, shortcut = encode(command)[4:], SendShortcut()
+    shortcut.learn(frame, decode(frame), read_send_header(command.ext))
+    assert FAST.read_send(frame) == shortcut.read(frame) is not None
+
+
+MARKS = st.sampled_from([
+    b"UNIQ_KEY\x01", b"TRA", b"TRACE", b"TRAN_MSG\x01true\x02", b"PGROUP\x01", b"CLUSTER", b"MSG_REGION",
+    b"WAIT\x01false", b"DEL", b"D", b"\x02", b"true", b"U", b"",
+])  # fmt: skip
+
+
+@given(st.lists(MARKS, max_size=7).map(b"".join), st.binary(max_size=9))
+def test_the_stored_form_of_properties(properties, added):
+    assert FAST.stored_form(properties, added) == IN_PYTHON["stored_form"](properties, added)
+
+
+@given(
+    INT,
+    PLACE,
+    st.integers(0, 1 << 31),
+    PLACE,
+    st.one_of(st.none(), st.text(max_size=40)),
+    st.sampled_from([None, 0, 1 << 50]),
+)
+def test_an_answer(opaque, position, queue_id, offset, unique_key, due_ms):
+    ticket = Ticket(None, "T", queue_id, offset, position, 1, 2, IPV4, due_ms, unique_key)
+    more = b"" if due_ms is None else send_reply._waiting(due_ms, None)
+    said = (unique_key, more)
+    host = IPV4.hex().upper().encode()
+    constants = (send_reply._LANGUAGE, send_reply.PROTOCOL_VERSION, send_reply._TAIL, host)
+    made = FAST.send_reply(*constants, opaque, position, queue_id, offset, *said)
+    if made is not None:
+        assert made == send_reply.binary_reply(ticket, opaque)
+
+
+WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
+    ("record", (b"T",), TypeError),
+    ("record", (b"T", 0, 0, 0, b"", b"", 0, 0, 0, b"1234567", 0, IPV4, 0, 0, 111), ValueError),
+    ("record", (b"T", 1 << 31, 0, 0, b"", b"", 0, 0, 0, IPV4, 0, IPV4, 0, 0, 112), OverflowError),
+    ("record", (b"T", 0, 0, 0, b"", b"x" * 65_516, 0, 0, 0, IPV4, 0, IPV4, 0, 0, 65_628), OverflowError),
+    ("records", (b"T", [0], [0], [0], [111], [b""], [b""], [0], [bytes(48)]), ValueError),
+    ("records", (b"T", [0], [0], [0], [112], [b""], [b""], [0], [bytes(47)]), ValueError),
+    ("records", (b"T", [0], [0, 1], [0], [112], [b""], [b""], [0], [bytes(48)]), ValueError),
+    ("records", (b"T" * 128, [], [], [], [], [], [], [], []), ValueError),
+    ("entries", ([0], (), None), ValueError),
+    ("entries", (range(1), [0], None), TypeError),
+    ("put_entries", (array("q", [0]), [0], [0], 0, 1, set(), 1), ValueError),
+    ("put_entries", (array("i"), [0], [0], 0, 1, set(), 1), ValueError),
+    ("put_entries", (array("i", [0]), [-1], [0], 0, 1, set(), 1), ValueError),
+    ("put_entries", (array("i", [0]), [0], [0], 0, 1, set(), 0), ValueError),
+    ("put_entries", (bytes(4), [0], [0], 0, 1, set(), 1), BufferError),
+    ("hashes", (b"T", []), TypeError),
+    ("hashes", ("T", [b"k"]), TypeError),
+    ("index_hash", (b"T",), TypeError),
+    ("keys_alike", ([b"abc"], 2, 4), ValueError),
+    ("keys_alike", ([b"abc", "abc"], 1, 2), TypeError),
+    ("usual_facts", ("text",), TypeError),
+    ("split_batch", (bytearray(22), 1), TypeError),
+    ("read_send", (None,), TypeError),
+    ("send_reply", (0, 0, b"", "host", 0, 0, 0, 0, None, b""), TypeError),
+]
+
+
+@pytest.mark.parametrize(("name", "said", "error"), WRONG)
+def test_what_is_wrong_is_refused(name: str, said: tuple[object, ...], error: type[Exception]):
+    with pytest.raises(error):
+        getattr(FAST, name)(*said)
+
+
+def test_slots_stay_as_they_are_where_one_entry_is_wrong():
+    slots, pages = array("i", [5, 6]), {3}
+    with pytest.raises((ValueError, OverflowError)):
+        FAST.put_entries(slots, [0, 1 << 40], [0, 0], 0, 1, pages, 1)
+    assert slots == array("i", [5, 6]) and pages == {3}
