@@ -46,6 +46,7 @@ POST   /alert-rules                                     settings                
 DELETE /alert-rules/{rule}                              settings                   everywhere
 GET    /alert-rules/{rule}                              settings                   everywhere
 PATCH  /alert-rules/{rule}                              settings                   everywhere
+POST   /alert-rules/{rule}/test                         settings                   everywhere
 GET    /alert-silences                                  settings                   everywhere
 POST   /alert-silences                                  settings                   everywhere
 DELETE /alert-silences/{silence}                        settings                   everywhere

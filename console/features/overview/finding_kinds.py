@@ -116,6 +116,8 @@ class FindingKind:
     worsens_by: Literal["value", "span", "detail", ""] = "value"
     #: how many times as much is worse
     worse_at: float = 2.0
+    #: name of the kind that it is when it is better: who put that off, put this off as well
+    mild_form_of: str = ""
 
 
 def _group(finding: Finding) -> Link:
@@ -357,6 +359,7 @@ class FindingCode(Enum):
         ),
         link=_dead_letters,
         about="group",
+        mild_form_of="dead-letters-growing",
     )
     PROGRESS_UNSAVED = FindingKind(
         "progress-unsaved",

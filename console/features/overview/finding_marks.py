@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 
 from django.db import models
 from django.db.models import Q
@@ -78,6 +79,9 @@ class FindingMark(models.Model):
             return self.Why.ENDED
         if finding is None:
             return self.Why.GONE if self.until is None else None
+        if finding.code.value.name != self.kind:
+            # its mild form counts something else
+            return None
         return self.Why.WORSE if self._is_worse(finding) else None
 
     def _is_worse(self, finding: Finding) -> bool:
@@ -109,6 +113,12 @@ def place_of(finding: Finding, of: Cluster) -> str:
     return chosen().text if about == "group" else Choice(chosen().entry).text
 
 
+def marked_as(finding: Finding) -> tuple[str, ...]:
+    """Return the names of the kinds whose marks hold for a finding: its own, and the one whose mild form it is."""
+    kind = finding.code.value
+    return (kind.name, kind.mild_form_of) if kind.mild_form_of else (kind.name,)
+
+
 def held_at(place: str) -> tuple[str, str]:
     """Return the places whose marks hold for a finding at a place: its own, and its cluster in total."""
     return place, Choice(choice_of(place).entry).text
@@ -122,8 +132,8 @@ def parted(
     by_key = {(mark.kind, mark.subject, mark.place): mark for mark in marks}
     count, off, counted = list[Finding](), list[PutOff](), Counter[FindingCode]()
     for each in findings:
-        places = held_at(place_of(each, of))
-        found = (by_key.get((each.code.value.name, each.key, place)) for place in places)
+        keys = product(marked_as(each), (each.key,), held_at(place_of(each, of)))
+        found = (by_key.get(key) for key in keys)
         mark = next((mark for mark in found if mark is not None and mark.over_by(each, at) is None), None)
         if mark is None:
             counted[each.code] += 1

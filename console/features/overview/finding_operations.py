@@ -24,7 +24,7 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.mirror.models import Broker
 from console.features.overview.finding_kinds import CODES, Finding, FindingCode
-from console.features.overview.finding_marks import FindingMark, lift, open_marks, place_of
+from console.features.overview.finding_marks import FindingMark, lift, marked_as, open_marks, place_of
 from console.features.overview.findings import server_facts
 from console.features.overview.pages import read_overview
 from console.operations.actor import SILENCE_ALERTS, UNBOUNDED, Scope, named
@@ -205,8 +205,9 @@ def _findings(of: Cluster) -> dict[tuple[str, str, str], Finding]:
     """Return all findings of the brokers that are chosen, by what marks name them with."""
     data = read_overview.within(EVERYTHING)
     every = [*data.findings, *(each.finding for each in data.put_off)]
-    # of several with one key the greatest counts, which comes first
-    return {(each.code.value.name, each.key, place_of(each, of)): each for each in reversed(every)}
+    # of several with one key the greatest counts, which comes first; what stands for its mild form gives way to itself
+    found = {(kind, each.key, place_of(each, of)): each for each in reversed(every) for kind in marked_as(each)[1:]}
+    return found | {(each.code.value.name, each.key, place_of(each, of)): each for each in reversed(every)}
 
 
 def _known(of: Cluster) -> frozenset[str]:
@@ -226,7 +227,7 @@ def _finding_of(parameters: Mapping[str, Any]) -> Finding:
     """Return the finding that is meant as it is now; raises NotPossible."""
     with choosing(choice_of(parameters["place"])):
         found = _findings(cluster()).get((parameters["kind"], parameters["subject"], parameters["place"]))
-    if found is None:
+    if found is None or found.code.value.name != parameters["kind"]:
         raise NotPossible("This finding is not there any more.")
     return found
 

@@ -56,19 +56,18 @@ def finding(request: HttpRequest) -> HttpResponse:
     found = _found(code, request.GET.get("subject", ""), request.GET.get("broker", ""))
     if request.method != "POST":
         return _page(request, code, found, {}, {})
-    given = {name: request.POST.get(name, "").strip()[:1_000] for name in _FIELDS}
     is_lift = request.POST.get("act") == "lift"
-    faults: dict[str, str] = {}
-    if not given["reason"]:
-        faults["reason"] = gettext("Enter a reason. It is kept.")
-    until_ms = None if is_lift else _until_ms(given, faults)
-    actor = Actor.of(request.user)
-    kind = LiftFinding.name if is_lift else SnoozeFinding.name
-    # who may not is refused whatever the form says
+    actor, kind = Actor.of(request.user), LiftFinding.name if is_lift else SnoozeFinding.name
     try:
         actor.require(SILENCE_ALERTS, kind)
     except NotAllowed as error:
         raise PermissionDenied(error.permission) from None
+    usual = {"minutes": str(LENGTHS_MIN[0])}
+    given = {name: request.POST.get(name, usual.get(name, "")).strip()[:1_000] for name in _FIELDS}
+    faults: dict[str, str] = {}
+    if not given["reason"]:
+        faults["reason"] = gettext("Enter a reason. It is kept.")
+    until_ms = None if is_lift else _until_ms(given, faults)
     if found is None or faults:
         return _page(request, code, found, given, faults, status=422)
     mark = found.mark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.utils import timezone
 
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue
 from console.features.overview.finding_kinds import CODES, Finding, FindingCode
-from console.features.overview.finding_marks import FindingMark
+from console.features.overview.finding_marks import FindingMark, parted
 from console.features.overview.finding_operations import settle
 from console.features.overview.findings import LIMIT
 from console.features.overview.pages import Overview, read_overview
@@ -22,6 +23,7 @@ from console.operations.models import AuditEntry, Operation
 from console.security.topic_scope import VisibleTopics
 from console.site.chosen import Choice, choosing
 from console.site.clock import now_ms
+from console.site.mirrored import Cluster
 from tests.console.people import browser_of, person
 from tests.console.ui.test_pages import words
 
@@ -197,8 +199,21 @@ def test_at_one_of_several_brokers_and_in_total(db: None, settings: Any) -> None
 )
 def test_worse_is_by_the_kind_of_finding(code: FindingCode, was: Any, now: Any, is_worse: bool) -> None:
     before, after = Finding(code, "x", **was), Finding(code, "x", **now)
-    mark = FindingMark(figure=before.measure, detail=before.detail, until=None)
+    mark = FindingMark(kind=code.value.name, figure=before.measure, detail=before.detail, until=None)
     assert (mark.over_by(after, timezone.now()) is FindingMark.Why.WORSE) == is_worse
+
+
+def test_dead_letters_that_lie_are_put_off_with_those_that_grew() -> None:
+    """Five minutes after the last one they were another finding, which counted."""
+    at = timezone.now()
+    mark = FindingMark(kind="dead-letters-growing", subject="billing", place="", figure=2)
+    growing = Finding(FindingCode.DEAD_LETTERS_GROWING, "billing", 2)
+    lying = Finding(FindingCode.DEAD_LETTERS, "billing", 90)
+    of = Cluster(0, ())
+    assert [each.finding for each in parted([growing, lying], of, [mark], LIMIT)[1]] == [growing, lying]
+    assert mark.over_by(replace(growing, value=4), at) is FindingMark.Why.WORSE
+    other = FindingMark(kind="dead-letters", subject="billing", place="", figure=90)
+    assert parted([growing, lying], of, [other], LIMIT)[0] == (growing,)
 
 
 def test_no_two_kinds_have_one_name() -> None:
