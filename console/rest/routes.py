@@ -22,6 +22,7 @@ MODULES = (
     "console.features.topics.rest",
     "console.features.checkback.rest",
     "console.features.alerts.rest",
+    "console.features.overview.rest",
     "console.features.redisson.rest",
     "console.features.access.rest",
     "console.features.people.rest",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.db import transaction
+
 from console.features.alerts.models import AlertRule
 from console.features.checkback.models import make_secret
 from console.security import keys
@@ -31,3 +33,20 @@ def is_sealed(value: object) -> bool:
 def unsealed(rule: AlertRule) -> str:
     """Return the secret that was typed in for a rule; empty for none. Raises keys.Unreadable."""
     return keys.unseal(_PURPOSE, rule.webhook_secret)
+
+
+def renew_seals() -> tuple[int, list[str]]:
+    """Seal every secret with the key of today; return how many were not, and the rules whose secret no key opens."""
+    changed_rows, unreadable = 0, []
+    with transaction.atomic():
+        for row in AlertRule.objects.select_for_update().exclude(webhook_secret="").order_by("pk"):
+            if keys.is_of_today(_PURPOSE, row.webhook_secret):
+                continue
+            try:
+                row.webhook_secret = seal(unsealed(row))
+            except keys.Unreadable:
+                unreadable.append(str(row))
+                continue
+            row.save(update_fields=["webhook_secret"])
+            changed_rows += 1
+    return changed_rows, unreadable

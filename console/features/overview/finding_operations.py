@@ -29,7 +29,7 @@ from console.features.overview.findings import server_facts
 from console.features.overview.pages import read_overview
 from console.operations.actor import SILENCE_ALERTS, UNBOUNDED, Scope, named
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import Call, ChangesPreview, ItemResult, Kind, Outcome, Target, Undo
+from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target, Undo, renamed
 from console.operations.models import AuditEntry, Operation
 from console.operations.registry import register
 from console.security.topic_scope import EVERYTHING
@@ -79,9 +79,10 @@ class _MarkKind(Kind[ChangesPreview]):
         target = {name: parameters[name] for name in ("kind", "subject", "place")}
         return [Target(target, {"name": self.selection(parameters)})]
 
-    def rest_call(self, parameters: Mapping[str, Any]) -> Call | None:
-        """Return None: findings are those of the pages."""
-        return None
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
+        """Return the call that does it."""
+        names = {"kind": "kind", "subject": "subject", "place": "place", "until_ms": "until"}
+        return "POST", self.name.replace(".", "/"), {**renamed(parameters, names), **REASON}
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Act in nobody's name."""
