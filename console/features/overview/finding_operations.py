@@ -75,7 +75,7 @@ class _MarkKind(Kind[ChangesPreview]):
         return {"kind": kind, "subject": subject, "place": place}
 
     def targets(self, parameters: Mapping[str, Any], preview: ChangesPreview) -> Sequence[Target]:
-        """Return the one."""
+        """Return the one finding that it is about."""
         target = {name: parameters[name] for name in ("kind", "subject", "place")}
         return [Target(target, {"name": self.selection(parameters)})]
 

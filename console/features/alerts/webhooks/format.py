@@ -93,7 +93,7 @@ def read_object(body: bytes) -> Mapping[str, Any]:
     """Return the JSON object of an answer; empty where it is none."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
