@@ -61,7 +61,7 @@ SUGGESTIONS: Mapping[str, Suggestion] = {
         ),
         Suggestion(
             "halves-in-doubt", What.HALF_AGE, 600, 60, _("Half messages in doubt"),
-            _("Checks settle a half message within minutes; after 10 min its producer does not answer."),
+            _("Checks settle a half message within minutes; after 10 min its producer does not respond."),
         ),
         Suggestion(
             "disk-fills", What.DISK_USED, 80, 300, _("Disk fills"),

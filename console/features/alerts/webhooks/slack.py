@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 from console.features.alerts.webhooks.format import Format, Post, Try, as_json, is_success, refused
 from console.features.checkback.request import HttpAnswer
 
@@ -19,7 +21,8 @@ class Slack(Format):
         told = each.told
         fields = [_plain(f"{name}\n{value}", _FIELD) for name, value in told.facts]
         body = {
-            "text": _escaped(told.title),
+            # & < > would be markup, and mention people
+            "text": escape(told.title, quote=False),
             "blocks": [{"type": "header", "text": _plain(told.title, _HEADER)}, {"type": "section", "fields": fields}],
         }
         return Post(each.address, as_json(body))
@@ -31,7 +34,3 @@ class Slack(Format):
 
 def _plain(text: str, most: int) -> dict[str, object]:
     return {"type": "plain_text", "text": text if len(text) <= most else text[: most - 1] + "…", "emoji": False}
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
