@@ -29,12 +29,12 @@ from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.alerts.operations import ChangeRule, CreateRule, SilenceAlerts
 from console.features.alerts.sealed_secret import secret_of_rule
 from console.features.alerts.suggestions import SUGGESTIONS, offered
-from console.features.alerts.trial_operations import try_rule
+from console.features.alerts.trial_operations import require_trial, try_rule
 from console.features.alerts.webhooks.plain import Plain
 from console.features.alerts.webhooks.registry import FORMATS, format_of
 from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS, Actor
-from console.operations.errors import InvalidParameter, NotPossible, OutOfReach, words
+from console.operations.errors import InvalidParameter, NotAllowed, NotPossible, OutOfReach, words
 from console.operations.kind import Words
 from console.operations.pages import drafted
 from console.operations.reading import number_of
@@ -180,11 +180,15 @@ def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
 @form_of("alert_rule", "rule_id")
 def test_rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Send a test by every channel of a rule, and show what came back beside its form."""
-    _require(request, CHANGE_ALERT_RULE)
+    actor = Actor.of(request.user)
+    try:
+        require_trial(actor)
+    except NotAllowed as error:
+        raise PermissionDenied(error.permission) from None
     row = AlertRule.objects.filter(pk=rule_id).first()
     if row is None:
         raise Http404(gettext("There is no such rule."))
-    tried = try_rule(row, Actor.of(request.user))
+    tried = try_rule(row, actor)
     return _rule_page(request, row, _forms_texts(rule_fields.shown(row)), {}, tried=tried)
 
 

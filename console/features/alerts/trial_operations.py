@@ -36,10 +36,15 @@ class TestRule(Act):
         return " · ".join([str(result.get("rule", "")), *told])
 
 
-def try_rule(rule: AlertRule, actor: Actor) -> Sequence[Trial]:
-    """Send the test by every channel of a rule, also of one that is off. Raises NotAllowed, OutOfReach."""
+def require_trial(actor: Actor) -> None:
+    """Raise NotAllowed or OutOfReach for who may not test rules; the audit keeps the refusal."""
     actor.require(CHANGE_ALERT_RULE, TestRule.name)
     actor.require_scope(UNBOUNDED, TestRule.name)
+
+
+def try_rule(rule: AlertRule, actor: Actor) -> Sequence[Trial]:
+    """Send the test by every channel of a rule, also of one that is off. Raises NotAllowed, OutOfReach."""
+    require_trial(actor)
     at = timezone.now()
     tried = [channel.trial(rule, at) for channel in CHANNELS.values() if channel.is_wanted(rule)]
     channels = [

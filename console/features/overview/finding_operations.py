@@ -17,7 +17,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.http import QueryDict
+from django.http import Http404, QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -185,9 +185,7 @@ def settle() -> int:
     lifted = 0
     marks = list(open_marks())
     for place in {mark.place for mark in marks}:
-        with choosing(choice_of(place)):
-            of = cluster()
-            found, known = _findings(of), _known(of)
+        found, known = _told(place)
         for mark in (mark for mark in marks if mark.place == place):
             why = mark.over_by(found.get((mark.kind, mark.subject, mark.place)), timezone.now())
             # of what is not known now nothing is gone
@@ -200,6 +198,16 @@ def settle() -> int:
             )
             lifted += 1
     return lifted
+
+
+def _told(place: str) -> tuple[dict[tuple[str, str, str], Finding], frozenset[str]]:
+    """Return the findings at a place, and the kinds of which all are known; nothing of a broker that is not there."""
+    with choosing(choice_of(place)):
+        try:
+            of = cluster()
+        except Http404:
+            return {}, frozenset()
+        return _findings(of), _known(of)
 
 
 def _findings(of: Cluster) -> dict[tuple[str, str, str], Finding]:

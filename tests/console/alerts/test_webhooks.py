@@ -278,6 +278,8 @@ def test_only_who_changes_rules_tests_them_and_a_refusal_is_kept(webhook: Webhoo
     for role in ("viewer", "operator"):
         assert browser_of(person(f"{role}-1", role=role)).post(f"/alerts/rules/{made.pk}/test/").status_code == 403
     assert webhook.got == []
+    denied = AuditEntry.objects.filter(kind="alerts.test", what="denied").values_list("actor", flat=True)
+    assert sorted(denied) == ["operator-1", "viewer-1"]
 
 
 @pytest.mark.django_db

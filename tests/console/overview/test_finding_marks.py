@@ -145,6 +145,21 @@ def test_of_what_is_not_known_now_nothing_is_gone(brokers: list[str]) -> None:
     assert settle() == 1
 
 
+def test_a_broker_that_is_not_there_any_more_keeps_no_other_mark(db: None) -> None:
+    made("broker-a", "broker-b")
+    lags(billing=40)
+    Broker.mirror_writer.filter(name="broker-b").update(disk_used_ratio=0.85)
+    snooze(kind="disk-filling", subject="broker-b", place="broker-b")
+    snooze(None)
+    for model in (MirrorState, Queue):
+        model.mirror_writer.filter(broker="broker-b").delete()
+    Broker.mirror_writer.filter(name="broker-b").delete()
+    lags(billing=0)
+    assert settle() == 1
+    FindingMark.objects.update(until=timezone.now() - timedelta(seconds=1))
+    assert settle() == 1
+
+
 def test_others_are_found_in_the_place_of_those_that_are_put_off(brokers: list[str]) -> None:
     """Ten of a kind are listed: with ten put off, the eleventh was never seen."""
     every = {f"group-{number:02}": 100 - number for number in range(LIMIT + 3)}
