@@ -70,9 +70,12 @@ def finding(request: HttpRequest) -> HttpResponse:
     until_ms = None if is_lift else _until_ms(given, faults)
     if found is None or faults:
         return _page(request, code, found, given, faults, status=422)
-    mark = found.mark
-    place = mark.place if is_lift and mark is not None else place_of(found.finding, cluster())
-    parameters: dict[str, Any] = {"kind": code.value.name, "subject": found.finding.key, "place": place}
+    parameters: dict[str, Any] = {"kind": code.value.name, "subject": found.finding.key}
+    if is_lift and found.mark is not None:
+        # the mark may be one in total, or that of what the finding was before it got better
+        parameters |= {"kind": found.mark.kind, "place": found.mark.place}
+    else:
+        parameters["place"] = place_of(found.finding, cluster())
     if not is_lift:
         parameters["until_ms"] = until_ms
     try:

@@ -231,6 +231,19 @@ def test_dead_letters_that_lie_are_put_off_with_those_that_grew() -> None:
     assert parted([growing, lying], of, [other], LIMIT)[0] == (growing,)
 
 
+def test_what_is_put_off_as_what_it_was_before_is_counted_again(brokers: list[str], operator: Client) -> None:
+    lags(billing=0)
+    Queue.mirror_writer.bulk_create(
+        [Queue(broker_id="broker-a", topic="%DLQ%billing", queue_id=0, min_offset=0, max_offset=5)]
+    )
+    assert [each.code for each in read_overview().findings] == [FindingCode.DEAD_LETTERS]
+    FindingMark.objects.create(kind="dead-letters-growing", subject="billing", place="", figure=5, actor="anna")
+    assert names_of(read_overview()) == ([], ["billing"])
+    answer = operator.post("/finding/?kind=dead-letters&subject=billing", {"act": "lift", "reason": "look"})
+    assert answer.status_code == 303, words(answer)
+    assert names_of(read_overview()) == (["billing"], [])
+
+
 def test_no_two_kinds_have_one_name() -> None:
     assert len(CODES) == len(FindingCode)
 
