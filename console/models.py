@@ -6,6 +6,7 @@ from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.checkback.models import CheckAddress
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.features.dead_letters.models import LetterMark
+from console.features.overview.finding_marks import FindingMark
 from console.kept_figures import FigureSubject, HourFigures, MinuteFigures
 from console.operations.models import AuditEnd, AuditEntry, Operation, OperationItem, ReadAdministration
 from console.past import Snapshot
@@ -31,6 +32,7 @@ __all__ = [
     "DashboardRun",
     "Delivery",
     "FigureSubject",
+    "FindingMark",
     "HourFigures",
     "Identity",
     "LetterMark",

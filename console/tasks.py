@@ -15,6 +15,7 @@ from django.utils import timezone
 from console import snapshots
 from console.features.alerts import deliveries, evaluate
 from console.features.audit import administration
+from console.features.overview import finding_operations
 from console.operations import runner
 from console.operations.audit_stream import beside
 from console.operations.exported_audit import export_to
@@ -22,12 +23,13 @@ from console.operations.exported_audit import export_to
 
 @shared_task(name="console.watch_alerts")
 def watch_alerts() -> None:
-    """Judge the alert rules once and tell whom it concerns."""
+    """Judge the alert rules once and tell whom it concerns; end the marks of findings that are over."""
     for news in evaluate.watch(evaluate.read()):
         deliveries.tell(news, timezone.now())
     if not settings.ALERT_ORIGINS:
         # no webhook may be asked, so they have no round of their own: what was queued for one before ends here
         deliveries.send_due(timezone.now())
+    finding_operations.settle()
 
 
 @shared_task(name="console.tell_webhooks")

@@ -18,6 +18,7 @@ from console.features.due import pages as due_pages
 from console.features.groups import pages as groups_pages
 from console.features.messages import pages as messages_pages
 from console.features.messages import send_pages
+from console.features.overview import finding_pages
 from console.features.overview import pages as overview_pages
 from console.features.people import pages as people_pages
 from console.features.redisson import pages as redisson_pages
@@ -51,6 +52,7 @@ SENDING = Access((SEND_MESSAGES,))
 #: what each page lets one do, its handler asks for
 urlpatterns: list[URLPattern] = [
     page("", overview_pages.overview, "overview", is_total=True),
+    page("finding/", finding_pages.finding, "finding", is_total=True),
     page("due/", due_pages.due, "due", is_total=True),
     page("schedule/", schedule_pages.schedule, "schedule", is_total=True),
     page("schedule/<int:level>/", schedule_pages.lane, "lane", is_total=True),
@@ -99,6 +101,7 @@ urlpatterns: list[URLPattern] = [
     page("alerts/silence/", alerts_pages.silence, "alert_silence", SILENCING),
     page("alerts/rules/new/", alerts_pages.new_rule, "alert_rule_new", is_total=True),
     page("alerts/rules/<int:rule_id>/", alerts_pages.rule, "alert_rule", is_total=True),
+    page("alerts/rules/<int:rule_id>/test/", alerts_pages.test_rule, "alert_rule_test"),
     page("audit/", audit_pages.audit, "audit", AUDIT, is_total=True),
     page("audit/data.<str:form>", audit_pages.data, "audit_data", AUDIT),
     page("access/", access_pages.users, "access", BROKER_USERS, is_total=True),

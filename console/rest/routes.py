@@ -23,6 +23,7 @@ MODULES = (
     "console.features.brokers.rest",
     "console.features.checkback.rest",
     "console.features.alerts.rest",
+    "console.features.overview.rest",
     "console.features.redisson.rest",
     "console.features.access.rest",
     "console.features.people.rest",

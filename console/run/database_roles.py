@@ -86,6 +86,7 @@ TABLES: Mapping[str, Rights] = {
     "console_dashboardrun": Rights(spark=frozenset({"SELECT", "UPDATE", "DELETE"}), reader=_SEE),
     "console_delivery": _OWN,
     "console_figuresubject": _SHOWN,
+    "console_findingmark": _SHOWN,
     "console_hourfigures": _SHOWN,
     "console_identity": _OWN,
     "console_lettermark": _OWN,

@@ -46,6 +46,11 @@ class Evidence:
         """True when the page must say that it does not show the present."""
         return self.stale_reason is not None
 
+    @property
+    def is_wrong(self) -> bool:
+        """Tell whether something is amiss: what a broker cannot tell, or does not have, is neither."""
+        return self.stale_reason not in (None, StaleReason.NOT_SUPPORTED, StaleReason.NOT_THERE)
+
 
 def joined(source: str, several: Sequence[Evidence]) -> Evidence:
     """Return the evidence of figures that are made of several brokers': as old as the oldest of those that answer.

@@ -13,6 +13,8 @@ from django.utils.translation import gettext as _
 
 from console.features.alerts.models import AlertRule
 from console.features.alerts.operations import RulePreview
+from console.features.alerts.units import in_words, span_text
+from console.features.alerts.webhooks.registry import format_of
 from console.features.overview.finding_kinds import Finding, Text
 from console.features.topics.losses import waiting_words as words_of_waiting
 from console.operations.setting_fields import Setting, text_of
@@ -126,9 +128,11 @@ def rule_setting_title(name: str) -> str:
         "what": _("Metric"),
         "subject": _("Subject (name, * for any)"),
         "limit": _("Threshold"),
-        "for_s": _("For at least (s)"),
+        "for_s": _("For at least"),
         "emails": _("E-mail recipients"),
         "webhook": _("Webhook"),
+        "webhook_format": _("Webhook of"),
+        "webhook_secret": _("Webhook secret"),
         "is_on": _("Enabled"),
         "until_ms": _("Until"),
     }
@@ -136,8 +140,8 @@ def rule_setting_title(name: str) -> str:
 
 
 @register.simple_tag
-def rule_setting_words(name: str, value: object) -> str:
-    """Return the value of an alert rule's setting in words."""
+def rule_setting_words(name: str, value: object, what: str = "") -> str:
+    """Return the value of an alert rule's setting in words; a limit is one of what is watched (`what`)."""
     if value is None or value == "":
         return UNKNOWN
     if isinstance(value, bool):
@@ -146,15 +150,37 @@ def rule_setting_words(name: str, value: object) -> str:
         return what_words(str(value))
     if name == "until_ms" and isinstance(value, int):
         return moment(value)
-    if isinstance(value, int | float):
-        return str(figure(value))
+    if name == "webhook_format":
+        return str(format_of(str(value)).title)
+    if name == "for_s" and isinstance(value, int):
+        return span_text(value * 1_000)
+    if name == "limit" and isinstance(value, int | float):
+        return in_words(what, value)
     return ", ".join(value.split()) if name == "emails" and isinstance(value, str) else str(value)
 
 
 @register.filter
 def what_words(what: str) -> str:
-    """What is watched, with its unit."""
+    """What a rule watches, in words."""
     return str(dict(AlertRule.What.choices).get(what, what))
+
+
+@register.filter
+def watched_words(value: float | None, what: str) -> SafeString | str:
+    """A value of what is watched, with its unit; a dash when unknown."""
+    return UNKNOWN if value is None else in_words(what, value)
+
+
+@register.filter
+def seconds_words(seconds: int) -> str:
+    """A length of time that is kept in seconds."""
+    return span_text(seconds * 1_000)
+
+
+@register.filter
+def webhook_words(name: str) -> str:
+    """What a webhook's format is called."""
+    return str(format_of(name).title)
 
 
 @register.simple_tag
@@ -171,7 +197,8 @@ def rule_would(preview: RulePreview) -> str:
         return _("These alerts would fire at the next evaluation, within %(seconds)s s.") % {
             "seconds": f"{settings.ALERTS_INTERVAL_S:g}"
         }
-    return _("These alerts would fire after %(seconds)s s above the threshold.") % {"seconds": f"{rule['for_s']:,}"}
+    span = span_text(rule["for_s"] * 1_000)
+    return _("These alerts would fire after %(span)s above the threshold.") % {"span": span}
 
 
 @register.filter

@@ -10,9 +10,12 @@ from django.utils import timezone
 
 from console import snapshots
 from console.features.alerts.models import Alert, AlertRule
+from console.features.overview.finding_marks import place_of
+from console.features.overview.pages import read_overview
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.models import Operation
+from console.site.mirrored import cluster
 from console.ui.saved_views import address_of, keep
 from tests.browser import test_dashboards, test_timers, test_transactions
 from tests.console.dead_letters.test_dead_letters import bury
@@ -49,7 +52,7 @@ def fill(stage: Stage) -> dict[str, str]:
     save_views()
     half, parked, decided = (stage.admin.transactions(state).items[0] for state in ("open", "parked", "decided"))
     return {
-        "overview": "/", "due": "/due/?window=1d", "schedule": "/schedule/", "lane": "/schedule/17/",
+        "overview": "/", **put_off(actor), "due": "/due/?window=1d", "schedule": "/schedule/", "lane": "/schedule/17/",
         "empty lane": "/schedule/3/", "timers": "/timers/", "a zoom": "/timers/?zoom=1m",
         "list of timers": "/timers/list/", "a timer": f"/timers/{timer.position}/",
         "transactions": "/transactions/", "open": "/transactions/list/?state=open",
@@ -97,7 +100,8 @@ def alert_rules(actor: Actor) -> dict[str, str]:
     changed = workflow.draft("alerts.change", {"rule": late.pk, "settings": {"limit": 10}}, actor)
     deleted = workflow.draft("alerts.delete", {"rule": late.pk}, actor)
     return {
-        "a new alert rule": "/alerts/rules/new/", "an alert rule": f"/alerts/rules/{late.pk}/",
+        "a new alert rule": "/alerts/rules/new/", "a suggested alert rule": "/alerts/rules/new/?suggested=disk-fills",
+        "an alert rule": f"/alerts/rules/{late.pk}/",
         "a draft for an alert rule": f"/operations/{changed.pk}/", "a silence": f"/operations/{quiet.pk}/",
         "a deletion of an alert rule": f"/operations/{deleted.pk}/",
     }  # fmt: skip
@@ -106,6 +110,14 @@ def alert_rules(actor: Actor) -> dict[str, str]:
 def configured(actor: Actor) -> Operation:
     """A change of the broker's settings that is looked at."""
     return workflow.draft("brokers.configure", {"settings": {"fileReservedTime": "48"}}, actor)
+
+
+def put_off(actor: Actor) -> dict[str, str]:
+    """The pages of a finding that counts and of one that is ignored, which the first page lists folded."""
+    found = read_overview().findings
+    asked = {"kind": found[0].code.value.name, "subject": found[0].key, "place": place_of(found[0], cluster())}
+    workflow.start("findings.snooze", {**asked, "until_ms": None}, actor, reason="to show")
+    return {"a finding": found[-1].own_page, "an ignored finding": found[0].own_page}
 
 
 def waiting(actor: Actor) -> Operation:

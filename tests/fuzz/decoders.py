@@ -35,6 +35,8 @@ from broker.rocketmq import acl, frame, ids, message, properties, sends, sql92, 
 from broker.rocketmq.errors import BrokerError, RemotingError
 from broker.server.incoming import Incoming
 from broker.server.processors import timers
+from console.features.alerts import units
+from console.features.alerts.webhooks import format as webhook_format
 from console.features.checkback import allowed, worker
 from console.features.checkback.request import NoAnswer
 from console.features.dead_letters import shapes
@@ -199,4 +201,9 @@ DECODERS = (
     of_text(merged.read_cursor),
     of_text(parsing.read_moment, parsing.NoMoment),
     of_text(parsing.read_span),
+    of_text(units.read_span_of),
+    Decoder(
+        units.read, lambda raw: [units.read(what, raw.decode("utf-8", "surrogateescape")) for what in units.UNIT_OF]
+    ),
+    of_bytes(webhook_format.read_object),
 )

@@ -13,8 +13,8 @@ from tests.house.sources import ROOT, own_python, tree
 PRODUCT = ("broker", "console", "spark")
 #: A module of so few lines that one other in its folder imports belongs into that one.
 FEW_LINES = 80
-#: Those who put together what is looked for by its own name: addresses, processes.
-ASSEMBLIES = ("urls.py", "asgi.py", "__main__.py")
+#: Those who put together what is looked for by its own name: addresses, processes, formats of services.
+ASSEMBLIES = ("urls.py", "asgi.py", "__main__.py", "registry.py")
 #: How many such modules there are still; the number only falls.
 MOST_ALONE = 0
 

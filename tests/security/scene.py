@@ -157,6 +157,7 @@ def _made(stage: Stage, actor: Actor) -> dict[str, dict[str, Any]]:
             "dead_letters_of.name": group, "dashboard.name": "flow", "dashboard_series.name": "flow",
             "dashboard_data.name": "flow", "series": "sent", "form": "json", "rule_id": rule.pk, "view_id": view.pk,
             "delayed_queue?": {"name": topic}, "find_key?": {"q": f"{topic}-3"},
+            "finding?": {"kind": "group-without-consumer", "subject": group},
         }  # fmt: skip
         found[topic] = parts
     computed("flow", *[("sent", topic, "", "", NOON_MS + minute, 5.0, None) for topic in GROUPS for minute in range(3)])

@@ -30,6 +30,8 @@ PAGES = """
 set_language       GET  led      led      led      led      led      led     -
 set_language       POST led      led      led      led      led      led     -
 overview           GET  sign-in  no       yes      yes      yes      yes     -
+finding            GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
+finding            POST sign-in  no       no       refused  refused  refused gone     gone     gone
 due                GET  sign-in  no       yes      yes      yes      yes     -
 schedule           GET  sign-in  no       yes      yes      yes      yes     -
 lane               GET  sign-in  no       yes      yes      yes      yes     -
@@ -93,6 +95,8 @@ alert_rule_new     GET  sign-in  no       no       no       yes      yes     -
 alert_rule_new     POST sign-in  no       no       no       refused  refused -
 alert_rule         GET  sign-in  no       no       no       yes      yes     no       no       no
 alert_rule         POST sign-in  no       no       no       led      led     no       no       no
+alert_rule_test    GET  sign-in  no       led      led      led      led     led      led      led
+alert_rule_test    POST sign-in  no       no       no       yes      yes     no       no       no
 audit              GET  sign-in  no       yes      yes      yes      yes     -
 audit_data         GET  sign-in  no       yes      yes      yes      yes     -
 access             GET  sign-in  no       no       no       yes      yes     -
@@ -166,6 +170,7 @@ LIMITED_DIFFER: Mapping[tuple[str, str, str], str] = {
     ("alert_rule_new", "POST", ADMINISTRATOR): "no",
     ("alert_rule", "GET", ADMINISTRATOR): "no",
     ("alert_rule", "POST", ADMINISTRATOR): "no",
+    ("alert_rule_test", "POST", ADMINISTRATOR): "no",
     ("find_act", "POST", OPERATOR): "no",
     ("find_act", "POST", ADMINISTRATOR): "no",
     ("saved_view", "POST", ADMINISTRATOR): "gone",

@@ -81,6 +81,10 @@ TABLE: Mapping[str, tuple[str, str, Parameters]] = {
         "rule": None, "what": "backlog", "subject": team.group, "until_ms": LATER_MS}),
     "alerts.end_silence": ("operator", "", lambda team: {
         "silence": Silence.objects.get(subject=team.group).pk}),
+    "findings.snooze": ("operator", "group", lambda team: {
+        "kind": "group-without-consumer", "subject": team.group, "place": "", "until_ms": LATER_MS}),
+    "findings.lift": ("operator", "group", lambda team: {
+        "kind": "group-without-consumer", "subject": team.group, "place": ""}),
     "dead_letters.send_back": ("operator", "group", letters),
     "dead_letters.send_as_new": ("operator", "group", letters),
     "dead_letters.mark_handled": ("operator", "group", letters),

@@ -46,6 +46,10 @@ POST   /alert-rules                                     settings                
 DELETE /alert-rules/{rule}                              settings                   everywhere
 GET    /alert-rules/{rule}                              settings                   everywhere
 PATCH  /alert-rules/{rule}                              settings                   everywhere
+GET    /findings                                        settings                   everywhere
+POST   /findings/lift                                   settings                   everywhere
+POST   /findings/snooze                                 settings                   everywhere
+POST   /alert-rules/{rule}/test                         settings                   everywhere
 GET    /alert-silences                                  settings                   everywhere
 POST   /alert-silences                                  settings                   everywhere
 DELETE /alert-silences/{silence}                        settings                   everywhere

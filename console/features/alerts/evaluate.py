@@ -41,7 +41,7 @@ What = AlertRule.What
 
 #: counts of messages: those at several brokers are added
 _ADDED = frozenset({What.BACKLOG, What.DEAD_LETTERS})
-_OF_MIRROR = frozenset({What.BACKLOG, What.STILL, What.DEAD_LETTERS, What.LANE_LATE, What.HALF_AGE})
+_OF_MIRROR = frozenset({What.BACKLOG, What.STILL, What.DEAD_LETTERS, What.LANE_LATE, What.HALF_AGE, What.SLAVE_BEHIND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,11 @@ def _of_one(here: Mirrored, wanted: Collection[str]) -> tuple[list[Reading], set
         found += _of_lanes(here)
     if What.HALF_AGE in wanted:
         found += _of_halves(here)
+    if What.SLAVE_BEHIND in wanted:
+        found += _of_slaves(here)
+    if here.broker is not None and here.broker.disk_used_ratio is not None:
+        found.append(Reading(What.DISK_USED, here.name, here.broker.disk_used_ratio * 100))
+        told.add(What.DISK_USED)
     # how fast the groups of a polled broker are nobody counts
     told |= (_OF_MIRROR - {What.STILL} if here.polling else _OF_MIRROR) & set(wanted)
     if known.timers is not None:
@@ -222,6 +227,14 @@ def _of_halves(here: Mirrored) -> Iterator[Reading]:
     first = halves.order_by("store_ms").values_list("store_ms", flat=True).first()
     if first is not None:
         yield Reading(What.HALF_AGE, here.name, max(0, here.now_ms - first) / 1000)
+
+
+def _of_slaves(here: Mirrored) -> Iterator[Reading]:
+    end = None if here.broker is None else here.broker.log_end_position
+    rows = Replica.objects.filter(broker=here.name, number__gt=0, log_end_position__isnull=False)
+    for number, has in rows.values_list("number", "log_end_position"):
+        if end is not None and has is not None:
+            yield Reading(What.SLAVE_BEHIND, f"{here.name} {number}", max(0, end - has))
 
 
 def _of_queues(queues: Iterable[QueueRow]) -> Iterator[Reading]:

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from console.features.alerts.units import in_words
 from console.features.checkback.models import new_salt
 
 
@@ -16,23 +17,18 @@ class AlertRule(models.Model):
     """A rule that watches one value: raised when the value of a subject has been above the limit for `for_s`."""
 
     class What(models.TextChoices):
-        """The values that a rule can watch; the unit of the limit stands in the label."""
+        """The values that a rule can watch; units.py says in which unit each is kept."""
 
-        BROKER_DOWN = "broker-down", _("broker unreachable for (s)")
-        BACKLOG = "backlog", _("lag of a group (messages)")
-        STILL = "still", _("group with lag consumes nothing for (s)")
+        BROKER_DOWN = "broker-down", _("broker unreachable")
+        BACKLOG = "backlog", _("lag of a group")
+        STILL = "still", _("group with lag consumes nothing")
         DEAD_LETTERS = "dead-letters", _("messages dead-lettered by a group in 5 min")
-        LATENESS = "lateness", _("timer lateness p99 (ms)")
-        LANE_LATE = "lane-late", _("lane overdue by (ms)")
-        HALF_AGE = "half-age", _("age of the oldest undecided half message (s)")
-        STUCK_QUEUE = "stuck-queue", _("due value of a Redisson queue not transferred for (s)")
-
-        @property
-        def unit_ms(self) -> int | None:
-            """The milliseconds of the unit of the limit; None where that is no time."""
-            if self in (self.LATENESS, self.LANE_LATE):
-                return 1
-            return None if self in (self.BACKLOG, self.DEAD_LETTERS) else 1_000
+        LATENESS = "lateness", _("timer lateness p99")
+        LANE_LATE = "lane-late", _("lane overdue")
+        HALF_AGE = "half-age", _("age of the oldest undecided half message")
+        STUCK_QUEUE = "stuck-queue", _("due value of a Redisson queue not transferred")
+        DISK_USED = "disk-used", _("disk used on a broker")
+        SLAVE_BEHIND = "slave-behind", _("slave behind its master")
 
     #: empty: it is called by what it watches
     name = models.CharField(_("name"), max_length=80, blank=True, default="")
@@ -43,6 +39,10 @@ class AlertRule(models.Model):
     for_s = models.PositiveIntegerField(_("for at least (s)"), default=60)
     emails = models.TextField(_("e-mail recipients, one per line"), blank=True)
     webhook = models.CharField(_("webhook"), max_length=500, blank=True)
+    #: name of what is posted there (webhooks/registry.py)
+    webhook_format = models.CharField(_("webhook format"), max_length=16, default="plain")
+    #: sealed (rule_fields.py); empty: the service asks for none, or it follows from `salt`
+    webhook_secret = models.TextField(_("webhook secret"), blank=True, default="", editable=False)
     salt = models.CharField(max_length=32, default=new_salt, editable=False)
     is_on = models.BooleanField(_("enabled"), default=True)
 
@@ -52,7 +52,7 @@ class AlertRule(models.Model):
         ordering = ["what", "subject", "limit"]
 
     def __str__(self) -> str:
-        watched = f"{self.get_what_display()} {self.subject} > {self.limit:g}"
+        watched = f"{self.get_what_display()} {self.subject} > {in_words(self.what, self.limit)}"
         return f"{self.name}: {watched}" if self.name else watched
 
     @property

@@ -25,7 +25,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.features.alerts import rule_fields
-from console.features.alerts.deliveries import without_path
+from console.features.alerts.channels import without_path
 from console.features.alerts.evaluate import look
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.operations.actor import (
@@ -108,12 +108,12 @@ class AlertKind(Kind[OfAlert]):
         return str(row) if row is not None else gettext("rule %(number)s") % {"number": parameters["rule"]}
 
     def shown_parameters(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters with the origin of a webhook only: who has its whole address may be able to post."""
+        """Return the parameters without secrets, and with the origin of a webhook only: its address may be one."""
         shown = dict(parameters)
         for part in ("settings", "expected"):
             given = shown.get(part)
-            if isinstance(given, Mapping) and isinstance(given.get("webhook"), str):
-                shown[part] = {**given, "webhook": without_path(given["webhook"])}
+            if isinstance(given, Mapping):
+                shown[part] = {name: shown_value(name, value) for name, value in given.items()}
         return shown
 
     def undo_of(self, row: Operation) -> Undo | None:
@@ -188,6 +188,7 @@ class CreateRule(AlertKind[RulePreview]):
         """Return its settings, all of them."""
         given = parameters.get("settings", {})
         settings = rule_fields.checked({**rule_fields.DEFAULTS, **given} if isinstance(given, Mapping) else given)
+        rule_fields.check_together(settings)
         return {"settings": settings}
 
     def preview(self, parameters: Mapping[str, Any]) -> RulePreview:
@@ -235,7 +236,12 @@ class ChangeRule(AlertKind[RulePreview]):
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return which rule, and what is to be another."""
-        made = {"rule": number_in(parameters, "rule"), "settings": rule_fields.checked(parameters.get("settings", {}))}
+        row = AlertRule.objects.filter(pk=number_in(parameters, "rule")).first()
+        changes = rule_fields.checked(parameters.get("settings", {}), row.what if row is not None else "")
+        now = rule_fields.shown(row if row is not None else rule_of(parameters))
+        changes = rule_fields.with_secret(changes, now)
+        rule_fields.check_together({**now, **changes})
+        made: dict[str, Any] = {"rule": parameters["rule"], "settings": changes}
         if parameters.get("expected") is not None:
             # what was so once may be refused by now; it is compared only
             if not isinstance(parameters["expected"], Mapping):
@@ -464,6 +470,8 @@ def rule_of(parameters: Mapping[str, Any], *, is_locked: bool = False) -> AlertR
 
 def shown_value(name: str, value: Any) -> Any:
     """Return the value of a setting as others may see it who do not administer rules."""
+    if name == "webhook_secret":
+        return "•••" if value else ""
     return without_path(value) if name == "webhook" and isinstance(value, str) else value
 
 

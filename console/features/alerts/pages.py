@@ -7,7 +7,7 @@ silence is done at once.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
@@ -22,14 +22,20 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_safe
 
-from console.features.alerts import rule_fields
-from console.features.alerts.deliveries import secret_of_rule
+from console.features.alerts import rule_fields, units
+from console.features.alerts.channels import Trial, without_path
 from console.features.alerts.evaluate import look
 from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.alerts.operations import ChangeRule, CreateRule, SilenceAlerts
+from console.features.alerts.sealed_secret import secret_of_rule
+from console.features.alerts.suggestions import SUGGESTIONS, offered
+from console.features.alerts.trial_operations import require_trial, try_rule
+from console.features.alerts.webhooks.plain import Plain
+from console.features.alerts.webhooks.registry import FORMATS, format_of
 from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS, Actor
-from console.operations.errors import InvalidParameter, NotPossible, OutOfReach, words
+from console.operations.errors import InvalidParameter, NotAllowed, NotPossible, OutOfReach, words
+from console.operations.kind import Words
 from console.operations.pages import drafted
 from console.operations.reading import number_of
 from console.operations.typed_moments import bound_ms
@@ -43,7 +49,8 @@ from console.ui.table import FIGURE, TEXT, VALUE, Cell, Column, Table, file_colu
 _SUBJECT = Column("subject", _("Subject"), Cell("alerts/cells/subject.html", text=TEXT.text), length=60)
 _STATE = Column("state", _("State"), Cell("alerts/cells/state.html", by=(VALUE, "was_silenced")))
 _WHAT = Column("rule.what", _("Metric"), Cell("alerts/cells/what.html", by=(VALUE,)))
-_HIGHEST = Column("highest", _("Peak"), FIGURE)
+_MEASURED = replace(FIGURE, text=lambda value, place: units.in_words(place.row.rule.what, value))
+_HIGHEST = Column("highest", _("Peak"), _MEASURED)
 _AT = Cell("alerts/cells/moment.html")
 _SINCE = Column("since", _("Since"), _AT)
 _TOLD = Column("told", _("Notified"), Cell("alerts/cells/told.html", by=(VALUE,)))
@@ -55,9 +62,9 @@ ALERTS = Table(
         _SUBJECT,
         _STATE,
         _WHAT,
-        Column("value", _("Now"), FIGURE),
+        Column("value", _("Now"), _MEASURED),
         _HIGHEST,
-        Column("rule.limit", _("Threshold"), FIGURE),
+        Column("rule.limit", _("Threshold"), _MEASURED),
         _SINCE,
         *file_columns("raised_at ended_at was_silenced"),
         _TOLD,
@@ -69,6 +76,8 @@ VIEW, SILENCE = "console.view_alert", SILENCE_ALERTS
 #: offered lengths of quiet, in minutes
 LENGTHS_MIN = (30, 120, 480, 1_440)
 LISTED = 100
+#: typed as a secret it takes away the one that is kept
+TAKES_AWAY = "-"
 #: of the form that asks for quiet
 _FIELDS = ("subject", "rule", "minutes", "until", "reason")
 #: what is watched of a consumer group; a queue of Redisson's, and the broker itself, are the others
@@ -134,11 +143,13 @@ def silence(request: HttpRequest) -> Answer:
 def new_rule(request: HttpRequest) -> HttpResponse:
     """Show the form of a new rule, or preview making it."""
     _require(request, ADD_ALERT_RULE)
-    now = _forms_texts(rule_fields.DEFAULTS)
+    suggestion = SUGGESTIONS.get(request.GET.get("suggested", ""))
+    now = _forms_texts({**rule_fields.DEFAULTS, **(suggestion.settings if suggestion is not None else {})})
     if request.method != "POST":
-        return _rule_page(request, None, now, {})
+        return _rule_page(request, None, now, {}, why=suggestion.why if suggestion is not None else "")
     given = _given(request.POST)
     settings, faults = rule_fields.read({**now, **given})
+    faults = faults or rule_fields.faults_together(settings)
     if faults:
         return _rule_page(request, None, {**now, **given}, faults)
     return drafted(request, CreateRule.name, lambda: {"settings": settings}, _operation(request))
@@ -156,12 +167,42 @@ def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     if request.method != "POST":
         return _rule_page(request, row, now, {})
     given = _given(request.POST)
-    settings, faults = rule_fields.read({name: text for name, text in given.items() if text != now[name]})
+    settings, faults = _read_changes(row.what, given, now)
+    changed = {name: value for name, value in settings.items() if value != shown[name]}
+    changed = rule_fields.with_secret(changed, shown)
+    faults = faults or rule_fields.faults_together({**shown, **changed})
     if faults:
         return _rule_page(request, row, {**now, **given}, faults)
-    changed = {name: value for name, value in settings.items() if value != shown[name]}
     parameters = {"rule": row.pk, "settings": changed, "expected": {name: shown[name] for name in changed}}
     return drafted(request, ChangeRule.name, lambda: parameters, _operation(request))
+
+
+@form_of("alert_rule", "rule_id")
+def test_rule(request: HttpRequest, rule_id: int) -> HttpResponse:
+    """Send a test by every channel of a rule, and show what came back beside its form."""
+    actor = Actor.of(request.user)
+    try:
+        require_trial(actor)
+    except NotAllowed as error:
+        raise PermissionDenied(error.permission) from None
+    row = AlertRule.objects.filter(pk=rule_id).first()
+    if row is None:
+        raise Http404(gettext("There is no such rule."))
+    tried = try_rule(row, actor)
+    return _rule_page(request, row, _forms_texts(rule_fields.shown(row)), {}, tried=tried)
+
+
+def _read_changes(
+    what: str, given: Mapping[str, str], now: Mapping[str, str]
+) -> tuple[dict[str, rule_fields.Value], dict[str, str]]:
+    """Read what differs from what the form showed; a limit also where what it measures is another thing now."""
+    is_other = given.get("what", what) != what
+    changes = {name: text for name, text in given.items() if text != now[name] or (name == "limit" and is_other)}
+    # "-" takes a secret away; one that is not typed again stays
+    secret = changes.pop("webhook_secret", "").strip()
+    if secret:
+        changes["webhook_secret"] = "" if secret == TAKES_AWAY else secret
+    return rule_fields.read(changes, given.get("what", what))
 
 
 def _until_ms(given: Mapping[str, str], faults: dict[str, str]) -> int | None:
@@ -185,6 +226,7 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
     seen = current_scope()
     rows = _named_to(seen)
     shown = {"subject": "*", "minutes": "30", **given}
+    may_add = seen.see_all and request.user.has_perm(ADD_ALERT_RULE)
     silences = [
         row
         for row in Silence.objects.select_related("rule").filter(until__gt=timezone.now())
@@ -199,9 +241,10 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
         "past": list(rows.filter(state=Alert.State.ENDED).order_by("-ended_at")[:LISTED]),
         "rules": [_shown(rule, silences) for rule in _rules() if _is_named(rule, rule.subject, seen)],
         "silences": silences,
+        "offers": offered(set(AlertRule.objects.values_list("what", flat=True))) if may_add else (),
         "lengths": LENGTHS_MIN,
         "may_silence": request.user.has_perm(SILENCE),
-        "may_add": seen.see_all and request.user.has_perm(ADD_ALERT_RULE),
+        "may_add": may_add,
         "may_change": seen.see_all and request.user.has_perm(CHANGE_ALERT_RULE),
         "fields": {name: Field(name, shown.get(name, ""), faults.get(name, "")) for name in _FIELDS},
     }
@@ -245,18 +288,33 @@ def _is_named(rule: AlertRule, subject: str, seen: TopicScope) -> bool:
 
 
 def _rule_page(
-    request: HttpRequest, row: AlertRule | None, texts: Mapping[str, str], faults: dict[str, str]
+    request: HttpRequest,
+    row: AlertRule | None,
+    texts: Mapping[str, str],
+    faults: dict[str, str],
+    *,
+    why: Words = "",
+    tried: Sequence[Trial] | None = None,
 ) -> HttpResponse:
+    """`why` is said of a suggested rule; `tried` is what came of a test."""
     fields = {name: Field(name, text, faults.get(name, "")) for name, text in texts.items()}
+    # what was typed is not shown again either
+    fields["webhook_secret"] = replace(fields["webhook_secret"], value="")
+    is_plain = row is not None and row.webhook_format == Plain.name
     context: dict[str, Any] = {
         "here": "alerts",
         "rule": row,
         "fields": fields,
         "is_wrong": bool(faults),
-        "kinds": AlertRule.What.choices,
+        "why": why,
+        "tried": tried,
+        "kinds": [(code, title, units.unit_words(code)) for code, title in AlertRule.What.choices],
+        "formats": FORMATS.values(),
+        "form": format_of(texts["webhook_format"]),
+        "has_secret": row is not None and bool(row.webhook_secret),
         "number": uuid.uuid4(),
         "look": None if row is None else look(row.what, row.subject, row.limit),
-        "secret": secret_of_rule(row) if row is not None and row.webhook else "",
+        "secret": secret_of_rule(row) if row is not None and row.webhook and is_plain else "",
         "may_delete": request.user.has_perm(DELETE_ALERT_RULE),
     }
     return render(request, "alerts/rule.html", context, status=422 if faults else 200)
@@ -274,14 +332,21 @@ def _given(posted: QueryDict) -> dict[str, str]:
 
 
 def _forms_texts(settings: Mapping[str, rule_fields.Value]) -> dict[str, str]:
-    """Return the settings as texts, as a form sends them."""
-    return {name: _text(value) for name, value in settings.items()}
+    """Return the settings as texts, as a form sends them; what a service gave is not shown again."""
+    texts = {name: _text(name, value, str(settings["what"])) for name, value in settings.items()}
+    if format_of(texts["webhook_format"]).is_address_secret:
+        texts["webhook"] = without_path(texts["webhook"])
+    return {**texts, "webhook_secret": ""}
 
 
-def _text(value: rule_fields.Value) -> str:
+def _text(name: str, value: rule_fields.Value, what: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.15g}" if isinstance(value, float) else str(value)
+    if name == "for_s" and isinstance(value, int):
+        return units.span_text(value * 1_000)
+    if name == "limit" and isinstance(value, int | float):
+        return units.as_text(what, value)
+    return str(value)
 
 
 def _operation(request: HttpRequest) -> uuid.UUID | None:

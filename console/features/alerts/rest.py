@@ -18,6 +18,7 @@ from starlette.responses import Response
 from console.features.alerts import rule_fields
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.alerts.operations import shown_value
+from console.features.alerts.trial_operations import try_rule
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS
 from console.rest.access import Everywhere
 from console.rest.database import token_actor
@@ -30,7 +31,10 @@ from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Deletion, Look, Mome
 from console.security.tokens import SETTINGS
 from console.site.parsing import whole_number
 
-Watched = Literal["broker-down", "backlog", "still", "dead-letters", "lateness", "lane-late", "half-age", "stuck-queue"]
+Watched = Literal[
+    "broker-down", "backlog", "still", "dead-letters", "lateness", "lane-late", "half-age", "stuck-queue", "disk-used",
+    "slave-behind",
+]  # fmt: skip
 Subject = Annotated[str, Meta(min_length=1, max_length=255, description="A name; * matches any characters.")]
 Limit = Annotated[float, Meta(ge=0, description="Threshold, in the unit of `what`.")]
 Seconds = Annotated[
@@ -38,6 +42,10 @@ Seconds = Annotated[
 ]
 Emails = Annotated[list[str], Meta(max_length=20)]
 Webhook = Annotated[str, Meta(max_length=500, description="Its origin is on a list; empty: none.")]
+WebhookFormat = Literal["plain", "slack", "teams", "dingtalk", "wecom", "feishu", "pagerduty"]
+WebhookSecret = Annotated[
+    str, Meta(max_length=200, description="Signing secret or routing key; kept sealed, never answered.")
+]
 RuleName = Annotated[str, Meta(max_length=80)]
 Number = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Expected = Meta(description="The change is refused unless these are the settings now.")
@@ -53,6 +61,8 @@ class NewRuleSettings(Struct, forbid_unknown_fields=True, kw_only=True, omit_def
     for_s: Seconds = 60
     emails: Emails = field(default_factory=list)
     webhook: Webhook = ""
+    webhook_format: WebhookFormat = "plain"
+    webhook_secret: WebhookSecret = ""
     is_on: bool = True
 
 
@@ -66,6 +76,8 @@ class RuleSettings(Struct, forbid_unknown_fields=True, kw_only=True):
     for_s: Seconds | UnsetType = UNSET
     emails: Emails | UnsetType = UNSET
     webhook: Webhook | UnsetType = UNSET
+    webhook_format: WebhookFormat | UnsetType = UNSET
+    webhook_secret: WebhookSecret | UnsetType = UNSET
     is_on: bool | UnsetType = UNSET
 
 
@@ -101,6 +113,7 @@ class AlertRuleShown(Struct, kw_only=True):
 
     rule: int
     settings: RuleSettings
+    has_secret: bool
     raised: int
     last_raised_ms: int | None
 
@@ -109,6 +122,23 @@ class AlertRuleRows(Struct, kw_only=True):
     """The alert rules that there are."""
 
     rules: list[AlertRuleShown]
+
+
+class ChannelTried(Struct, kw_only=True):
+    """What came of a test by one `channel`: mail, or the webhook's format. `answer`: its beginning."""
+
+    channel: str
+    is_delivered: bool
+    status: int | None
+    took_ms: int
+    error: str
+    answer: str
+
+
+class RuleTried(Struct, kw_only=True):
+    """The channels of a rule, each with what came of the test."""
+
+    channels: list[ChannelTried]
 
 
 class SilenceShown(Struct, kw_only=True):
@@ -177,7 +207,11 @@ async def change_rule(call: Call, body: AlertRuleChange) -> Response:
     given = msgspec.to_builtins(body)
     parameters = {part: _joined(given[part]) for part in ("settings", "expected") if part in given}
     now = rule_fields.shown(row)
-    if not body.preview and all(now[name] == value for name, value in parameters["settings"].items()):
+    if (
+        not body.preview
+        and "webhook_secret" not in parameters["settings"]
+        and all(now[name] == value for name, value in parameters["settings"].items())
+    ):
         return json_answer(await in_thread(lambda: _shown(_row(call))))
     return await _begun(call, "change", {"rule": row.pk, **parameters}, body.reason, is_look=body.preview)
 
@@ -195,6 +229,33 @@ async def delete_rule(call: Call, query: Deletion) -> Response:
     """Delete a rule with the alerts that it raised."""
     is_look, row = query.is_look(), await in_thread(lambda: _row(call))
     return await _begun(call, "delete", {"rule": row.pk}, query.reason, is_look=is_look)
+
+
+@route(
+    "POST",
+    _RULE + "/test",
+    "Test the channels of an alert rule",
+    action=SETTINGS,
+    on=_ON,
+    answers=((200, "What came of it.", RuleTried),),
+    errors=(AlertRuleUnknown,),
+)
+async def test_rule(call: Call) -> Response:
+    """Send one message that says that it is a test by each channel, now, also of a rule that is off."""
+    row = await in_thread(lambda: _row(call))
+    tried = await in_thread(lambda: try_rule(row, token_actor(call.grant, _PERMISSIONS)))
+    channels = [
+        ChannelTried(
+            channel=each.name,
+            is_delivered=each.is_delivered,
+            status=each.status,
+            took_ms=each.took_ms,
+            error=each.error,
+            answer=each.answer,
+        )
+        for each in tried
+    ]
+    return json_answer(RuleTried(channels=channels))
 
 
 @route("GET", _SILENCES, "List active silences", action=SETTINGS, on=_ON, answers=((200, "Silences.", SilenceRows),))
@@ -255,8 +316,10 @@ def _joined(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _shown(row: Any) -> AlertRuleShown:
     settings = {name: shown_value(name, value) for name, value in rule_fields.shown(row).items()}
+    del settings["webhook_secret"]
     return AlertRuleShown(
         rule=row.pk,
+        has_secret=bool(row.webhook_secret),
         settings=msgspec.convert({**settings, "emails": row.addresses}, RuleSettings),
         raised=row.raised,
         last_raised_ms=None if row.last_raised is None else _ms(row.last_raised),

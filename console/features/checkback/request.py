@@ -61,8 +61,8 @@ class HttpLimits:
 
     timeout_s: float = 5.0
     answer_bytes: int = 4096
-    #: True: any status 2xx will do, whatever the body is; for who is told and not asked
-    any_success: bool = False
+    #: True: every status and body is an answer, of which the first `answer_bytes` are read; for who is told, not asked
+    any_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +120,21 @@ class Asker:
         return found
 
     async def _read(self, response: httpx.Response) -> HttpAnswer:
-        if not self._is_success(response.status_code):
+        if response.status_code != 200 and not self._limits.any_answer:
             raise NoAnswer(f"status {response.status_code}")
         if sum(len(name) + len(text) for name, text in response.headers.raw) > HEAD_BYTES:
             raise NoAnswer(f"the headers of the answer are larger than {HEAD_BYTES:,} bytes")
-        _check_length_is_told(response)
-        if not self._limits.any_success:
+        if not self._limits.any_answer:
+            _check_length_is_told(response)
             _check_is_json(response)
         body = b""
         async for part in response.aiter_raw():
             body += part
             if len(body) > self._limits.answer_bytes:
+                if self._limits.any_answer:
+                    break
                 raise NoAnswer(f"the answer is larger than {self._limits.answer_bytes:,} bytes")
-        return HttpAnswer(response.status_code, dict(response.headers), body)
-
-    def _is_success(self, status: int) -> bool:
-        return status == 200 or (self._limits.any_success and 200 <= status < 300)
+        return HttpAnswer(response.status_code, dict(response.headers), body[: self._limits.answer_bytes])
 
 
 class PinnedTransport(httpx.AsyncBaseTransport):
@@ -238,7 +237,7 @@ def _request(address: Address, headers: Mapping[str, str], body: bytes) -> httpx
 def _check_length_is_told(response: httpx.Response) -> None:
     """Raise NoAnswer unless the length is told once: without it an answer may be cut off, told twice it may be two."""
     told = [name for name in ("content-length", "transfer-encoding") if name in response.headers]
-    if not told and response.status_code != 204:
+    if not told:
         raise NoAnswer("the answer may have ended early; it needs a Content-Length, or chunks")
     if len(told) > 1:
         raise NoAnswer("no HTTP: both a Content-Length and chunks")

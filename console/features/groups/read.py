@@ -31,7 +31,7 @@ GROUPS = Table(
     "groups",
     (
         Column("name", _("Group"), NAME, page="group", sort="name"),
-        Column("state", _("State"), Cell("groups/cells/state.html", by=(VALUE,))),
+        Column("state", _("State"), Cell("groups/cells/state.html", by=(VALUE, "lag"))),
         Column("lag", _("Lag"), FIGURE, sort="lag"),
         Column("consumed_per_s", _("Consumed"), RATE, unit="/s", sort="rate"),
         Column("members", _("Members"), FIGURE, sort="members"),

@@ -60,6 +60,23 @@ class Finding:
         return self.code.value.label
 
     @property
+    def key(self) -> str:
+        """What tells it from others of its kind at the same place; herds come and go, so they have one together."""
+        return "" if self.code is FindingCode.HERD_AHEAD else self.operation or self.subject
+
+    @property
+    def measure(self) -> int | None:
+        """The figure that says whether it got worse; None: it has none."""
+        by = self.code.value.worsens_by
+        return self.value if by == "value" else self.span_ms if by == "span" else None
+
+    @property
+    def own_page(self) -> str:
+        """The address at which it is snoozed or ignored."""
+        asked = {"kind": self.code.value.name, "subject": self.key, "broker": self.broker}
+        return reverse("finding") + "?" + urlencode({name: value for name, value in asked.items() if value})
+
+    @property
     def link(self) -> Link | None:
         """The one page where it is understood and acted on; None where the first page already says all."""
         follow = self.code.value.link
@@ -93,6 +110,14 @@ class FindingKind:
     #: said after the sentence where the finding has a span
     with_span: Text = ""
     link: Callable[[Finding], Link | None] | None = None
+    #: what its subject is, or whose it is: of a broker there is one at each
+    about: Literal["broker", "group", "queue", "operation"] = "broker"
+    #: what says that it got worse; "": nothing does (how long it is so grows by itself), "detail": other reasons
+    worsens_by: Literal["value", "span", "detail", ""] = "value"
+    #: how many times as much is worse
+    worse_at: float = 2.0
+    #: name of the kind that it is when it is better: who put that off, put this off as well
+    mild_form_of: str = ""
 
 
 def _group(finding: Finding) -> Link:
@@ -134,11 +159,25 @@ def _operation(finding: Finding) -> Link | None:
 class FindingCode(Enum):
     """The kinds, gravest first: findings are listed in this order."""
 
-    STORE_FAILED = FindingKind("store-failed", "ruby", _("the store has failed"))
-    BROKER_UNREACHABLE = FindingKind(
-        "broker-unreachable", "ruby", _("the broker cannot be reached"), _("What is shown is %(gap)s old.")
+    STORE_FAILED = FindingKind(
+        "store-failed",
+        "ruby",
+        _("the store has failed"),
+        worsens_by="detail",
     )
-    BROKER_READ_ONLY = FindingKind("broker-read-only", "ruby", _("sends are refused"))
+    BROKER_UNREACHABLE = FindingKind(
+        "broker-unreachable",
+        "ruby",
+        _("the broker cannot be reached"),
+        _("What is shown is %(gap)s old."),
+        worsens_by="",
+    )
+    BROKER_READ_ONLY = FindingKind(
+        "broker-read-only",
+        "ruby",
+        _("sends are refused"),
+        worsens_by="detail",
+    )
     RECORDS_DAMAGED = FindingKind(
         "records-damaged",
         "ruby",
@@ -149,8 +188,19 @@ class FindingCode(Enum):
             "value",
         ),
     )
-    BROKER_DEGRADED = FindingKind("broker-degraded", "brass", _("the broker is degraded"))
-    MIRROR_STALE = FindingKind("mirror-stale", "brass", _("the mirror has stopped"), _("What is shown is %(gap)s old."))
+    BROKER_DEGRADED = FindingKind(
+        "broker-degraded",
+        "brass",
+        _("the broker is degraded"),
+        worsens_by="detail",
+    )
+    MIRROR_STALE = FindingKind(
+        "mirror-stale",
+        "brass",
+        _("the mirror has stopped"),
+        _("What is shown is %(gap)s old."),
+        worsens_by="",
+    )
     MIRROR_FLAWED = FindingKind(
         "mirror-flawed",
         "brass",
@@ -179,6 +229,7 @@ class FindingCode(Enum):
         "brass",
         _("the disk is filling"),
         _("%(figure)s %% used; sends are refused above 90 %%, consumers still drain."),
+        worse_at=1.05,
     )
     TIMERS_LATE = FindingKind(
         "timers-late",
@@ -199,6 +250,7 @@ class FindingCode(Enum):
             "value",
         ),
         link=_queue,
+        about="queue",
     )
     DELAYED_DAMAGED = FindingKind(
         "delayed-damaged",
@@ -206,6 +258,8 @@ class FindingCode(Enum):
         _("a queue in Redis is damaged"),
         _("Its list and set differ, or it holds values that cannot be read."),
         link=_queue,
+        about="queue",
+        worsens_by="detail",
     )
     LANE_LATE = FindingKind(
         "lane-late",
@@ -213,6 +267,7 @@ class FindingCode(Enum):
         _("a lane is overdue"),
         _("The first message was overdue by %(gap)s when the broker was last polled."),
         link=_lane,
+        worsens_by="span",
     )
     TRANSACTIONS_PARKED = FindingKind(
         "transactions-parked",
@@ -231,6 +286,8 @@ class FindingCode(Enum):
         _("waiting for approval"),
         _("%(figure)s affected; it expires at %(when)s."),
         link=_operation,
+        about="operation",
+        worsens_by="",
     )
     GROUP_STANDS_STILL = FindingKind(
         "group-stands-still",
@@ -242,6 +299,7 @@ class FindingCode(Enum):
             "value",
         ),
         link=_group,
+        about="group",
     )
     GROUP_WITHOUT_CONSUMER = FindingKind(
         "group-without-consumer",
@@ -254,6 +312,7 @@ class FindingCode(Enum):
         ),
         _("Nothing consumed for at least %(gap)s."),
         _group,
+        about="group",
     )
     DEAD_LETTERS_GROWING = FindingKind(
         "dead-letters-growing",
@@ -265,6 +324,7 @@ class FindingCode(Enum):
             "value",
         ),
         link=_dead_letters,
+        about="group",
     )
     TRANSACTIONS_AGEING = FindingKind(
         "transactions-ageing",
@@ -298,6 +358,8 @@ class FindingCode(Enum):
             "value",
         ),
         link=_dead_letters,
+        about="group",
+        mild_form_of="dead-letters-growing",
     )
     PROGRESS_UNSAVED = FindingKind(
         "progress-unsaved",
@@ -305,4 +367,9 @@ class FindingCode(Enum):
         _("a lane's progress has not been saved recently"),
         _("Last saved %(gap)s before the broker was last polled; a restart repeats nothing the log already holds."),
         link=_lane,
+        worsens_by="",
     )
+
+
+#: every kind by the name that marks and addresses have for it
+CODES = {code.value.name: code for code in FindingCode}

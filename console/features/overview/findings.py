@@ -25,6 +25,7 @@ from broker.mirror.models import HalfMessage
 from console.features.dead_letters.models import dealt_with
 from console.features.groups.read import QUIET_MS, GroupRow, GroupState
 from console.features.overview.finding_kinds import Finding, FindingCode
+from console.features.overview.finding_marks import PutOff
 from console.features.redisson.read import QUEUES_SHOWN, QueueRow, read_queues
 from console.features.schedule.shapes import Lane, NextMinute
 from console.features.timers.shapes import LATE_MS, ZOOMS
@@ -175,6 +176,8 @@ class Overview:
     has_several: bool = False
     #: brokers that do not answer: their timers are counted as they were known last
     timers_away: tuple[Away, ...] = ()
+    #: findings that somebody snoozed or ignored: they are shown folded, and do not count
+    put_off: tuple[PutOff, ...] = ()
 
     @property
     def kinds_of_findings(self) -> tuple[KindOfFindings, ...]:
@@ -236,20 +239,24 @@ class Watched:
     known: ServerFacts
 
 
-def findings_of(of: Cluster, watched: Sequence[Watched], groups: Sequence[GroupRow]) -> tuple[Finding, ...]:
+def findings_of(
+    of: Cluster, watched: Sequence[Watched], groups: Sequence[GroupRow], marked: int = 0
+) -> tuple[Finding, ...]:
     """Return all findings, ordered as FindingCode is; of one kind, the greatest first.
 
-    Those of one of several brokers say which; groups are one finding over all brokers.
+    Those of one of several brokers say which; groups are one finding over all brokers. Of a kind LIMIT are looked for,
+    and as many more as are `marked`, since these do not count.
     """
+    most = LIMIT + marked
     found: list[Finding] = []
     for each in watched:
         mine = [
             *_of_mirror(each.here), *_of_broker(each), *_of_lanes(each.here, each.lanes),
-            *_of_transactions(each.here), *_of_timers(each.here, each.known),
+            *_of_transactions(each.here), *_of_timers(each.here, each.known, most),
         ]  # fmt: skip
         found += (replace(one, broker=each.here.name) for one in mine) if of.has_several else mine
     queues = next((each.known for each in watched if each.known.queues is not None), ServerFacts())
-    found += [*_of_groups(of, groups), *_of_delayed_queues(queues), *_of_operations(of)]
+    found += [*_of_groups(of, groups, most), *_of_delayed_queues(queues, most), *_of_operations(of, most)]
     order = {code: place for place, code in enumerate(FindingCode)}
     return tuple(sorted(found, key=lambda each: (order[each.code], -(each.value or each.span_ms or 0))))
 
@@ -313,14 +320,14 @@ def _of_transactions(here: Mirrored) -> Iterator[Finding]:
         yield Finding(FindingCode.TRANSACTIONS_AGEING, here.name, known["aged"], span_ms=span_ms, is_least=is_least)
 
 
-def _of_operations(here: Cluster) -> Iterator[Finding]:
+def _of_operations(here: Cluster, most: int) -> Iterator[Finding]:
     """Yield a finding for each operation that a second person has to approve, the next to expire first."""
     rows = Operation.objects.filter(
         state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
     )
     seen = current_scope()
     mine = (row for row in rows.order_by("waits_until").iterator(100) if scope_of(row).is_seen(seen))
-    for row in islice(mine, LIMIT):
+    for row in islice(mine, most):
         until_ms = round(row.waits_until.timestamp() * 1000) if row.waits_until else None
         yield Finding(
             FindingCode.OPERATION_WAITS, row.kind, row.preview.get("count"), f"{row.actor}: {row.reason}",
@@ -328,25 +335,25 @@ def _of_operations(here: Cluster) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _of_groups(of: Cluster, groups: Sequence[GroupRow]) -> Iterator[Finding]:
+def _of_groups(of: Cluster, groups: Sequence[GroupRow], most: int) -> Iterator[Finding]:
     left = [row for row in groups if row.state is GroupState.NO_CONSUMER and row.lag]
-    for row in sorted(left, key=lambda row: -(row.lag or 0))[:LIMIT]:
+    for row in sorted(left, key=lambda row: -(row.lag or 0))[:most]:
         yield Finding(FindingCode.GROUP_WITHOUT_CONSUMER, row.name, row.lag, span_ms=row.quiet_ms or None)
     still = [row for row in groups if row.members and row.lag and (row.quiet_ms or 0) >= QUIET_MS]
-    for row in sorted(still, key=lambda row: -(row.lag or 0))[:LIMIT]:
+    for row in sorted(still, key=lambda row: -(row.lag or 0))[:most]:
         yield Finding(FindingCode.GROUP_STANDS_STILL, row.name, row.lag, span_ms=row.quiet_ms)
     handled = dealt_with(of.names) if any(row.dead for row in groups) else {}
     left_dead = {row.name: (row.dead or 0) - handled.get(row.name, 0) for row in groups}
     dead = [row for row in groups if left_dead[row.name] > 0]
-    for row in sorted(dead, key=lambda row: (-row.newly_dead, -left_dead[row.name]))[:LIMIT]:
+    for row in sorted(dead, key=lambda row: (-row.newly_dead, -left_dead[row.name]))[:most]:
         if row.newly_dead:
             yield Finding(FindingCode.DEAD_LETTERS_GROWING, row.name, row.newly_dead)
         else:
             yield Finding(FindingCode.DEAD_LETTERS, row.name, left_dead[row.name])
 
 
-def _of_timers(here: Mirrored, known: ServerFacts) -> Iterator[Finding]:
-    for herd in known.herds[:LIMIT]:
+def _of_timers(here: Mirrored, known: ServerFacts, most: int) -> Iterator[Finding]:
+    for herd in known.herds[:most]:
         topics = ", ".join(each.topic for each in herd.topics[:3])
         yield Finding(
             FindingCode.HERD_AHEAD, topics or here.name, herd.count,
@@ -359,8 +366,8 @@ def _of_timers(here: Mirrored, known: ServerFacts) -> Iterator[Finding]:
             yield Finding(FindingCode.TIMERS_LATE, here.name, status.backlog, span_ms=late_ms)
 
 
-def _of_delayed_queues(known: ServerFacts) -> Iterator[Finding]:
-    for row in (known.queues or ())[:LIMIT]:
+def _of_delayed_queues(known: ServerFacts, most: int) -> Iterator[Finding]:
+    for row in (known.queues or ())[:most]:
         found = row.survey
         if found is not None and row.is_stuck:
             yield Finding(FindingCode.DELAYED_STUCK, row.name, found.overdue, span_ms=round(found.stuck_ms))

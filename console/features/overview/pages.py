@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from broker.mirror.models import Broker, Queue, RateHistory, Replica, Topic
 from broker.rocketmq.codes import Request
 from console.features.groups.read import group_rows, left_behind
+from console.features.overview.finding_marks import open_marks, parted
 from console.features.overview.findings import (
     LIMIT,
     BrokerRow,
@@ -61,8 +62,10 @@ def read_overview(scope: TopicScope) -> Overview:
     """
     of = cluster()
     found, lanes = lanes_with_parts(of)
-    groups = group_rows.within(scope, of, watched=left_behind(LIMIT))
+    marks = list(open_marks())
+    groups = group_rows.within(scope, of, watched=left_behind(LIMIT + len(marks)))
     watched = _watched(scope, of, lanes)
+    findings, put_off = parted(findings_of(of, watched, groups, len(marks)), of, marks, LIMIT)
     brokers = tuple(each.row for each in watched if each.row is not None)
     names = list(Topic.objects.filter(broker__in=of.names).values_list("name", "is_system"))
     lags = [row.lag for row in groups if row.lag is not None]
@@ -71,7 +74,7 @@ def read_overview(scope: TopicScope) -> Overview:
     return Overview(
         evidence=of.evidence(polled_by=OVERVIEW_REQUESTS),
         now_ms=of.now_ms,
-        findings=findings_of(of, watched, groups),
+        findings=findings,
         brokers=brokers,
         mirror=max(
             (row.mirror for row in brokers), key=lambda row: row.lag_ms or 0, default=mirror_row(watched[0].here)
@@ -90,6 +93,7 @@ def read_overview(scope: TopicScope) -> Overview:
         lateness_p99_ms=_lateness_p99_ms(watched),
         processes=_processes(),
         has_several=of.has_several,
+        put_off=put_off,
     )
 
 

@@ -115,7 +115,7 @@ class Lane:
     lateness_p99_ms: float | None
     #: releases before their due time since the broker started; anything but 0 is a fault
     early_total: int | None
-    #: codes of what deserves a look: "p99" (> 10 ms), "persisted" (progress unsaved for > 30 s),
+    #: codes of what deserves a look: "p99" (> 100 ms), "persisted" (progress unsaved for > 30 s),
     #: "late" (the head is overdue by > 1 s)
     warnings: frozenset[str]
     #: of a lane in total: what each broker has; its offsets are sums, its level the lowest of them

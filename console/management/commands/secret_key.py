@@ -8,7 +8,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from broker.log_lines import escaped
+from console.features.alerts import sealed_secret
 from console.features.alerts.models import AlertRule
+from console.features.alerts.webhooks.plain import Plain
 from console.features.checkback.registry import groups_of_older_keys
 from console.security import second_factor
 
@@ -22,12 +24,19 @@ class Command(BaseCommand):
         """Seal, then say what is left; exit code 1 where something cannot be opened by any key."""
         renewed, unreadable = second_factor.renew_seals()
         self.stdout.write(escaped(f"{renewed} second factors were sealed anew."))
+        of_webhooks, closed = sealed_secret.renew_seals()
+        self.stdout.write(escaped(f"{of_webhooks} secrets of webhooks were sealed anew."))
+        if closed:
+            self.stdout.write(
+                escaped(f"No key opens the secrets of these webhooks, enter them again: {'; '.join(closed)}.")
+            )
         groups = groups_of_older_keys()
         if groups:
             self.stdout.write(escaped(f"Check-back addresses need a new secret: {', '.join(groups)}."))
         older = len(settings.SECRET_KEY_FALLBACKS)
         if older:
-            hooked = AlertRule.objects.exclude(webhook="").order_by("name").values_list("name", flat=True)
+            plain = AlertRule.objects.filter(webhook_format=Plain.name).exclude(webhook="")
+            hooked = plain.order_by("name").values_list("name", flat=True)
             if hooked:
                 names = ", ".join(map(str, hooked))
                 self.stdout.write(escaped(f"Webhooks are signed with another secret since, see their rules: {names}."))

@@ -17,9 +17,9 @@ from django.utils import timezone
 from broker.mirror.models import Broker, MirrorState, Replica
 from broker.redisson import DelayedQueue
 from console.features.alerts import evaluate
-from console.features.alerts.deliveries import secret_of_rule
 from console.features.alerts.evaluate import News
 from console.features.alerts.models import Alert, AlertRule, Silence
+from console.features.alerts.sealed_secret import secret_of_rule
 from console.features.overview import findings
 from console.features.redisson.read import QUEUES_SHOWN, hang_up
 from console.site.clock import now_ms

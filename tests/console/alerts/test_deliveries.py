@@ -19,9 +19,10 @@ from django.utils import timezone
 from django.utils.translation import override
 
 from console.features.alerts import deliveries
-from console.features.alerts.deliveries import Webhook as WebhookChannel
-from console.features.alerts.deliveries import secret_of_rule, send_due
+from console.features.alerts.channels import Webhook as WebhookChannel
+from console.features.alerts.deliveries import send_due
 from console.features.alerts.models import Alert, AlertRule, Delivery
+from console.features.alerts.sealed_secret import secret_of_rule
 from console.tasks import watch_alerts
 from tests.console.alerts.stage import START_MS, Webhook, after, rule, tell
 from tests.console.alerts.stage import webhook as webhook

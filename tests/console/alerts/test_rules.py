@@ -10,8 +10,9 @@ from django.test import Client
 from django.utils import timezone
 
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue
-from console.features.alerts import rule_fields
+from console.features.alerts import rule_fields, units
 from console.features.alerts.models import Alert, AlertRule, Silence
+from console.features.alerts.suggestions import SUGGESTIONS
 from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, PERMISSIONS, Actor
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible, OutOfReach
@@ -66,18 +67,19 @@ def test_a_rule_is_made_when_it_was_seen_what_it_would_say(operator: Client) -> 
     address = drafted(operator, NEW, FORM)
     assert AlertRule.objects.count() == 0
     page = words(operator.get(address))
-    assert "These alerts would fire after 60 s above the threshold." in page
-    assert "billing 150 above threshold bills 7 within threshold" in page
-    assert "mail 900" not in page
+    assert "These alerts would fire after 1 min above the threshold." in page
+    assert "billing 150 messages above threshold bills 7 messages within threshold" in page
+    assert "mail 900 messages" not in page
     assert "curl -X POST http://testserver/api/v1/alert-rules" in page
     row = confirmed(operator, address)
     made = AlertRule.objects.get()
     assert rule_fields.shown(made) == {
         "name": "billing is late", "what": "backlog", "subject": "bil*", "limit": 100, "for_s": 60,
-        "emails": "anna@example.org\nben@example.org", "webhook": HOOK, "is_on": True,
+        "emails": "anna@example.org\nben@example.org", "webhook": HOOK, "webhook_format": "plain", "webhook_secret": "",
+        "is_on": True,
     }  # fmt: skip
     page = words(operator.get("/alerts/"))
-    assert "billing is late lag of a group (messages) bil* 100 60 mail to 2 recipients, webhook enabled" in page
+    assert "billing is late lag of a group bil* 100 messages 1 min mail to 2 recipients, webhook enabled" in page
     kept = AuditEntry.objects.order_by("id").values_list("what", "kind", "reason", "actor")
     assert list(kept) == [(what, "alerts.create", "because", "operator") for what in ("confirmed", "finished")]
     confirmed(operator, drafted(operator, f"/operations/{row.pk}/undo/", {}))
@@ -106,8 +108,8 @@ def test_the_address_of_a_webhook_is_for_who_administers_rules(operator: Client)
     [
         ("what", "", "Choose a metric"), ("what", "moon", "Choose a metric"),
         ("limit", "", "A number from 0"), ("limit", "-1", "A number from 0"), ("limit", "nan", "A number from 0"),
-        ("limit", "1e400", "A number from 0"), ("for_s", "1.5", "A whole number of seconds"),
-        ("for_s", "9999999", "A whole number of seconds"), ("emails", "anna", "“anna” is not an e-mail address."),
+        ("limit", "1e400", "A number from 0"), ("for_s", "1.5", "A length of time up to 7 days"),
+        ("for_s", "9999999", "A length of time up to 7 days"), ("emails", "anna", "“anna” is not an e-mail address."),
         ("emails", " ".join(f"a{number}@example.org" for number in range(21)), "At most 20 addresses"),
         ("subject", "a\nb", "no line breaks"), ("name", "x" * 81, "At most 80 characters"),
         ("webhook", "hooks.example", "Write it as https://host/path"),
@@ -132,7 +134,13 @@ def test_what_is_wrong_stands_beside_its_field(operator: Client, name: str, text
         ("lateness", "1 s", 1_000.0),
         ("half-age", "1.5 min", 90.0),
         ("half-age", "500 ms", 0.5),
+        ("half-age", "5 minutes", 300.0),
         ("lateness", "80", 80.0),
+        ("backlog", "10 k", 10_000.0),
+        ("backlog", "10,000 messages", 10_000.0),
+        ("disk-used", "85 %", 85.0),
+        ("slave-behind", "2 GB", 2e9),
+        ("slave-behind", "1.5MB", 1.5e6),
     ],
 )
 def test_a_limit_is_read_with_its_unit(what: str, limit: str, read: float) -> None:
@@ -141,8 +149,53 @@ def test_a_limit_is_read_with_its_unit(what: str, limit: str, read: float) -> No
     assert (values["limit"], values["for_s"], faults) == (read, 120, {})
 
 
-def test_a_length_of_time_is_no_number_of_messages() -> None:
-    assert list(rule_fields.read({"what": "backlog", "limit": "1 s"})[1]) == ["limit"]
+@pytest.mark.parametrize(
+    ("what", "limit"), [("backlog", "1 s"), ("disk-used", "2 GB"), ("lateness", "5 %"), ("slave-behind", "5 min")]
+)
+def test_a_unit_of_something_else_is_refused(what: str, limit: str) -> None:
+    assert list(rule_fields.read({"what": what, "limit": limit})[1]) == ["limit"]
+
+
+@pytest.mark.parametrize("what", AlertRule.What.values)
+def test_what_a_form_shows_is_read_again_as_it_was(what: str) -> None:
+    for value in (0, 0.25, 1, 60, 85, 90.5, 3_600, 7_201, 86_400, 1e6, 2e9, 123_456_789):
+        text = units.as_text(what, value)
+        # what is finer than a millisecond is rounded up, as everywhere
+        read = units.read(what, text)
+        assert read is not None
+        assert read == value or read - value < 1, text
+
+
+def test_a_limit_that_is_changed_alone_has_the_unit_of_its_metric(operator: Client) -> None:
+    """ "5 min" was refused unless the metric was changed with it."""
+    made = rule(what="still", limit=30)
+    assert 'value="30 s"' in operator.get(f"/alerts/rules/{made.pk}/").content.decode()
+    form = {"what": "still", "subject": "*", "limit": "5 min", "for_s": "1 min"}
+    address = drafted(operator, f"/alerts/rules/{made.pk}/", form)
+    assert "Threshold 30 s 5 min" in words(operator.get(address))
+    confirmed(operator, address)
+    assert AlertRule.objects.get().limit == 300
+    again = operator.post(f"/alerts/rules/{made.pk}/", {**form, "what": "backlog"})
+    assert (again.status_code, "A number from 0 with its unit, such as 10 k" in words(again)) == (422, True)
+
+
+def test_six_rules_are_suggested_each_a_form_that_is_filled_in(operator: Client) -> None:
+    page = operator.get("/alerts/").content.decode()
+    assert len(SUGGESTIONS) == page.count("?suggested=") == 6
+    assert '<details class="suggestions" open>' in page
+    for name, each in SUGGESTIONS.items():
+        answer = operator.get(NEW, {"suggested": name})
+        form = answer.context["fields"]
+        assert f'value="{form["limit"].value}"' in answer.content.decode()
+        assert str(each.why) in answer.content.decode()
+        sent = {field: form[field].value for field in FORM}
+        confirmed(operator, drafted(operator, NEW, sent))
+        made = AlertRule.objects.get(what=each.what)
+        assert (made.limit, made.for_s, made.name) == (each.limit, each.for_s, str(each.title))
+    page = words(operator.get("/alerts/"))
+    assert page.count("this metric has a rule") == 6
+    assert '<details class="suggestions" open>' not in operator.get("/alerts/").content.decode()
+    assert "?suggested=" not in browser_of(person("viewer")).get("/alerts/").content.decode()
 
 
 def test_an_address_in_a_private_network_is_refused_though_it_is_listed(operator: Client, settings: Any) -> None:
@@ -157,11 +210,11 @@ def test_a_rule_is_changed_switched_off_and_put_back(operator: Client) -> None:
     # its webhook was listed once: what is not changed is not looked at again
     made = rule(subject="bil*", limit=100, webhook="https://gone.example/x")
     own = f"/alerts/rules/{made.pk}/"
-    assert "billing 150 above threshold" in words(operator.get(own))
+    assert "billing 150 messages above threshold" in words(operator.get(own))
     form = {"limit": "160", "for_s": "60", "webhook": "https://gone.example/x", "what": "backlog", "subject": "bil*"}
     address = drafted(operator, own, form)
     page = words(operator.get(address))
-    assert "Threshold 100 160" in page
+    assert "Threshold 100 messages 160 messages" in page
     assert "No alert would fire now." in page
     row = confirmed(operator, address)
     off = drafted(operator, "/operations/draft/", {"kind": "alerts.change", "rule": str(made.pk), "is_on": "no"})

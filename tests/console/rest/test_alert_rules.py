@@ -15,6 +15,7 @@ from console.operations.models import AuditEntry
 from console.rest.operations import in_thread
 from console.security import tokens as security_tokens
 from console.site.broker import hang_up
+from tests.console.alerts.services import ROUTING_KEY, pagerduty, running
 
 RULES, SILENCES = "/api/v1/alert-rules", "/api/v1/alert-silences"
 HOOK = "https://hooks.example/services/secret-part"
@@ -41,8 +42,9 @@ async def test_a_rule_is_previewed_made_changed_silenced_and_deleted(api: httpx.
     (row,) = (await api.get(RULES)).json()["rules"]
     assert row["settings"] == {
         "name": "", "what": "backlog", "subject": "*", "limit": 100, "for_s": 60, "emails": ["a@b.example"],
-        "webhook": "https://hooks.example/…", "is_on": True,
+        "webhook": "https://hooks.example/…", "webhook_format": "plain", "is_on": True,
     }  # fmt: skip
+    assert row["has_secret"] is False
     own = f"{RULES}/{row['rule']}"
     off = {"settings": {"is_on": False}, "expected": {"limit": 100}, "reason": "noise"}
     assert (await api.request("PATCH", own, json=off)).json()["results"] == {"changed": 1}
@@ -65,6 +67,35 @@ async def test_a_rule_is_previewed_made_changed_silenced_and_deleted(api: httpx.
     hang_up()
 
 
+async def test_the_channels_of_a_rule_are_tested_and_a_secret_is_never_answered(
+    api: httpx.AsyncClient, settings: Any
+) -> None:
+    with running(pagerduty) as service:
+        settings.ALERT_ORIGINS, settings.CHECKBACK_NETWORKS = [service.origin], ["127.0.0.0/8"]
+        of_service = {"webhook": f"{service.origin}/v2/enqueue", "webhook_format": "pagerduty"}
+        wrong = await api.post(RULES, json=NEW | {"settings": {"what": "still", "limit": 1, **of_service}})
+        assert (wrong.status_code, wrong.json()["field"]) == (422, "webhook_secret")
+        made = {"what": "still", "limit": 1, **of_service, "webhook_secret": ROUTING_KEY}
+        answers = [await api.post(RULES, json=NEW | {"settings": made})]
+        answers.append(await api.get(RULES))
+        (row,) = answers[1].json()["rules"]
+        assert (row["has_secret"], "webhook_secret" in row["settings"]) == (True, False)
+        own = f"{RULES}/{row['rule']}"
+        answers.append(await api.post(f"{own}/test"))
+        (tried,) = answers[-1].json()["channels"]
+        assert (tried["channel"], tried["is_delivered"], tried["status"]) == ("pagerduty", True, 202)
+        assert "Event processed" in tried["answer"]
+        same = {"settings": {"webhook_secret": "another"}, "reason": "rotated"}
+        answers.append(await api.request("PATCH", own, json=same))
+        assert answers[-1].json()["results"] == {"changed": 1}
+        answers.append(await api.post(f"{own}/test"))
+        (tried,) = answers[-1].json()["channels"]
+        assert (tried["is_delivered"], tried["status"]) == (False, 400)
+        assert all(ROUTING_KEY not in each.text for each in answers)
+        assert (await api.post(f"{RULES}/987654/test")).json()["code"] == "alert_rule_unknown"
+    hang_up()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "field"),
     [("webhook", "https://elsewhere.example/", "webhook"), ("emails", ["anna"], "emails"), ("limit", 1e300, "limit"),
@@ -82,6 +113,7 @@ async def test_a_token_for_some_topics_has_no_part_in_it(api: httpx.AsyncClient)
     )
     api.headers["authorization"] = f"Bearer {some[1]}"
     for answer in (
+        await api.post(f"{RULES}/1/test"),
         await api.get(RULES), await api.post(RULES, json=NEW), await api.get(f"{RULES}/1"), await api.get(SILENCES),
         await api.delete(f"{RULES}/1?reason=x"), await api.delete(f"{SILENCES}/1?reason=x"),
         await api.request("PATCH", f"{RULES}/1", json={"settings": {}, "reason": "x"}),

@@ -16,6 +16,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
+from console.features.alerts import sealed_secret
+from console.features.alerts.models import AlertRule
 from console.features.checkback.models import CheckAddress, digest, make_secret, new_salt
 from console.features.checkback.registry import secret_of
 from console.security import keys, second_factor
@@ -107,6 +109,19 @@ def test_a_second_factor_is_read_by_the_older_key_and_sealed_anew_by_the_command
     settings.SECRET_KEY_FALLBACKS = []
     again(user)
     assert second_factor.verify(user, totp.now()) == second_factor.TOTP
+
+
+def test_the_secret_of_a_webhook_is_read_by_the_older_key_and_sealed_anew_by_the_command(settings: Any) -> None:
+    kept = sealed_secret.seal("SEC-1")
+    row = AlertRule.objects.create(what="still", limit=1, webhook_format="dingtalk", webhook_secret=kept)
+    renew(settings)
+    assert sealed_secret.unsealed(row) == "SEC-1"
+    assert "1 secrets of webhooks were sealed anew." in command()
+    settings.SECRET_KEY_FALLBACKS = []
+    row.refresh_from_db()
+    assert sealed_secret.unsealed(row) == "SEC-1"
+    settings.SECRET_KEY = "lost " * 10
+    assert "No key opens the secrets of these webhooks, enter them again: group with lag" in command()
 
 
 def test_a_key_that_is_lost_is_said(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
