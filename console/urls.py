@@ -28,6 +28,7 @@ from console.operations import audit_pages
 from console.operations import pages as operations_pages
 from console.operations.actor import CHANGE_ACCESS, CHANGE_USER, SEND_MESSAGES
 from console.operations.reading import live_operation
+from console.rest import reference_pages
 from console.security import account, presence, sign_in, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
@@ -104,6 +105,8 @@ urlpatterns: list[URLPattern] = [
     page("people/", people_pages.people, "people", PEOPLE, is_total=True),
     page("people/<int:person_id>/", people_pages.person, "person", PEOPLE, is_total=True),
     page("tokens/", people_pages.api_tokens, "tokens", TOKENS, is_total=True),
+    page("api/docs/", reference_pages.reference, "reference"),
+    page("api/docs/<str:operation>/", reference_pages.operation, "reference_operation"),
     page("design/", components.design, "design", STAFF),
     page("views/", saved_view_pages.saved_views, "saved_views", is_total=True),
     page("views/keep/", saved_view_pages.keep, "saved_view_keep"),

@@ -78,6 +78,11 @@ class TopicScope:
         """Tell whether nothing is kept from this user."""
         return self.visible.is_all
 
+    def look_up(self) -> None:
+        """Read now what names are compared with, for who asks later where no database may be asked."""
+        if not self.see_all:
+            self._topics_read()
+
     def topic(self, name: str | None) -> bool:
         """Tell whether the topic is seen; a name that is not known is not."""
         if self.visible.prefixes is None:

@@ -41,7 +41,7 @@ class Place:
     @property
     def address(self) -> str:
         """The address of the page."""
-        return self.name if self.name.startswith("/") else reverse(self.name)
+        return reverse(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ SECTIONS = (
             Place("alerts", "n", _("Alerts")),
             Place("operations", "e", _("Operations")),
             Place("audit", "u", _("Audit")),
-            Place("/api/docs", "r", _("REST")),
+            Place("reference", "r", _("REST")),
             Place("access", "b", _("Broker users"), is_for_staff=True),
             Place("people", "h", _("Users"), is_for_staff=True),
             Place("tokens", "y", _("Tokens"), is_for_staff=True),

@@ -58,8 +58,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "one decided": f"/transactions/{decided.position}/",
         "delayed queues": "/redisson/", "a delayed queue": "/redisson/queue/?name=orders",
         "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
-        "a tail": "/topics/orders/tail/",
-        "a message to send": "/topics/orders/send/",
+        "a tail": "/topics/orders/tail/", "a message to send": "/topics/orders/send/",
         "clients": "/clients/", "a client": "/clients/one/?" + urlencode({"id": stage.admin.producers()[0].client_id}),
         "lanes then": "/schedule/?as_of=%2B1h", "timers then": "/timers/?as_of=%2B1h",
         "groups then": "/groups/?as_of=%2B1h", "before all snapshots": "/groups/?as_of=-10d",
@@ -77,6 +76,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "taken back": f"/operations/{back.pk}/", "a second person": f"/operations/{waits.pk}/",
         "a done operation": f"/operations/{done.pk}/", "saved views": "/views/",
         "a saved view": "/groups/?search=bil", "components": "/design/",
+        "the API": "/api/docs/", "a call": "/api/docs/timers_cancel_many/",
         "nothing there": "/topics/there-is-none/",
     }  # fmt: skip
 

@@ -106,6 +106,9 @@ tokens             GET  sign-in  no       no       no       yes      yes     -
 tokens             POST sign-in  no       no       no       never    never   -
 design             GET  sign-in  no       no       no       yes      yes     -
 design             POST sign-in  no       no       no       never    never   -
+reference          GET  sign-in  no       yes      yes      yes      yes     -
+reference_operation GET sign-in  no       yes      yes      yes      yes     -
+reference_operation POST sign-in no       yes      yes      yes      yes     -
 saved_views        GET  sign-in  no       yes      yes      yes      yes     -
 saved_view_keep    GET  sign-in  no       led      led      led      led     -
 saved_view_keep    POST sign-in  no       led      led      led      led     -

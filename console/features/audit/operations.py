@@ -79,6 +79,7 @@ _act("tokens.change", _("Change a token"))
 _act("tokens.rotate", _("Rotate a token"))
 _act("tokens.revoke", _("Revoke a token"))
 _act("tokens.delete", _("Delete a token"))
+_act("rest.as_me", _("Run a REST operation"))
 
 
 @register

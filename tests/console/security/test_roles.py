@@ -53,6 +53,7 @@ def addresses() -> Iterator[tuple[str, str]]:
             ("<str:operation_id>", "3f8b5b1e-5b1e-4b1e-8b1e-5b1e5b1e5b1e"), ("<name:message_id>", "0" * 32),
             ("<str:form>", "csv"), ("<str:series>", "rate"), ("/topics/<name:name>", "/topics/orders"),
             ("/dashboards/<str:name>", "/dashboards/flow"), ("<name:name>", "billing"),
+            ("<str:operation>", "messages_send_one"),
         ):  # fmt: skip
             path = path.replace(part, text)
         assert "<" not in path, path
