@@ -104,6 +104,8 @@ urlpatterns: list[URLPattern] = [
     page("access/<name:name>/", access_pages.user, "access_user", BROKER_USERS, is_total=True),
     page("people/", people_pages.people, "people", PEOPLE, is_total=True),
     page("people/<int:person_id>/", people_pages.person, "person", PEOPLE, is_total=True),
+    page("see-as/", people_pages.see, "see_as", PEOPLE),
+    page("see-as/stop/", people_pages.stop_seeing, "see_as_stop", EVERYBODY),
     page("tokens/", people_pages.api_tokens, "tokens", TOKENS, is_total=True),
     page("api/docs/", reference_pages.reference, "reference"),
     page("api/docs/<str:operation>/", reference_pages.operation, "reference_operation"),

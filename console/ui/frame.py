@@ -18,6 +18,7 @@ from django.views.decorators.http import require_safe
 
 from broker.mirror.models import ConsumerGroup, ScheduleLevel, Topic
 from console.security.gate import is_total
+from console.security.see_as import subject_in
 from console.site.chosen import ALL, Choice, choice_of, choosing, chosen
 from console.site.clock import real_now_ms, simulated
 from console.site.mirrored import cluster
@@ -210,6 +211,7 @@ def page(request: HttpRequest) -> dict[str, object]:
         "environment": settings.ESCAPEMENT_ENV,
         **chosen_by(request),
         "picker": SimpleLazyObject(lambda: picker(request)),
+        "seeing_as": subject_in(request),
         **_simulated(),
     }
 

@@ -29,6 +29,7 @@ ACTS = {
     "people",
     "person",
     "tokens",
+    "see_as",
     "dashboards_run",
     "dashboards_cancel",
     "alert_silence",
@@ -79,6 +80,7 @@ OPEN = {
     "admin_sign_in",
     "own_password",
     "own_second_factor",
+    "see_as_stop",
 }
 CLOSED = [(name, path) for name, path in addresses() if not ACCESS[name].is_open]
 
@@ -124,6 +126,7 @@ def test_a_page_is_refused_to_who_lacks_one_permission_that_its_address_names(db
         "access_user",
         "people",
         "person",
+        "see_as",
         "tokens",
     }
 
