@@ -138,6 +138,7 @@ urlpatterns: list[URLPattern] = [
 #: pages that change in place, by the name that their sockets' addresses begin with
 live_pages: Mapping[str, LiveKind] = {
     **overview_pages.LIVE,
+    **due_pages.LIVE,
     **topics_pages.LIVE,
     **groups_pages.LIVE,
     **clients.LIVE,
