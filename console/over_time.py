@@ -17,7 +17,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
-from django.http import HttpRequest
 from django.utils.http import urlencode
 
 from console.kept_figures import HOUR_MS, MINUTE_MS
@@ -117,6 +116,12 @@ class OverTime:
     kept: tuple[tuple[str, str], ...] = ()
     is_kept_at_all: bool = True
 
+    def live(self, page: str) -> str:
+        """Return the address of a live page with these charts; those of a stretch that is over do not move."""
+        if not self.stretch.over:
+            return page
+        return f"{page}{'&' if '?' in page else '?'}over={self.stretch.over}"
+
     def address(self, **query: object) -> str:
         """Return the query of this page with another stretch."""
         return f"?{urlencode({**dict(self.kept), **{name: str(value) for name, value in query.items()}})}"
@@ -157,15 +162,22 @@ def _every_ms() -> int:
 
 
 def over_time(
-    request: HttpRequest, wanted: Sequence[Wanted], *, kinds: Sequence[str] = (), about: tuple[str, str] | None = None,
+    given: Mapping[str, str],
+    wanted: Sequence[Wanted],
+    *,
+    kinds: Sequence[str] = (),
+    about: tuple[str, str] | None = None,
     keep: Sequence[str] = (),
-) -> OverTime:  # fmt: skip
-    """Return the charts of a page, as its address asks for. `kinds`: how the kinds of operations begin that are marked;
-    `about`: only those that touch this ("topic" or "group", its name); `keep`: parameters that links keep."""
+) -> OverTime:
+    """Return the charts of a page, as the parameters of its address ask for.
+
+    `kinds`: how the kinds of operations begin that are marked; `about`: only those that touch this ("topic" or "group",
+    its name); `keep`: parameters that links keep.
+    """
     of, at_ms = cluster(), now_ms()
-    stretch = stretch_of(request.GET, at_ms)
+    stretch = stretch_of(given, at_ms)
     lines, partial = lines_of(of, wanted, stretch)
-    kept = tuple((name, request.GET[name][:255]) for name in keep if request.GET.get(name))
+    kept = tuple((name, given[name][:255]) for name in keep if given.get(name))
     marks = marks_between(stretch.start_ms, stretch.end_ms, of.names, kinds=kinds, about=about)
     is_kept = bool(settings.SNAPSHOT_EVERY_S)
     return OverTime(stretch, at_ms, lines, marks, partial, kept, is_kept)

@@ -30,6 +30,7 @@ from console.operations import audit_pages
 from console.operations import pages as operations_pages
 from console.operations.actor import CHANGE_ACCESS, CHANGE_USER, SEND_MESSAGES
 from console.operations.reading import live_operation
+from console.rest import reference_pages
 from console.security import account, presence, sign_in, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
@@ -108,7 +109,11 @@ urlpatterns: list[URLPattern] = [
     page("access/<name:name>/", access_pages.user, "access_user", BROKER_USERS, is_total=True),
     page("people/", people_pages.people, "people", PEOPLE, is_total=True),
     page("people/<int:person_id>/", people_pages.person, "person", PEOPLE, is_total=True),
+    page("see-as/", people_pages.see, "see_as", PEOPLE),
+    page("see-as/stop/", people_pages.stop_seeing, "see_as_stop", EVERYBODY),
     page("tokens/", people_pages.api_tokens, "tokens", TOKENS, is_total=True),
+    page("api/docs/", reference_pages.reference, "reference"),
+    page("api/docs/<str:operation>/", reference_pages.operation, "reference_operation"),
     page("design/", components.design, "design", STAFF),
     page("views/", saved_view_pages.saved_views, "saved_views", is_total=True),
     page("views/keep/", saved_view_pages.keep, "saved_view_keep"),
@@ -139,6 +144,7 @@ urlpatterns: list[URLPattern] = [
 #: pages that change in place, by the name that their sockets' addresses begin with
 live_pages: Mapping[str, LiveKind] = {
     **overview_pages.LIVE,
+    **due_pages.LIVE,
     **topics_pages.LIVE,
     **groups_pages.LIVE,
     **clients.LIVE,

@@ -11,7 +11,7 @@ Rate histories are counts per slot of five seconds, kept in memory while a slot 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -310,22 +310,19 @@ def due_by(moments_ms: Sequence[int], *, delay_offset: int, end_offset: int, poi
     backlog = end_offset - delay_offset
     curve = [(due, min(max(offset - delay_offset, 0), backlog)) for offset, due in points]
     counts: list[int] = []
-    at = 0
-    for moment in moments_ms:
-        while at < len(curve) and curve[at][0] <= moment:
-            at += 1
-        counts.append(_between(curve, at, moment, backlog))
+    before = (0, 0)
+    for number, (due_ms, count) in enumerate(curve):
+        begin = len(counts)
+        ahead = moments_ms[begin : bisect_left(moments_ms, due_ms, begin)]
+        if number == 0:
+            counts.extend([0] * len(ahead))
+        else:
+            (left, below), width, rise = before, due_ms - before[0], count - before[1]
+            # rounded up: just after a known due time its message counts
+            counts.extend([below - rise * (left - moment) // width for moment in ahead])
+        before = (due_ms, count)
+    counts.extend([backlog] * (len(moments_ms) - len(counts)))
     return counts
-
-
-def _between(curve: Sequence[tuple[int, int]], at: int, moment: int, backlog: int) -> int:
-    if at == len(curve):
-        return backlog
-    if at == 0:
-        return 0
-    (left, below), (right, above) = curve[at - 1], curve[at]
-    # rounded up: just after a known due time its message counts
-    return below - (above - below) * (moment - left) // (left - right)
 
 
 def _thinned(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:

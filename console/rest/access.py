@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from broker.client.names import check_topic
 from console.rest.errors import PolicyDenies, ScopeMissing
+from console.rest.person import PersonGrant
 from console.security.tokens import PUBLISH, READ, Grant
 from console.security.topic_scope import ALL, TopicScope, VisibleTopics
 
@@ -229,6 +230,8 @@ def allowed(grant: Grant, *actions: str) -> Allow:
 
 def visible_to(grant: Grant, action: str = READ) -> TopicScope:
     """Return what the token's own prefixes see, as the console's pages do; for a token without any, policies decide."""
+    if isinstance(grant, PersonGrant):
+        return grant.seen
     if not grant.scopes and grant.policies is not None:
         return TopicScope(ALL)
     prefixes = tuple(sorted({scope.prefix for scope in grant.scopes if action in scope.actions}))

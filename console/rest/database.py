@@ -37,6 +37,7 @@ from console.rest.errors import (
     TooManyRequests,
 )
 from console.rest.masking import Hiding
+from console.rest.person import PersonGrant
 from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
 from console.security.sessions import signed_in
@@ -286,8 +287,13 @@ class Recorder:
 
 
 def token_actor(grant: Grant, permissions: frozenset[str] = frozenset()) -> Actor:
-    """Return the token as an actor with these permissions; the audit has its name, and the number of the token."""
-    return Actor(f"token {grant.name}", permissions, grant.user_id, token=grant.prefix)
+    """Return the token as an actor with these permissions; the audit has its name, and the number of the token.
+
+    A person who asks without a token is that person, with no other permissions than the own ones.
+    """
+    if isinstance(grant, PersonGrant):
+        return grant.actor
+    return Actor(grant.who, permissions, grant.user_id, token=grant.prefix)
 
 
 def _recorded(singles: Sequence[Single]) -> list[bool]:

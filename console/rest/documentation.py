@@ -1,26 +1,25 @@
-"""The description of the REST interface, and the page that shows it: /api/openapi.json and /api/docs.
+"""The description of the REST interface: /api/openapi.json, for people who are signed in and programs with a token.
 
-OpenAPI 3.1 is made from what routes declare and the Structs of their requests and answers. The page (Swagger UI) tries
-requests, too. It is for people who are signed in to the console, the description also for programs with a token.
+OpenAPI 3.1 is made from what routes declare and the Structs of their requests and answers. The pages of the console
+that show it are made from it (`console.rest.reference`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from django.conf import settings
-from django.template.loader import render_to_string
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.routing import Route as Address
 
-from console.rest.errors import DISK_FULL, REFUSALS, RULES, Problem, RequestError, Rule
+from console.rest.errors import RULES, Problem, RequestError
 from console.rest.query import Parameter
 from console.rest.responses import HEADERS, problem_answer
 from console.rest.route import Route
@@ -174,40 +173,8 @@ def _content(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}
 
 
-#: `data:` for the small images that Swagger UI's style sheet has in itself
-_PAGE_HEADERS = HEADERS | {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-}
-
-
-@cache
-def _page() -> str:
-    return render_to_string("api/page.html", {"errors": _errors()})
-
-
-def _errors() -> list[dict[str, Any]]:
-    """Return a row for each code; a code of several errors has the meanings and remedies of all."""
-    found: dict[str, list[Rule]] = {}
-    for rule in (*RULES.values(), *REFUSALS.values(), DISK_FULL):
-        found.setdefault(rule.code, []).append(rule)
-    return [
-        {
-            "code": code,
-            "status": rules[0].status,
-            "titles": _joined(rule.title for rule in rules),
-            "remedies": _joined(rule.remedy for rule in rules),
-        }
-        for code, rules in sorted(found.items(), key=lambda each: (each[1][0].status, each[0]))
-    ]
-
-
-def _joined(texts: Iterable[str]) -> str:
-    return " / ".join(dict.fromkeys(texts))
-
-
 def addresses(state: Callable[[], ApiState]) -> list[BaseRoute]:
-    """Return the addresses of the description and of the page."""
+    """Return the address of the description."""
 
     async def is_signed_in(request: Request) -> bool:
         return await state().grants.signed_in(request, settings.SESSION_COOKIE_NAME)
@@ -220,16 +187,4 @@ def addresses(state: Callable[[], ApiState]) -> list[BaseRoute]:
             return problem_answer(error)
         return Response(msgspec.json.encode(description()), 200, HEADERS, "application/json")
 
-    async def docs(request: Request) -> Response:
-        try:
-            if not await is_signed_in(request):
-                return RedirectResponse(f"{settings.LOGIN_URL}?next=/api/docs", 302, HEADERS)
-        except RequestError as error:
-            return problem_answer(error)
-        return HTMLResponse(_page(), 200, _PAGE_HEADERS)
-
-    return [
-        Address("/api/openapi.json", openapi, methods=["GET"]),
-        Address("/api/docs", docs, methods=["GET"]),
-        Address("/api/docs/", docs, methods=["GET"]),
-    ]
+    return [Address("/api/openapi.json", openapi, methods=["GET"])]

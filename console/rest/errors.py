@@ -92,6 +92,10 @@ class PolicyDenies(RequestError):
     """The policies of the user that the token is bound to do not allow this."""
 
 
+class PermissionMissing(RequestError):
+    """You do not have the permission that this needs."""
+
+
 class AddressNotFound(RequestError):
     """There is nothing at this address."""
 
@@ -314,6 +318,9 @@ RULES: dict[type[Exception], Rule] = {
     ScopeMissing: Rule(403, "scope_missing", "Not allowed", "Ask an administrator for a token with this scope."),
     PolicyDenies: Rule(
         403, "policy_denies", "Denied by access control", "Ask the administrator of users and policies."
+    ),
+    PermissionMissing: Rule(
+        403, "permission_missing", "You may not do this", "Ask an administrator for a role with this permission."
     ),
     AddressNotFound: Rule(404, "not_found", "Not found", "All addresses are listed in /api/docs."),
     MethodNotAllowed: Rule(405, "method_not_allowed", "Method not allowed", "See the header Allow."),

@@ -95,6 +95,14 @@ class Keys:
         await self._tried(lambda server: server.set(name, whole, ex=KEPT_S))
         return answer
 
+    async def take(self, owner: str, key: str) -> bool:
+        """Take a key that is for one doing alone, whose answer is not kept; False: somebody has it.
+
+        Raises IdempotencyKeysFull, IdempotencyKeysAway.
+        """
+        name = f"escapement:idempotency:{owner}:{key}"
+        return await self._begun(owner, name, b"taken %d" % self._now_ms()) is None
+
     async def _begun(self, owner: str, name: str, mark: bytes) -> bytes | None:
         """Take the key; returns what is kept of it if somebody has it. Raises IdempotencyKeysFull,
         IdempotencyKeysAway."""

@@ -37,6 +37,7 @@ from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN, OperationPreview, OperationShown, Reason
 from console.rest.several import of_broker
+from console.security.gate import VIEW
 from console.security.tokens import CONSUME, PUBLISH, SETTINGS, Grant
 from console.site.clock import epoch_ms
 
@@ -175,6 +176,7 @@ async def operation(call: Call) -> Response:
     f"{_OPERATION}:abort",
     "Stop an operation after the batch under way",
     action=_BEGINNERS,
+    permission=VIEW,
     on=OwnOperation(),
     answers=((200, "The operation.", OperationShown),),
     errors=(NoOperation,),
@@ -190,6 +192,7 @@ async def abort(call: Call) -> Response:
     f"{_OPERATION}:take-back",
     "Undo a cancel or a reschedule",
     action=PUBLISH,
+    permission=STEER_TIMERS,
     on=(OwnOperation(), InBody()),
     answers=(BEGUN,),
     errors=(NoOperation,),

@@ -42,9 +42,11 @@ from console.rest.access import (
 )
 from console.rest.idempotency import key_of
 from console.rest.masking import Hiding
+from console.rest.person import PersonGrant
 from console.rest.query import Parameter, check_names, parameters_of, read_query
 from console.rest.request_body import decode, has_body, read_body
 from console.rest.state import ApiState
+from console.security.gate import VIEW
 from console.security.tokens import ACTIONS, DELETE, Grant
 
 Handler = Callable[..., Awaitable[Response]]
@@ -169,6 +171,13 @@ class Route:
     example: Mapping[str, Any] | None = None
     #: whether it may come with an Idempotency-Key
     takes_key: bool = False
+    #: Django's, by its full name: what a person needs who asks without a token
+    permission: str = VIEW
+
+    @property
+    def is_change(self) -> bool:
+        """Tell whether it may change anything."""
+        return self.method != "GET"
 
     @property
     def feature(self) -> str:
@@ -185,9 +194,11 @@ class Route:
     async def answer(self, request: Request, grant: Grant, state: ApiState) -> Response:
         """Return the handler's answer to a token that is allowed all that the route declares.
 
-        Raises ScopeMissing or PolicyDenies before the handler runs, and CheckForgotten in place of an answer whose
-        handler did not ask for what it read; whatever else reading the request or the handler raises.
+        Raises ScopeMissing, PolicyDenies or PermissionMissing before the handler runs, and CheckForgotten in place of
+        an answer whose handler did not ask for what it read; whatever else reading the request or the handler raises.
         """
+        if isinstance(grant, PersonGrant):
+            grant.require(self.permission)
         action = self.actions[0]
         if len(self.actions) > 1:
             action = next(filter(grant.scopes_allow_somewhere, self.actions), action)
@@ -237,10 +248,12 @@ def route(
     most_body_bytes: int = MOST_BODY_BYTES,
     example: Mapping[str, Any] | None = None,
     takes_key: bool = False,
+    permission: str | None = None,
 ) -> Callable[[Handler], Handler]:
     """Declare the handler to be that of a method at an address below /api/v1.
 
-    `action` on `on` is what a token has to allow. `takes_key`: it is done once for each Idempotency-Key. `errors`
+    `action` on `on` is what a token has to allow, `permission` what a person has to have who asks without one; what
+    changes nothing needs none but to see the console. `takes_key`: it is done once for each Idempotency-Key. `errors`
     (those that are particular to the route) and `example` (a body to begin with) are for its description.
 
     Raises RouteIncomplete for an address with a name that no place of `on` accounts for, for an action that no token
@@ -249,6 +262,8 @@ def route(
     actions = (action,) if isinstance(action, str) else action
     places = (on,) if isinstance(on, Place) else on
     _check(method, path, actions, places)
+    if permission is None and method != "GET":
+        raise RouteIncomplete(f"{method} {path}: the permission that a user needs has to be named.")
 
     def declare(handler: Handler) -> Handler:
         query, body, is_body_optional = _taken(handler)
@@ -271,6 +286,7 @@ def route(
                 still_open=_asked_later(actions, places),
                 example=example,
                 takes_key=takes_key,
+                permission=permission or VIEW,
             )
         )
         return handler

@@ -20,7 +20,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import URLPattern, path
 
-from console.security import owed, presence
+from console.security import owed, presence, see_as
 from console.security.door import Door, through
 from console.security.topic_scope import NOTHING, VisibleTopics, scoped, set_scope, visible_topics
 
@@ -146,14 +146,15 @@ class Gate:
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         """Redirect strangers to the login page; raise PermissionDenied for users who may not see the page."""
         match = request.resolver_match
-        visible = visible_topics(request.user) if request.user.is_authenticated else NOTHING
-        set_scope(visible)
         access = access_of(view)
         is_admin = match is not None and bool(OPEN_SPACES & set(match.namespaces))
         if request.user.is_authenticated and (is_admin or not access.is_open):
             where = owed.of(request.session, request.user)
             if where and not (is_admin and match is not None and match.url_name == "logout"):
                 return redirect(where)
+        see_as.enter(request, match.url_name if match is not None else None, is_admin=is_admin)
+        visible = visible_topics(request.user) if request.user.is_authenticated else NOTHING
+        set_scope(visible)
         if match is not None and is_admin:
             _check_admin(request, match.url_name, visible)
             is_change = request.method == "POST" and request.user.is_authenticated and match.url_name not in _OWN_ADMIN

@@ -8,7 +8,7 @@ from django.contrib.auth import get_user
 from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest
 
-from console.security import owed
+from console.security import owed, see_as
 
 
 class _LookedAt(SessionStore):
@@ -28,8 +28,13 @@ class _LookedAt(SessionStore):
 
 
 def signed_in(session_key: str) -> Any:
-    """Return who is signed in by the session and owes nothing (a password, a second factor); None: nobody."""
+    """Return who is signed in by the session and owes nothing (a password, a second factor); None: nobody.
+
+    Who sees as somebody else has the rights of both.
+    """
     request: Any = HttpRequest()
     request.session = _LookedAt(session_key)
     user = get_user(request)
-    return user if user.is_authenticated and not owed.of(request.session, user) else None
+    if not user.is_authenticated or owed.of(request.session, user):
+        return None
+    return see_as.seen(request.session, user) or user

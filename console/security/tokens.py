@@ -31,7 +31,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -92,6 +92,26 @@ class Scope:
     actions: frozenset[str]
 
 
+class Policies(Protocol):
+    """What bounds a grant beside its own scopes."""
+
+    def allows(self, action: str, name: str, kind: str = "topic") -> bool:
+        """Tell whether the action is allowed on a topic, a group or a producer group."""
+        ...
+
+    def allows_overview(self) -> bool:
+        """Tell whether the figures of the whole cluster may be seen."""
+        ...
+
+    def allows_everything(self) -> bool:
+        """Tell whether the whole cluster may be changed."""
+        ...
+
+    def refusal(self, what: str) -> str:
+        """Return a sentence that says who is not allowed to do what."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PoliciesOfUser:
     """A user's rights by each broker's access control, when asking from `source`, an IP address (None: not known)."""
@@ -140,13 +160,18 @@ class Grant:
     scopes: tuple[Scope, ...]
     expires_at: datetime | None
     access_user: str = ""
-    policies: PoliciesOfUser | None = None
+    policies: Policies | None = None
     #: whom the token was made for
     user_id: int | None = None
     #: by which the token is named; it opens nothing
     prefix: str = ""
     #: requests a second that are answered; 0: any number
     requests_per_s: int = 0
+
+    @property
+    def who(self) -> str:
+        """Who asks, as logs and the audit have it."""
+        return f"token {self.name}"
 
     def allows(self, action: str, name: str, kind: str = "topic") -> bool:
         """Tell whether the action is allowed on the topic, or on what else `kind` says."""

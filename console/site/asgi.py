@@ -2,6 +2,7 @@
 
     websocket ................. Channels, for pages that change in place
     /api/ ..................... console.rest: a small ASGI application of its own, for speed
+    /api/docs ................. its reference: pages of the console, as everything else
     /healthz, /readyz ......... Django by WSGI, a thread for each: they answer however busy the pages are
     sign-in ................... the same, two threads of its own: a password costs a second of a core, strangers may try
     everything else ........... Django by WSGI on a thread pool, for the console pages
@@ -53,6 +54,7 @@ def pages_on(threads: int, *, session_cookie: str = "", together_bytes: int = TO
 pages = pages_on(settings.PAGE_THREADS, session_cookie=settings.SESSION_COOKIE_NAME)
 sign_ins = pages_on(SIGN_IN_THREADS)
 _SIGN_IN = frozenset({reverse("login"), reverse("admin:login")})
+_REFERENCE = "/api/docs"
 signs_of_life = {path: pages_on(1, together_bytes=1 << 20) for path in ("/healthz", "/readyz")}
 # without the middleware for users of channels: it ends sessions that an older SECRET_KEY has signed
 sockets: Application = AllowedHostsOriginValidator(
@@ -64,11 +66,16 @@ def application_for(scope: dict[str, Any]) -> Application:
     """Return the application for this scope; start and stop (lifespan) belong to the REST one, which has state."""
     if scope["type"] == "websocket":
         return sockets
-    if scope["type"] == "lifespan" or scope["path"].startswith("/api/"):
+    if scope["type"] == "lifespan" or (scope["path"].startswith("/api/") and not _is_reference(scope["path"])):
         return api
     if scope["method"] == "POST" and split(scope["path"])[1] in _SIGN_IN:
         return sign_ins
     return signs_of_life.get(scope["path"], pages)
+
+
+def _is_reference(path: str) -> bool:
+    """Tell whether a page of the console is asked for, which says what there is below /api/."""
+    return path == _REFERENCE or path.startswith(f"{_REFERENCE}/")
 
 
 async def _any_application(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:

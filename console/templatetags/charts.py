@@ -82,9 +82,7 @@ def progress_svg(released: float, persisted: float | None) -> str:
     if persisted is not None:
         saved = min(persisted * PROGRESS_WIDTH, done)
         x = saved if persisted == released else min(saved, done - 3)
-        parts.append(
-            f'<path class="line-brass" d="M{place(max(0.75, x - 1.5 if persisted == released else x))} 1.5v7"/>'
-        )
+        parts.append(f'<path class="line-ink" d="M{place(max(0.75, x - 1.5 if persisted == released else x))} 1.5v7"/>')
     parts.append(f'<path class="now" d="M{place(min(max(done, 0.75), PROGRESS_WIDTH - 0.75))} 0v10"/></svg>')
     return "".join(parts)
 

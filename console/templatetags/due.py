@@ -16,10 +16,10 @@ from console.ui.time_charts import Layer, stacked_svg, ticks
 
 register = template.Library()
 
-#: a colour for each kind, none of them one of good or bad alone: the words stand beside them
+#: the colour of each kind, in the same tokens as everywhere; retries are timers of groups, checks are those of halves
 STYLES = {
-    DueKind.LANES: "h4", DueKind.TIMERS: "fill-verd", DueKind.RETRIES: "fill-brass", DueKind.REDISSON: "h2",
-    DueKind.CHECKS: "fill-faint",
+    DueKind.LANES: "fill-lane", DueKind.TIMERS: "fill-timer", DueKind.RETRIES: "fill-retry",
+    DueKind.REDISSON: "fill-faint", DueKind.CHECKS: "fill-half",
 }  # fmt: skip
 
 

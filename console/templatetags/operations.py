@@ -17,6 +17,7 @@ from console.operations.kind import ItemNow, Kind
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.operations.reading import masked_parameters
 from console.operations.registry import ACTS, KINDS, OUTCOMES
+from console.rest.curl import curl
 from console.templatetags.escapement import span
 
 register = template.Library()
@@ -109,16 +110,8 @@ def same_call(context: template.Context, row: Operation) -> str:
     """The REST call that does the same, for a shell; empty where there is none."""
     kind = KINDS.get(row.kind)
     call = None if kind is None else kind.rest_call(masked_parameters(row.kind, row.parameters))
-    return "" if call is None else _curl(context, *call)
-
-
-def _curl(context: template.Context, method: str, path: str, body: dict[str, Any] | None) -> str:
     origin = context["request"].build_absolute_uri("/").rstrip("/") if "request" in context else ""
-    call = f'curl -X {method} {shlex.quote(f"{origin}/api/v1/{path}")} \\\n  -H "Authorization: Bearer $TOKEN"'
-    if body is None:
-        return call
-    said = shlex.quote(json.dumps(body, ensure_ascii=False))
-    return f'{call} -H "Content-Type: application/json" \\\n  -d {said}'
+    return "" if call is None else curl(origin, *call)
 
 
 @register.filter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,8 @@ from console.ui.time_charts import Course, Flag, courses_svg, ticks
 register = template.Library()
 
 _KIND = FigureSubject.Kind
-#: lines of one drawing, in order
-_STYLES = ("line-steel", "line-verd", "line-brass", "line-quiet")
+#: lanes and timers have the colours of their kinds, what is of neither has none
+_STYLES: Mapping[str, str] = {_KIND.LANES: "line-lane", _KIND.TIMERS: "line-timer"}
 #: rows of the table, each with the values of so much time together
 MOST_ROWS = 24
 
@@ -52,7 +52,9 @@ def panels(over: OverTime) -> list[Panel]:
         title, unit = _words(measure)
         names = tuple(_name(line) for line in lines)
         words = [_peak_words(over, measure, line) for line in lines]
-        found.append(Panel(measure, title, unit, lines, names, tuple(zip(_STYLES, names, words, strict=False))))
+        found.append(
+            Panel(measure, title, unit, lines, names, tuple(zip(map(_style, lines), names, words, strict=True)))
+        )
     return found
 
 
@@ -64,6 +66,12 @@ def _words(measure: Measure) -> tuple[str, str]:
     if measure is Measure.LAG:
         return _("Lag"), _("messages")
     return _("Lateness p99"), _("ms")
+
+
+def _style(line: Line) -> str:
+    if line.wanted.name == "consumed" and line.wanted.measure is Measure.PASSED:
+        return "line-quiet"
+    return _STYLES.get(line.wanted.kind, "line-ink")
 
 
 def _name(line: Line) -> str:

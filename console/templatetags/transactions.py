@@ -73,13 +73,13 @@ _DOTS: Mapping[str, str] = {
     "committed": '<circle class="fill-verd" cx="566" cy="{y}" r="4"/>',
     "rolled": '<path class="line-faint" d="M562 {up}l8 8M570 {up}l-8 8"/>',
     "decided": '<circle class="fill-faint" cx="566" cy="{y}" r="4"/>',
-    "undecided": '<path class="fill-brass" d="M566 {high}l5.5 9.5h-11Z"/>',
+    "undecided": '<path class="fill-half" d="M566 {high}l5.5 9.5h-11Z"/>',
     "alone": '<path class="fill-brass" d="M566 {high}l5.5 9.5h-11Z"/>',
     "parked": '<path class="fill-ruby" d="M566 {high}l5.5 5.5-5.5 5.5-5.5-5.5Z"/>',
     "fresh": '<circle class="line-faint" cx="566" cy="{y}" r="4"/>',
     "unknown": '<circle class="line-faint dash" cx="566" cy="{y}" r="4"/>',
 }
-_WORDS = {"undecided": "text-brass", "alone": "text-brass", "parked": "text-ruby"}
+_WORDS = {"undecided": "text-muted", "alone": "text-brass", "parked": "text-ruby"}
 
 
 def board_svg(halves: Sequence[HalfMark], ops: Sequence[OpMark], *, label: str, heads: Sequence[str]) -> str:

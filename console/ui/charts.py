@@ -150,7 +150,7 @@ class Stop:
         return self.kind == "ahead"
 
 
-_MARKS = {"done": "fill-verd", "moved": "fill-brass", "failed": "fill-ruby", "ahead": "fill-sheet"}
+_MARKS = {"done": "fill-verd", "moved": "fill-ink", "failed": "fill-ruby", "ahead": "fill-sheet"}
 
 
 def life_svg(stops: Sequence[Stop], *, label: str, width: int = 960) -> str:
@@ -216,7 +216,7 @@ def kept_svg(columns: Sequence[Column], *, chosen: int | None, label: str, ticks
     parts = [opened(KEPT_WIDTH, KEPT_HEIGHT, label, told, style="chart kept", role="group")]
     parts.append(f'<path class="axis-2" d="M0 {KEPT_FOOT}H{KEPT_WIDTH}"/>')
     parts += _lines(columns, step, lambda column: column.waiting, "line-steel")
-    parts += _lines(columns, step, lambda column: column.lag, "line-brass")
+    parts += _lines(columns, step, lambda column: column.lag, "line-quiet")
     for index, text in ticks:
         x = (index + 0.5) * step
         style = ' class="text-end"' if x > KEPT_WIDTH * 0.9 else ""

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_safe
 
 from broker.mirror.models import ConsumerGroup, ScheduleLevel, Topic
 from console.security.gate import is_total
+from console.security.see_as import subject_in
 from console.site.chosen import ALL, Choice, choice_of, choosing, chosen
 from console.site.clock import real_now_ms, simulated
 from console.site.mirrored import cluster
@@ -41,7 +42,7 @@ class Place:
     @property
     def address(self) -> str:
         """The address of the page."""
-        return self.name if self.name.startswith("/") else reverse(self.name)
+        return reverse(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ SECTIONS = (
             Place("alerts", "n", _("Alerts")),
             Place("operations", "e", _("Operations")),
             Place("audit", "u", _("Audit")),
-            Place("/api/docs", "r", _("REST")),
+            Place("reference", "r", _("REST")),
             Place("access", "b", _("Broker users"), is_for_staff=True),
             Place("people", "h", _("Users"), is_for_staff=True),
             Place("tokens", "y", _("Tokens"), is_for_staff=True),
@@ -211,6 +212,7 @@ def page(request: HttpRequest) -> dict[str, object]:
         "environment": settings.ESCAPEMENT_ENV,
         **chosen_by(request),
         "picker": SimpleLazyObject(lambda: picker(request)),
+        "seeing_as": subject_in(request),
         **_simulated(),
     }
 

@@ -43,6 +43,8 @@ LOOK_S = 0.1
 REST_RATIO = 4
 #: part of the process's time that all live pages together may take; those made within OPEN_S count as open
 LIVE_SHARE, OPEN_S = 0.4, 6.0
+#: charts over time are shown for so long as they are
+CHARTS_S = 10.0
 #: what is older is rendered again even if the mirror did not move: ages and staleness show
 FRESH_S = 2.0
 
@@ -84,6 +86,11 @@ class LivePage:
         """Read what the page shows, from the database and the broker."""
         return live_pages()[self.name].read(self.argument, dict(self.query))
 
+    def charts(self) -> object:
+        """Read the page's charts over time; None where it has none, or shows a stretch that is over."""
+        read, query = live_pages()[self.name].charts, dict(self.query)
+        return read(self.argument, query) if read is not None and "over" in query else None
+
     def mark(self) -> Hashable:
         """Return a value that differs as soon as the broker has anything new for the page, and costs little to get.
 
@@ -112,6 +119,8 @@ class LiveKind:
     #: as LivePage.mark; every message on any topic moves "queues", and what the broker is asked for need not have moved
     mark: Callable[[str], Hashable] | None = None
     is_near: bool = False
+    #: charts over time, of pages whose address says `over`; they move by the minute, and are made anew less often
+    charts: Callable[[str, Mapping[str, str]], object] | None = None
 
 
 def live_pages() -> Mapping[str, LiveKind]:
@@ -149,6 +158,9 @@ class _Kept:
     mark: Hashable
     #: when its mark was last found not to have moved, and what that took; 0: not yet
     looked_s: float = 0.0
+    #: the charts over time, and when they were made
+    charts: str = ""
+    charts_s: float = float("-inf")
     look_took_s: float = 0.0
 
 
@@ -225,12 +237,18 @@ class Fragments:
 fragments = Fragments()
 
 
-def _render(page: LivePage, language: str, sequence: int) -> Parts:
+def _render(page: LivePage, language: str, sequence: int, charts: str | None) -> tuple[Parts, str]:
+    """Return the parts, and those of the charts among them as they were, or made anew if there are none."""
     in_zone = timezone.override(zone_of(page.zone))
     with translation.override(language), in_zone, scoped(page.visible), choosing(page.choice):
         html = render_to_string(page.template, {"data": page.read(), "sequence": sequence, "live": True})
+        # behind what the page is about: that it may be seen is known by then
+        if charts is None:
+            over = page.charts()
+            charts = "" if over is None else render_to_string("live/over_time.html", {"over": over})
         line = simulated()
-        return parts_of(html if line is None else html + render_to_string("live/clockline.html", {"simulated": line}))
+        clockline = "" if line is None else render_to_string("live/clockline.html", {"simulated": line})
+        return parts_of(html + charts + clockline), charts
 
 
 def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _Kept:
@@ -241,8 +259,11 @@ def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _
     if kept is not None and mark is not None and mark == kept.mark and begun_s - kept.made_s < FRESH_S:
         took_s = time.thread_time() - used_s
         return replace(kept, sequence=max(sequence, kept.sequence), looked_s=begun_s, look_took_s=took_s)
-    parts = _render(page, language, sequence)
-    return _Kept(sequence, begun_s, time.thread_time() - used_s, parts, mark)
+    is_fresh = kept is not None and begun_s - kept.charts_s < CHARTS_S
+    parts, charts = _render(page, language, sequence, kept.charts if kept is not None and is_fresh else None)
+    charts_s = kept.charts_s if kept is not None and is_fresh else begun_s
+    took_s = time.thread_time() - used_s
+    return _Kept(sequence, begun_s, took_s, parts, mark, charts=charts, charts_s=charts_s)
 
 
 def parts_of(html: str) -> Parts:

@@ -15,6 +15,7 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from console.security.see_as import subject_in
 from console.security.topic_scope import current_topics
 from console.ui import saved_views as store
 from console.ui.addresses import form_of
@@ -123,6 +124,8 @@ class OpensWith:
         match = request.resolver_match
         if request.method not in ("GET", "HEAD") or request.META.get("QUERY_STRING") or match is None:
             return None
-        here = address_here(request) if match.url_name in PAGES and request.user.is_authenticated else None
+        # own views are nobody else's: who sees as somebody else begins with the page as it is
+        is_own = request.user.is_authenticated and subject_in(request) is None
+        here = address_here(request) if match.url_name in PAGES and is_own else None
         row = default_of(request.user, here.path) if here else None
         return redirect(Address(row.page, row.path, row.query).text) if row and row.query else None

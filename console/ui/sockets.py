@@ -38,7 +38,7 @@ from django.utils.translation import get_supported_language_variant
 from django.utils.translation.trans_real import parse_accept_lang_header
 
 from broker.mirror.announcer import GROUP
-from console.security import owed
+from console.security import owed, see_as
 from console.security.gate import VIEW
 from console.security.models import TopicPermission
 from console.security.presence import is_idle
@@ -230,21 +230,31 @@ def _seen(key: str) -> VisibleTopics | None:
 
 
 def marks_of(keys: Collection[str]) -> dict[str, Mark]:
-    """Return the marks of these sessions, by six queries however many there are."""
+    """Return the marks of these sessions, by six queries however many there are.
+
+    Who sees as somebody else has that one's mark beside the own.
+    """
     rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
     sessions = {row.session_key: row.get_decoded() for row in rows}
-    users = _users({said.get(SESSION_KEY) for said in sessions.values()} - {None})
+    seen_as = {key: tuple(said[see_as.KEY]) for key, said in sessions.items() if said.get(see_as.KEY)}
+    numbers = {said.get(SESSION_KEY) for said in sessions.values()} - {None}
+    numbers |= {number for kind, number in seen_as.values() if kind == see_as.USER}
+    users, roles = _users(numbers, {number for kind, number in seen_as.values() if kind == see_as.ROLE})
     marks: dict[str, Mark] = dict.fromkeys(keys)
     now_s = time()
     for key, said in sessions.items():
         user = users.get(str(said.get(SESSION_KEY)))
         if user is not None and not is_idle(said, now_s) and not owed.is_due(said):
-            marks[key] = (said.get(SESSION_KEY), said.get(HASH_SESSION_KEY), *user)
+            kind, number = seen_as.get(key, ("", 0))
+            other = roles.get(number) if kind == see_as.ROLE else users.get(str(number))
+            marks[key] = (said.get(SESSION_KEY), said.get(HASH_SESSION_KEY), *user, kind, number, other)
     return marks
 
 
-def _users(numbers: Collection[Any]) -> dict[str, tuple[Any, ...]]:
-    """Return the active accounts with their flags and the permissions of them and their groups."""
+def _users(
+    numbers: Collection[Any], roles: Collection[int]
+) -> tuple[dict[str, tuple[Any, ...]], dict[int, tuple[Any, ...]]]:
+    """Return the active accounts with their flags and the permissions of them and their groups; and those of roles."""
     model = get_user_model()
     asked = model._default_manager.filter(pk__in=numbers, is_active=True)
     accounts = {pk: facts for pk, *facts in asked.values_list("pk", "is_superuser", "password")}
@@ -254,19 +264,17 @@ def _users(numbers: Collection[Any]) -> dict[str, tuple[Any, ...]]:
     groups: dict[int, set[int]] = defaultdict(set)
     for user, group in model.groups.through.objects.filter(user__in=accounts).values_list("user_id", "group_id"):
         groups[user].add(group)
-    named = set().union(*groups.values())
+    named = set(roles).union(*groups.values())
     by_group = _pairs(Group.permissions.through.objects.filter(group__in=named), given, "group_id")
     topics: dict[int, set[str]] = defaultdict(set)
     for group, prefix in TopicPermission.objects.filter(group__in=named).values_list("group_id", "prefix"):
         topics[group].add(prefix)
-    return {
-        str(pk): (
-            *facts,
-            pk in directly,
-            tuple((group, group in by_group, tuple(sorted(topics[group]))) for group in sorted(groups[pk])),
-        )
+    of_group = {group: (group, group in by_group, tuple(sorted(topics[group]))) for group in named}
+    told = {
+        str(pk): (*facts, pk in directly, tuple(of_group[group] for group in sorted(groups[pk])))
         for pk, facts in accounts.items()
     }
+    return told, {number: of_group[number] for number in roles}
 
 
 def _pairs(rows: Any, given: Mapping[str, str], whose: str) -> set[int]:

@@ -183,9 +183,9 @@ def strip_svg(
         )
     for index, roll in enumerate(rolls):
         x = roll.share * STRIP_SCALE
-        parts.append(f'<path class="line-brass" d="M{place(x)} {STRIP_TOP - 6}V{STRIP_TOP + STRIP_HIGH + 4}"/>')
+        parts.append(f'<path class="line-ink" d="M{place(x)} {STRIP_TOP - 6}V{STRIP_TOP + STRIP_HIGH + 4}"/>')
         if index == 0:
-            parts.append(_word(x, roll.text, "text-brass"))
+            parts.append(_word(x, roll.text, "text-muted"))
     if pointer is not None:
         x = max(0.75, pointer.share * STRIP_SCALE)
         parts.append(f'<path class="now" d="M{place(x)} {STRIP_TOP - 8}V{STRIP_TOP + STRIP_HIGH + 4}"/>')

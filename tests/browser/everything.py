@@ -80,7 +80,9 @@ def fill(stage: Stage) -> dict[str, str]:
         "a done operation": f"/operations/{done.pk}/", "saved views": "/views/",
         "a saved view": "/groups/?search=bil", "components": "/design/",
         "broker": "/broker/", "a draft for a broker": f"/operations/{configured(actor).pk}/",
-        "own settings": "/account/settings/", "nothing there": "/topics/there-is-none/",
+        "own settings": "/account/settings/",
+        "the API": "/api/docs/", "a call": "/api/docs/timers_cancel_many/",
+        "nothing there": "/topics/there-is-none/",
     }  # fmt: skip
 
 

@@ -1,86 +1,66 @@
-"""The reference of the REST interface: searched, tried with a token, in both themes, within a strict policy."""
+"""The reference of the REST interface in a real browser: searched, and run as whoever is signed in, in every look."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from console.features.alerts.models import AlertRule
-from console.rest.app import application
-from console.security import tokens as security_tokens
+from console.rest import as_me
+from console.rest.routes import ROUTES
 from tests.browser.conftest import Web
+from tests.browser.looks import faults_of
 from tests.browser.opening import opened
-
-#: what the browser says of an answer that is expected
-REFUSED = "status of 401"
 
 
 @pytest.fixture
 def reference(web: Web, context: BrowserContext) -> Iterator[Page]:
-    """The open page; its requests are answered by the application of this process."""
+    """The open page."""
     page, complaints = opened(context, f"{web.address}/api/docs")
-    expect(page.locator(".opblock").first).to_be_visible()
     yield page
     assert page.evaluate("violations") == []
-    assert [said for said in complaints if REFUSED not in said] == []
-    web.stop()
-    # Playwright runs a loop in this thread
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(application.state.holder.close())).result()
+    assert complaints == []
+    as_me.hang_up()
 
 
 def test_operations_are_grouped_and_searched(reference: Page) -> None:
-    groups = reference.locator(".opblock-tag")
-    assert {"Messages", "Timers", "Transactions"} <= set(
-        groups.evaluate_all("all => all.map(each => each.dataset.tag)")
-    )
-    whole = reference.locator(".opblock").count()
-    reference.get_by_role("searchbox", name="Search").fill("get wheel")
-    expect(reference.locator(".opblock")).to_have_count(1)
-    expect(reference.locator(".opblock-summary-path")).to_contain_text("/api/v1/timers/wheel")
-    reference.get_by_role("searchbox", name="Search").fill("")
-    expect(reference.locator(".opblock")).to_have_count(whole)
+    rows = reference.locator("main tbody th a[href^='/api/docs/']")
+    expect(rows).to_have_count(len(ROUTES))
+    expect(reference.get_by_role("heading", name="Transactions")).to_be_visible()
+    reference.get_by_label("Search operations").fill("get wheel")
+    reference.get_by_label("Search operations").press("Enter")
+    expect(rows).to_have_count(1)
+    rows.click()
+    expect(reference.locator("main")).to_contain_text("/api/v1/timers/wheel")
 
 
-def test_a_request_is_tried_with_a_token(reference: Page, shots: Path | None) -> None:
-    AlertRule.objects.create(name="late", what="backlog", subject="orders", limit=5)
-    token = security_tokens.create("page", security_tokens.scope_rows([], [], settings=["*"]))[1]
-    operation = reference.locator("#operations-Alerts-get_rules")
-    operation.locator(".opblock-summary-control").click()
-    operation.get_by_role("button", name="Execute").click()
-    answer = operation.locator(".live-responses-table .response").first
-    expect(answer.locator(".response-col_status")).to_contain_text("401")
-    reference.locator(".btn.authorize").click()
-    reference.locator(".auth-container input").fill(token)
-    reference.locator(".auth-btn-wrapper .authorize").click()
-    reference.locator(".auth-btn-wrapper .btn-done").click()
-    operation.get_by_role("button", name="Execute").click()
-    expect(answer.locator(".response-col_status")).to_contain_text("200")
-    expect(answer).to_contain_text("late")
-    if shots is not None:
-        reference.screenshot(path=shots / "api-reference-tried.png")
+def test_a_request_that_reads_is_run_at_once(web: Web, reference: Page, shots: Path | None) -> None:
+    reference.goto(f"{web.address}/api/docs/get_topics/")
+    reference.get_by_role("button", name="Run", exact=True).click()
+    expect(reference.locator("#answer-title, [aria-labelledby=answer-title]").first).to_contain_text("200")
+    expect(reference.locator("[aria-labelledby=answer-title] pre")).to_contain_text('"orders"')
+    assert faults_of(reference, shots / "api-read" if shots else None) == []
+
+
+def test_a_change_is_previewed_and_run_with_a_reason(web: Web, reference: Page, shots: Path | None) -> None:
+    reference.goto(f"{web.address}/api/docs/topics_make_topic/")
+    reference.get_by_label("Body, JSON").fill('{"name": "by-hand", "settings": {"read_queues": 3}}')
+    assert faults_of(reference, shots / "api-change" if shots else None) == []
+    reference.get_by_role("button", name="Preview…").click()
+    answer = reference.locator("[aria-labelledby=answer-title]")
+    expect(answer).to_contain_text("Nothing was done.")
+    assert faults_of(reference, shots / "api-previewed" if shots else None) == []
+    reference.locator("[name=reason]").fill("to try")
+    reference.get_by_role("button", name="Run as previewed").click()
+    expect(answer).to_contain_text("202")
+    expect(answer).to_contain_text('"done"')
+    reference.goto(f"{web.address}/topics/by-hand/")
+    expect(reference.locator("h1")).to_have_text("by-hand")
 
 
 def test_an_error_leads_to_its_row(web: Web, reference: Page) -> None:
     reference.goto(f"{web.address}/api/docs#scope_missing")
     reference.reload()
-    expect(reference.locator(".opblock").first).to_be_attached()
     expect(reference.locator("#scope_missing")).to_be_in_viewport()
-
-
-@pytest.mark.parametrize(("theme", "ground"), [("light", "rgb(247, 248, 250)"), ("dark", "rgb(18, 21, 28)")])
-def test_it_has_the_theme_that_was_chosen(
-    web: Web, reference: Page, theme: str, ground: str, shots: Path | None
-) -> None:
-    reference.context.add_cookies([{"name": "theme", "value": theme, "url": web.address}])
-    reference.reload()
-    expect(reference.locator(".opblock").first).to_be_visible()
-    expect(reference.locator("body")).to_have_css("background-color", ground)
-    expect(reference.locator("html")).to_have_class("dark-mode" if theme == "dark" else "")
-    if shots is not None:
-        reference.screenshot(path=shots / f"api-reference-{theme}.png")

@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import BrowserContext, expect
 
+from broker.mirror.announcer import Announcer
 from console.kept_figures import MINUTE_MS, Figures, keep_figures
 from console.operations.models import Operation
 from console.past import Snapshot
@@ -18,6 +19,30 @@ from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage
 
 WIDER = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
+
+
+def test_an_open_page_moves_and_its_table_stays_open(
+    stage: Stage, web: Web, context: BrowserContext, teller: Announcer
+) -> None:
+    page, complaints = opened(context, f"{web.address}/due/?window=10m")
+    expect(page.locator("#live")).to_contain_class("verd")
+    page.locator("#due-chart summary").click()
+    stage.producer.send("orders", "x", delay_level=9)
+    stage.mirror.run_once()
+    expect(page.locator("#due-table tbody tr")).to_have_count(1)
+    expect(page.locator("#due-table")).to_be_visible()
+    page.goto(f"{web.address}/schedule/")
+    expect(page.locator("#live")).to_contain_class("verd")
+    assert complaints == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_what_is_found_is_asked_for_below_all_that_narrows_it(web: Web, context: BrowserContext, width: int) -> None:
+    page, _ = opened(context, f"{web.address}/messages/")
+    page.set_viewport_size({"width": width, "height": 900})
+    feet = page.locator(".findform input").evaluate_all("all => all.map((e) => e.getBoundingClientRect().bottom)")
+    button = page.locator(".findform button").evaluate("(e) => e.getBoundingClientRect().bottom")
+    assert button >= max(feet)
 
 
 @pytest.mark.parametrize("width", [1440, 390])

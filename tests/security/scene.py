@@ -156,7 +156,7 @@ def _made(stage: Stage, actor: Actor) -> dict[str, dict[str, Any]]:
             "cancelled": str(cancelled.pk), "message_id": ids_of(stage, topic)[0],
             "dead_letters_of.name": group, "dashboard.name": "flow", "dashboard_series.name": "flow",
             "dashboard_data.name": "flow", "series": "sent", "form": "json", "rule_id": rule.pk, "view_id": view.pk,
-            "delayed_queue?": {"name": topic}, "find_key?": {"q": f"{topic}-3"},
+            "operation": "get_topics", "delayed_queue?": {"name": topic}, "find_key?": {"q": f"{topic}-3"},
             "finding?": {"kind": "group-without-consumer", "subject": group},
         }  # fmt: skip
         found[topic] = parts

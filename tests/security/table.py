@@ -107,10 +107,17 @@ people             GET  sign-in  no       no       no       yes      yes     -
 people             POST sign-in  no       no       no       never    never   -
 person             GET  sign-in  no       no       no       yes      yes     no       no       no
 person             POST sign-in  no       no       no       never    never   -
+see_as             GET  sign-in  no       no       no       led      led     -
+see_as             POST sign-in  no       no       no       gone     gone    -
+see_as_stop        GET  led      led      led      led      led      led     -
+see_as_stop        POST led      led      led      led      led      led     -
 tokens             GET  sign-in  no       no       no       yes      yes     -
 tokens             POST sign-in  no       no       no       never    never   -
 design             GET  sign-in  no       no       no       yes      yes     -
 design             POST sign-in  no       no       no       never    never   -
+reference          GET  sign-in  no       yes      yes      yes      yes     -
+reference_operation GET sign-in  no       yes      yes      yes      yes     -
+reference_operation POST sign-in no       yes      yes      yes      yes     -
 saved_views        GET  sign-in  no       yes      yes      yes      yes     -
 saved_view_keep    GET  sign-in  no       led      led      led      led     -
 saved_view_keep    POST sign-in  no       led      led      led      led     -
@@ -165,6 +172,7 @@ LIMITED_DIFFER: Mapping[tuple[str, str, str], str] = {
     ("access_user", "GET", ADMINISTRATOR): "no",
     ("people", "GET", ADMINISTRATOR): "no",
     ("person", "GET", ADMINISTRATOR): "no",
+    ("see_as", "POST", ADMINISTRATOR): "no",
     ("tokens", "GET", ADMINISTRATOR): "no",
     ("alert_rule_new", "GET", ADMINISTRATOR): "no",
     ("alert_rule_new", "POST", ADMINISTRATOR): "no",

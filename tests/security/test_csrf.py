@@ -33,6 +33,7 @@ ELSEWHERE = (
 #: of all teams' pages
 PARTS: dict[str, Any] = {
     "level": 16, "position": 1, "queue_id": 0, "operation_id": NUMBER, "message_id": "0" * 32, "name": "orders",
+    "operation": "get_topics",
     "dashboard.name": "flow", "series": "sent", "form": "json", "rule_id": 1, "view_id": 1, "person_id": 1,
 }  # fmt: skip
 

@@ -39,133 +39,135 @@ from tests.security.doors import api
 from tests.security.scene import FOREIGN, GROUPS, OTHER, OWN, People, Team, two_teams
 
 #: method, address, the action that a token has to allow, and on what: names of the address, of the body, of the record
-#: that an id names, of each row; `everywhere` is every name there is, `overview` figures that name nothing
+#: that an id names, of each row; `everywhere` is every name there is, `overview` figures that name nothing; last the
+#: permission that a person needs who runs it in the console ("as me"), without "console."
 TABLE = """
-GET    /alert-rules                                     settings                   everywhere
-POST   /alert-rules                                     settings                   everywhere
-DELETE /alert-rules/{rule}                              settings                   everywhere
-GET    /alert-rules/{rule}                              settings                   everywhere
-PATCH  /alert-rules/{rule}                              settings                   everywhere
-GET    /findings                                        settings                   everywhere
-POST   /findings/lift                                   settings                   everywhere
-POST   /findings/snooze                                 settings                   everywhere
-POST   /alert-rules/{rule}/test                         settings                   everywhere
-GET    /alert-silences                                  settings                   everywhere
-POST   /alert-silences                                  settings                   everywhere
-DELETE /alert-silences/{silence}                        settings                   everywhere
-GET    /broker-users                                    access                     everywhere
-POST   /broker-users                                    access                     everywhere
-DELETE /broker-users/{user}                             access                     everywhere
-GET    /broker-users/{user}                             access                     everywhere
-PATCH  /broker-users/{user}                             access                     everywhere
-POST   /broker-users/{user}/policies                    access                     everywhere
-POST   /broker-users/{user}/policies:delete             access                     everywhere
-POST   /broker-users/{user}:end-old-secret              access                     everywhere
-POST   /broker-users/{user}:rotate                      access                     everywhere
-GET    /brokers                                         read                       overview
-GET    /brokers/{broker}/settings                       read                       overview
-PATCH  /brokers/{broker}/settings                       settings                   everywhere
-GET    /check-addresses                                 admin                      rows
-POST   /check-addresses                                 admin                      body
-DELETE /check-addresses/{group}                         admin                      producers
-GET    /check-addresses/{group}                         admin                      producers
-PATCH  /check-addresses/{group}                         admin                      producers
-GET    /due                                             read                       overview+rows
-GET    /groups                                          read                       rows
-POST   /groups                                          settings                   body
-DELETE /groups/{group}                                  settings.delete            group
-GET    /groups/{group}/dead-letters                     read                       group+rows
-POST   /groups/{group}/dead-letters:hide                consume                    group+body
-POST   /groups/{group}/dead-letters:mark-handled        consume                    group+body
-POST   /groups/{group}/dead-letters:reopen              consume                    group+body
-POST   /groups/{group}/dead-letters:send-as-new         consume                    group+body+body:publish
-POST   /groups/{group}/dead-letters:send-back           consume                    group+body
-GET    /groups/{group}/settings                         read                       group
-PATCH  /groups/{group}/settings                         settings                   group
-GET    /messages/{id}                                   read                       record
-DELETE /messages/{id}/schedule                          publish                    record
-PATCH  /messages/{id}/schedule                          publish                    record
-POST   /messages/{id}:deliver-now                       publish                    record
-POST   /messages/{id}:resend                            publish                    record
-GET    /operations/{id}                                 publish|consume|settings   operation
-POST   /operations/{id}:abort                           publish|consume|settings   operation
-POST   /operations/{id}:take-back                       publish                    operation+body
-GET    /people                                          people                     everywhere
-POST   /people                                          people                     everywhere
-GET    /people/{person}                                 people                     everywhere
-PATCH  /people/{person}                                 people                     everywhere
-POST   /people/{person}:reset-password                  people                     everywhere
-POST   /people/{person}:reset-second-factor             people                     everywhere
-GET    /redisson/queues                                 read                       rows
-GET    /redisson/queues/{queue}                         read                       queue
-GET    /redisson/queues/{queue}/values                  read                       queue
-POST   /redisson/queues/{queue}/values                  publish                    queue
-POST   /redisson/queues/{queue}:clear                   publish                    queue
-POST   /redisson/queues/{queue}:deliver-now             publish                    queue
-POST   /redisson/queues/{queue}:import                  publish                    queue+body
-POST   /redisson/queues/{queue}:make-plain              publish                    queue
-POST   /redisson/queues/{queue}:make-reliable           publish                    queue+body
-POST   /redisson/queues/{queue}:move                    publish                    queue+body
-POST   /redisson/queues/{queue}:put-back                publish                    queue
-POST   /redisson/queues/{queue}:remove                  publish                    queue
-POST   /redisson/queues/{queue}:repair                  publish                    queue
-POST   /redisson/queues/{queue}:reschedule              publish                    queue
-POST   /redisson/queues/{queue}:set-aside               publish                    queue
-GET    /roles                                           people                     everywhere
-PATCH  /roles/{role}                                    people                     everywhere
-GET    /schedule/levels                                 read                       overview
-GET    /timers                                          read                       rows
-GET    /timers/forecast                                 read                       overview+rows
-GET    /timers/status                                   read                       overview
-GET    /timers/wheel                                    read                       overview
-POST   /timers:cancel                                   publish                    body
-POST   /timers:deliver-now                              publish                    body
-POST   /timers:move-to-broker                           publish                    body
-POST   /timers:pause                                    publish                    everywhere
-POST   /timers:reschedule                               publish                    body
-POST   /timers:resume                                   publish                    everywhere
-GET    /tokens                                          people                     everywhere
-POST   /tokens                                          people                     everywhere
-GET    /tokens/{token}                                  people                     everywhere
-POST   /tokens/{token}:revoke                           people                     everywhere
-POST   /tokens/{token}:rotate                           people                     everywhere
-GET    /topics                                          read                       rows
-POST   /topics                                          settings                   body
-DELETE /topics/{topic}                                  settings.delete            topic
-POST   /topics/{topic}/groups/{group}:ack               consume                    topic+group
-POST   /topics/{topic}/groups/{group}:extend            consume                    topic+group
-POST   /topics/{topic}/groups/{group}:nack              consume                    topic+group
-POST   /topics/{topic}/groups/{group}:receive           consume                    topic+group
-POST   /topics/{topic}/groups/{group}:reset-offsets     consume                    topic+group+group:settings
-POST   /topics/{topic}/messages                         publish                    topic
-POST   /topics/{topic}/messages:batch                   publish                    topic
-DELETE /topics/{topic}/schedule/{schedule_key}          publish                    topic
-PATCH  /topics/{topic}/schedule/{schedule_key}          publish                    topic
-GET    /topics/{topic}/settings                         read                       topic
-PATCH  /topics/{topic}/settings                         settings                   topic
-GET    /transactions                                    read                       rows
-POST   /transactions                                    publish                    body
-GET    /transactions/{id}                               read                       record
-POST   /transactions/{id}:check                         publish                    record
-POST   /transactions/{id}:commit                        publish                    record
-POST   /transactions/{id}:resume                        publish                    record
-POST   /transactions/{id}:rollback                      publish                    record
-POST   /transactions:check                              publish                    body
-POST   /transactions:commit                             publish                    body
-POST   /transactions:resume                             publish                    body
-POST   /transactions:rollback                           publish                    body
+GET    /alert-rules                                settings                 everywhere              change_alertrule
+POST   /alert-rules                                settings                 everywhere              add_alertrule
+DELETE /alert-rules/{rule}                         settings                 everywhere              delete_alertrule
+GET    /alert-rules/{rule}                         settings                 everywhere              change_alertrule
+PATCH  /alert-rules/{rule}                         settings                 everywhere              change_alertrule
+GET    /findings                                   settings                 everywhere              view_console
+POST   /findings/lift                              settings                 everywhere              silence_alerts
+POST   /findings/snooze                            settings                 everywhere              silence_alerts
+POST   /alert-rules/{rule}/test                    settings                 everywhere              change_alertrule
+GET    /brokers                                    read                     overview                view_console
+GET    /brokers/{broker}/settings                  read                     overview                view_console
+PATCH  /brokers/{broker}/settings                  settings                 everywhere              change_settings
+GET    /alert-silences                             settings                 everywhere              view_alert
+POST   /alert-silences                             settings                 everywhere              silence_alerts
+DELETE /alert-silences/{silence}                   settings                 everywhere              silence_alerts
+GET    /broker-users                               access                   everywhere              change_access
+POST   /broker-users                               access                   everywhere              change_access
+DELETE /broker-users/{user}                        access                   everywhere              change_access
+GET    /broker-users/{user}                        access                   everywhere              change_access
+PATCH  /broker-users/{user}                        access                   everywhere              change_access
+POST   /broker-users/{user}/policies               access                   everywhere              change_access
+POST   /broker-users/{user}/policies:delete        access                   everywhere              change_access
+POST   /broker-users/{user}:end-old-secret         access                   everywhere              change_access
+POST   /broker-users/{user}:rotate                 access                   everywhere              change_access
+GET    /check-addresses                            admin                    rows                    view_checkaddress
+POST   /check-addresses                            admin                    body                    add_checkaddress
+DELETE /check-addresses/{group}                    admin                    producers               delete_checkaddress
+GET    /check-addresses/{group}                    admin                    producers               view_checkaddress
+PATCH  /check-addresses/{group}                    admin                    producers               change_checkaddress
+GET    /due                                        read                     overview+rows           view_console
+GET    /groups                                     read                     rows                    view_console
+POST   /groups                                     settings                 body                    change_settings
+DELETE /groups/{group}                             settings.delete          group                   change_settings
+GET    /groups/{group}/dead-letters                read                     group+rows              view_console
+POST   /groups/{group}/dead-letters:hide           consume                  group+body              resend_dead_letters
+POST   /groups/{group}/dead-letters:mark-handled   consume                  group+body              resend_dead_letters
+POST   /groups/{group}/dead-letters:reopen         consume                  group+body              resend_dead_letters
+POST   /groups/{group}/dead-letters:send-as-new    consume                  group+body+body:publish resend_dead_letters
+POST   /groups/{group}/dead-letters:send-back      consume                  group+body              resend_dead_letters
+GET    /groups/{group}/settings                    read                     group                   view_console
+PATCH  /groups/{group}/settings                    settings                 group                   change_settings
+GET    /messages/{id}                              read                     record                  view_console
+DELETE /messages/{id}/schedule                     publish                  record                  steer_timers
+PATCH  /messages/{id}/schedule                     publish                  record                  steer_timers
+POST   /messages/{id}:deliver-now                  publish                  record                  steer_timers
+POST   /messages/{id}:resend                       publish                  record                  resend_dead_letters
+GET    /operations/{id}                            publish|consume|settings operation               view_console
+POST   /operations/{id}:abort                      publish|consume|settings operation               view_console
+POST   /operations/{id}:take-back                  publish                  operation+body          steer_timers
+GET    /people                                     people                   everywhere              auth.change_user
+POST   /people                                     people                   everywhere              auth.add_user
+GET    /people/{person}                            people                   everywhere              auth.change_user
+PATCH  /people/{person}                            people                   everywhere              auth.change_user
+POST   /people/{person}:reset-password             people                   everywhere              auth.change_user
+POST   /people/{person}:reset-second-factor        people                   everywhere              auth.change_user
+GET    /redisson/queues                            read                     rows                    view_console
+GET    /redisson/queues/{queue}                    read                     queue                   view_console
+GET    /redisson/queues/{queue}/values             read                     queue                   view_console
+POST   /redisson/queues/{queue}/values             publish                  queue                   steer_delayed_queues
+POST   /redisson/queues/{queue}:clear              publish                  queue                   steer_delayed_queues
+POST   /redisson/queues/{queue}:deliver-now        publish                  queue                   steer_delayed_queues
+POST   /redisson/queues/{queue}:import             publish                  queue+body              steer_delayed_queues
+POST   /redisson/queues/{queue}:make-plain         publish                  queue                   steer_delayed_queues
+POST   /redisson/queues/{queue}:make-reliable      publish                  queue+body              steer_delayed_queues
+POST   /redisson/queues/{queue}:move               publish                  queue+body              steer_delayed_queues
+POST   /redisson/queues/{queue}:put-back           publish                  queue                   steer_delayed_queues
+POST   /redisson/queues/{queue}:remove             publish                  queue                   steer_delayed_queues
+POST   /redisson/queues/{queue}:repair             publish                  queue                   steer_delayed_queues
+POST   /redisson/queues/{queue}:reschedule         publish                  queue                   steer_delayed_queues
+POST   /redisson/queues/{queue}:set-aside          publish                  queue                   steer_delayed_queues
+GET    /roles                                      people                   everywhere              auth.change_user
+PATCH  /roles/{role}                               people                   everywhere              auth.change_group
+GET    /schedule/levels                            read                     overview                view_console
+GET    /timers                                     read                     rows                    view_console
+GET    /timers/forecast                            read                     overview+rows           view_console
+GET    /timers/status                              read                     overview                view_console
+GET    /timers/wheel                               read                     overview                view_console
+POST   /timers:cancel                              publish                  body                    steer_timers
+POST   /timers:deliver-now                         publish                  body                    steer_timers
+POST   /timers:move-to-broker                      publish                  body                    steer_timers
+POST   /timers:pause                               publish                  everywhere              pause_timers
+POST   /timers:reschedule                          publish                  body                    steer_timers
+POST   /timers:resume                              publish                  everywhere              pause_timers
+GET    /tokens                                     people                   everywhere              change_apitoken
+POST   /tokens                                     people                   everywhere              add_apitoken
+GET    /tokens/{token}                             people                   everywhere              change_apitoken
+POST   /tokens/{token}:revoke                      people                   everywhere              change_apitoken
+POST   /tokens/{token}:rotate                      people                   everywhere              change_apitoken
+GET    /topics                                     read                     rows                    view_console
+POST   /topics                                     settings                 body                    change_settings
+DELETE /topics/{topic}                             settings.delete          topic                   change_settings
+POST   /topics/{topic}/groups/{group}:ack          consume                  topic+group             reset_offsets
+POST   /topics/{topic}/groups/{group}:extend       consume                  topic+group             reset_offsets
+POST   /topics/{topic}/groups/{group}:nack         consume                  topic+group             reset_offsets
+POST   /topics/{topic}/groups/{group}:receive      consume                  topic+group             reset_offsets
+POST   /topics/{topic}/groups/{group}:reset-offsets consume                  topic+group+group:settings reset_offsets
+POST   /topics/{topic}/messages                    publish                  topic                   send_messages
+POST   /topics/{topic}/messages:batch              publish                  topic                   send_messages
+DELETE /topics/{topic}/schedule/{schedule_key}     publish                  topic                   steer_timers
+PATCH  /topics/{topic}/schedule/{schedule_key}     publish                  topic                   steer_timers
+GET    /topics/{topic}/settings                    read                     topic                   view_console
+PATCH  /topics/{topic}/settings                    settings                 topic                   change_settings
+GET    /transactions                               read                     rows                    view_console
+POST   /transactions                               publish                  body                    send_messages
+GET    /transactions/{id}                          read                     record                  view_console
+POST   /transactions/{id}:check                    publish                  record                  steer_transactions
+POST   /transactions/{id}:commit                   publish                  record                  steer_transactions
+POST   /transactions/{id}:resume                   publish                  record                  steer_transactions
+POST   /transactions/{id}:rollback                 publish                  record                  steer_transactions
+POST   /transactions:check                         publish                  body                    steer_transactions
+POST   /transactions:commit                        publish                  body                    steer_transactions
+POST   /transactions:resume                        publish                  body                    steer_transactions
+POST   /transactions:rollback                      publish                  body                    steer_transactions
 """
 WORDS: Mapping[type[Place], str] = {
     Topic: "topic", Group: "group", Queue: "queue", ProducerGroup: "producers", InRows: "rows", InBody: "body",
     InRecord: "record", Everywhere: "everywhere", Overview: "overview", OwnOperation: "operation",
 }  # fmt: skip
 #: beside the operations: the description, for who is signed in or has a token
-DESCRIPTION = {"/api/openapi.json", "/api/docs", "/api/docs/"}
+DESCRIPTION = {"/api/openapi.json"}
 
 
 def declared(route: Route) -> str:
     on = "+".join(WORDS[type(place)] + (f":{place.action}" if place.action else "") for place in route.on)
-    return " ".join((route.method, route.path, "|".join(route.actions), on))
+    permission = route.permission.removeprefix("console.")
+    return " ".join((route.method, route.path, "|".join(route.actions), on, permission))
 
 
 def test_every_operation_asks_what_the_table_says() -> None:
@@ -267,7 +269,7 @@ def test_a_team_gets_nothing_of_the_other_by_any_operation(both: dict[str, Team]
 
 def test_the_description_is_for_who_is_signed_in(transactional_db: None) -> None:
     people = People()
-    expected = {"stranger": 302, "none": 200, "viewer": 200, "superuser": 200}
+    expected = {"stranger": 401, "none": 200, "viewer": 200, "superuser": 200}
 
     async def asked() -> dict[str, int]:
         application, found = create_application("127.0.0.1:1"), {}
@@ -275,7 +277,7 @@ def test_the_description_is_for_who_is_signed_in(transactional_db: None) -> None
         for role in expected:
             cookies = {name: morsel.value for name, morsel in people.browser(role).cookies.items()}
             async with httpx.AsyncClient(transport=transport, base_url="http://testserver", cookies=cookies) as client:
-                found[role] = (await client.get("/api/docs")).status_code
+                found[role] = (await client.get("/api/openapi.json")).status_code
         await application.state.holder.close()
         return found
 

@@ -24,9 +24,9 @@ from tests.security.scene import FOREIGN, OTHER, OWN, People, Team, two_teams
 
 #: what the address of a live page names of a team ("" : nothing that is anybody's)
 TABLE = {
-    "overview": "", "topics": "", "groups": "", "clients": "", "schedule": "", "timers": "", "transactions": "",
-    "delayed_queues": "", "lane": "/16", "topic": "/{topic}", "tail": "/{topic}", "group": "/{group}",
-    "client": "?id={client}", "delayed_queue": "?name={topic}", "operation": "/{operation}",
+    "overview": "", "due": "", "topics": "", "groups": "", "clients": "", "schedule": "", "timers": "",
+    "transactions": "", "delayed_queues": "", "lane": "/16", "topic": "/{topic}", "tail": "/{topic}",
+    "group": "/{group}", "client": "?id={client}", "delayed_queue": "?name={topic}", "operation": "/{operation}",
 }  # fmt: skip
 #: of those that name somebody's; lanes are everybody's, and of a client it is said that it is not connected
 NAMED = {"topic", "tail", "group", "delayed_queue", "operation"}

@@ -119,13 +119,29 @@ _USER = _USERS + "/{user}"
 _ON = Everywhere()
 
 
-@route("GET", _USERS, "List broker users", action=ACCESS, on=_ON, answers=((200, "Users.", BrokerUserRows),))
+@route(
+    "GET",
+    _USERS,
+    "List broker users",
+    action=ACCESS,
+    permission=CHANGE_ACCESS,
+    on=_ON,
+    answers=((200, "Users.", BrokerUserRows),),
+)
 async def users(call: Call, query: OfBroker) -> Response:
     """List the users of access control with their policies; no secret is told."""
     return json_answer(await in_thread(lambda: _rows("", query.broker)))
 
 
-@route("POST", _USERS, "Create a broker user", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "POST",
+    _USERS,
+    "Create a broker user",
+    action=ACCESS,
+    permission=CHANGE_ACCESS,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
 async def make_user(call: Call, query: OfBroker, body: NewBrokerUser) -> Response:
     """Make a user with a new secret."""
     return await _begun(call, "create", {"name": body.name, "is_super": body.is_super}, body, query.broker)
@@ -136,6 +152,7 @@ async def make_user(call: Call, query: OfBroker, body: NewBrokerUser) -> Respons
     _USER,
     "Get a broker user",
     action=ACCESS,
+    permission=CHANGE_ACCESS,
     on=_ON,
     answers=((200, "The user at each broker.", BrokerUserRows),),
     errors=(BrokerUserUnknown,),
@@ -155,6 +172,7 @@ async def user(call: Call, query: OfBroker) -> Response:
     _USER,
     "Disable or enable a broker user",
     action=ACCESS,
+    permission=CHANGE_ACCESS,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
     example={"is_enabled": False, "reason": "left the company"},
@@ -164,7 +182,15 @@ async def change_user(call: Call, query: OfBroker, body: BrokerUserChange) -> Re
     return await _begun(call, "change", {"is_enabled": body.is_enabled}, body, query.broker)
 
 
-@route("DELETE", _USER, "Delete a broker user", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "DELETE",
+    _USER,
+    "Delete a broker user",
+    action=ACCESS,
+    permission=CHANGE_ACCESS,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
 async def delete_user(call: Call, query: Deletion) -> Response:
     """Delete a user with all policies."""
     actor, is_look = token_actor(call.grant, frozenset((CHANGE_ACCESS,))), query.is_look()
@@ -172,21 +198,43 @@ async def delete_user(call: Call, query: Deletion) -> Response:
     return await begun("access.delete", parameters, query.reason, actor, is_look=is_look, broker=query.broker)
 
 
-@route("POST", f"{_USER}:rotate", "Rotate a secret", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "POST",
+    f"{_USER}:rotate",
+    "Rotate a secret",
+    action=ACCESS,
+    permission=CHANGE_ACCESS,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
 async def rotate(call: Call, query: OfBroker, body: SecretRotation) -> Response:
     """Give a user another secret; both count for a while."""
     return await _begun(call, "rotate", {"overlap_hours": body.overlap_hours}, body, query.broker)
 
 
 @route(
-    "POST", f"{_USER}:end-old-secret", "End an old secret", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED)
+    "POST",
+    f"{_USER}:end-old-secret",
+    "End an old secret",
+    action=ACCESS,
+    permission=CHANGE_ACCESS,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
 )
 async def end_old_secret(call: Call, query: OfBroker, body: OldSecretEnd) -> Response:
     """End the secret before the present one now."""
     return await _begun(call, "end_old_secret", {}, body, query.broker)
 
 
-@route("POST", f"{_USER}/policies", "Set a policy", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "POST",
+    f"{_USER}/policies",
+    "Set a policy",
+    action=ACCESS,
+    permission=CHANGE_ACCESS,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
 async def set_policy(call: Call, query: OfBroker, body: NewPolicy) -> Response:
     """Allow or deny a user something."""
     entry = {name: msgspec.to_builtins(body)[name] for name in ("resource", "actions", "decision", "sources")}
@@ -194,7 +242,13 @@ async def set_policy(call: Call, query: OfBroker, body: NewPolicy) -> Response:
 
 
 @route(
-    "POST", f"{_USER}/policies:delete", "Remove a policy", action=ACCESS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED)
+    "POST",
+    f"{_USER}/policies:delete",
+    "Remove a policy",
+    action=ACCESS,
+    permission=CHANGE_ACCESS,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
 )
 async def delete_policy(call: Call, query: OfBroker, body: PolicyEnd) -> Response:
     """Take a user's entry of a resource away."""

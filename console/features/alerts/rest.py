@@ -18,6 +18,7 @@ from starlette.responses import Response
 from console.features.alerts import rule_fields
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.alerts.operations import shown_value
+from console.features.alerts.pages import VIEW as VIEW_ALERT
 from console.features.alerts.trial_operations import try_rule
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS
 from console.rest.access import Everywhere
@@ -165,13 +166,29 @@ _RULE, _SILENCE = _RULES + "/{rule}", _SILENCES + "/{silence}"
 _ON = Everywhere()
 
 
-@route("GET", _RULES, "List alert rules", action=SETTINGS, on=_ON, answers=((200, "Rules.", AlertRuleRows),))
+@route(
+    "GET",
+    _RULES,
+    "List alert rules",
+    action=SETTINGS,
+    permission=CHANGE_ALERT_RULE,
+    on=_ON,
+    answers=((200, "Rules.", AlertRuleRows),),
+)
 async def rules(call: Call) -> Response:
     """List all rules, each with how many alerts it raises now."""
     return json_answer(AlertRuleRows(rules=await in_thread(lambda: [_shown(row) for row in _rows()])))
 
 
-@route("POST", _RULES, "Create an alert rule", action=SETTINGS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "POST",
+    _RULES,
+    "Create an alert rule",
+    action=SETTINGS,
+    permission=ADD_ALERT_RULE,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
 async def make_rule(call: Call, body: NewAlertRule) -> Response:
     """Make a rule that is not there yet."""
     settings = _joined(msgspec.to_builtins(body.settings))
@@ -183,6 +200,7 @@ async def make_rule(call: Call, body: NewAlertRule) -> Response:
     _RULE,
     "Get an alert rule",
     action=SETTINGS,
+    permission=CHANGE_ALERT_RULE,
     on=_ON,
     answers=((200, "The rule.", AlertRuleShown),),
     errors=(AlertRuleUnknown,),
@@ -197,6 +215,7 @@ async def rule(call: Call) -> Response:
     _RULE,
     "Change, enable or disable an alert rule",
     action=SETTINGS,
+    permission=CHANGE_ALERT_RULE,
     on=_ON,
     answers=(BEGUN_OR_WAITS, (200, "Already set; with preview: OperationPreview.", AlertRuleShown)),
     errors=(AlertRuleUnknown,),
@@ -221,6 +240,7 @@ async def change_rule(call: Call, body: AlertRuleChange) -> Response:
     _RULE,
     "Delete an alert rule with what it raised",
     action=SETTINGS,
+    permission=DELETE_ALERT_RULE,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
     errors=(AlertRuleUnknown,),
@@ -236,6 +256,7 @@ async def delete_rule(call: Call, query: Deletion) -> Response:
     _RULE + "/test",
     "Test the channels of an alert rule",
     action=SETTINGS,
+    permission=CHANGE_ALERT_RULE,
     on=_ON,
     answers=((200, "What came of it.", RuleTried),),
     errors=(AlertRuleUnknown,),
@@ -258,13 +279,29 @@ async def test_rule(call: Call) -> Response:
     return json_answer(RuleTried(channels=channels))
 
 
-@route("GET", _SILENCES, "List active silences", action=SETTINGS, on=_ON, answers=((200, "Silences.", SilenceRows),))
+@route(
+    "GET",
+    _SILENCES,
+    "List active silences",
+    action=SETTINGS,
+    permission=VIEW_ALERT,
+    on=_ON,
+    answers=((200, "Silences.", SilenceRows),),
+)
 async def silences(call: Call) -> Response:
     """List the silences that hold now."""
     return json_answer(SilenceRows(silences=await in_thread(_silences)))
 
 
-@route("POST", _SILENCES, "Silence alerts", action=SETTINGS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "POST",
+    _SILENCES,
+    "Silence alerts",
+    action=SETTINGS,
+    permission=SILENCE_ALERTS,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
 async def silence(call: Call, body: NewSilence) -> Response:
     """Tell nobody of some alerts until a moment."""
     parameters = {"rule": body.rule, "subject": body.subject, "until_ms": moment_ms(body.until, "until")}
@@ -276,6 +313,7 @@ async def silence(call: Call, body: NewSilence) -> Response:
     _SILENCE,
     "End a silence",
     action=SETTINGS,
+    permission=SILENCE_ALERTS,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
     errors=(SilenceUnknown,),

@@ -57,6 +57,8 @@ SIGN_IN, SIGN_OUT, LOCKED_OUT = "people.sign_in", "people.sign_out", "people.loc
 _act(SIGN_IN, _("Sign in"))
 _act(SIGN_OUT, _("Sign out"))
 _act(LOCKED_OUT, _("Lock out after wrong passwords"))
+_act("people.see_as", _("See the console as somebody else"))
+_act("people.see_as_end", _("Stop seeing the console as somebody else"))
 _act("accounts.create", _("Create an account"))
 _act("accounts.change", _("Change an account"))
 _act("accounts.delete", _("Delete an account"))
@@ -79,6 +81,7 @@ _act("tokens.change", _("Change a token"))
 _act("tokens.rotate", _("Rotate a token"))
 _act("tokens.revoke", _("Revoke a token"))
 _act("tokens.delete", _("Delete a token"))
+_act("rest.as_me", _("Run a REST operation"))
 
 
 @register

@@ -106,6 +106,7 @@ async def broker_settings(call: Call) -> Response:
     "/brokers/{broker}/settings",
     "Change settings of a broker while it runs",
     action=SETTINGS,
+    permission=CHANGE_SETTINGS,
     on=Everywhere(),
     answers=(BEGUN_OR_WAITS, PREVIEWED),
     errors=(BrokerUnknown, OperationRefused),

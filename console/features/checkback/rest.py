@@ -13,6 +13,7 @@ from console.operations.actor import Actor
 from console.rest.access import InBody, InRows, ProducerGroup
 from console.rest.errors import CheckAddressTaken, CheckAddressUnknown, OperationRefused
 from console.rest.operations import in_thread
+from console.rest.person import PersonGrant
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import ProducerGroupName, Reason
@@ -20,6 +21,10 @@ from console.security.tokens import ADMIN, Grant
 from console.site.clock import epoch_ms
 
 Url = Annotated[str, Meta(min_length=1, max_length=500, description="https://host/path; its origin is on a list.")]
+
+#: what a person needs who asks without a token: the stock permissions of the rows
+VIEW_ADDRESS, ADD_ADDRESS = "console.view_checkaddress", "console.add_checkaddress"
+CHANGE_ADDRESS, DELETE_ADDRESS = "console.change_checkaddress", "console.delete_checkaddress"
 
 
 class NewCheckAddress(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -78,6 +83,7 @@ _ADDRESS = _ADDRESSES + "/{group}"
     _ADDRESSES,
     "Register a check-back address",
     action=ADMIN,
+    permission=ADD_ADDRESS,
     on=InBody(),
     answers=((201, "It is checked from now on; the secret is shown this once.", CheckAddressShown),),
     errors=(CheckAddressTaken, OperationRefused),
@@ -103,6 +109,7 @@ async def register(call: Call, body: NewCheckAddress) -> Response:
     _ADDRESSES,
     "List check-back addresses",
     action=ADMIN,
+    permission=VIEW_ADDRESS,
     on=InRows(),
     answers=((200, "Addresses.", CheckAddressRows),),
 )
@@ -118,6 +125,7 @@ async def addresses(call: Call) -> Response:
     _ADDRESS,
     "Get a check-back address",
     action=ADMIN,
+    permission=VIEW_ADDRESS,
     on=ProducerGroup(),
     answers=((200, "The address.", CheckAddressShown),),
     errors=(CheckAddressUnknown,),
@@ -135,6 +143,7 @@ async def address(call: Call) -> Response:
     _ADDRESS,
     "Change a check-back address",
     action=ADMIN,
+    permission=CHANGE_ADDRESS,
     on=ProducerGroup(),
     answers=((200, "As it is now; with its secret if that is new.", CheckAddressShown),),
     errors=(CheckAddressUnknown, OperationRefused),
@@ -164,6 +173,7 @@ async def change(call: Call, body: CheckAddressChange) -> Response:
     _ADDRESS,
     "Remove a check-back address",
     action=ADMIN,
+    permission=DELETE_ADDRESS,
     on=ProducerGroup(),
     answers=((200, "It is no longer checked.", CheckAddressShown),),
     errors=(CheckAddressUnknown, OperationRefused),
@@ -183,7 +193,7 @@ async def remove(call: Call, query: Removal) -> Response:
 
 
 def _actor(grant: Grant) -> Actor:
-    return Actor(f"token {grant.name}", frozenset())
+    return grant.actor if isinstance(grant, PersonGrant) else Actor(grant.who, frozenset())
 
 
 def _shown(row: CheckAddress, secret: str | None = None) -> CheckAddressShown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from console.features.due.shapes import (
@@ -44,7 +45,7 @@ def due_of(of: Cluster, name: str, *, is_topic: Callable[[str], bool], is_queue:
     window = WINDOWS.get(name, WINDOWS[DEFAULT])
     start_ms = of.now_ms - of.now_ms % window.slot_ms
     stretch = Stretch(start_ms, start_ms + window.span_ms, window.step_ms)
-    lanes = due_by_broker(of, [of.now_ms, *_ends(stretch)])
+    lanes = {name: _lanes_due(rising) for name, rising in due_by_broker(of, [of.now_ms, *_ends(stretch)]).items()}
     timers = timers_due(of, stretch)
     bands = (
         _lanes_band(of, lanes, window),
@@ -56,6 +57,18 @@ def due_of(of: Cluster, name: str, *, is_topic: Callable[[str], bool], is_queue:
     loads = tuple(_load(here, lanes.get(here.name), told, seen.get(here.name), stretch) for here, told, _why in timers)
     return DuePage(of.now_ms, of.source if of.brokers else "", window, start_ms, bands, loads, verdict_of(loads),
                    of.has_several)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _LanesDue:
+    """The lanes of one broker: what comes due with each step, and what was due before."""
+
+    counts: tuple[int, ...]
+    overdue: int
+
+
+def _lanes_due(rising: Sequence[int] | None) -> _LanesDue | None:
+    return None if rising is None else _LanesDue(as_steps(_from_now(rising)), rising[0])
 
 
 def _ends(stretch: Stretch) -> range:
@@ -72,15 +85,15 @@ def _added(several: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
     return tuple(sum(column) for column in zip(*several, strict=True)) if several else None
 
 
-def _lanes_band(of: Cluster, lanes: Mapping[str, Sequence[int] | None], window: Window) -> Band:
-    known = [rising for rising in lanes.values() if rising is not None]
+def _lanes_band(of: Cluster, lanes: Mapping[str, _LanesDue | None], window: Window) -> Band:
+    known = [each for each in lanes.values() if each is not None]
     unknown = []
     for here in of.brokers:
         why = here.evidence(polled_by=()).stale_reason
         if lanes.get(here.name) is None or why is not None:
             unknown.append(Unknown(here.name, why or StaleReason.NOT_THERE))
-    counts = _added([_wide(as_steps(_from_now(rising)), window) for rising in known])
-    overdue = sum(rising[0] for rising in known) if known else None
+    counts = _added([_wide(each.counts, window) for each in known])
+    overdue = sum(each.overdue for each in known) if known else None
     if not of.brokers:
         unknown.append(Unknown("", StaleReason.MIRROR_EMPTY))
     return Band(DueKind.LANES, counts, overdue, tuple(unknown))
@@ -131,12 +144,13 @@ def _checks_band(is_seen: Callable[[str], bool], of: Cluster, start_ms: int, win
 
 
 def _load(
-    here: Mirrored, lanes: Sequence[int] | None, timers: TimersDue | None, seen: tuple[float, int] | None,
+    here: Mirrored, lanes: _LanesDue | None, timers: TimersDue | None, seen: tuple[float, int] | None,
     stretch: Stretch,
 ) -> BrokerLoad:  # fmt: skip
-    arrivals, overdue = [0] * stretch.length, 0
+    arrivals: Sequence[int] = [0] * stretch.length
+    overdue = 0
     if lanes is not None:
-        arrivals, overdue = list(as_steps(_from_now(lanes))), lanes[0]
+        arrivals, overdue = lanes.counts, lanes.overdue
     if timers is not None and not timers.is_paused:
         arrivals = [one + other for one, other in zip(arrivals, timers.counts, strict=True)]
         overdue += timers.overdue

@@ -17,7 +17,7 @@ from console.features.groups.kept import GroupsKept, GroupTopic, seen_of, togeth
 from console.features.groups.read import GROUPS, MAX_COUNT, Groups
 from console.kept_figures import FigureSubject
 from console.operations.setting_fields import group_form, new_group_form
-from console.over_time import Measure, Wanted, over_time
+from console.over_time import Measure, OverTime, Wanted, over_time
 from console.past import Asked, Moment, asked_of, evidence_of, parts_at, past_of, status_of
 from console.security.topic_scope import TopicScope, authorised
 from console.site.parsing import whole_number
@@ -124,13 +124,18 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
     data = read.group(name)
     if data.group is None and not data.evidence.stale:
         raise Http404(_("There is no such consumer group."))
-    lines = [Wanted(FigureSubject.Kind.GROUP, name, measure) for measure in (Measure.PASSED, Measure.LAG)]
+    over = _charts(name, request.GET)
     context = {
-        "data": data, "here": "groups", "live": f"group/{name}", "number": uuid.uuid4(),
+        "data": data, "here": "groups", "live": over.live(f"group/{name}"), "number": uuid.uuid4(),
         "setting_number": uuid.uuid4(), "form": group_form(name) if data.group else None,
-        "over": over_time(request, lines, about=("group", name)),
+        "over": over,
     }  # fmt: skip
     return render(request, "groups/group.html", context)
+
+
+def _charts(name: str, given: Mapping[str, str]) -> OverTime:
+    lines = [Wanted(FigureSubject.Kind.GROUP, name, measure) for measure in (Measure.PASSED, Measure.LAG)]
+    return over_time(given, lines, about=("group", name))
 
 
 LIVE = {
@@ -140,6 +145,10 @@ LIVE = {
         frozenset({"search", "order", "offset"}),
     ),
     "group": LiveKind(
-        lambda name, _: read.group(name), frozenset({"groups", "queues", "offsets"}), takes_argument=True
+        lambda name, _: read.group(name),
+        frozenset({"groups", "queues", "offsets"}),
+        frozenset({"over"}),
+        takes_argument=True,
+        charts=_charts,
     ),
 }

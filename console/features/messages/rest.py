@@ -105,6 +105,7 @@ class _Done:
     "/messages/{id}:resend",
     "Resend a message",
     action=PUBLISH,
+    permission=RESEND_DEAD_LETTERS,
     on=InRecord(),
     answers=(
         (201, "It is resent.", Resent),

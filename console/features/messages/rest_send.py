@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from broker.client import ClientError, Outgoing, SendResult
 from broker.client.errors import ScheduleKeyTaken, TimerTooFar
+from console.operations.actor import SEND_MESSAGES
 from console.rest.access import Topic
 from console.rest.errors import MomentPast, RequestError, TooManyRequests, problem_for
 from console.rest.identifiers import written
@@ -79,6 +80,7 @@ class SentBatch(Struct, kw_only=True):
     "/topics/{topic}/messages",
     "Send a message",
     action=PUBLISH,
+    permission=SEND_MESSAGES,
     on=Topic(),
     answers=(
         (201, "It is on disk.", Sent),
@@ -105,6 +107,7 @@ async def send_one(call: Call, body: NewMessage) -> Response:
     "/topics/{topic}/messages:batch",
     "Send up to 1,000 messages, each on its own",
     action=PUBLISH,
+    permission=SEND_MESSAGES,
     on=Topic(),
     answers=((207, "One answer a message, in order.", SentBatch),),
     errors=(TooManyRequests,),

@@ -34,7 +34,7 @@ from console.features.timers.kept import away_at
 from console.features.timers.read import timer_figures
 from console.kept_figures import FigureSubject
 from console.last_known import Away
-from console.over_time import Measure, Wanted, over_time
+from console.over_time import Measure, OverTime, Wanted, over_time
 from console.run.supervisor import ROSTER_FILE, Process, read_roster
 from console.security.topic_scope import TopicScope, authorised, current_scope
 from console.site.broker import brokers_of, read_each
@@ -222,16 +222,22 @@ def lines_of_all(scope: TopicScope) -> list[Wanted]:
 def overview(request: HttpRequest) -> Answer:
     """Show findings, figures, flow, processes and the next minute."""
     data = read_overview()
-    over = over_time(request, lines_of_all(current_scope()))
-    context = {"data": data, "here": "overview", "live": "overview", "over": over}
+    over = _charts(request.GET)
+    context = {"data": data, "here": "overview", "live": over.live("overview"), "over": over}
     return page_or_file(
         request, "overview/page.html", context, BROKERS, lambda _place: data, rows=attrgetter("brokers")
     )
+
+
+def _charts(given: Mapping[str, str]) -> OverTime:
+    return over_time(given, lines_of_all(current_scope()))
 
 
 LIVE = {
     "overview": LiveKind(
         lambda _, __: read_overview(),
         frozenset({"levels", "topics", "queues", "groups", "offsets", "histories", "transactions"}),
+        frozenset({"over"}),
+        charts=lambda _, given: _charts(given),
     )
 }

@@ -95,6 +95,7 @@ async def findings(call: Call, query: OfBroker) -> Response:
     "/findings/snooze",
     "Snooze or ignore a finding",
     action=SETTINGS,
+    permission=SILENCE_ALERTS,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
 )
@@ -106,7 +107,15 @@ async def snooze(call: Call, body: Snooze) -> Response:
     return await begun("findings.snooze", parameters, body.reason, actor, is_look=body.preview)
 
 
-@route("POST", "/findings/lift", "Count a finding again", action=SETTINGS, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "POST",
+    "/findings/lift",
+    "Count a finding again",
+    action=SETTINGS,
+    permission=SILENCE_ALERTS,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
 async def lift(call: Call, body: Lift) -> Response:
     """Count a finding again that was snoozed or ignored."""
     parameters = {"kind": body.kind, "subject": body.subject, "place": body.place}

@@ -13,16 +13,19 @@ from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
 from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.people.token_operations import RIGHTS
 from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
+from console.operations.models import AuditEntry
+from console.security import see_as
 from console.security.models import ApiToken, PasswordDue, SecondFactor
 from console.security.topic_scope import current_scope
 from console.site.parsing import whole_number
+from console.ui.addresses import form_of
 from console.ui.ordering import Sorting, asked_order
 
 LISTED = 100
@@ -106,6 +109,51 @@ def api_tokens(request: HttpRequest) -> HttpResponse:
         "number": uuid.uuid4(),
     }
     return render(request, "people/tokens.html", shown)
+
+
+@form_of("people")
+def see(request: HttpRequest) -> HttpResponse:
+    """Begin to see the console as a role or as somebody else; 404 for one that there is not."""
+    if not request.user.has_perm(CHANGE_USER):
+        raise PermissionDenied(CHANGE_USER)
+    _require_all(CHANGE_USER)
+    kind = see_as.ROLE if "role" in request.POST else see_as.USER
+    subject = see_as.subject_of(kind, whole_number(request.POST.get(kind)) or 0)
+    if subject is None:
+        raise Http404(_("There is no such role or user."))
+    _note(request, "people.see_as", subject)
+    request.session[see_as.KEY] = [subject.kind, subject.number]
+    return _overview()
+
+
+@form_of("overview")
+def stop_seeing(request: HttpRequest) -> HttpResponse:
+    """See the console as oneself again."""
+    subject = see_as.subject_in(request)
+    if subject is None and request.user.is_authenticated:
+        subject = getattr(see_as.seen(request.session, request.user), "subject", None)
+    if subject is not None:
+        _note(request, "people.see_as_end", subject)
+    request.session.pop(see_as.KEY, None)
+    return _overview()
+
+
+def _note(request: HttpRequest, kind: str, subject: see_as.Subject) -> None:
+    """Write into the audit who sees the console as whom."""
+    user: Any = request.user
+    AuditEntry.objects.create(
+        user_id=user.pk,
+        actor=user.get_username(),
+        what=AuditEntry.What.DONE,
+        kind=kind,
+        result={"name": f"{subject.kind} {subject.name}"},
+    )
+
+
+def _overview() -> HttpResponse:
+    answer = redirect("overview")
+    answer.status_code = 303
+    return answer
 
 
 def _fields(order: str, fields: Mapping[str, str]) -> tuple[Any, ...]:

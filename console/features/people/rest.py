@@ -25,6 +25,7 @@ from console.operations.shown_once import MOST_OVERLAP_HOURS, OVERLAP_HOURS
 from console.rest.access import Everywhere
 from console.rest.errors import PersonUnknown, RoleUnknown, TokenUnknown
 from console.rest.operations import begun, in_thread
+from console.rest.person import PersonGrant
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Reason
@@ -180,13 +181,23 @@ _ON = Everywhere()
 # People.
 
 
-@route("GET", _PEOPLE, "List users", action=PEOPLE, on=_ON, answers=((200, "Accounts.", PersonRows),))
+@route(
+    "GET",
+    _PEOPLE,
+    "List users",
+    action=PEOPLE,
+    permission=CHANGE_USER,
+    on=_ON,
+    answers=((200, "Accounts.", PersonRows),),
+)
 async def people(call: Call, query: Paged) -> Response:
     """List the accounts of the console with their roles."""
     return json_answer(await _read(call, CHANGE_USER, "people.list", lambda: _people(query)))
 
 
-@route("POST", _PEOPLE, "Create a user", action=PEOPLE, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "POST", _PEOPLE, "Create a user", action=PEOPLE, permission=ADD_USER, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED)
+)
 async def add_person(call: Call, body: NewPerson) -> Response:
     """Make an account with a first password."""
     return await _begun(call, ADD_USER, "people.add", {"name": body.name, "roles": body.roles}, body)
@@ -197,6 +208,7 @@ async def add_person(call: Call, body: NewPerson) -> Response:
     _PERSON,
     "Get a user",
     action=PEOPLE,
+    permission=CHANGE_USER,
     on=_ON,
     answers=((200, "The account.", PersonShown),),
     errors=(PersonUnknown,),
@@ -211,6 +223,7 @@ async def person(call: Call) -> Response:
     _PERSON,
     "Change a user",
     action=PEOPLE,
+    permission=CHANGE_USER,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
     errors=(PersonUnknown,),
@@ -233,6 +246,7 @@ async def change_person(call: Call, body: PersonChange) -> Response:
     f"{_PERSON}:reset-password",
     "Reset a password",
     action=PEOPLE,
+    permission=CHANGE_USER,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
 )
@@ -246,6 +260,7 @@ async def reset_password(call: Call, body: Asked) -> Response:
     f"{_PERSON}:reset-second-factor",
     "Reset a second factor",
     action=PEOPLE,
+    permission=CHANGE_USER,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
 )
@@ -254,7 +269,9 @@ async def reset_second_factor(call: Call, body: Asked) -> Response:
     return await _begun(call, CHANGE_USER, "people.reset_second_factor", {"name": call.named["person"]}, body)
 
 
-@route("GET", "/roles", "List roles", action=PEOPLE, on=_ON, answers=((200, "Roles.", RoleRows),))
+@route(
+    "GET", "/roles", "List roles", action=PEOPLE, permission=CHANGE_USER, on=_ON, answers=((200, "Roles.", RoleRows),)
+)
 async def roles(call: Call) -> Response:
     """List the roles with their permissions and the topics that they are limited to."""
     return json_answer(await _read(call, CHANGE_USER, "people.list", _roles))
@@ -265,6 +282,7 @@ async def roles(call: Call) -> Response:
     "/roles/{role}",
     "Limit a role to topics",
     action=PEOPLE,
+    permission=CHANGE_ROLE,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
     errors=(RoleUnknown,),
@@ -280,7 +298,15 @@ async def limit_role(call: Call, body: RoleChange) -> Response:
 # Tokens.
 
 
-@route("GET", _TOKENS, "List tokens", action=PEOPLE, on=_ON, answers=((200, "Tokens.", TokenRows),))
+@route(
+    "GET",
+    _TOKENS,
+    "List tokens",
+    action=PEOPLE,
+    permission=CHANGE_TOKEN,
+    on=_ON,
+    answers=((200, "Tokens.", TokenRows),),
+)
 async def api_tokens(call: Call, query: Paged) -> Response:
     """List the tokens of REST; nothing that opens is told."""
     return json_answer(await _read(call, CHANGE_TOKEN, "tokens.list", lambda: _tokens(query)))
@@ -291,6 +317,7 @@ async def api_tokens(call: Call, query: Paged) -> Response:
     _TOKENS,
     "Create a token",
     action=PEOPLE,
+    permission=ADD_TOKEN,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
     example={"name": "billing", "publish": ["orders"], "days": 30, "reason": "the billing service"},
@@ -309,6 +336,7 @@ async def make_token(call: Call, body: NewToken) -> Response:
     _TOKEN,
     "Get a token",
     action=PEOPLE,
+    permission=CHANGE_TOKEN,
     on=_ON,
     answers=((200, "The token.", TokenShown),),
     errors=(TokenUnknown,),
@@ -318,14 +346,30 @@ async def api_token(call: Call) -> Response:
     return json_answer(await _read(call, CHANGE_TOKEN, "tokens.list", lambda: _token(call.named["token"])))
 
 
-@route("POST", f"{_TOKEN}:rotate", "Rotate a token", action=PEOPLE, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "POST",
+    f"{_TOKEN}:rotate",
+    "Rotate a token",
+    action=PEOPLE,
+    permission=CHANGE_TOKEN,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
 async def rotate_token(call: Call, body: TokenRotation) -> Response:
     """Make another token in the place of one; both count for a while."""
     wanted = {"prefix": call.named["token"], "overlap_hours": body.overlap_hours}
     return await _begun(call, CHANGE_TOKEN, "tokens.renew", wanted, body)
 
 
-@route("POST", f"{_TOKEN}:revoke", "Revoke a token", action=PEOPLE, on=_ON, answers=(BEGUN_OR_WAITS, PREVIEWED))
+@route(
+    "POST",
+    f"{_TOKEN}:revoke",
+    "Revoke a token",
+    action=PEOPLE,
+    permission=CHANGE_TOKEN,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
 async def revoke_token(call: Call, body: Asked) -> Response:
     """Refuse a token from now on."""
     return await _begun(call, CHANGE_TOKEN, "tokens.end", {"prefix": call.named["token"]}, body)
@@ -335,12 +379,15 @@ async def revoke_token(call: Call, body: Asked) -> Response:
 
 
 def _actor(grant: Grant, permission: str, kind: str) -> Actor:
-    """Return the person that the token was made for; raises NotPossible and NotAllowed, which the audit keeps."""
-    found = get_user_model().objects.filter(is_active=True)
-    user = found.filter(pk=grant.user_id).first() if grant.user_id is not None else None
-    if user is None:
-        raise NotPossible("The token belongs to no user: users and tokens are changed in a user's name.")
-    actor = replace(Actor.of(user), token=grant.prefix)
+    """Return who asks, or whom the token was made for; raises NotPossible and NotAllowed, which the audit keeps."""
+    if isinstance(grant, PersonGrant):
+        actor = grant.actor
+    else:
+        found = get_user_model().objects.filter(is_active=True)
+        user = found.filter(pk=grant.user_id).first() if grant.user_id is not None else None
+        if user is None:
+            raise NotPossible("The token belongs to no user: users and tokens are changed in a user's name.")
+        actor = replace(Actor.of(user), token=grant.prefix)
     actor.require(permission, kind)
     actor.require_scope(UNBOUNDED, kind)
     return actor

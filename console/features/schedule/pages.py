@@ -17,7 +17,7 @@ from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule import read
 from console.features.schedule.shapes import LANE, MAX_PAGE_COUNT
 from console.kept_figures import FigureSubject
-from console.over_time import Measure, Wanted, over_time
+from console.over_time import Measure, OverTime, Wanted, over_time
 from console.past import asked_of, past_of, status_of
 from console.rest.access import Overview
 from console.rest.responses import json_answer
@@ -39,12 +39,8 @@ def schedule(request: HttpRequest) -> HttpResponse:
     """Show every delay level with what waits on it."""
     asked = asked_of(request)
     if not asked.text:
-        lines = [Wanted(FigureSubject.Kind.LANES, "", measure) for measure in MEASURES]
-        around = {
-            "past": past_of(request, asked, None),
-            "live": "schedule",
-            "over": over_time(request, lines, kinds=KINDS_MARKED),
-        }
+        over = _charts(request.GET)
+        around = {"past": past_of(request, asked, None), "live": over.live("schedule"), "over": over}
         return render(request, "schedule/page.html", {"data": read.lanes(), "here": "schedule", **around})
     moment, data = read.lanes_at(asked.at_ms) if asked.at_ms is not None else (None, None)
     context = {"data": data, "here": "schedule", "past": past_of(request, asked, moment)}
@@ -72,6 +68,11 @@ def lane(request: HttpRequest, level: int) -> Answer:
     )  # fmt: skip
 
 
+def _charts(given: Mapping[str, str]) -> OverTime:
+    lines = [Wanted(FigureSubject.Kind.LANES, "", measure) for measure in MEASURES]
+    return over_time(given, lines, kinds=KINDS_MARKED)
+
+
 def _place(given: Mapping[str, str]) -> Place | None:
     """Return the place of a lane that an address names."""
     return given.get("cursor", "")[:LONGEST] or whole_number(given.get("offset"))
@@ -85,7 +86,12 @@ def _live(level: int, place: Place | None) -> str | None:
 
 
 LIVE = {
-    "schedule": LiveKind(lambda _, __: read.lanes(), frozenset({"levels", "histories"})),
+    "schedule": LiveKind(
+        lambda _, __: read.lanes(),
+        frozenset({"levels", "histories"}),
+        frozenset({"over"}),
+        charts=lambda _, given: _charts(given),
+    ),
     "lane": LiveKind(
         lambda level, query: read.lane(whole_number(level) or 0, whole_number(query.get("offset"))),
         frozenset({"levels"}),

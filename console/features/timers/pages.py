@@ -7,7 +7,7 @@ a move stands with the operation that moved it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -46,7 +46,7 @@ from console.kept_figures import FigureSubject
 from console.operations.models import Operation, OperationItem
 from console.operations.reading import is_seen
 from console.operations.typed_moments import bound_ms
-from console.over_time import Measure, Wanted, over_time
+from console.over_time import Measure, OverTime, Wanted, over_time
 from console.past import Moment, asked_of, evidence_of, parts_at, past_of, status_of
 from console.security.topic_scope import EVERYTHING, TopicScope, authorised, current_scope
 from console.site.broker import ask
@@ -179,16 +179,21 @@ def timers(request: HttpRequest) -> HttpResponse:
         return render(request, "timers/past.html", around, status=status_of(asked))
     at_ms = whole_number(request.GET.get("at"))
     query = f"zoom={chosen}" if at_ms is None else f"zoom={chosen}&at={at_ms}"
-    lines = [Wanted(FigureSubject.Kind.TIMERS, "", measure, "timers") for measure in MEASURES]
+    over = _charts(request.GET)
     context = {
         "data": read.timers(chosen, at_ms),
         "here": "timers",
-        "live": f"timers?{query}",
+        "live": over.live(f"timers?{query}"),
         "number": uuid.uuid4(),
         "past": past_of(request, asked, None, "zoom"),
-        "over": over_time(request, lines, kinds=("timers.",), keep=("zoom", "at")),
+        "over": over,
     }
     return render(request, "timers/page.html", context)
+
+
+def _charts(given: Mapping[str, str]) -> OverTime:
+    lines = [Wanted(FigureSubject.Kind.TIMERS, "", measure, "timers") for measure in MEASURES]
+    return over_time(given, lines, kinds=("timers.",), keep=("zoom", "at"))
 
 
 @require_safe
@@ -300,7 +305,8 @@ LIVE = {
     "timers": LiveKind(
         lambda _, query: read.timers(query.get("zoom", ""), whole_number(query.get("at"))),
         frozenset({"queues"}),
-        frozenset({"zoom", "at"}),
+        frozenset({"zoom", "at", "over"}),
         mark=read.timers_mark,
+        charts=lambda _, given: _charts(given),
     )
 }

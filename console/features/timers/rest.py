@@ -393,13 +393,29 @@ async def totals(call: Call, query: TotalsQuery) -> Response:
     )
 
 
-@route("POST", "/timers:pause", "Pause all timers", action=PUBLISH, on=Everywhere(), answers=(BEGUN,))
+@route(
+    "POST",
+    "/timers:pause",
+    "Pause all timers",
+    action=PUBLISH,
+    permission=PAUSE_TIMERS,
+    on=Everywhere(),
+    answers=(BEGUN,),
+)
 async def pause(call: Call, body: SwitchReason) -> Response:
     """Pause all timers; needs a token for every topic."""
     return await _switched(call, "timers.pause", body)
 
 
-@route("POST", "/timers:resume", "Resume all timers", action=PUBLISH, on=Everywhere(), answers=(BEGUN,))
+@route(
+    "POST",
+    "/timers:resume",
+    "Resume all timers",
+    action=PUBLISH,
+    permission=PAUSE_TIMERS,
+    on=Everywhere(),
+    answers=(BEGUN,),
+)
 async def resume(call: Call, body: SwitchReason) -> Response:
     """Resume all timers; needs a token for every topic."""
     return await _switched(call, "timers.resume", body)

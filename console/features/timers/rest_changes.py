@@ -173,6 +173,7 @@ _ERRORS = (TimerUnknown, AlreadyDelivered, AlreadyCancelled, TimerRefused)
     _ONE,
     "Cancel a timer",
     action=PUBLISH,
+    permission=STEER_TIMERS,
     on=InRecord(),
     answers=(_CANCELLED, WAITS),
     errors=_ERRORS,
@@ -187,6 +188,7 @@ async def cancel(call: Call, query: NamedQuery) -> Response:
     _ONE,
     "Reschedule a timer",
     action=PUBLISH,
+    permission=STEER_TIMERS,
     on=InRecord(),
     answers=(_MOVED, WAITS),
     errors=(*_ERRORS, MomentPast),
@@ -204,6 +206,7 @@ async def reschedule(call: Call, query: TopicOfUniqueId, body: NewMoment) -> Res
     "/messages/{id}:deliver-now",
     "Deliver a timer now",
     action=PUBLISH,
+    permission=STEER_TIMERS,
     on=InRecord(),
     answers=(_DELIVERED, WAITS),
     errors=_ERRORS,
@@ -218,6 +221,7 @@ async def deliver_now(call: Call, query: NamedQuery) -> Response:
     _KEYED,
     "Cancel a timer by schedule key",
     action=PUBLISH,
+    permission=STEER_TIMERS,
     on=Topic(),
     answers=(_CANCELLED, WAITS),
     errors=_ERRORS,
@@ -232,6 +236,7 @@ async def cancel_keyed(call: Call, query: KeyedQuery) -> Response:
     _KEYED,
     "Reschedule a timer by schedule key",
     action=PUBLISH,
+    permission=STEER_TIMERS,
     on=Topic(),
     answers=(_MOVED, WAITS),
     errors=(*_ERRORS, MomentPast),
@@ -250,6 +255,7 @@ def _on_many(verb: str, summary: str, **more: Any) -> Callable[[Handler], Handle
         f"/timers:{verb}",
         summary,
         action=PUBLISH,
+        permission=STEER_TIMERS,
         on=InBody(),
         answers=(BEGUN, PREVIEWED),
         errors=(TooManyMatch,),
@@ -371,7 +377,7 @@ async def _steer(
 
     async def steer(at: str | None) -> Steered:
         answer = await state.admin.steer_timers(
-            action, [target], reason=reason, due_ms=due_ms, reference=f"token {call.grant.name}", address=at
+            action, [target], reason=reason, due_ms=due_ms, reference=call.grant.who, address=at
         )
         return answer.results[0]
 

@@ -36,7 +36,7 @@ from console.features.topics.shapes import (
 )
 from console.kept_figures import FigureSubject
 from console.operations.setting_fields import TYPE_ATTRIBUTE, new_topic_form, topic_form
-from console.over_time import Measure, Wanted, over_time
+from console.over_time import Measure, OverTime, Wanted, over_time
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised, current_scope
 from console.site.broker import MessageRow, ask, ask_each, pull_all, row_of
@@ -399,12 +399,17 @@ def topic(request: HttpRequest, name: str) -> HttpResponse:
     data = read_topic(name)
     if data.topic is None and not data.evidence.stale:
         raise Http404(_("There is no such topic."))
+    over = _charts(name, request.GET)
     context = {
-        "data": data, "here": "topics", "live": f"topic/{name}", "number": uuid.uuid4(),
+        "data": data, "here": "topics", "live": over.live(f"topic/{name}"), "number": uuid.uuid4(),
         "form": topic_form(name) if data.topic else None,
-        "over": over_time(request, _lines_of(name), about=("topic", name)),
+        "over": over,
     }  # fmt: skip
     return render(request, "topics/topic.html", context)
+
+
+def _charts(name: str, given: Mapping[str, str]) -> OverTime:
+    return over_time(given, _lines_of(name), about=("topic", name))
 
 
 def _lines_of(name: str) -> list[Wanted]:
@@ -453,7 +458,9 @@ def _topics_live(_: str, query: Mapping[str, str]) -> Topics:
 _MOVED_BY = frozenset({"topics", "queues", "offsets", "histories"})
 LIVE = {
     "topics": LiveKind(_topics_live, _MOVED_BY, frozenset({"search", "kind", "order", "offset"})),
-    "topic": LiveKind(lambda name, _: read_topic(name), _MOVED_BY, takes_argument=True),
+    "topic": LiveKind(
+        lambda name, _: read_topic(name), _MOVED_BY, frozenset({"over"}), takes_argument=True, charts=_charts
+    ),
     "tail": LiveKind(
         lambda name, _: read_tail(name), frozenset({"queues"}), takes_argument=True, mark=stored_mark, is_near=True
     ),

@@ -34,7 +34,7 @@ from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions import records
 from console.features.transactions.records import read_newest
 from console.features.transactions.rest import is_not_there
-from console.operations.actor import STEER_TRANSACTIONS, Actor
+from console.operations.actor import SEND_MESSAGES, STEER_TRANSACTIONS, Actor
 from console.operations.kind import ItemResult, Target
 from console.operations.single_calls import ONE
 from console.operations.workflow import needs_second_person
@@ -186,6 +186,7 @@ class Half:
     "/transactions",
     "Start a transaction (send a half message)",
     action=PUBLISH,
+    permission=SEND_MESSAGES,
     on=InBody(),
     answers=(
         (201, "On disk, invisible to consumers.", HalfTaken),
@@ -243,6 +244,7 @@ def _on_one(action: Action, summary: str, outcome: str) -> Callable[[Handler], H
         f"/transactions/{{id}}:{action}",
         summary,
         action=PUBLISH,
+        permission=STEER_TRANSACTIONS,
         on=InRecord(),
         answers=((200, outcome, Decided), WAITS),
         errors=(MessageNotFound,),
@@ -257,6 +259,7 @@ def _on_many(action: Action, summary: str) -> Callable[[Handler], Handler]:
         f"/transactions:{action}",
         summary,
         action=PUBLISH,
+        permission=STEER_TRANSACTIONS,
         on=InBody(),
         answers=(BEGUN, PREVIEWED),
         errors=(TooManyMatch,),
@@ -442,7 +445,7 @@ async def _steer(call: Call, action: Action, half: Half, reason: str) -> bool:
     admin, target = call.state.admin, TransactionTarget(half.offset, half.position)
     try:
         answer = await admin.steer_transactions(
-            action, [target], who=f"token {call.grant.name}", reason=reason, address=half.address
+            action, [target], who=call.grant.who, reason=reason, address=half.address
         )
     except NotSupported:
         if action == "resume":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,15 +18,19 @@ from broker.rocketmq.topics import RETRY_PREFIX
 from console.features.due.read import due_of, read_due
 from console.features.due.shapes import Answer, BrokerLoad, DueKind, load_of, verdict_of
 from console.kept_figures import Figures, keep_figures
+from console.security.topic_scope import ALL
 from console.site.broker import hang_up
 from console.site.evidence import StaleReason
 from console.site.mirrored import cluster
+from console.ui import live
+from console.ui.live import page_of
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of
 from tests.console.security.test_limited import limited_person
 from tests.console.several import Several
 from tests.console.stage import HOSTILE, Stage
 from tests.console.ui.test_snapshots_pages import text_of
+from tests.waiting import until
 
 HOUR_MS = 3_600_000
 
@@ -233,3 +238,20 @@ def test_the_most_that_was_seen_is_of_any_kept_minute(due: Stage, operator: Clie
     assert (load.seen_per_s, load.seen_ms) == (100.0, at_ms - 9 * 60_000)
     assert read_due("10m").verdict.answer is Answer.PROBABLY
     assert "100/s were seen to go out" in text_of(operator, "/due/?window=10m")
+
+
+def test_an_open_page_moves(stage: Stage, operator: Client) -> None:
+    shown = text_of(operator, "/due/?window=10m")
+    assert 'hx-ws:connect="/ws/live/due?window=10m"' in shown
+    page = page_of("due", "window=10m")
+    assert page is not None
+    page = replace(page, visible=ALL)
+    before = live._made(page, "en", 1, None)
+    for part in before.parts:
+        assert f'id="{part[1:]}"' in shown, part
+    assert set(before.parts) == {"#verdict", "#due-unknown", "#figures", "#due-bars", "#due-table", "#capacity"}
+    stage.producer.send("orders", "soon", deliver_at_ms=now_ms() + MINUTE)
+    until(lambda: stage.admin.timer_status().pending == 1)
+    after = live._made(page, "en", 2, before)
+    for part in ("#figures", "#due-bars", "#due-table"):
+        assert after.parts[part] != before.parts[part], part

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import re
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +19,9 @@ from console.kept_figures import HOUR_MS, MINUTE_MS, Figures, FigureSubject, kee
 from console.operations.marks import MOST, marks_between
 from console.operations.models import Operation
 from console.past import Snapshot
+from console.security.topic_scope import ALL
+from console.ui import live
+from console.ui.live import page_of
 from tests.console.people import browser_of
 from tests.console.security.test_limited import limited_person
 from tests.console.stage import HOSTILE, Stage
@@ -158,3 +163,33 @@ def test_charts_cost_a_page_few_queries_and_bytes(kept: Stage, operator: Client,
         assert len(told) == 1, path
         assert len(section(answer.content.decode())) < 40_000, path
         assert len(answer.content) < 100_000, path
+
+
+def test_charts_of_an_open_page_move_with_it(kept: Stage, operator: Client) -> None:
+    for path in PAGES:
+        shown = text_of(operator, path)
+        address = re.search(r'hx-ws:connect="/ws/live/([^"]+)"', shown)
+        assert address is not None, path
+        page = replace(page_of(*html.unescape(address[1]).split("?")) or page_of("overview"), visible=ALL)
+        first = live._made(page, "en", 1, None)
+        for part in ("#over-lead", "#over-panels", "#over-table"):
+            assert part in first.parts, path
+            assert f'id="{part[1:]}"' in shown, path
+        with CaptureQueriesContext(connection) as asked:
+            again = live._made(page, "en", 2, replace(first, made_s=0, mark=object()))
+        assert not [each for each in asked.captured_queries if "minutefigures" in each["sql"]], "they are kept a while"
+        assert again.parts["#over-panels"] == first.parts["#over-panels"]
+    slot_ms = minute() - 40 * MINUTE_MS
+    Snapshot.objects.create(broker="broker-a", slot_ms=slot_ms, at_ms=slot_ms, lanes=b"x", timers=b"x")
+    keep_figures("broker-a", slot_ms, [Figures("group", "billing", 60_000, 5, 7, 1_500)])
+    old = replace(first, made_s=0, mark=object(), charts_s=0)
+    assert live._made(page, "en", 3, old).parts["#over-panels"] != first.parts["#over-panels"]
+
+
+def test_a_stretch_that_is_over_stays_as_it_is(kept: Stage, operator: Client) -> None:
+    at_ms = minute()
+    shown = text_of(operator, f"/groups/billing/?from={at_ms - 20 * MINUTE_MS}&to={at_ms - 5 * MINUTE_MS}")
+    assert 'hx-ws:connect="/ws/live/group/billing"' in shown
+    page = page_of("group/billing")
+    assert page is not None
+    assert "#over-panels" not in live._made(replace(page, visible=ALL), "en", 1, None).parts

@@ -62,6 +62,8 @@ def test_without_an_action_it_is_no_route(declared: list[routes.Route]) -> None:
         route("GET", "/x", "Look", action=READ, on=Overview("look"), answers=())
     with pytest.raises(RouteIncomplete, match="is on"):
         route("GET", "/x", "Look", action=READ, on=(), answers=())
+    with pytest.raises(RouteIncomplete, match="permission"):
+        route("POST", "/x", "Do", action=READ, on=Overview(), answers=())
     assert declared == []
 
 
@@ -192,7 +194,7 @@ async def test_a_body_may_be_left_out_where_its_type_says_so(
     async def echo(call: Call, body: Said | None) -> Response:
         return json_answer(Told(body.text if body is not None else "nothing"))
 
-    route("POST", "/echo", "Say", action=READ, on=Overview(), answers=((200, "It.", Told),))(echo)
+    route("POST", "/echo", "Say", action=READ, permission="x.say", on=Overview(), answers=((200, "It.", Told),))(echo)
     assert (await asked("/echo")).json() == {"text": "nothing"}
     assert (await asked("/echo", json={"text": "x"})).json() == {"text": "x"}
     assert (await asked("/echo", json={})).json()["code"] == "invalid_request"

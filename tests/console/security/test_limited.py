@@ -273,15 +273,15 @@ def test_live_frames_are_limited_as_pages_are(filled: Stage) -> None:
         if name in ("operation", "client"):
             continue
         page = LivePage(name, arguments[name] if kind.takes_argument else "", queries_of.get(name, ()), visible)
-        html = "".join(_render(page, "en", 1).values())
+        html = "".join(_render(page, "en", 1, None)[0].values())
         assert html, name
         assert FOREIGN not in html, name
         assert "wages" not in html, name
     for page in (LivePage("topic", FOREIGN, (), visible), LivePage("group", "wages", (), visible)):
         with pytest.raises(Http404):
-            _render(page, "en", 1)
+            _render(page, "en", 1, None)
     with pytest.raises(Http404):
-        _render(LivePage("topic", "orders"), "en", 1)
+        _render(LivePage("topic", "orders"), "en", 1, None)
 
 
 def test_a_client_is_seen_with_all_that_it_reads(filled: Stage) -> None:

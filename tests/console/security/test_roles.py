@@ -29,6 +29,7 @@ ACTS = {
     "people",
     "person",
     "tokens",
+    "see_as",
     "dashboards_run",
     "dashboards_cancel",
     "alert_silence",
@@ -53,6 +54,7 @@ def addresses() -> Iterator[tuple[str, str]]:
             ("<str:operation_id>", "3f8b5b1e-5b1e-4b1e-8b1e-5b1e5b1e5b1e"), ("<name:message_id>", "0" * 32),
             ("<str:form>", "csv"), ("<str:series>", "rate"), ("/topics/<name:name>", "/topics/orders"),
             ("/dashboards/<str:name>", "/dashboards/flow"), ("<name:name>", "billing"),
+            ("<str:operation>", "messages_send_one"),
         ):  # fmt: skip
             path = path.replace(part, text)
         assert "<" not in path, path
@@ -79,6 +81,7 @@ OPEN = {
     "own_password",
     "own_settings",
     "own_second_factor",
+    "see_as_stop",
 }
 CLOSED = [(name, path) for name, path in addresses() if not ACCESS[name].is_open]
 
@@ -124,6 +127,7 @@ def test_a_page_is_refused_to_who_lacks_one_permission_that_its_address_names(db
         "access_user",
         "people",
         "person",
+        "see_as",
         "tokens",
     }
 

@@ -27,7 +27,7 @@ PAGES = [
 ]
 PUBLIC = {
     "set_theme", "set_zone", "set_density", "favicon", "login", "logout", "sign_on", "sign_on_back", "healthz",
-    "readyz", "metrics",
+    "readyz", "metrics", "see_as_stop",
 }  # fmt: skip
 
 

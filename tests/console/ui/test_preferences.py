@@ -81,6 +81,8 @@ def test_open_pages_say_moments_in_the_same_zone(stage: Stage, settings: object)
     with timezone.override(SHANGHAI):
         assert "1970-01-01 08:00:00.000 CST" in template(Context())
     stage.fill()
-    parts = {zone: "".join(_render(LivePage("topics", zone=zone), "en", 1).values()) for zone in ("", SHANGHAI)}
+    parts = {
+        zone: "".join(_render(LivePage("topics", zone=zone), "en", 1, None)[0].values()) for zone in ("", SHANGHAI)
+    }
     assert set(shown(parts[""])) <= {"UTC"}
     assert set(shown(parts[SHANGHAI])) <= {"CST"}

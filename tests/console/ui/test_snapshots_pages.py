@@ -236,4 +236,4 @@ def test_what_is_unknown_breaks_a_line() -> None:
     drawn = kept_svg(columns, chosen=1, label="", ticks=())
     assert drawn.count('<polyline class="line-steel"') == 2
     assert drawn.count('<circle class="line-steel"') == 1
-    assert drawn.count('<polyline class="line-brass"') == 1
+    assert drawn.count('<polyline class="line-quiet"') == 1
