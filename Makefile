@@ -72,7 +72,7 @@ bench: .venv/.dev bench-needs  ## side by side with Apache RocketMQ, printed as 
 reference: .venv/.dev  ## the reference of the API, from its docstrings, into build/reference
 	$(BIN)/python -W error docs/reference.py build/reference
 
-soak: .venv/.dev  ## the long form of the crash and property tests
+soak: .venv/.dev .venv/.scan  ## the long form of the crash and property tests
 	$(BIN)/python -m pytest -m soak
 
 screens: .venv/.dev needs  ## take the pictures of docs/screens again

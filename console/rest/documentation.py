@@ -7,7 +7,7 @@ that show it are made from it (`console.rest.reference`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -97,7 +97,7 @@ def _operation(each: Route) -> dict[str, Any]:
         "responses": _responses(each),
     }
     if each.body is not None:
-        content = _content(each.body)
+        content = _content([each.body])
         content["application/json"]["example"] = example_of(each)
         told["requestBody"] = {"required": not each.is_body_optional, "content": content}
     return told
@@ -157,8 +157,12 @@ def _needed(each: Route) -> str:
 
 def _responses(each: Route) -> dict[str, Any]:
     told: dict[str, Any] = {}
-    for status, text, kind in each.answers:
-        told[str(status)] = {"description": text, "content": _content(kind)}
+    for status in dict.fromkeys(status for status, _, _ in each.answers):
+        meant = [(text, kind) for found, text, kind in each.answers if found == status]
+        told[str(status)] = {
+            "description": " ".join(text for text, _ in meant),
+            "content": _content([kind for _, kind in meant]),
+        }
     refused: dict[str, list[str]] = {}
     for error in each.errors:
         rule = RULES[error]
@@ -169,8 +173,10 @@ def _responses(each: Route) -> dict[str, Any]:
     return told
 
 
-def _content(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}
+def _content(kinds: Sequence[type[msgspec.Struct]]) -> dict[str, Any]:
+    """Return what is answered: one of these."""
+    schemas = [{"$ref": _REF.format(name=kind.__name__)} for kind in kinds]
+    return {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}
 
 
 def addresses(state: Callable[[], ApiState]) -> list[BaseRoute]:

@@ -192,7 +192,12 @@ def _parameter(told: _Schema) -> Field:
 
 
 def _fields_of(told: _Schema) -> tuple[Field, ...]:
-    return tuple(_fields(told["content"]["application/json"]["schema"], "", ()))
+    schema = told["content"]["application/json"]["schema"]
+    fields: dict[str, Field] = {}
+    for each in schema.get("anyOf", (schema,)):
+        for field in _fields(each, "", ()):
+            fields.setdefault(field.name, field)
+    return tuple(fields.values())
 
 
 def _fields(schema: _Schema, before: str, within: tuple[str, ...]) -> Iterator[Field]:

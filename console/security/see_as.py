@@ -32,7 +32,17 @@ STOP = "see_as_stop"
 _TAKEN = frozenset({STOP, "logout"})
 #: pages of the own account, and of signing in
 _OWN = frozenset(
-    {"own_password", "own_second_factor", "second_step", "prove", "sign_on", "sign_on_back", "login", "admin_sign_in"}
+    {
+        "own_settings",
+        "own_password",
+        "own_second_factor",
+        "second_step",
+        "prove",
+        "sign_on",
+        "sign_on_back",
+        "login",
+        "admin_sign_in",
+    }
 )
 _SAFE = ("GET", "HEAD", "OPTIONS")
 #: as the identity provider's sign-in has it: the role that opens the pages of the staff

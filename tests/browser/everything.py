@@ -58,8 +58,8 @@ def fill(stage: Stage) -> dict[str, str]:
         "transactions": "/transactions/", "open": "/transactions/list/?state=open",
         "decided": "/transactions/list/?state=decided", "parked": "/transactions/list/?state=parked",
         "a transaction": f"/transactions/{half.position}/", "one parked": f"/transactions/{parked.position}/",
-        "one decided": f"/transactions/{decided.position}/",
-        "delayed queues": "/redisson/", "a delayed queue": "/redisson/queue/?name=orders",
+        "one decided": f"/transactions/{decided.position}/", "delayed queues": "/redisson/",
+        "a delayed queue": "/redisson/queue/?name=orders",
         "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
         "a tail": "/topics/orders/tail/", "a message to send": "/topics/orders/send/",
         "clients": "/clients/", "a client": "/clients/one/?" + urlencode({"id": stage.admin.producers()[0].client_id}),
@@ -77,12 +77,10 @@ def fill(stage: Stage) -> dict[str, str]:
         "a draft for a topic": f"/operations/{changed.pk}/", "a deletion": f"/operations/{deleted.pk}/",
         "a reset": f"/operations/{reset.pk}/", "a cancel": f"/operations/{cancelled.pk}/",
         "taken back": f"/operations/{back.pk}/", "a second person": f"/operations/{waits.pk}/",
-        "a done operation": f"/operations/{done.pk}/", "saved views": "/views/",
-        "a saved view": "/groups/?search=bil", "components": "/design/",
-        "broker": "/broker/", "a draft for a broker": f"/operations/{configured(actor).pk}/",
-        "own settings": "/account/settings/",
-        "the API": "/api/docs/", "a call": "/api/docs/timers_cancel_many/",
-        "nothing there": "/topics/there-is-none/",
+        "a done operation": f"/operations/{done.pk}/", "saved views": "/views/", "components": "/design/",
+        "a saved view": "/groups/?search=bil", "broker": "/broker/", "a draft for a broker": f"/operations/{configured(actor).pk}/",
+        "own settings": "/account/settings/", "the API": "/api/docs/", "nothing there": "/topics/there-is-none/",
+        "a call": "/api/docs/timers_cancel_many/",
     }  # fmt: skip
 
 

@@ -283,7 +283,7 @@ async def topic_settings(call: Call, query: OfBroker) -> Response:
     action=SETTINGS,
     permission=CHANGE_SETTINGS,
     on=Topic(),
-    answers=(BEGUN_OR_WAITS, (200, "Already set; with preview: SettingsPreview.", SettingsOfTopic)),
+    answers=(BEGUN_OR_WAITS, (200, "Already set.", SettingsOfTopic), _PREVIEW),
     errors=(TopicUnknown, OperationRefused),
 )
 async def change_topic(call: Call, query: OfBroker, body: TopicChange) -> Response:
@@ -350,7 +350,7 @@ async def group_settings(call: Call, query: OfBroker) -> Response:
     action=SETTINGS,
     permission=CHANGE_SETTINGS,
     on=Group(),
-    answers=(BEGUN_OR_WAITS, (200, "Already set; with preview: SettingsPreview.", SettingsOfGroup)),
+    answers=(BEGUN_OR_WAITS, (200, "Already set.", SettingsOfGroup), _PREVIEW),
     errors=(GroupUnknown, OperationRefused),
 )
 async def change_group(call: Call, query: OfBroker, body: GroupChange) -> Response:

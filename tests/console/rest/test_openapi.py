@@ -52,6 +52,14 @@ def test_generators_of_clients_can_read_it() -> None:
     assert {tag for call in calls for tag in call["tags"]} == {tag["name"] for tag in told["tags"]}
 
 
+def test_what_a_change_is_answered_with_is_said_of_its_preview_too() -> None:
+    """It was found by calls made from the description: the answer to a preview was not the one described."""
+    for path in ("/api/v1/topics/{topic}/settings", "/api/v1/groups/{group}/settings"):
+        answer = description()["paths"][path]["patch"]["responses"]["200"]
+        kinds = {each["$ref"].rpartition("/")[2] for each in answer["content"]["application/json"]["schema"]["anyOf"]}
+        assert "SettingsPreview" in kinds and len(kinds) == 2
+
+
 def test_nothing_is_said_to_be_built_later() -> None:
     root = Path(__file__).resolve().parents[3]
     said = [json.dumps(description())]
