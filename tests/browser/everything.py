@@ -78,9 +78,9 @@ def fill(stage: Stage) -> dict[str, str]:
         "a reset": f"/operations/{reset.pk}/", "a cancel": f"/operations/{cancelled.pk}/",
         "taken back": f"/operations/{back.pk}/", "a second person": f"/operations/{waits.pk}/",
         "a done operation": f"/operations/{done.pk}/", "saved views": "/views/", "components": "/design/",
-        "a saved view": "/groups/?search=bil", "broker": "/broker/", "a draft for a broker": f"/operations/{configured(actor).pk}/",
-        "own settings": "/account/settings/", "the API": "/api/docs/", "nothing there": "/topics/there-is-none/",
-        "a call": "/api/docs/timers_cancel_many/",
+        "a saved view": "/groups/?search=bil", "broker": "/broker/", "own settings": "/account/settings/",
+        "a draft for a broker": f"/operations/{configured(actor).pk}/", "the API": "/api/docs/",
+        "nothing there": "/topics/there-is-none/", "a call": "/api/docs/timers_cancel_many/",
     }  # fmt: skip
 
 
