@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 #: a preview older than this is counted again before it can be confirmed
 PREVIEW_LASTS = timedelta(minutes=10)
 REASON_LENGTH = 500
+#: PostgreSQL keeps none in a text
+_NO_NUL = "A NUL character cannot be kept; leave it out."
 #: the outcome of an item of which no answer came
 UNKNOWN = "unknown"
 #: part of a figure by which it may differ when it runs from what was asked for; one is always allowed
@@ -59,7 +61,7 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
                 raise NotPossible("This number belongs to another operation; reload the page.")
             return known
     Operation.objects.filter(state=Operation.State.DRAFT, created_at__lt=timezone.now() - runner.DRAFT_KEPT).delete()
-    checked = kind.checked(parameters)
+    checked = _checked(kind, parameters)
     shown = _previewed(kind, checked, actor)
     row, _ = Operation.objects.get_or_create(
         id=number or uuid.uuid4(),
@@ -83,11 +85,28 @@ def look_again(row: Operation, actor: Actor, changes: Mapping[str, Any] | None =
     if row.state != Operation.State.DRAFT:
         raise NotPossible("It was confirmed already; create a new one.")
     with choosing(choice_of(row.broker)):
-        checked = kind.checked({**row.parameters, **(changes or {})})
+        checked = _checked(kind, {**row.parameters, **(changes or {})})
         shown = _previewed(kind, checked, actor)
     row.parameters, row.preview, row.previewed_at = checked, shown.as_row(), timezone.now()
     row.save(update_fields=["parameters", "preview", "previewed_at"])
     return row
+
+
+def _checked(kind: Kind[Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters in their one form; raises InvalidParameter, also for a text that cannot be kept."""
+    checked = kind.checked(parameters)
+    for name, value in checked.items():
+        if _holds_nul(value):
+            raise InvalidParameter(name, _NO_NUL)
+    return checked
+
+
+def _holds_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, Mapping):
+        return any(_holds_nul(name) or _holds_nul(each) for name, each in value.items())
+    return isinstance(value, list | tuple) and any(map(_holds_nul, value))
 
 
 def _require(kind: Kind[Any], actor: Actor) -> None:
@@ -119,7 +138,7 @@ def choose(number: uuid.UUID, actor: Actor, given: Mapping[str, Any]) -> None:
     with transaction.atomic():
         row = _locked(number)
         if row.state == Operation.State.DRAFT:
-            row.parameters = kind.checked({**row.parameters, **added})
+            row.parameters = _checked(kind, {**row.parameters, **added})
             row.save(update_fields=["parameters"])
 
 
@@ -331,6 +350,8 @@ def _check(row: Operation, kind: Kind[Any], reason: str, typed: str, is_typing_n
 def _check_reason(reason: str) -> None:
     if not reason.strip():
         raise ReasonMissing
+    if "\0" in reason:
+        raise InvalidParameter("reason", _NO_NUL)
     if len(reason) > REASON_LENGTH:
         raise InvalidParameter("reason", f"At most {REASON_LENGTH} characters are kept.")
 

@@ -60,6 +60,27 @@ def again(row: Operation) -> Operation:
     return Operation.objects.get(pk=row.pk)
 
 
+@pytest.mark.parametrize("reason", ["\0", "a\0b"])
+def test_a_reason_that_cannot_be_kept_is_refused(marking: Marking, actor: Actor, reason: str) -> None:
+    """Calls made from the description of REST found it: the database refused what nobody else had."""
+    row = workflow.draft(marking.name, {"many": 2}, actor)
+    with pytest.raises(InvalidParameter) as refused:
+        workflow.confirm(row.pk, actor, reason=reason)
+    assert refused.value.field == "reason"
+    assert again(row).state == State.DRAFT
+
+
+@pytest.mark.parametrize("text", ["\0", ["a", {"b": "\0"}], {"\0": 1}])
+def test_parameters_that_cannot_be_kept_are_refused(
+    marking: Marking, actor: Actor, text: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marking, "checked", dict)
+    with pytest.raises(InvalidParameter) as refused:
+        workflow.draft(marking.name, {"many": 2, "text": text}, actor)
+    assert refused.value.field == "text"
+    assert not Operation.objects.exists()
+
+
 def entries(row: Operation) -> list[tuple[str, str, str]]:
     return list(AuditEntry.objects.filter(operation=row.pk).order_by("id").values_list("what", "actor", "reason"))
 

@@ -26,6 +26,7 @@ async def test_no_call_that_is_made_from_the_description_fails(
     namesrv: str, transactional_db: None, valkey: str, settings: Any, tmp_path: Path
 ) -> None:
     settings.REDIS_URL, settings.ESCAPEMENT_NAMESRV = valkey, namesrv
+    settings.REDISSON_URL, settings.REDISSON_QUEUES, settings.REDISSON_READ_ONLY = valkey, ["*"], False
     everything = tokens.scope_rows(("*",), ("*",), ("*",), ("*",), ("*",), ("*",))
     token = (await sync_to_async(tokens.create)("all", everything))[1]
     admin = AsyncAdmin(namesrv)
