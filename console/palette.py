@@ -12,7 +12,7 @@ Nothing is asked of the broker before it is chosen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +29,11 @@ from django.views.decorators.http import require_safe
 from broker.mirror.models import ConsumerGroup, Topic
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.messages import read as messages_read
-from console.features.messages.shapes import OFFSET_ID
+from console.features.messages.shapes import OFFSET_ID, Found
 from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter
 from console.features.transactions.operations import halves_named
+from console.features.transactions.shapes import UNDECIDED
 from console.operations.actor import Actor
 from console.operations.errors import NotAllowed
 from console.operations.kind import Command, Kind
@@ -135,16 +136,23 @@ def _is_of_a_group(topic: str) -> bool:
 
 def _with_key(text: str) -> Iterator[Jump]:
     """Yield searches for this key: each runs when it is chosen, not with every letter that is typed."""
+    by_key = reverse("find_key")
+    label = _("Key or id “%(text)s”") % {"text": text}
+    yield Jump(f"{by_key}?{urlencode({'q': text})}", label, gettext_lazy("message, timer or transaction"))
+    for of in ("timers", "transactions"):
+        yield _named(of, text, f"{by_key}?{urlencode({'q': text, 'of': of})}")
+    yield _named("messages", text, reverse("messages") + "?" + urlencode({"q": text}))
+
+
+def _named(of: str, text: str, address: str) -> Jump:
+    """Return what leads to the messages, timers or transactions with a key."""
     labels = {
-        "": (_("Key or id “%(text)s”"), gettext_lazy("message, timer or transaction")),
+        "messages": (_("Messages with the key or id “%(text)s”"), gettext_lazy("in all topics")),
         "timers": (_("Timers with the key “%(text)s”"), gettext_lazy("waiting")),
         "transactions": (_("Transaction with the key “%(text)s”"), gettext_lazy("half message")),
     }
-    for of, (label, kind) in labels.items():
-        query = {"q": text, **({"of": of} if of else {})}
-        yield Jump(reverse("find_key") + "?" + urlencode(query), label % {"text": text}, kind)
-    address = reverse("messages") + "?" + urlencode({"q": text})
-    yield Jump(address, _("Messages with the key or id “%(text)s”") % {"text": text}, gettext_lazy("in all topics"))
+    label, kind = labels[of]
+    return Jump(address, label % {"text": text}, kind)
 
 
 def _to_do(command: Command) -> Jump:
@@ -199,36 +207,56 @@ def find(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def open_key(request: HttpRequest) -> HttpResponse:
-    """See the one thing with the key, id or offset id `q`; `of=timers` and `of=transactions` look there only."""
+    """See the one thing with the key, id or offset id `q`, or what it may be: a timer that waits is not passed over for
+    a message of another topic. `of=timers` and `of=transactions` look there only."""
     text = request.GET.get("q", "").strip()[:TEXT_LENGTH]
     if OFFSET_ID.fullmatch(text):
         return redirect("message", text)
-    ways = {"messages": _of_messages, "timers": _of_timers, "transactions": _of_transactions}
-    wanted = request.GET.get("of", "")
-    for way in [ways[wanted]] if wanted in ways else ways.values():
-        if text and (address := way(text)):
-            return redirect(address)
-    return redirect(reverse("messages") + "?" + urlencode({"q": text}))
+    found = _found(text, request.GET.get("of", "")) if text else {}
+    if len(found) > 1:
+        named = [_named(of, text, address) for of, address in found.items()]
+        return render(request, "jumping/page.html", {"jumps": named, "text": text})
+    return redirect(next(iter(found.values()), reverse("messages") + "?" + urlencode({"q": text})))
 
 
-def _of_messages(text: str) -> str | None:
+def _found(text: str, wanted: str) -> dict[str, str]:
+    """Return where messages, timers and transactions with the key are, of those that there are; each stands once: what
+    a decided half became is a message, and so is a timer's own record."""
+    if wanted == "timers":
+        found = {wanted: _of_timers(text, frozenset())}
+    elif wanted == "transactions":
+        found = {wanted: _of_transactions(text, is_decided_too=True)}
+    else:
+        hits = messages_read.messages_everywhere(text).hits
+        known = frozenset(hit.unique_key for hit in hits)
+        found = {"messages": _of_messages(text, hits), "timers": _of_timers(text, known)}
+        found["transactions"] = _of_transactions(text, is_decided_too=not any(found.values()))
+    return {of: address for of, address in found.items() if address is not None}
+
+
+def _of_messages(text: str, hits: Sequence[Found]) -> str | None:
     """Return the first record of the one message: its page has the others."""
-    hits = messages_read.messages_everywhere(text).hits
     if len({hit.unique_key or hit.offset_message_id for hit in hits}) == 1:
         return reverse("message", args=[hits[-1].offset_message_id])
     return reverse("messages") + "?" + urlencode({"q": text}) if hits else None
 
 
-def _of_timers(text: str) -> str | None:
+def _of_timers(text: str, known: Set[str | None]) -> str | None:
+    """Return the one timer, or the list of those with the key; None if all of them are messages that are known."""
     rows = timers_read.timer_list(TimerFilter(key=text), count=2).rows
+    if all(row.unique_key in known for row in rows):
+        return None
     if len(rows) == 1:
         return _at(rows[0].broker, "timer", rows[0].position)
     return reverse("timer_list") + "?" + urlencode({"key": text}) if rows else None
 
 
-def _of_transactions(text: str) -> str | None:
+def _of_transactions(text: str, *, is_decided_too: bool) -> str | None:
     """Return the newest transaction: who sends a half with a key again means the last one."""
-    rows = (row for row in halves_named(text) if row.position is not None)
+    rows = (
+        row for row in halves_named(text)
+        if row.position is not None and (is_decided_too or row.state in UNDECIDED)
+    )  # fmt: skip
     row = next(rows, None)
     return None if row is None else _at(row.broker, "transaction", row.position)
 

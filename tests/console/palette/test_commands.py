@@ -110,6 +110,21 @@ def test_a_key_leads_to_the_one_thing_that_has_it_or_to_the_list(shop: Stage, op
         assert opened(operator, text).startswith("/messages/?q=")
 
 
+def test_what_waits_is_not_passed_over_for_a_message_that_has_its_key(shop: Stage, operator: Client) -> None:
+    """Who sought the key of a timer was shown another topic's message."""
+    shop.producer.send("orders", "x", keys=["order-8"], queue_id=0)
+    (hit,) = shop.admin.messages_by_key("orders", "order-8")
+    page = operator.get("/find/key/", {"q": "order-8"})
+    found = [jump.address for jump in page.context["jumps"]]
+    assert found == [f"/messages/{hit.offset_message_id}/", f"/timers/{timer_of(shop, 'order-8')}/"]
+    assert all(f'href="{address}"' in page.content.decode() for address in found)
+    with TransactionProducer("payers", shop.broker.namesrv, check=lambda _: Decision.UNKNOWN) as producer:
+        producer.send_half("orders", prepare("x", keys=["order-8"]))
+    half = shop.admin.transactions("open").items[-1]
+    jumps = operator.get("/find/key/", {"q": "order-8"}).context["jumps"]
+    assert [jump.address for jump in jumps] == [*found, f"/transactions/{half.position}/"]
+
+
 def timer_of(stage: Stage, key: str) -> int:
     return next(each.position for each in stage.admin.timers(0, 2**62).items if key in each.keys)
 
