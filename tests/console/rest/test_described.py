@@ -42,5 +42,5 @@ async def test_no_call_that_is_made_from_the_description_fails(
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=tmp_path,
         )  # fmt: skip
         said = (await run.communicate())[0].decode()
-    assert run.returncode == 0, said[said.find("FAILURES") :][:6000]
+    assert run.returncode == 0, said[-6000:]
     assert "Tested: " in said
