@@ -2,7 +2,7 @@
 
 `FAST` is None without it, and where ESCAPEMENT_FAST is 0. The functions in Python stand where they are used and say
 what is right: a twin gives the same for the same arguments, or None where it leaves a case to them
-(tests/engine/test_fast.py). What the twins are written in is `broker/fast/`.
+(tests/fast/test_twins.py). What the twins are written in is `broker/fast/`.
 """
 
 from __future__ import annotations
