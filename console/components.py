@@ -16,11 +16,13 @@ from django.views.decorators.http import require_safe
 
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.clients import Clients
+from console.features.due.shapes import DueKind
+from console.features.due.wheel import DueRing, DueWheel
 from console.features.groups.read import Groups, GroupState
 from console.features.messages.shapes import Hop, HopKind, LifeStep, MessagePage, StepKind, life_of
 from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.findings import Flow, MirrorRow, Overview
-from console.features.schedule.shapes import BUCKETS, DueSpread, Lane, LaneState, NextMinute
+from console.features.schedule.shapes import BUCKETS, DueSpread, Lane, LaneState
 from console.features.timers.operations import TimersPreview
 from console.features.timers.shapes import (
     DEFAULT,
@@ -124,12 +126,18 @@ def overview(now_ms: int) -> Overview:
         Flow("accepted", 61.4, wave(now_ms), None), Flow("released", 0.0, History(), 12_345_678),
         Flow("consumed", None, History(), None),
     )  # fmt: skip
-    counts = tuple((second * 7) % 23 for second in range(60))
-    minute = NextMinute(now_ms, counts, counts.index(max(counts)), 3, True)
+    rings = tuple(
+        DueRing(
+            now_ms, span_ms // length, tuple((slot * 7) % 23 for slot in range(length)),
+            tuple(max(0, (slot * 5) % 17 - 8) for slot in range(length)),
+        )
+        for span_ms, length in ((60_000, 60), (3_600_000, 60), (86_400_000, 24))
+    )  # fmt: skip
+    wheel = DueWheel(rings, now_ms + 2_400, DueKind.LANES)
     mirror = MirrorRow("stale", 9, now_ms - 754_000, 754_000, 4.2, now_ms - 9_000_000, "")
     return Overview(
-        stale(now_ms), now_ms, findings, (), mirror, flows, 12_345_678, now_ms + 2_400, 3, minute, 1_204, 318, None,
-        98_765_432, 1_000_000, 4.1,
+        stale(now_ms), now_ms, findings, (), mirror, flows, 12_345_678, now_ms + 2_400, 3, wheel, 1_204, 318, None,
+        98_765_432, 4, 1_000_000, 4.1,
     )  # fmt: skip
 
 

@@ -11,8 +11,12 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
 from console.features.due.shapes import WINDOWS, Band, DueKind, DuePage
+from console.features.due.wheel import DueWheel
 from console.site.clock import local_time
+from console.templatetags.escapement import until
+from console.ui.charts import Times
 from console.ui.time_charts import Layer, stacked_svg, ticks
+from console.ui.timer_charts import Hub, Share, shared_wheel_svg
 
 register = template.Library()
 
@@ -20,6 +24,11 @@ register = template.Library()
 STYLES = {
     DueKind.LANES: "fill-lane", DueKind.TIMERS: "fill-timer", DueKind.RETRIES: "fill-retry",
     DueKind.REDISSON: "fill-faint", DueKind.CHECKS: "fill-half",
+}  # fmt: skip
+
+_PAGES = {
+    DueKind.LANES: "schedule", DueKind.TIMERS: "timers", DueKind.REDISSON: "delayed_queues",
+    DueKind.CHECKS: "transaction_list",
 }  # fmt: skip
 
 
@@ -42,8 +51,7 @@ def band_address(page: DuePage, band: Band) -> str:
     kind = band.kind
     if kind in (DueKind.TIMERS, DueKind.RETRIES):
         return f"{reverse('timer_list')}?{urlencode({'from': page.now_ms, 'to': page.end_ms})}"
-    names = {DueKind.LANES: "schedule", DueKind.REDISSON: "delayed_queues", DueKind.CHECKS: "transaction_list"}
-    return reverse(names[kind])
+    return reverse(_PAGES[kind])
 
 
 @register.simple_tag
@@ -68,6 +76,36 @@ def due_bars(page: DuePage) -> SafeString:
         now=escape(_("now")), limit=limit, limit_text=escape(limit_text),
     )  # fmt: skip
     return mark_safe(drawing)  # noqa: S308 - every text is escaped # nosec B308 B703
+
+
+@register.simple_tag
+def due_wheel(wheel: DueWheel, now_ms: int) -> SafeString:
+    """The next minute, hour and day as rings, each slot shared by what stands on lanes and what timers there are."""
+    known = {kind for ring in wheel.rings for kind, _counts in ring.kinds}
+    shares = []
+    for kind in (DueKind.LANES, DueKind.TIMERS):
+        if kind in known:
+            counts = [dict(ring.kinds).get(kind, (0,) * len(ring.totals)) for ring in wheel.rings]
+            words = f"{kind.label}: {sum(counts[2]):,}"
+            shares.append(Share(STYLES[kind], counts, escape(words), reverse(_PAGES[kind])))
+    totals = [sum(ring.totals) for ring in wheel.rings]
+    label = _(
+        "Lanes and timers: outer ring the next 60 seconds (%(seconds)s due), middle ring the next 60 minutes "
+        "(%(minutes)s due), inner ring the next 24 hours (%(hours)s due); now at the top, clockwise"
+    ) % dict(zip(("seconds", "minutes", "hours"), (f"{total:,}" for total in totals), strict=True))  # fmt: skip
+    drawing = shared_wheel_svg(
+        shares, label=escape(label), now=escape(_("now")), marks=("+15 s", "+30 s", "+45 s"),
+        hub=_hub(wheel, now_ms),
+        times=[Times(ring.start_ms, ring.end_ms, [f"{total:,}" for total in ring.totals]) for ring in wheel.rings],
+    )  # fmt: skip
+    return mark_safe(drawing)  # noqa: S308 - every text is escaped # nosec B308 B703
+
+
+def _hub(wheel: DueWheel, now_ms: int) -> Hub:
+    if wheel.next_due_ms is None or wheel.next_kind is None:
+        return Hub("", escape(_("nothing")), escape(_("is pending")))
+    left = until(wheel.next_due_ms, now_ms)
+    return Hub(escape(_("next due in")), left, escape(wheel.next_kind.label), due_ms=wheel.next_due_ms)
 
 
 def _band_words(band: Band) -> str:

@@ -86,6 +86,14 @@ def millis(value: Figure) -> SafeString | str:
 
 
 @register.filter
+def late(ms: float | None) -> SafeString | str:
+    """How late something was, with one decimal below a tenth of a second: 4.1 ms, 218 ms, 1.20 s."""
+    if ms is None or ms >= SECOND:
+        return length(ms)
+    return f"{millis(ms)} ms"
+
+
+@register.filter
 def size(value: Figure) -> SafeString | str:
     """Bytes in B, kB, MB, GB (powers of 1,000)."""
     if value is None or value == "":
@@ -158,7 +166,7 @@ def due(due_ms: int | Literal[""] | None, now_ms: int, zone: tzinfo | None = Non
         return UNKNOWN
     text = until(due_ms, now_ms)
     full = _full(due_ms, _moment(due_ms, zone))
-    return SafeString(f'<time class="mono" data-due-ms="{due_ms}" title="{full}">{text}</time>')  # nosec B703 - as said above
+    return SafeString(f'<time data-due-ms="{due_ms}" title="{full}">{text}</time>')  # nosec B703 - as said above
 
 
 @register.simple_tag
@@ -168,7 +176,7 @@ def age(since_ms: int | Literal[""] | None, now_ms: int, zone: tzinfo | None = N
         return UNKNOWN
     full = _full(since_ms, _moment(since_ms, zone))
     text = span(max(0, now_ms - since_ms))
-    return SafeString(f'<time class="mono" data-since-ms="{since_ms}" title="{full}">{text}</time>')  # nosec B703 - as said above
+    return SafeString(f'<time data-since-ms="{since_ms}" title="{full}">{text}</time>')  # nosec B703 - as said above
 
 
 @register.simple_tag

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from console.ui.charts import Box, Times, even, heat, nice_ceiling, opened, place, turns
@@ -52,12 +52,7 @@ def wheel_svg(
     times: Sequence[Times] = (),
 ) -> str:
     """Draw rings: height and depth of blue are the count. `marks`: at the outer quarters; `times`: of the rings."""
-    told = turns(times, CENTRE, RADII)
-    parts = [f'<svg class="chart wheel" viewBox="-46 -22 552 504" role="group" aria-label="{label}"{told}>']
-    for inner, outer in RADII:
-        parts.append(f'<circle class="axis" cx="{CENTRE}" cy="{CENTRE}" r="{outer + 2}"/>')
-        parts.append(f'<circle class="axis" cx="{CENTRE}" cy="{CENTRE}" r="{inner - 2}"/>')
-    outlines: list[str] = []
+    parts, outlines = _ground(label, times), list[str]()
     for slots, (inner, outer) in zip(rings, RADII, strict=True):
         peak = max((slot.count for slot in slots), default=0)
         for index, slot in enumerate(slots):
@@ -68,13 +63,65 @@ def wheel_svg(
                 if slot.is_herd:
                     whole = sector(index / len(slots), (index + 1) / len(slots), inner - 1, outer + 1)
                     outlines.append(f'<path class="outlined" d="{whole}"/>')
-    parts += [f'<path class="axis-2" d="{_tick(turn / 12)}"/>' for turn in range(12)]
+    return "".join([*parts, *_face(marks, now), *outlines, _hub(hub), "</svg>"])
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One kind within all rings: its counts by ring and slot, and where it leads; texts are already escaped."""
+
+    style: str
+    counts: Sequence[Sequence[int]]
+    title: str
+    href: str
+
+
+def shared_wheel_svg(
+    shares: Sequence[Share], *, label: str, now: str, marks: Sequence[str], hub: Hub, times: Sequence[Times]
+) -> str:
+    """Draw rings in which each slot is shared by kinds, from the hub outwards; its height is the count of all."""
+    parts = _ground(label, times)
+    totals = [
+        [sum(column) for column in zip(*(share.counts[ring] for share in shares), strict=True)]
+        for ring in range(len(RADII))
+    ]
+    feet = [[0.0] * len(ring) for ring in totals]
+    for share in shares:
+        pieces = []
+        for ring, (inner, outer) in enumerate(RADII):
+            peak = max(100, *totals[ring])
+            for index, count in enumerate(share.counts[ring]):
+                if count:
+                    total = totals[ring][index]
+                    whole = (outer - inner) * (0.12 + 0.88 * math.log1p(total) / math.log1p(peak))
+                    foot = inner + feet[ring][index]
+                    feet[ring][index] += whole * count / total
+                    length = len(share.counts[ring])
+                    pieces.append(sector(index / length, (index + 1) / length, foot, inner + feet[ring][index]))
+        if pieces:
+            drawing = f'<path class="{share.style}" d="{"".join(pieces)}"/>'
+            parts.append(f'<a href="{share.href}"><title>{share.title}</title>{drawing}</a>')
+    return "".join([*parts, *_face(marks, now), _hub(hub), "</svg>"])
+
+
+def _ground(label: str, times: Sequence[Times]) -> list[str]:
+    """Return the beginning of a wheel and the edges of its rings."""
+    told = turns(times, CENTRE, RADII)
+    parts = [f'<svg class="chart wheel" viewBox="-46 -22 552 504" role="group" aria-label="{label}"{told}>']
+    for inner, outer in RADII:
+        parts.append(f'<circle class="axis" cx="{CENTRE}" cy="{CENTRE}" r="{outer + 2}"/>')
+        parts.append(f'<circle class="axis" cx="{CENTRE}" cy="{CENTRE}" r="{inner - 2}"/>')
+    return parts
+
+
+def _face(marks: Sequence[str], now: str) -> Iterator[str]:
+    """Yield the ticks around a wheel, their words, and the hand."""
+    yield from (f'<path class="axis-2" d="{_tick(turn / 12)}"/>' for turn in range(12))
     places = ((473, CENTRE + 4, ""), (CENTRE, 477, "text-middle"), (-13, CENTRE + 4, "text-end"))
     for word, (x, y, anchor) in zip(marks, places, strict=True):
-        parts.append(f'<text class="{anchor}" x="{x if anchor != "text-end" else -8}" y="{y}">{word}</text>')
-    parts.append(f'<path class="now" d="M{CENTRE} {CENTRE - RADII[2][0] + 8}V-6"/>')
-    parts.append(f'<text class="text-middle text-strong" x="{CENTRE}" y="-8">{now}</text>')
-    return "".join([*parts, *outlines, _hub(hub), "</svg>"])
+        yield f'<text class="{anchor}" x="{x if anchor != "text-end" else -8}" y="{y}">{word}</text>'
+    yield f'<path class="now" d="M{CENTRE} {CENTRE - RADII[2][0] + 8}V-6"/>'
+    yield f'<text class="text-middle text-strong" x="{CENTRE}" y="-8">{now}</text>'
 
 
 def sector(start: float, end: float, inner: float, outer: float) -> str:

@@ -121,12 +121,26 @@ def test_the_help_of_the_keys_is_read(visit: Visit, shots: Path | None, width: i
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_page_that_is_open_is_within_the_strip_of_pages(visit: Visit, width: int) -> None:
+def test_the_pages_are_behind_a_button_and_all_of_them_are_seen(visit: Visit, width: int) -> None:
     page = visit("/audit/", width)
-    current = page.locator(".rail [aria-current]")
-    expect(current).to_be_in_viewport(ratio=1)
-    assert page.evaluate("[scrollX, scrollY]") == [0, 0]
+    pages = page.locator(".rail li a")
+    expect(pages.first).to_be_hidden()
+    page.get_by_role("button", name="Menu", exact=True).click()
+    for each in pages.all():
+        within(each, width)
+    expect(page.locator(".rail [aria-current]")).to_be_in_viewport(ratio=1)
+    page.keyboard.press("Escape")
+    expect(pages.first).to_be_hidden()
+    page.get_by_role("button", name="Menu", exact=True).click()
+    page.get_by_role("link", name="Topics").click()
+    expect(page).to_have_url(re.compile("/topics/$"))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_beside_the_page_the_pages_need_no_button(visit: Visit) -> None:
+    page = visit("/audit/", 1_440)
+    expect(page.get_by_role("button", name="Menu", exact=True)).to_be_hidden()
+    expect(page.locator(".rail [aria-current]")).to_be_in_viewport(ratio=1)
 
 
 @pytest.mark.parametrize("address", ["/find/?q=o", "/timers/list/", "/messages/", "/compare/", "/login/"])

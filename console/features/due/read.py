@@ -20,7 +20,7 @@ from console.features.due.shapes import (
     verdict_of,
 )
 from console.features.redisson.due import due_of_queues
-from console.features.schedule.read import due_by_broker
+from console.features.schedule.read import due_by_broker, level_rows
 from console.features.timers.due import Stretch, TimersDue, as_steps, timers_due
 from console.features.transactions.due import checks_due
 from console.kept_figures import FigureSubject
@@ -45,7 +45,10 @@ def due_of(of: Cluster, name: str, *, is_topic: Callable[[str], bool], is_queue:
     window = WINDOWS.get(name, WINDOWS[DEFAULT])
     start_ms = of.now_ms - of.now_ms % window.slot_ms
     stretch = Stretch(start_ms, start_ms + window.span_ms, window.step_ms)
-    lanes = {name: _lanes_due(rising) for name, rising in due_by_broker(of, [of.now_ms, *_ends(stretch)]).items()}
+    lanes = {
+        name: _lanes_due(rising)
+        for name, rising in due_by_broker(of, level_rows(of), [of.now_ms, *_ends(stretch)]).items()
+    }
     timers = timers_due(of, stretch)
     bands = (
         _lanes_band(of, lanes, window),
@@ -68,7 +71,7 @@ class _LanesDue:
 
 
 def _lanes_due(rising: Sequence[int] | None) -> _LanesDue | None:
-    return None if rising is None else _LanesDue(as_steps(_from_now(rising)), rising[0])
+    return None if rising is None else _LanesDue(as_steps(from_now(rising)), rising[0])
 
 
 def _ends(stretch: Stretch) -> range:
@@ -81,7 +84,8 @@ def _wide(steps: Sequence[int], window: Window) -> tuple[int, ...]:
     return tuple(sum(steps[at : at + wide]) for at in range(0, len(steps), wide))
 
 
-def _added(several: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
+def added_up(several: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
+    """Return the sums of counts that stand at the same place; None: there are none to add."""
     return tuple(sum(column) for column in zip(*several, strict=True)) if several else None
 
 
@@ -92,14 +96,14 @@ def _lanes_band(of: Cluster, lanes: Mapping[str, _LanesDue | None], window: Wind
         why = here.evidence(polled_by=()).stale_reason
         if lanes.get(here.name) is None or why is not None:
             unknown.append(Unknown(here.name, why or StaleReason.NOT_THERE))
-    counts = _added([_wide(each.counts, window) for each in known])
+    counts = added_up([_wide(each.counts, window) for each in known])
     overdue = sum(each.overdue for each in known) if known else None
     if not of.brokers:
         unknown.append(Unknown("", StaleReason.MIRROR_EMPTY))
     return Band(DueKind.LANES, counts, overdue, tuple(unknown))
 
 
-def _from_now(rising: Sequence[int]) -> list[int]:
+def from_now(rising: Sequence[int]) -> list[int]:
     """Return what is due by the ends of the steps; steps that are over when it is counted hold nothing any more."""
     return list(accumulate(rising, max))
 
@@ -111,8 +115,8 @@ def _timer_bands(timers: Sequence[tuple[Mirrored, TimersDue | None, Evidence]], 
         for here, each, evidence in timers
         if each is None
     )
-    tries = _added([_wide(each.tries, window) for each in told])
-    every = _added([_wide(each.counts, window) for each in told])
+    tries = added_up([_wide(each.tries, window) for each in told])
+    every = added_up([_wide(each.counts, window) for each in told])
     rest = every and tuple(max(0, count - of_groups) for count, of_groups in zip(every, tries or (), strict=True))
     return (
         Band(DueKind.TIMERS, rest, sum(each.overdue for each in told) if told else None, unknown),
@@ -126,7 +130,7 @@ def _queues_band(is_seen: Callable[[str], bool], now_ms: int, stretch: Stretch, 
     if found.counts is None:
         why = found.evidence.stale_reason or StaleReason.REDIS_REFUSED
         return Band(DueKind.REDISSON, None, unknown=(Unknown(found.evidence.source, why),))
-    counts = as_steps(_from_now(found.counts))
+    counts = as_steps(from_now(found.counts))
     return Band(DueKind.REDISSON, counts, found.counts[0], is_whole=not found.left, left=found.left + found.unread)
 
 

@@ -23,11 +23,12 @@ from broker.client.timers import Herd, TimerStatus
 from broker.mirror.halves import MOST_OPEN
 from broker.mirror.models import HalfMessage
 from console.features.dead_letters.models import dealt_with
+from console.features.due.wheel import DueWheel
 from console.features.groups.read import QUIET_MS, GroupRow, GroupState
 from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.finding_marks import PutOff
 from console.features.redisson.read import QUEUES_SHOWN, QueueRow, read_queues
-from console.features.schedule.shapes import Lane, NextMinute
+from console.features.schedule.shapes import Lane
 from console.features.timers.shapes import LATE_MS, ZOOMS
 from console.last_known import Away
 from console.operations.models import Operation
@@ -162,12 +163,14 @@ class Overview:
     pending: int | None
     next_due_ms: int | None
     next_due_level: int | None
-    next_minute: NextMinute | None
+    wheel: DueWheel
     topics: int
     groups: int
     lag: int | None
     #: messages ever accepted by all topics that are not system topics
     stored_total: int | None
+    #: half messages that nobody has decided, of topics that are seen
+    undecided: int = 0
     #: timers; None: the broker does not tell
     timers_pending: int | None = None
     lateness_p99_ms: float | None = None
@@ -183,6 +186,11 @@ class Overview:
     def kinds_of_findings(self) -> tuple[KindOfFindings, ...]:
         """The findings by kind, the gravest first."""
         return by_kind(self.findings)
+
+    @property
+    def due_in_an_hour(self) -> int | None:
+        """What falls due within the hour on lanes and by timers; None: nothing is known."""
+        return sum(self.wheel.rings[1].totals) if self.wheel.is_known else None
 
     @property
     def is_table(self) -> bool:

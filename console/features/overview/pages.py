@@ -11,12 +11,14 @@ from django.db.models import Sum
 from django.http import HttpRequest
 from django.views.decorators.http import require_safe
 
-from broker.mirror.models import Broker, Queue, RateHistory, Replica, Topic
+from broker.mirror.models import Broker, HalfMessage, Queue, RateHistory, Replica, Topic
 from broker.rocketmq.codes import Request
+from console.features.due.wheel import wheel_of
 from console.features.groups.read import group_rows, left_behind
 from console.features.overview.finding_marks import open_marks, parted
 from console.features.overview.findings import (
     LIMIT,
+    UNDECIDED,
     BrokerRow,
     Flow,
     MirrorRow,
@@ -28,7 +30,7 @@ from console.features.overview.findings import (
     seen_by,
     server_facts,
 )
-from console.features.schedule.read import LANE_REQUESTS, lanes_with_parts
+from console.features.schedule.read import LANE_REQUESTS, lanes_with_parts, level_rows
 from console.features.schedule.shapes import Lane
 from console.features.timers.kept import away_at
 from console.features.timers.read import timer_figures
@@ -36,7 +38,7 @@ from console.kept_figures import FigureSubject
 from console.last_known import Away
 from console.over_time import Measure, OverTime, Wanted, over_time
 from console.run.supervisor import ROSTER_FILE, Process, read_roster
-from console.security.topic_scope import TopicScope, authorised, current_scope
+from console.security.topic_scope import TopicScope, authorised, current_scope, current_topics
 from console.site.broker import brokers_of, read_each
 from console.site.clock import shown_ms
 from console.site.mirrored import Cluster, Mirrored, added, cluster
@@ -61,7 +63,8 @@ def read_overview(scope: TopicScope) -> Overview:
     Of several brokers all is in total; what is wrong with one of them says which.
     """
     of = cluster()
-    found, lanes = lanes_with_parts(of)
+    levels = level_rows(of)
+    found, lanes = lanes_with_parts(of, levels)
     marks = list(open_marks())
     groups = group_rows.within(scope, of, watched=left_behind(LIMIT + len(marks)))
     watched = _watched(scope, of, lanes)
@@ -83,7 +86,8 @@ def read_overview(scope: TopicScope) -> Overview:
         pending=strip.pending,
         next_due_ms=strip.next_due_ms,
         next_due_level=strip.next_due_level,
-        next_minute=found.next_minute,
+        wheel=wheel_of(of, levels, strip.next_due_ms),
+        undecided=_undecided(of),
         topics=len({name for name, is_system in names if not is_system and scope.topic(name)}),
         groups=len(groups),
         lag=lag,
@@ -187,6 +191,12 @@ def _lateness_p99_ms(watched: Sequence[Watched]) -> float | None:
     """Return the p99 of the broker whose timers are the latest."""
     late = (timer_figures(each.known.timers).lateness_p99_ms for each in watched)
     return max((each for each in late if each is not None), default=None)
+
+
+def _undecided(of: Cluster) -> int:
+    """Return the half messages of topics that are seen and that nobody has decided, as far as they are mirrored."""
+    mine = HalfMessage.objects.filter(current_topics().among("topic"), broker__in=of.names)
+    return mine.filter(state__in=(*UNDECIDED, HalfMessage.State.PARKED)).count()
 
 
 def _stored(here: Cluster, others: Sequence[str]) -> int | None:

@@ -58,13 +58,12 @@ def lanes() -> Lanes:
 
 def lanes_of(of: Cluster) -> Lanes:
     """Return the lanes of these brokers, in total."""
-    rows = _rows(of)
+    rows = level_rows(of)
     return _total(of, rows, _released(of, rows))
 
 
-def lanes_with_parts(of: Cluster) -> tuple[Lanes, Mapping[str, tuple[Lane, ...]]]:
-    """Return the lanes in total, and by broker those of each, as of the moment of its own rows."""
-    rows = _rows(of)
+def lanes_with_parts(of: Cluster, rows: Sequence[ScheduleLevel]) -> tuple[Lanes, Mapping[str, tuple[Lane, ...]]]:
+    """Return the lanes of these rows in total, and by broker those of each, as of the moment of its own rows."""
     released = _released(of, rows)
     parts = {here.name: tuple(_drawn(here, rows, released, here.as_of_ms)) for here in of.brokers}
     return _total(of, rows, released), parts
@@ -112,10 +111,10 @@ def _as_of_ms(of: Cluster) -> int | None:
 
 def highest_level() -> int:
     """Return the number of the last level, 0 while none is known."""
-    return max((row.level for row in _rows(cluster())), default=0)
+    return max((row.level for row in level_rows(cluster())), default=0)
 
 
-def _rows(of: Cluster) -> list[ScheduleLevel]:
+def level_rows(of: Cluster) -> list[ScheduleLevel]:
     """Return the levels' rows of all brokers, level 1 first."""
     return list(ScheduleLevel.objects.filter(broker__in=of.names).order_by("level", "broker"))
 
@@ -198,12 +197,12 @@ def _minute(rows: Sequence[ScheduleLevel], start: int) -> NextMinute | None:
     return NextMinute(start, counts, peak, level, exact=False)
 
 
-def due_by_broker(of: Cluster, moments_ms: Sequence[int]) -> dict[str, list[int] | None]:
+def due_by_broker(of: Cluster, rows: Sequence[ScheduleLevel], moments_ms: Sequence[int]) -> dict[str, list[int] | None]:
     """Return by broker how many messages of its lanes are due at or before each of these ascending moments.
 
     None: nothing is known of its lanes, or not when what waits on one of them is due.
     """
-    rows, found = _rows(of), dict[str, list[int] | None]()
+    found = dict[str, list[int] | None]()
     for here in of.brokers:
         lanes = [row for row in rows if row.broker_id == here.name]
         counts = [_lane_due(row, moments_ms) for row in lanes]
@@ -307,7 +306,7 @@ def lane(scope: TopicScope, level: int, place: Place | None = None, count: int =
 
 def _lane_of_several(of: Cluster, level: int, cursor: str | None, count: int, keep: Keep | None) -> LanePage:
     """Return a page of the lanes of all brokers with this level, merged by due time."""
-    rows = [row for row in _rows(of) if row.level == level]
+    rows = [row for row in level_rows(of) if row.level == level]
     count = min(max(count, 1), MAX_PAGE_COUNT)
     empty = LanePage(
         of.evidence(polled_by=PAGE_REQUESTS), of.now_ms, of.source, None, 0, count, (), None, None, None, None,

@@ -434,14 +434,14 @@ def wheel_of(admin: Admin, window: Window, now_ms: int) -> Wheel:
     if strip is None:
         strip = stretch_of(asked.buckets, window.start_ms, zoom.span_ms, zoom.step_ms)
     return Wheel(
-        evidence=_UNSAID, rings=_rings(admin, now_ms), strip=strip,
+        evidence=_UNSAID, rings=rings_of(admin, now_ms), strip=strip,
         rolls=tuple((roll.roll_ms, roll.count) for roll in asked.rolls), beyond=asked.far,
         read_ms=asked.read_ms or None, precision_ms=asked.precision_ms, slots=asked.slots,
     )  # fmt: skip
 
 
-def _rings(admin: Admin, now_ms: int) -> tuple[Stretch, Stretch, Stretch]:
-    """Return the rings from now on; a day in minutes gives the hour's ring and the day's."""
+def rings_of(admin: Admin, now_ms: int) -> tuple[Stretch, Stretch, Stretch]:
+    """Return the rings from now on; a day in minutes gives the hour's ring and the day's. Raise ClientError."""
     second, minute = now_ms - now_ms % SECOND, now_ms - now_ms % MINUTE
     near = _slots(admin.timer_forecast(second, second + MINUTE, SECOND).buckets)
     far = _slots(admin.timer_forecast(minute, minute + DAY, MINUTE).buckets)

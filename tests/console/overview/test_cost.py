@@ -100,7 +100,7 @@ def big_mirror(db: None) -> None:
 
 
 PAGES: list[tuple[str, Callable[[], object], int]] = [
-    ("overview", read_overview, 14),
+    ("overview", read_overview, 15),
     ("topics", topics_pages.read_topics, 5),
     ("topics by rate", lambda: topics_pages.read_topics(order="-rate"), 6),
     ("topic", lambda: topics_pages.read_topic("topic-0500"), 7),
