@@ -3,7 +3,8 @@
 Consumer groups of different speed read them, so that some keep up and some lag. Where the replay is stands in one
 small file, so that it goes on where it stopped.
 
-Boarding reminders are timers at the broker, which are set, moved and taken back under their flight's key."""
+Boarding reminders are timers at the broker, which are set, moved and cancelled under their flight's key. With the gate
+of a flight a ticket is sold (tickets.py)."""
 
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ from broker.client import (
     prepare,
 )
 from broker.rocketmq.topics import SCHEDULE_TOPIC
+from console.run import tickets
 from console.run.flights import (
     ARRIVAL,
     BOARDING,
@@ -136,6 +138,8 @@ RETRY_S = 1.0
 SAVE_S = 5.0
 REPORT_S = 15.0
 MOST_AT_ONCE = 200
+#: Tickets that are sold where many gates are announced at once.
+MOST_SALES = 20
 PRODUCER_GROUP = "airport"
 
 
@@ -160,6 +164,7 @@ class Replay:
         self._producer = AsyncProducer(PRODUCER_GROUP, options.namesrv)
         self._admin = AsyncAdmin(options.namesrv)
         self._reminders = Reminders(self._producer, self._admin)
+        self._tickets = tickets.Tickets(options.namesrv)
         self._waiting: deque[Departure] = deque()
         self._sent = 0
         self._ended = asyncio.Event()
@@ -175,9 +180,11 @@ class Replay:
             if not await self._prepare():
                 return
             consumers = await start_consumers(self._options.namesrv)
+            await self._tickets.start()
             await self._replay(await self._schedule())
         finally:
             await asyncio.gather(*(consumer.stop(1.0) for consumer in consumers))
+            await self._tickets.close()
             await self._producer.close()
             await self._admin.close()
 
@@ -186,9 +193,12 @@ class Replay:
         while not self._ended.is_set():
             try:
                 known = {each.name for each in await self._admin.topics()}
-                for topic in TOPICS:
+                for topic in (*TOPICS, tickets.TOPIC):
                     if topic not in known:
                         await self._admin.create_topic(topic, queues=4)
+                for listener in LISTENERS:
+                    if listener.retries is not None:
+                        await self._admin.create_group(listener.group, retry_max_times=listener.retries)
                 self._delays_ms = await self._admin.delay_levels()
                 lanes = await self._admin.topic_stats(SCHEDULE_TOPIC)
                 self._lanes_are_new = not any(lane.max_offset for lane in lanes.queues)
@@ -263,6 +273,8 @@ class Replay:
                 failed += chosen
                 continue
             failed += [each for each, result in zip(chosen, results, strict=True) if isinstance(result, ClientError)]
+            if topic == GATE:
+                await self._tickets.sell([each.announcement.flight for each in chosen[:MOST_SALES]])
         return sorted(failed + await self._remind(several))
 
     async def _remind(self, several: list[Departure]) -> list[Departure]:
@@ -313,15 +325,24 @@ class RefundRefused(Exception):
     """The refund system refused; the message is delivered again later."""
 
 
+class BagNotFound(Exception):
+    """A bag did not arrive with its flight, nor when it was looked for again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A consumer group: its topics, its time for a message, its number of handlers, and how often it fails."""
+    """A consumer group: its topics, its time for a message, its number of handlers, and how often it fails.
+
+    `retries`: it fails with such a message each time, so often again until it is a dead letter; None: the first time
+    only.
+    """
 
     group: str
     topics: tuple[str, ...]
     work_s: float
     handlers: int
     fails_every: int = 0
+    retries: int | None = None
 
 
 LISTENERS = (
@@ -329,6 +350,8 @@ LISTENERS = (
     Listener("departure-board", (DEPARTURE, CANCELLED), 0.1, 2),
     Listener("crew-pager", (DEPARTURE, ARRIVAL), 0.7, 1),
     Listener("refunds", (CANCELLED,), 0.5, 1, fails_every=3),
+    Listener("seat-maps", (tickets.TOPIC,), 0.02, 4),
+    Listener("baggage", (ARRIVAL,), 0.05, 2, fails_every=60, retries=1),
 )
 
 
@@ -353,8 +376,11 @@ def _handler(listener: Listener) -> Callable[[Message], Awaitable[None]]:
     async def handle(message: Message) -> None:
         await asyncio.sleep(listener.work_s)
         choice = zlib.crc32((message.unique_key or "").encode())
-        if listener.fails_every and message.reconsume_times == 0 and choice % listener.fails_every == 0:
-            raise RefundRefused
+        if listener.fails_every and choice % listener.fails_every == 0:
+            if listener.retries is not None:
+                raise BagNotFound("a bag did not come with its flight")
+            if message.reconsume_times == 0:
+                raise RefundRefused
 
     return handle
 

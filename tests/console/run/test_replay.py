@@ -112,3 +112,11 @@ def test_the_command_ends_soon_when_it_is_told_to(tmp_path: Path, directory: Pat
         process.send_signal(signal.SIGTERM)
         assert process.wait(5) == 0
         process.stdout.close()
+
+
+def test_tickets_are_sold_in_transactions_of_every_kind(tmp_path: Path, directory: Path) -> None:
+    with BrokerThread(small_store(tmp_path, "1s 30s 1m 10m 30m 1h 2h")) as broker, Admin(broker.namesrv) as admin:
+        with Run(Options(broker.namesrv, directory, speed=1440.0)):
+            until(lambda: admin.transaction_status().commit_total > 0)
+            until(lambda: admin.transaction_status().rollback_total > 0)
+        assert {group.name: group.retry_max_times for group in admin.groups()}["baggage"] == 1
