@@ -351,7 +351,7 @@ LISTENERS = (
     Listener("crew-pager", (DEPARTURE, ARRIVAL), 0.7, 1),
     Listener("refunds", (CANCELLED,), 0.5, 1, fails_every=3),
     Listener("seat-maps", (tickets.TOPIC,), 0.02, 4),
-    Listener("baggage", (ARRIVAL,), 0.05, 2, fails_every=60, retries=1),
+    Listener("baggage", (ARRIVAL,), 0.05, 2, fails_every=40, retries=1),
 )
 
 
@@ -359,7 +359,9 @@ async def start_consumers(namesrv: str) -> list[AsyncConsumer]:
     """Return the listeners that could join; one that cannot is left out with a line in the log."""
     joined = []
     for listener in LISTENERS:
-        consumer = AsyncConsumer(listener.group, namesrv, from_where="first", threads=listener.handlers)
+        consumer = AsyncConsumer(
+            listener.group, namesrv, from_where="first", threads=listener.handlers, max_reconsume_times=listener.retries
+        )
         for topic in listener.topics:
             consumer.subscribe(topic, "*", _handler(listener))
         try:
