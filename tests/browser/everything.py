@@ -19,6 +19,7 @@ from console.site.mirrored import cluster
 from console.ui.saved_views import address_of, keep
 from tests.browser import test_dashboards, test_timers, test_transactions
 from tests.console.dead_letters.test_dead_letters import bury
+from tests.console.messages.proto_shop import ORDER, SHOP, base64_of
 from tests.console.stage import HOSTILE, Stage
 
 
@@ -62,6 +63,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "a delayed queue": "/redisson/queue/?name=orders",
         "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
         "a tail": "/topics/orders/tail/", "a message to send": "/topics/orders/send/",
+        "a descriptor": "/topics/orders/descriptor/", "a draft for a descriptor": f"/operations/{described(actor).pk}/",
         "clients": "/clients/", "a client": "/clients/one/?" + urlencode({"id": stage.admin.producers()[0].client_id}),
         "lanes then": "/schedule/?as_of=%2B1h", "timers then": "/timers/?as_of=%2B1h",
         "groups then": "/groups/?as_of=%2B1h", "before all snapshots": "/groups/?as_of=-10d",
@@ -110,6 +112,13 @@ def alert_rules(actor: Actor) -> dict[str, str]:
 def configured(actor: Actor) -> Operation:
     """A change of the broker's settings that is looked at."""
     return workflow.draft("brokers.configure", {"settings": {"fileReservedTime": "48"}}, actor)
+
+
+def described(actor: Actor) -> Operation:
+    """A descriptor that is looked at beside the one that is set."""
+    given = {"topic": "orders", "set": base64_of(SHOP)}
+    workflow.start("descriptors.change", {**given, "type": ORDER}, actor, reason="to show")
+    return workflow.draft("descriptors.change", given, actor)
 
 
 def put_off(actor: Actor) -> dict[str, str]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from broker.rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
-from console.features.messages.decoders import BodyType, Decoder, Opened, decompressed, opened
+from console.features.messages.decoders import BodyType, Decoder, Fit, Opened, decompressed, opened
 from console.features.messages.shapes import Body, BodyForm
 from console.features.messages.tree import pieces
 
@@ -69,11 +69,21 @@ def body_of(
 
 def content_of(stored: bytes, sys_flag: int, properties: Mapping[str, str], body_type: BodyType | None = None) -> bytes:
     """Return the bytes that a search in bodies looks at: opened up to the limit, MessagePack and Protobuf as JSON."""
+    found = _opened(stored, sys_flag, properties, body_type)
+    return found.content if found.text is None else found.text.encode("utf-8", "replace")
+
+
+def fits_type(stored: bytes, sys_flag: int, properties: Mapping[str, str], body_type: BodyType) -> bool:
+    """Tell whether the body is a message of the type; an empty one is."""
+    typed = _opened(stored, sys_flag, properties, body_type).typed
+    return not stored or (typed is not None and typed.fit is Fit.FITS)
+
+
+def _opened(stored: bytes, sys_flag: int, properties: Mapping[str, str], body_type: BodyType | None) -> Opened:
     content: bytes | None = stored
     if sys_flag & FLAG_COMPRESSED:
         content, _whole = decompressed(stored, _TYPES.get(sys_flag >> COMPRESSION_SHIFT & COMPRESSION_MASK, "unknown"))
-    found = opened(content or b"", properties, body_type=body_type)
-    return found.content if found.text is None else found.text.encode("utf-8", "replace")
+    return opened(content or b"", properties, body_type=body_type)
 
 
 def hex_rows(content: bytes) -> str:

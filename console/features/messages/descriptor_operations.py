@@ -21,9 +21,12 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from broker.client import InvalidArgument
+from broker.client import Admin, InvalidArgument, Message
 from broker.client.names import check_writable_topic
 from broker.mirror.models import Topic
+from broker.rocketmq.codes import Request
+from console.features.messages.bodies import fits_type
+from console.features.messages.decoders import BodyType
 from console.features.messages.models import TopicDescriptor, descriptor_of, digest_of
 from console.operations.actor import CHANGE_SETTINGS, Scope, named
 from console.operations.errors import InvalidParameter, NotPossible, OperationError
@@ -41,6 +44,8 @@ from console.operations.kind import (
 )
 from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
+from console.security.masking import BODY, masks
+from console.site.broker import ask_each, pull_all
 from console.site.chosen import chosen
 from console.site.clock import now_ms
 from console.site.mirrored import cluster
@@ -49,6 +54,9 @@ from console.site.mirrored import cluster
 MOST_DESCRIPTORS = 500
 #: types and fields that a preview shows
 SHOWN_TYPES, SHOWN_FIELDS = 300, 60
+#: newest messages of a topic that are read by a type before it is set
+TRIED = 10
+_TRYING_REQUESTS = (Request.GET_TOPIC_STATS_INFO, Request.PULL_MESSAGE)
 #: of a set in calls that are shown
 _SHOWN_CHARACTERS = 24
 #: characters of a digest that are shown
@@ -69,6 +77,9 @@ class DescriptorPreview(ChangesPreview):
     fields_count: int = 0
     #: nobody chose a type yet
     is_open: bool = False
+    #: the newest messages that were read by the type, and those of them that are of it; 0: none was tried
+    tried: int = 0
+    fitting: int = 0
 
 
 @register
@@ -260,7 +271,28 @@ def _preview_of(parameters: Mapping[str, Any], before: Mapping[str, str]) -> Des
         fields=fields[:SHOWN_FIELDS],
         fields_count=len(fields),
         is_open=not type_name,
+        **(_tried(BodyType(parameters["topic"], type_name, content)) if type_name else {}),
     )
+
+
+def _tried(body_type: BodyType) -> dict[str, int]:
+    """Return how many of the newest bodies of a topic are of the type; nothing where none can be read, or a rule masks
+    them: who may ask what is in them has read them soon."""
+    if BODY in masks().of(body_type.topic):
+        return {}
+    found, _evidence = ask_each(lambda admin: _newest(admin, body_type.topic), cluster(), requests=_TRYING_REQUESTS)
+    newest = sorted((each for _broker, part in found for each in part), key=lambda each: each.store_ms)[-TRIED:]
+    fits = [fits_type(each.body, each.sys_flag, each.properties, body_type) for each in newest]
+    return {"tried": len(fits), "fitting": sum(fits)}
+
+
+def _newest(admin: Admin, topic: str) -> list[Message]:
+    queues = sorted(admin.topic_stats(topic).queues, key=lambda each: each.last_update_ms, reverse=True)
+    found: list[Message] = []
+    for each in queues[:TRIED]:
+        first = max(each.min_offset, each.max_offset - TRIED)
+        found += pull_all(admin, topic, each.queue.queue_id, first, each.max_offset - first)
+    return found
 
 
 def _check_room(topic: str) -> None:

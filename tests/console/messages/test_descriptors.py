@@ -134,6 +134,20 @@ def test_a_set_with_one_type_needs_no_choice(stage: Stage, actor: Actor) -> None
             workflow.draft("descriptors.change", {**parameters, **wrong}, actor)
 
 
+def test_the_preview_says_how_many_of_the_newest_bodies_fit(stage: Stage, operator: Client, actor: Actor) -> None:
+    assert "fit the type" not in words(operator.get(uploaded(operator, type=ORDER).headers["Location"]))
+    for number in range(9):
+        stage.producer.send("orders", order(id=number) if number % 3 else b'{"id": 1}', queue_id=number % 2)
+    stage.producer.send("orders", gzip.compress(order(id=9)))
+    assert "7 of the newest 10 messages fit the type." in words(
+        operator.get(uploaded(operator, type=ORDER).headers["Location"])
+    )
+    # of what is masked nothing is asked
+    MaskRule.objects.create(prefix="ord", fields="body", why="personal")
+    masked = operator.get(uploaded(operator, type=ORDER).headers["Location"])
+    assert masked.context["data"].preview.tried == 0
+
+
 def test_as_many_are_kept_as_the_limit_says(stage: Stage, actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptor_operations, "MOST_DESCRIPTORS", 1)
     set_for(actor)
