@@ -39,6 +39,7 @@ from console.operations.kind import (
     ItemResult,
     Kind,
     Outcome,
+    Preview,
     Target,
     Undo,
 )
@@ -64,9 +65,11 @@ _SHORT = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescriptorPreview(ChangesPreview):
-    """What the set holds, and what is there now."""
+class DescriptorPreview(Preview):
+    """What the set holds, and what is there now. The set is among the parameters: a second person approves that."""
 
+    #: [name, value now, value afterwards]; "": none, or nobody chose yet
+    changes: list[list[Any]] = field(default_factory=list)
     bytes: int = 0
     files: list[str] = field(default_factory=list)
     #: of the set, as many as are shown, and how many there are
@@ -257,12 +260,15 @@ def _preview_of(parameters: Mapping[str, Any], before: Mapping[str, str]) -> Des
 
     content, type_name = unpacked_set(parameters["set"]), parameters["type"]
     found = read_set(content)
-    digest = digest_of(type_name, content) if type_name else ""
-    changes = ChangesPreview.between(before, {"protobuf_type": type_name, "descriptor_set": digest[:_SHORT]})
     fields = fields_of(found.kind(type_name)) if type_name else []
+    if type_name:
+        after = {"protobuf_type": type_name, "descriptor_set": digest_of(type_name, content)[:_SHORT]}
+        changes = ChangesPreview.between(before, after)
+    else:
+        changes = [["protobuf_type", before["protobuf_type"], ""]]
     return DescriptorPreview(
         at_ms=now_ms(),
-        count=1 if changes or not type_name else 0,
+        count=1 if changes else 0,
         changes=changes,
         bytes=len(content),
         files=[*found.files][:SHOWN_FIELDS],

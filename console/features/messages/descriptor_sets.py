@@ -74,7 +74,7 @@ class DescriptorSet:
             found = self.pool.FindMessageTypeByName(name)
         except KeyError:
             found = None
-        if found is None or is_map_entry(found):
+        if found is None or is_map_entry(found) or len(name) > MOST_NAME:
             known = ", ".join(self.types[:5]) + (", …" if len(self.types) > 5 else "")
             words = _("The set has no message type %(name)s. It has: %(known)s")
             raise SetRefused(words % {"name": name[:MOST_NAME], "known": known}, is_type=True)
@@ -149,8 +149,8 @@ def unpacked_set(text: str) -> bytes:
 
 
 def _is_named(file: descriptor_pb2.FileDescriptorProto) -> bool:
-    """Tell whether names of files are texts: the library gives bytes that are no UTF-8 as they are."""
-    return all(isinstance(name, str) for name in (file.name, *file.dependency))
+    """Tell whether names of files are texts that can be kept: the library gives bytes that are no UTF-8 as they are."""
+    return all(isinstance(name, str) and name.isprintable() for name in (file.name, *file.dependency))
 
 
 def _pool_of(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> DescriptorPool:

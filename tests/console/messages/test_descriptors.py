@@ -239,6 +239,16 @@ def test_who_may_only_look_changes_nothing(stage: Stage, actor: Actor) -> None:
     assert not TopicDescriptor.objects.exists()
 
 
+def test_a_second_person_approves_the_type_that_was_chosen(stage: Stage, operator: Client, settings: Any) -> None:
+    settings.SECOND_PERSON_KINDS = {"descriptors.change": 0}
+    asked = confirmed(operator, uploaded(operator), type=LINE)
+    assert asked.state == Operation.State.WAITING
+    other = browser_of(person("other", role="operator"))
+    assert LINE in words(other.get(f"/operations/{asked.pk}/"))
+    assert other.post(f"/operations/{asked.pk}/approve/", {"reason": "yes"}).status_code == 303
+    assert TopicDescriptor.objects.get().type_name == LINE
+
+
 def test_a_shell_sets_it_too(stage: Stage) -> None:
     given = json.dumps({"topic": "orders", "set": base64_of(SHOP), "type": ORDER})
     out = StringIO()

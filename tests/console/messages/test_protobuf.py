@@ -91,6 +91,9 @@ WRONG_FIELD = bare("a.proto")
 add(WRONG_FIELD.message_type.add(name="M"), 1, "x", ".nowhere.Type")
 
 
+ODD_NAME, LONG_NAME = bare("a.proto"), bare("a.proto")
+add(ODD_NAME.message_type.add(name="M"), 1, "x\0y", "int32")
+LONG_NAME.message_type.add(name="M" * 501)
 ODD_ENTRY = shop_file()
 ODD_ENTRY.message_type[0].nested_type[1].field[1].number = 3
 BYTES_FOR_A_NAME = SHOP.replace(b"google/protobuf/any", b"\x80oogle/protobuf/any")
@@ -99,7 +102,8 @@ BYTES_FOR_A_NAME = SHOP.replace(b"google/protobuf/any", b"\x80oogle/protobuf/any
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (set_of(ODD_ENTRY), "LabelsEntry"), (BYTES_FOR_A_NAME, "not a compiled"),
+        (set_of(ODD_ENTRY), "LabelsEntry"), (set_of(ODD_NAME), "not valid"), (BYTES_FOR_A_NAME, "not a compiled"),
+        (set_of(shop_file(name="a\0b")), "not a compiled"),
         (b"", "not a compiled"), (b'syntax = "proto3";', "not a compiled"), (b"\xff" * 40, "not a compiled"),
         (SHOP[:-7], "not a compiled"), (b"\n" * (descriptor_sets.MOST_BYTES + 1), "larger than 256 kB"),
         (set_of(bare("a.proto", dependency=["b.proto"])), r"b\.proto.*--include_imports"),
@@ -114,6 +118,12 @@ BYTES_FOR_A_NAME = SHOP.replace(b"google/protobuf/any", b"\x80oogle/protobuf/any
 def test_a_set_that_cannot_be_used_is_refused_with_its_reason(content: bytes, why: str) -> None:
     with pytest.raises(SetRefused, match=why):
         read_set(content)
+
+
+def test_a_type_whose_name_cannot_be_kept_is_none() -> None:
+    found = read_set(set_of(LONG_NAME))
+    with pytest.raises(SetRefused):
+        found.kind(found.types[0])
 
 
 def test_types_in_types_without_end_are_refused_or_cut() -> None:
