@@ -136,7 +136,7 @@ class ChangeDescriptor(Kind[DescriptorPreview]):
     # what is touched
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
-        """Return the topic."""
+        """Return the one topic that it is about."""
         return Scope(named(parameters.get("topic")))
 
     def preview(self, parameters: Mapping[str, Any]) -> DescriptorPreview:
@@ -266,6 +266,7 @@ def _preview_of(parameters: Mapping[str, Any], before: Mapping[str, str]) -> Des
         changes = ChangesPreview.between(before, after)
     else:
         changes = [["protobuf_type", before["protobuf_type"], ""]]
+    tried, fitting = _tried(BodyType(parameters["topic"], type_name, content)) if type_name else (0, 0)
     return DescriptorPreview(
         at_ms=now_ms(),
         count=1 if changes else 0,
@@ -277,19 +278,20 @@ def _preview_of(parameters: Mapping[str, Any], before: Mapping[str, str]) -> Des
         fields=fields[:SHOWN_FIELDS],
         fields_count=len(fields),
         is_open=not type_name,
-        **(_tried(BodyType(parameters["topic"], type_name, content)) if type_name else {}),
+        tried=tried,
+        fitting=fitting,
     )
 
 
-def _tried(body_type: BodyType) -> dict[str, int]:
-    """Return how many of the newest bodies of a topic are of the type; nothing where none can be read, or a rule masks
+def _tried(body_type: BodyType) -> tuple[int, int]:
+    """Return how many of the newest bodies of a topic were read, and how many are of the type; none where a rule masks
     them: who may ask what is in them has read them soon."""
     if BODY in masks().of(body_type.topic):
-        return {}
+        return 0, 0
     found, _evidence = ask_each(lambda admin: _newest(admin, body_type.topic), cluster(), requests=_TRYING_REQUESTS)
     newest = sorted((each for _broker, part in found for each in part), key=lambda each: each.store_ms)[-TRIED:]
     fits = [fits_type(each.body, each.sys_flag, each.properties, body_type) for each in newest]
-    return {"tried": len(fits), "fitting": sum(fits)}
+    return len(fits), sum(fits)
 
 
 def _newest(admin: Admin, topic: str) -> list[Message]:

@@ -31,7 +31,7 @@ from google.protobuf import (
     type_pb2,
     wrappers_pb2,
 )
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
@@ -95,13 +95,13 @@ def read_set(content: bytes) -> DescriptorSet:
         )
     if len(files) > MOST_FILES:
         raise SetRefused(_("The set has more than %(most)s files.") % {"most": MOST_FILES})
-    pool = _pool_of(files)
+    pool, added = _pool_of(files)
     names = tuple(file.name for file in files)
     imported = {name for file in files for name in file.dependency}
     in_order = sorted((name for name in names if name not in _OWN), key=lambda name: name in imported)
     types: list[str] = []
     for name in in_order:
-        for top in pool.FindFileByName(name).message_types_by_name.values():
+        for top in added[name].message_types_by_name.values():
             types += _types_below(top, 0)
             if len(types) > MOST_TYPES:
                 raise SetRefused(_("The set has more than %(most)s message types.") % {"most": MOST_TYPES})
@@ -153,9 +153,15 @@ def _is_named(file: descriptor_pb2.FileDescriptorProto) -> bool:
     return all(isinstance(name, str) and name.isprintable() for name in (file.name, *file.dependency))
 
 
-def _pool_of(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> DescriptorPool:
-    """Return a pool with all files, each behind what it imports; raises SetRefused."""
+def _pool_of(
+    files: Sequence[descriptor_pb2.FileDescriptorProto],
+) -> tuple[DescriptorPool, Mapping[str, FileDescriptor]]:
+    """Return a pool with all files, each behind what it imports, and those of the set; raises SetRefused.
+
+    They are kept, as the library finds none again whose name is not ASCII.
+    """
     pool, waiting, there = DescriptorPool(), {}, set[str]()
+    added: dict[str, FileDescriptor] = {}
     for file in files:
         if file.name in waiting:
             raise SetRefused(_("The set has %(name)s twice.") % {"name": file.name[:MOST_NAME]})
@@ -171,9 +177,9 @@ def _pool_of(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> DescriptorP
             raise _unresolved(waiting)
         for file in ready:
             _check_entries(file.name, file.message_type)
-            _add(pool, file.name, file.SerializeToString())
+            added[file.name] = _add(pool, file.name, file.SerializeToString())
             there.add(waiting.pop(file.name).name)
-    return pool
+    return pool, added
 
 
 def _check_entries(file: str, kinds: Iterable[descriptor_pb2.DescriptorProto]) -> None:
@@ -193,9 +199,9 @@ def _add_own(pool: DescriptorPool, names: set[str], there: set[str]) -> None:
         there.add(name)
 
 
-def _add(pool: DescriptorPool, name: str, content: bytes) -> None:
+def _add(pool: DescriptorPool, name: str, content: bytes) -> FileDescriptor:
     try:
-        pool.AddSerializedFile(content)
+        return pool.AddSerializedFile(content)
     except (TypeError, DecodeError, RecursionError) as error:
         words = _("%(name)s is not valid: %(error)s")
         raise SetRefused(words % {"name": name[:MOST_NAME], "error": str(error)[:300]}) from None

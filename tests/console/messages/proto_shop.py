@@ -7,7 +7,6 @@ from typing import Any
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from console.features.messages.descriptor_sets import read_set
@@ -77,11 +76,12 @@ def base64_of(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def made(name: str = ORDER, files: bytes = SHOP, **values: Any) -> Message:
+def made(name: str = ORDER, files: bytes = SHOP, **values: Any) -> Any:
     """A message of a type of the set."""
     return GetMessageClass(read_set(files).kind(name))(**values)
 
 
 def order(**values: Any) -> bytes:
     """The bytes of an order."""
-    return made(**values).SerializeToString()
+    content: bytes = made(**values).SerializeToString()
+    return content

@@ -76,8 +76,6 @@ def test_it_is_uploaded_chosen_previewed_and_undone(stage: Stage, operator: Clie
     assert LINE in words(operator.get(PAGE))
     second = confirmed(operator, uploaded(operator, type=ORDER))
     assert TopicDescriptor.objects.get().type_name == ORDER
-    again = operator.get(uploaded(operator, type=ORDER).headers["Location"])
-    assert "nothing would change" in words(again)
     for undone, expected in ((second, LINE), (row, None)):
         if expected is None:
             # what came behind it has to be undone first, and was: the set is the one that the first operation wrote
@@ -96,6 +94,7 @@ def test_what_was_changed_since_is_not_undone(stage: Stage, operator: Client, ac
     refused = operator.post(f"/operations/{first.pk}/undo/")
     assert refused.status_code == 422
     assert "changed since" in words(refused)
+    assert "nothing would change" in words(operator.get(uploaded(operator, type=LINE).headers["Location"]))
     removal = workflow.start("descriptors.change", {"topic": "orders"}, actor, reason="old")
     assert removal.results == {"descriptor_removed": 1}
     with pytest.raises(NotPossible):
@@ -165,8 +164,8 @@ def test_a_message_page_shows_the_type_and_its_fields(stage: Stage, operator: Cl
     shown = page_of(operator, stage, order(id=7, customer="a<b>"))
     assert "Decoded by the descriptor of the topic: shop.v1.Order" in shown
     assert '"customer": "a<b>"' in shown
-    assert "gzip, Protobuf" in page_of(operator, stage, gzip.compress(order(id=7)))
-    assert "does not have these fields of the body: 99" in page_of(operator, stage, order(id=7) + b"\x98\x06\x01")
+    packed = gzip.compress(order(id=7) + b"\x98\x06\x01")
+    assert "does not have these fields of the body: 99" in page_of(operator, stage, packed)
     other = page_of(operator, stage, b'{"id": 7}')
     assert "The bytes do not fit the type" in other and '"id": 7' in other
     assert "not of this format" in page_of(operator, stage, b'{"id": 7}', decode="protobuf")
@@ -262,4 +261,4 @@ def test_a_shell_sets_it_too(stage: Stage) -> None:
 def test_clusters_have_their_own(stage: Stage, actor: Actor) -> None:
     set_for(actor)
     TopicDescriptor.objects.create(cluster="lisbon", topic="orders", type_name=LINE, files=SHOP, digest="d", actor="a")
-    assert descriptor_operations.descriptor_of("orders").type_name == ORDER  # type: ignore[union-attr]
+    assert types_of(current_scope(), ["orders"])["orders"].name == ORDER

@@ -68,6 +68,14 @@ def test_a_set_says_its_types_those_that_nobody_imports_first() -> None:
         found.kind("shop.v1.Order.LabelsEntry")
 
 
+def test_a_file_may_be_called_anything() -> None:
+    files = set_of(shop_file(name="商店/订单.proto"))
+    assert json.loads(reader_of(files, ORDER).read(order(id=7), 99).text) == {"id": 7}
+    main = FileDescriptorProto(name="main.proto", package="m", syntax="proto3", dependency=["商店/订单.proto"])
+    add(main.message_type.add(name="Event"), 1, "order", ".shop.v1.Order")
+    assert read_set(set_of(shop_file(name="商店/订单.proto"), main)).types[0] == "m.Event"
+
+
 def test_files_of_protobuf_itself_are_those_of_the_library() -> None:
     lie = FileDescriptorProto(name="google/protobuf/timestamp.proto", package="google.protobuf", syntax="proto3")
     add(lie.message_type.add(name="Timestamp"), 1, "seconds", "string")
@@ -157,13 +165,13 @@ def test_a_message_is_written_with_the_names_of_its_fields() -> None:
     found = made(
         id=2**64 - 1, customer="Grüße", price=1.1, state=2, lines=[{"sku": "b", "count": -3}, {}], raw=b"\0\xff"
     )
-    found.labels.update({"z": 2, "a": -(2**63)})  # type: ignore[attr-defined]  # made at run time
-    found.placed.FromMilliseconds(1_700_000_000_123)  # type: ignore[attr-defined]
-    found.took.FromMilliseconds(-1_500)  # type: ignore[attr-defined]
-    found.free.update({"n": 1, "half": 0.5, "list": [None, True, {}], "none": []})  # type: ignore[attr-defined]
-    found.detail.Pack(detail)  # type: ignore[attr-defined]
-    found.numbers.extend([1, -2])  # type: ignore[attr-defined]
-    found.gift.value = ""  # type: ignore[attr-defined]
+    found.labels.update({"z": 2, "a": -(2**63)})
+    found.placed.FromMilliseconds(1_700_000_000_123)
+    found.took.FromMilliseconds(-1_500)
+    found.free.update({"n": 1, "half": 0.5, "list": [None, True, {}], "none": []})
+    found.detail.Pack(detail)
+    found.numbers.extend([1, -2])
+    found.gift.value = ""
     text = read(found.SerializeToString()).text
     assert json.loads(text) == {
         "id": 2**64 - 1, "customer": "Grüße", "price": 1.1, "state": "PAID",
@@ -233,7 +241,7 @@ def test_what_nests_without_end_is_cut_or_refused() -> None:
     chained = made(id=1)
     for _ in range(DEPTH + 20):
         outer = made(id=1)
-        outer.detail.Pack(chained)  # type: ignore[attr-defined]  # made at run time
+        outer.detail.Pack(chained)
         chained = outer
     assert not read(chained.SerializeToString()).is_whole
 
