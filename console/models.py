@@ -6,6 +6,7 @@ from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.checkback.models import CheckAddress
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.features.dead_letters.models import LetterMark
+from console.features.messages.models import TopicDescriptor
 from console.features.overview.finding_marks import FindingMark
 from console.kept_figures import FigureSubject, HourFigures, MinuteFigures
 from console.operations.models import AuditEnd, AuditEntry, Operation, OperationItem, ReadAdministration
@@ -47,5 +48,6 @@ __all__ = [
     "SecondFactor",
     "Silence",
     "Snapshot",
+    "TopicDescriptor",
     "TopicPermission",
 ]  # fmt: skip

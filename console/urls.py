@@ -16,8 +16,8 @@ from console.features.dashboards import pages as dashboards_pages
 from console.features.dead_letters import pages as dead_letters_pages
 from console.features.due import pages as due_pages
 from console.features.groups import pages as groups_pages
+from console.features.messages import descriptor_pages, send_pages
 from console.features.messages import pages as messages_pages
-from console.features.messages import send_pages
 from console.features.overview import finding_pages
 from console.features.overview import pages as overview_pages
 from console.features.people import pages as people_pages
@@ -80,6 +80,8 @@ urlpatterns: list[URLPattern] = [
     page("topics/<name:name>/tail/", topics_pages.tail, "tail", is_total=True),
     page("topics/<name:name>/<int:queue_id>/", topics_pages.queue, "queue"),
     page("topics/<name:name>/send/", send_pages.send, "send", SENDING, is_total=True),
+    page("topics/<name:name>/descriptor/", descriptor_pages.descriptor, "topic_descriptor", is_total=True),
+    page("topics/<name:name>/descriptor/preview/", descriptor_pages.draft, "topic_descriptor_draft", is_total=True),
     page("messages/", messages_pages.search, "messages", is_total=True),
     page("messages/<name:message_id>/", messages_pages.message, "message", is_total=True),
     page("messages/<name:message_id>/unmask/", messages_pages.unmask, "message_unmask", UNMASKING),

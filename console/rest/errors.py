@@ -120,6 +120,10 @@ class GroupUnknown(RequestError):
     """The broker has no such consumer group."""
 
 
+class DescriptorUnknown(RequestError):
+    """The topic has no descriptor."""
+
+
 class InvalidMoment(RequestError):
     """This is not a time."""
 
@@ -328,6 +332,7 @@ RULES: dict[type[Exception], Rule] = {
     TopicUnknown: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
     BrokerUnknown: Rule(404, "broker_not_found", "Broker not found", "Check its name, or omit it for all."),
     GroupUnknown: Rule(404, "group_not_found", "Group not found", "Check the group's name."),
+    DescriptorUnknown: Rule(404, "descriptor_not_found", "Descriptor not found", "Set one, or check the topic's name."),
     InvalidMoment: Rule(422, "invalid_moment", "Invalid time", "Give RFC 3339 with a zone, or epoch milliseconds."),
     ZoneMissing: Rule(422, "zone_missing", "Zone missing", "End the time with Z or an offset such as +01:00."),
     MomentPast: Rule(422, "moment_past", "Time is past", "Choose a later one, or leave reject_past out."),

@@ -62,7 +62,7 @@ _ACCOUNTED: Mapping[str, tuple[type[Place], ...]] = {
     "queue": (Queue,),
     "id": (InRecord, OwnOperation),
 }
-_METHODS = ("GET", "POST", "PATCH", "DELETE")
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class RouteIncomplete(TypeError):

@@ -20,6 +20,7 @@ MODULES = (
     "console.rest.operations",
     "console.features.dead_letters.rest",
     "console.features.topics.rest",
+    "console.features.messages.rest_descriptors",
     "console.features.brokers.rest",
     "console.features.checkback.rest",
     "console.features.alerts.rest",

@@ -19,6 +19,7 @@ from console.site.mirrored import cluster
 from console.ui.saved_views import address_of, keep
 from tests.browser import test_dashboards, test_timers, test_transactions
 from tests.console.dead_letters.test_dead_letters import bury
+from tests.console.messages.proto_shop import ORDER, SHOP, base64_of
 from tests.console.stage import HOSTILE, Stage
 
 
@@ -61,7 +62,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "one decided": f"/transactions/{decided.position}/", "delayed queues": "/redisson/",
         "a delayed queue": "/redisson/queue/?name=orders",
         "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
-        "a tail": "/topics/orders/tail/", "a message to send": "/topics/orders/send/",
+        "a tail": "/topics/orders/tail/", "a message to send": "/topics/orders/send/", **described(actor),
         "clients": "/clients/", "a client": "/clients/one/?" + urlencode({"id": stage.admin.producers()[0].client_id}),
         "lanes then": "/schedule/?as_of=%2B1h", "timers then": "/timers/?as_of=%2B1h",
         "groups then": "/groups/?as_of=%2B1h", "before all snapshots": "/groups/?as_of=-10d",
@@ -110,6 +111,14 @@ def alert_rules(actor: Actor) -> dict[str, str]:
 def configured(actor: Actor) -> Operation:
     """A change of the broker's settings that is looked at."""
     return workflow.draft("brokers.configure", {"settings": {"fileReservedTime": "48"}}, actor)
+
+
+def described(actor: Actor) -> dict[str, str]:
+    """The pages of a descriptor, and of another one that is looked at."""
+    given = {"topic": "orders", "set": base64_of(SHOP)}
+    workflow.start("descriptors.change", {**given, "type": ORDER}, actor, reason="to show")
+    draft = workflow.draft("descriptors.change", given, actor)
+    return {"a descriptor": "/topics/orders/descriptor/", "a draft for a descriptor": f"/operations/{draft.pk}/"}
 
 
 def put_off(actor: Actor) -> dict[str, str]:

@@ -40,11 +40,13 @@ from console.features.alerts.webhooks import format as webhook_format
 from console.features.checkback import allowed, worker
 from console.features.checkback.request import NoAnswer
 from console.features.dead_letters import shapes
+from console.features.messages import descriptor_sets, protobuf_text
 from console.rest import identifiers
 from console.rest.errors import RequestError
 from console.site import chosen, merged, parsing
 from spark import decode as spark_decode
 from spark.columns import Selection
+from tests.console.messages.proto_shop import ORDER, SHOP
 
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
 
@@ -194,6 +196,12 @@ DECODERS = (
     of_text(allowed.read_address, allowed.AddressRefused),
     of_text(allowed.read_origin, allowed.AddressRefused),
     of_bytes(worker.read_decision, NoAnswer),
+    of_bytes(descriptor_sets.read_set, descriptor_sets.SetRefused),
+    Decoder(
+        protobuf_text.MessageReader.read,
+        lambda raw: protobuf_text.reader_of(SHOP, ORDER).read(raw, 1_000),
+        (protobuf_text.NotThatType,),
+    ),
     of_text(shapes.read_after),
     of_text(shapes.read_place),
     of_text(identifiers.parse, RequestError),

@@ -152,7 +152,7 @@ def _made(stage: Stage, actor: Actor) -> dict[str, dict[str, Any]]:
             "level": 16, "timer.position": timers[topic], "transaction.position": halves[topic], "queue_id": 0,
             "operation_id": str(draft.pk), "operation_undo.operation_id": str(done.pk),
             "topic.name": topic, "tail.name": topic, "queue.name": topic, "group.name": group,
-            "send.name": topic,
+            "send.name": topic, "topic_descriptor.name": topic, "topic_descriptor_draft.name": topic,
             "cancelled": str(cancelled.pk), "message_id": ids_of(stage, topic)[0],
             "dead_letters_of.name": group, "dashboard.name": "flow", "dashboard_series.name": "flow",
             "dashboard_data.name": "flow", "series": "sent", "form": "json", "rule_id": rule.pk, "view_id": view.pk,

@@ -67,6 +67,9 @@ tail               GET  sign-in  no       yes      yes      yes      yes     gon
 queue              GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
 send               GET  sign-in  no       no       yes      yes      yes     no       gone     gone
 send               POST sign-in  no       no       never    never    never   -
+topic_descriptor   GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
+topic_descriptor_draft GET sign-in no     led      led      led      led     led      led      led
+topic_descriptor_draft POST sign-in no    no       refused  refused  refused gone     gone     gone
 messages           GET  sign-in  no       yes      yes      yes      yes     -
 message            GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
 message_unmask     GET  sign-in  no       led      led      led      led     led      led      led

@@ -85,6 +85,7 @@ TABLE: Mapping[str, tuple[str, str, Parameters]] = {
         "kind": "group-without-consumer", "subject": team.group, "place": "", "until_ms": LATER_MS}),
     "findings.lift": ("operator", "group", lambda team: {
         "kind": "group-without-consumer", "subject": team.group, "place": ""}),
+    "descriptors.change": ("operator", "topic", lambda team: {"topic": team.topic, "set": ""}),
     "dead_letters.send_back": ("operator", "group", letters),
     "dead_letters.send_as_new": ("operator", "group", letters),
     "dead_letters.mark_handled": ("operator", "group", letters),

@@ -133,6 +133,9 @@ POST   /tokens/{token}:rotate                      people                   ever
 GET    /topics                                     read                     rows                    view_console
 POST   /topics                                     settings                 body                    change_settings
 DELETE /topics/{topic}                             settings.delete          topic                   change_settings
+DELETE /topics/{topic}/descriptor                  settings                 topic                   change_settings
+GET    /topics/{topic}/descriptor                  read                     topic                   view_console
+PUT    /topics/{topic}/descriptor                  settings                 topic                   change_settings
 POST   /topics/{topic}/groups/{group}:ack          consume                  topic+group             reset_offsets
 POST   /topics/{topic}/groups/{group}:extend       consume                  topic+group             reset_offsets
 POST   /topics/{topic}/groups/{group}:nack         consume                  topic+group             reset_offsets

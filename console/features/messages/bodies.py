@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from broker.rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
-from console.features.messages.decoders import Decoder, Opened, decompressed, opened
+from console.features.messages.decoders import BodyType, Decoder, Fit, Opened, decompressed, opened
 from console.features.messages.shapes import Body, BodyForm
 from console.features.messages.tree import pieces
 
@@ -23,7 +23,11 @@ _TYPES = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}
 
 
 def body_of(
-    stored: bytes, sys_flag: int, properties: Mapping[str, str] | None = None, asked: str = Decoder.AUTOMATIC
+    stored: bytes,
+    sys_flag: int,
+    properties: Mapping[str, str] | None = None,
+    asked: str = Decoder.AUTOMATIC,
+    body_type: BodyType | None = None,
 ) -> Body:
     """Return the body of a record, opened as RocketMQ's flags say, and then as its sender packed it or as `asked`;
     never raise, whatever the bytes are."""
@@ -42,9 +46,11 @@ def body_of(
             truncated=len(stored) > HEX_LIMIT_BYTES,
             compression=compression,
         )
-    found = opened(content, properties or {}, asked) if whole else Opened(content, is_whole=False)
+    found = Opened(content, is_whole=False)
+    if whole:
+        found = opened(content, properties or {}, asked, body_type, TEXT_LIMIT_BYTES)
     shown_of = found.content if found.text is None else found.text.encode("utf-8", "replace")
-    form, text, shown = _decoded(shown_of, found.is_whole)
+    form, text, shown = _decoded(shown_of, found.is_whole and found.is_text_whole)
     return Body(
         form=form,
         text=text,
@@ -52,21 +58,32 @@ def body_of(
         stored_bytes=len(stored),
         full_bytes=len(found.content) if found.is_whole else None,
         shown_bytes=shown,
-        truncated=not found.is_whole or shown < len(shown_of),
+        truncated=not (found.is_whole and found.is_text_whole) or shown < len(shown_of),
         compression=compression,
         decoders=found.decoders,
         asked=asked,
         has_failed=found.has_failed,
+        typed=found.typed,
     )
 
 
-def content_of(stored: bytes, sys_flag: int, properties: Mapping[str, str]) -> bytes:
-    """Return the bytes that a search in bodies looks at: opened up to the limit, MessagePack as JSON."""
+def content_of(stored: bytes, sys_flag: int, properties: Mapping[str, str], body_type: BodyType | None = None) -> bytes:
+    """Return the bytes that a search in bodies looks at: opened up to the limit, MessagePack and Protobuf as JSON."""
+    found = _opened(stored, sys_flag, properties, body_type)
+    return found.content if found.text is None else found.text.encode("utf-8", "replace")
+
+
+def fits_type(stored: bytes, sys_flag: int, properties: Mapping[str, str], body_type: BodyType) -> bool:
+    """Tell whether the body is a message of the type; an empty one is."""
+    typed = _opened(stored, sys_flag, properties, body_type).typed
+    return not stored or (typed is not None and typed.fit is Fit.FITS)
+
+
+def _opened(stored: bytes, sys_flag: int, properties: Mapping[str, str], body_type: BodyType | None) -> Opened:
     content: bytes | None = stored
     if sys_flag & FLAG_COMPRESSED:
         content, _whole = decompressed(stored, _TYPES.get(sys_flag >> COMPRESSION_SHIFT & COMPRESSION_MASK, "unknown"))
-    found = opened(content or b"", properties)
-    return found.content if found.text is None else found.text.encode("utf-8", "replace")
+    return opened(content or b"", properties, body_type=body_type)
 
 
 def hex_rows(content: bytes) -> str:

@@ -1,7 +1,8 @@
-"""Bodies that their senders packed: gzip, zlib, raw deflate, zstd, lz4 and MessagePack, opened within a limit.
+"""Bodies that their senders packed: gzip, zlib, raw deflate, zstd, lz4, MessagePack and Protobuf, within a limit.
 
-What a body is follows from its first bytes and from what its sender says in its properties, or is chosen by hand. No
-byte of it is trusted: what cannot be opened stays as it is, a bomb is cut at the limit.
+What a body is follows from its first bytes and from what its sender says in its properties, or is chosen by hand;
+Protobuf from the descriptor that somebody gave its topic. No byte of it is trusted: what cannot be opened stays as it
+is, a bomb is cut at the limit.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import msgpack
@@ -33,11 +35,45 @@ class Decoder(TextChoices):
     ZSTD = "zstd", "zstd"
     LZ4 = "lz4", "lz4"
     MESSAGEPACK = "msgpack", "MessagePack"
+    PROTOBUF = "protobuf", "Protobuf"
+
+
+@dataclass(frozen=True, slots=True)
+class BodyType:
+    """The Protobuf type of a topic's bodies: its full name, and the compiled descriptors that have it."""
+
+    topic: str
+    name: str
+    files: bytes
+
+
+class Fit(StrEnum):
+    """How a body and the type of its topic's bodies go together."""
+
+    FITS = "fits"
+    #: it is no message of the type
+    DIFFERS = "differs"
+    #: more bytes than are opened
+    LARGE = "large"
+    #: the descriptors cannot be read (any more)
+    UNUSABLE = "unusable"
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBody:
+    """What a body is by the type of its topic's bodies. `unknown`: places of fields that the type does not have, of a
+    large body not all of them."""
+
+    topic: str
+    name: str
+    fit: Fit
+    has_unknown: bool = False
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A body after its decoders. `text` is JSON that says what MessagePack held."""
+    """A body after its decoders. `text` is JSON that says what MessagePack or Protobuf held."""
 
     content: bytes
     #: False: cut at the limit, or it ends too early
@@ -46,13 +82,29 @@ class Opened:
     text: str | None = None
     #: it is not what somebody chose
     has_failed: bool = False
+    is_text_whole: bool = True
+    #: None: its topic has no descriptor, or it was not asked for
+    typed: TypedBody | None = None
 
 
-def opened(content: bytes, properties: Mapping[str, str], asked: str = Decoder.AUTOMATIC) -> Opened:
-    """Return the body opened in the way that was asked for; never raise, whatever the bytes are."""
+def opened(
+    content: bytes,
+    properties: Mapping[str, str],
+    asked: str = Decoder.AUTOMATIC,
+    body_type: BodyType | None = None,
+    most_characters: int = INFLATE_LIMIT_BYTES,
+) -> Opened:
+    """Return the body opened in the way that was asked for; never raise, whatever the bytes are.
+
+    `most_characters`: of Protobuf no more is written.
+    """
     if asked == Decoder.NONE or not content:
         return Opened(content)
     told = _told(properties)
+    if asked == Decoder.PROTOBUF:
+        found = _decompressed_by_itself(content, told)
+        found = found if body_type is None else _with_protobuf(found, body_type, most_characters)
+        return replace(found, has_failed=found.text is None)
     if asked == Decoder.MESSAGEPACK:
         text = unpacked(content)
         return Opened(content, decoders=(_NAMED,), text=text) if text is not None else Opened(content, has_failed=True)
@@ -60,13 +112,12 @@ def opened(content: bytes, properties: Mapping[str, str], asked: str = Decoder.A
         inner, is_whole = decompressed(content, asked)
         if inner is None:
             return Opened(content, has_failed=True)
-        return _with_messagepack(Opened(inner, is_whole, (asked,)), told)
-    for name in _candidates(content, told):
-        inner, is_whole = decompressed(content, name)
-        # a guess counts only if the stream was read to its end, or to the limit
-        if inner is not None and (is_whole or len(inner) >= INFLATE_LIMIT_BYTES):
-            return _with_messagepack(Opened(inner, is_whole, (name,)), told)
-    return _with_messagepack(Opened(content), told)
+        found = Opened(inner, is_whole, (asked,))
+    else:
+        found = _decompressed_by_itself(content, told)
+    if body_type is not None:
+        found = _with_protobuf(found, body_type, most_characters)
+    return found if found.text is not None else _with_messagepack(found, told)
 
 
 def decompressed(content: bytes, name: str) -> tuple[bytes | None, bool]:
@@ -110,6 +161,37 @@ def _candidates(content: bytes, told: str) -> list[str]:
     return found + [name for name in ("gzip", "zstd", "lz4", "zlib", "deflate") if name in told and name not in found]
 
 
+def _decompressed_by_itself(content: bytes, told: str) -> Opened:
+    """Return it decompressed as its first bytes or its sender say, or as it is."""
+    for name in _candidates(content, told):
+        inner, is_whole = decompressed(content, name)
+        # a guess counts only if the stream was read to its end, or to the limit
+        if inner is not None and (is_whole or len(inner) >= INFLATE_LIMIT_BYTES):
+            return Opened(inner, is_whole, (name,))
+    return Opened(content)
+
+
+def _with_protobuf(found: Opened, body_type: BodyType, most_characters: int) -> Opened:
+    """Return it as JSON where it is a message of the type, and how it goes together with it."""
+    # Protobuf's library takes some 7 MB: it is loaded where a topic has a descriptor
+    from console.features.messages.descriptor_sets import SetRefused
+    from console.features.messages.protobuf_text import NotThatType, reader_of
+
+    fit = Fit.LARGE
+    if found.is_whole and len(found.content) <= INFLATE_LIMIT_BYTES:
+        try:
+            told = reader_of(body_type.files, body_type.name).read(found.content, most_characters)
+        except NotThatType:
+            fit = Fit.DIFFERS
+        except SetRefused:
+            fit = Fit.UNUSABLE
+        else:
+            typed = TypedBody(body_type.topic, body_type.name, Fit.FITS, told.has_unknown, told.unknown)
+            decoders = (*found.decoders, str(Decoder.PROTOBUF.label))
+            return replace(found, decoders=decoders, text=told.text, is_text_whole=told.is_whole, typed=typed)
+    return replace(found, typed=TypedBody(body_type.topic, body_type.name, fit))
+
+
 def _with_messagepack(found: Opened, told: str) -> Opened:
     """Return it as JSON where it is MessagePack: the sender says so, or it is a map or a list of it and no text."""
     content = found.content
@@ -120,7 +202,7 @@ def _with_messagepack(found: Opened, told: str) -> Opened:
     text = unpacked(content)
     if text is None:
         return found
-    return Opened(content, True, (*found.decoders, _NAMED), text)
+    return replace(found, decoders=(*found.decoders, _NAMED), text=text)
 
 
 def _is_text(content: bytes) -> bool:

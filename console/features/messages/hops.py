@@ -23,7 +23,15 @@ from broker.rocketmq.properties import (
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
 )
-from broker.rocketmq.topics import DLQ_PREFIX, GROUP_PREFIXES, POP_SEPARATORS, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
+from broker.rocketmq.topics import (
+    DLQ_PREFIX,
+    GROUP_PREFIXES,
+    HALF_TOPIC,
+    POP_SEPARATORS,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
 from broker.rocketmq.traces import Trace
 from console.features.messages.shapes import Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
 from console.security.topic_scope import TopicScope
@@ -218,6 +226,15 @@ def real_topic_of(record: Message) -> str:
     if record.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         return record.properties.get(REAL_TOPIC, record.topic)
     return record.topic
+
+
+def topic_sent_to(record: Message) -> str:
+    """Return the topic that a record was sent to first: also of what waits, of a half, a try or a dead letter.
+
+    A producer may write any property: those that name a topic count only where brokers write them.
+    """
+    topic = record.properties.get(REAL_TOPIC, record.topic) if record.topic == HALF_TOPIC else real_topic_of(record)
+    return Trail(record).sent_to if topic.startswith(GROUP_PREFIXES) else topic
 
 
 def popped_by(record: Message) -> str:

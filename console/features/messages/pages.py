@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -16,7 +17,7 @@ from console.features.messages import read
 from console.features.messages.decoders import Decoder
 from console.features.messages.hops import TOLD_LIMIT
 from console.features.messages.operations import Unmask
-from console.features.messages.shapes import MESSAGES, OFFSET_ID, MessageFilter, MessageSearch, life_of
+from console.features.messages.shapes import MESSAGES, OFFSET_ID, MessageFilter, MessagePage, MessageSearch, life_of
 from console.features.messages.through import messages_through
 from console.operations.models import AuditEntry
 from console.operations.typed_moments import bound_ms
@@ -118,10 +119,17 @@ def _message(
         "body_url": reverse("message_body", args=[message_id]) + query,
         "like_url": f"{reverse('send', args=[data.topic])}?{like}" if is_own else "",
         "unmask_url": reverse("message_unmask", args=[message_id]) + query,
-        "decoders": Decoder, "topic_of_id": topic or "",
+        "decoders": _decoders(data), "topic_of_id": topic or "",
         "may_unmask": request.user.has_perm(UNMASK), "unmasked_for": unmasked_for, "reason_length": REASON_LENGTH,
     }  # fmt: skip
     return render(request, "messages/message.html", context, status=status)
+
+
+def _decoders(data: MessagePage) -> list[tuple[str, Any]]:
+    """Return the ways to open the body that can be chosen: Protobuf where the topic has a descriptor."""
+    is_asked = data.body is not None and data.body.asked == Decoder.PROTOBUF
+    is_known = data.has_descriptor or is_asked
+    return [(value, label) for value, label in Decoder.choices if is_known or value != Decoder.PROTOBUF]
 
 
 @require_safe

@@ -28,8 +28,10 @@ from console.features.messages.hops import (
     readers_of,
     real_topic_of,
     told_of,
+    topic_sent_to,
     topics_of_group,
 )
+from console.features.messages.models import types_of
 from console.features.messages.shapes import (
     Body,
     BodyForm,
@@ -134,6 +136,8 @@ def _message(scope: TopicScope, message_id: str, topic: str | None, others: Clus
     if elsewhere:
         hops = in_time((*(replace(hop, broker=here.name) for hop in hops), *elsewhere))
     host, port = opened.born_host
+    sent_to = topic_sent_to(opened)
+    body_type = types_of(scope, [sent_to]).get(sent_to)
     return MessagePage(
         evidence=evidence,
         now_ms=here.now_ms,
@@ -157,7 +161,8 @@ def _message(scope: TopicScope, message_id: str, topic: str | None, others: Clus
         hops=hops,
         properties=tuple(sorted(opened.properties.items())),
         properties_bytes=sum(len(name.encode()) + len(text.encode()) + 2 for name, text in opened.properties.items()),
-        body=body_of(opened.body, opened.sys_flag, opened.properties, decoder),
+        body=body_of(opened.body, opened.sys_flag, opened.properties, decoder, body_type),
+        has_descriptor=body_type is not None,
         steps=steps_of(opened, hops, (trail.told or ())[:TOLD_LIMIT]),
         told=None if trail.told is None else len(trail.told),
     )

@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
+from console.features.messages.decoders import TypedBody
 from console.site.clock import local_time
 from console.site.evidence import Evidence
 from console.templatetags.escapement import due, figure, span, until
@@ -123,6 +124,8 @@ class Body:
     asked: str = ""
     #: it is not what was asked for
     has_failed: bool = False
+    #: by the descriptor of its topic; None: that has none, or it was not asked for
+    typed: TypedBody | None = None
 
 
 class ReaderState(TextChoices):
@@ -200,6 +203,8 @@ class MessagePage:
     is_masked: bool = False
     #: groups that read its queue
     readers: tuple[Reader, ...] = ()
+    #: the topic that it was sent to has the Protobuf type of its bodies
+    has_descriptor: bool = False
 
     @property
     def overdue_ms(self) -> int | None:

@@ -14,9 +14,14 @@ from dataclasses import dataclass, replace
 from django.core.exceptions import PermissionDenied
 
 from broker.client import Admin, Message
+from broker.mirror.models import ConsumerOffset
 from broker.rocketmq.codes import Request
 from broker.rocketmq.properties import TAGS
+from broker.rocketmq.topics import GROUP_PREFIXES, POP_SEPARATORS
 from console.features.messages.bodies import content_of
+from console.features.messages.decoders import BodyType
+from console.features.messages.hops import topic_sent_to
+from console.features.messages.models import MOST_LOOKED_UP, types_of
 from console.features.messages.shapes import Found, MessageFilter, MessageSearch
 from console.security.masking import BODY, masks
 from console.security.topic_scope import TopicScope, authorised
@@ -57,9 +62,11 @@ def messages_through(
     if refused is not None:
         raise PermissionDenied(refused)
     here, places = cluster(), dict(before or {})
+    # brokers are asked in threads, which leave the database alone
+    types = types_of(scope, _topics_in(topic)) if wanted.text else {}
 
     def look(admin: Admin) -> _Looked:
-        return _through(admin, topic, wanted, _read_place(places.get(chosen().name if here.has_several else "")))
+        return _through(admin, topic, wanted, types, _read_place(places.get(chosen().name if here.has_several else "")))
 
     found, evidence = ask_each(look, here, requests=LOOKING_REQUESTS)
     hits = [replace(hit, broker=broker.name) for broker, part in found for hit in part.hits]
@@ -83,7 +90,21 @@ class _Looked:
     place: str
 
 
-def _through(admin: Admin, topic: str, wanted: MessageFilter, ends: Mapping[int, int] | None) -> _Looked:
+Types = Mapping[str, BodyType]
+
+
+def _topics_in(topic: str) -> set[str]:
+    """Return the topics that messages of this one may have been sent to: tries and dead letters are of those that their
+    group reads, or of the one that stands behind the group's name."""
+    rest = next((topic.removeprefix(prefix) for prefix in GROUP_PREFIXES if topic.startswith(prefix)), None)
+    if rest is None:
+        return {topic}
+    read = ConsumerOffset.objects.filter(group=rest).exclude(topic__startswith="%").order_by()
+    popped = {rest[at + 1 :] for at, letter in enumerate(rest) if letter in POP_SEPARATORS}
+    return popped | set(read.values_list("topic", flat=True).distinct()[:MOST_LOOKED_UP])
+
+
+def _through(admin: Admin, topic: str, wanted: MessageFilter, types: Types, ends: Mapping[int, int] | None) -> _Looked:
     parts = _parts(admin, topic, wanted)
     total = sum(part.high - part.low for part in parts)
     if ends is not None:
@@ -97,7 +118,7 @@ def _through(admin: Admin, topic: str, wanted: MessageFilter, ends: Mapping[int,
         messages = pull_all(admin, topic, part.queue_id, first, part.high - first)
         read += part.high - first
         part.high = first
-        hits += [_hit(message) for message in messages if _matches(message, wanted)]
+        hits += [_hit(message) for message in messages if _matches(message, wanted, types)]
         if read >= READ or len(hits) >= SHOWN or time.monotonic() > until_s:
             break
     place = " ".join(f"{part.queue_id}:{part.high}" for part in parts)
@@ -129,7 +150,7 @@ def _in_turn(parts: list[_Part]) -> Iterator[_Part]:
         yield from (part for part in parts if part.high > part.low)
 
 
-def _matches(message: Message, wanted: MessageFilter) -> bool:
+def _matches(message: Message, wanted: MessageFilter, types: Types) -> bool:
     if wanted.from_ms is not None and message.store_ms < wanted.from_ms:
         return False
     if wanted.to_ms is not None and message.store_ms >= wanted.to_ms:
@@ -138,7 +159,11 @@ def _matches(message: Message, wanted: MessageFilter) -> bool:
         return False
     if wanted.name and not _has(message.properties.get(wanted.name), wanted.value):
         return False
-    return not wanted.text or wanted.text.encode() in content_of(message.body, message.sys_flag, message.properties)
+    if not wanted.text:
+        return True
+    body_type = types.get(topic_sent_to(message)) if types else None
+    content = content_of(message.body, message.sys_flag, message.properties, body_type)
+    return wanted.text.encode() in content
 
 
 def _has(text: str | None, value: str) -> bool:

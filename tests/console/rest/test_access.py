@@ -35,6 +35,7 @@ from console.features.checkback.rest import CheckAddressChange, NewCheckAddress
 from console.features.dead_letters.rest import ManyLetters
 from console.features.groups.rest import Acknowledge, Extend, GiveBack, NewOffsets, Receive
 from console.features.messages.rest import Resend
+from console.features.messages.rest_descriptors import DescriptorSetting
 from console.features.overview.rest import Lift, Snooze
 from console.features.people.rest import Asked, NewPerson, NewToken, PersonChange, RoleChange, TokenRotation
 from console.features.redisson.read import hang_up as hang_up_redis
@@ -97,6 +98,7 @@ BODIES: Mapping[type[msgspec.Struct], Callable[[str], dict[str, Any]]] = {
     AlertRuleChange: lambda side: {"settings": {"is_on": False}, **WHY},
     NewSilence: lambda side: {"subject": f"{side}g", "until": "2099-01-01T00:00:00Z", **WHY},
     Snooze: lambda side: {"kind": "group-without-consumer", "subject": f"{side}g", **WHY},
+    DescriptorSetting: lambda side: {"descriptor_set": "CgA=", **WHY},
     Lift: lambda side: {"kind": "group-without-consumer", "subject": f"{side}g", **WHY},
     NewValue: lambda side: {"value": "x", "delay_ms": 3_600_000},
     ManyValues: lambda side: {"handles": ["none"], **WHY},

@@ -36,7 +36,7 @@ PLAIN = {
     "/topics", "/groups", "/schedule/levels", "/due", "/timers/status", "/timers/wheel", "/timers/forecast",
     "/topics/{topic}/settings", "/groups/{group}/settings", "/check-addresses", "/redisson/queues",
     "/redisson/queues/{queue}", "/check-addresses/{group}", "/alert-rules", "/alert-rules/{rule}", "/alert-silences",
-    "/findings",
+    "/findings", "/topics/{topic}/descriptor",
     "/broker-users", "/broker-users/{user}", "/people", "/people/{person}", "/roles", "/tokens", "/tokens/{token}",
     "/brokers", "/brokers/{broker}/settings",
 }  # fmt: skip

@@ -73,6 +73,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("findings.snooze", {"kind": "group-without-consumer", "subject": "g", "place": "", "until_ms": 5}),
     ("findings.snooze", {"kind": "disk-filling", "subject": "b", "place": "b", "until_ms": None}),
     ("findings.lift", {"kind": "group-without-consumer", "subject": "g", "place": ""}),
+    ("descriptors.change", {"topic": "t", "set": "CgA=" * 99, "type": "shop.Order", "expected": "ab"}),
+    ("descriptors.change", {"topic": "t", "set": "", "type": "", "expected": "ab"}),
     ("access.create", {"name": "alice", "is_super": False}),
     ("access.rotate", {"name": "alice", "overlap_hours": 24.0}),
     ("access.end_old_secret", {"name": "alice"}), ("access.change", {"name": "alice", "is_enabled": True}),

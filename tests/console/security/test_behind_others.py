@@ -88,7 +88,7 @@ SINGLE = {
     "timer", "transaction", "delayed_queue", "operation", "message", "message_body", "client", "alert_rule", "find_key",
     "design", "favicon", "alert_rule_new", "login", "sign_on", "sign_on_back", "prove", "healthz", "readyz",
     "metrics", "admin_sign_in", "second_step", "own_password", "own_second_factor",
-    "finding", "own_settings", "send", "reference", "reference_operation",
+    "finding", "own_settings", "send", "topic_descriptor", "reference", "reference_operation",
 }  # fmt: skip
 #: accounts, tokens and users of access control are about every topic: who sees some only is refused
 CLOSED = {
@@ -100,7 +100,7 @@ ACTS = {
     "operation_draft", "operation_preview", "operation_confirm", "operation_abort", "operation_continue",
     "operation_approve", "operation_decline", "operation_undo", "message_unmask", "dashboards_run", "dashboards_cancel",
     "alert_silence", "alert_rule_test", "saved_view_keep", "saved_view", "saved_view_delete", "find_act", "logout",
-    "set_theme", "set_zone", "set_density", "see_as", "see_as_stop",
+    "set_theme", "set_zone", "set_density", "see_as", "see_as_stop", "topic_descriptor_draft",
 }  # fmt: skip
 #: sentences that say that there is nothing of anybody
 _NOTHING = re.compile(

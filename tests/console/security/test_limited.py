@@ -68,7 +68,8 @@ OPEN_READS = {
 FOREIGN = "payroll"
 #: opens of its own address as well as by a list
 NAMED = [
-    "/topics/payroll/", "/topics/payroll/send/", "/topics/payroll/tail/", "/topics/payroll/0/",
+    "/topics/payroll/", "/topics/payroll/descriptor/", "/topics/payroll/send/", "/topics/payroll/tail/",
+    "/topics/payroll/0/",
     "/groups/wages/", "/dead-letters/of/wages/",
     "/messages/?topic=payroll", "/messages/?topic=payroll&q=payroll-1", "/redisson/queue/?name=payroll",
     "/topics/SCHEDULE_TOPIC_XXXX/15/", "/topics/%25RETRY%25wages/", "/topics/rmq_sys_wheel_timer/0/",

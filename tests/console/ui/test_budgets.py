@@ -18,7 +18,8 @@ STATIC = Path(__file__).resolve().parents[3] / "static"
 PAGE_BYTES, SCRIPT_BYTES, STYLE_BYTES = 100_000, 60_000, 20_000
 PAGES = (
     "/", "/due/", "/schedule/", "/schedule/17/", "/timers/", "/timers/list/", "/transactions/", "/redisson/",
-    "/topics/", "/topics/orders/", "/topics/orders/0/", "/groups/", "/groups/billing/", "/clients/", "/dead-letters/",
+    "/topics/", "/topics/orders/", "/topics/orders/0/", "/topics/orders/descriptor/", "/groups/", "/groups/billing/",
+    "/clients/", "/dead-letters/",
     "/messages/", "/alerts/", "/operations/", "/find/", "/broker/", "/account/settings/",
     "/api/docs/", "/api/docs/messages_send_one/", "/api/docs/timers_cancel_many/",
 )  # fmt: skip
