@@ -121,3 +121,19 @@ def test_a_move_is_a_press_away_and_says_whether_distances_stay(
     page.locator("input[name=moment]").press("Enter")
     expect(page.locator("#preview-figures")).to_contain_text("+1 h 30 min from its own due time")
     assert complaints == []
+
+
+def test_what_the_head_of_a_page_leads_to_is_not_behind_the_bar(
+    stage: Stage, web: Web, context: BrowserContext
+) -> None:
+    page, complaints = opened(context, f"{web.address}/people/")
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.goto(f"{web.address}/people/")
+        page.get_by_role("link", name="Create role…").first.click()
+        title = page.locator("#new-role-title")
+        expect(title).to_be_in_viewport()
+        bar, box = page.locator(".bar").bounding_box(), title.bounding_box()
+        assert bar is not None and box is not None
+        assert box["y"] >= bar["y"] + bar["height"]
+    assert complaints == []
