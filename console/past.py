@@ -30,7 +30,7 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
 from broker.mirror.models import MirrorState
-from console.operations.typed_moments import bound_ms
+from console.operations.typed_moments import bound_ms, shown_moment
 from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
@@ -368,6 +368,11 @@ class Asked:
     text: str = ""
     at_ms: int | None = None
     error: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The text for its field: links have milliseconds, which nobody reads."""
+        return shown_moment(self.text)
 
 
 @dataclass(frozen=True, slots=True)

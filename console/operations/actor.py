@@ -53,7 +53,8 @@ CHANGE_SETTINGS = "console.change_settings"
 #: users of the brokers' access control, their secrets and policies
 CHANGE_ACCESS = "console.change_access"
 #: those of the stock admin, for people and their tokens
-ADD_USER, CHANGE_USER, CHANGE_ROLE = "auth.add_user", "auth.change_user", "auth.change_group"
+ADD_USER, CHANGE_USER = "auth.add_user", "auth.change_user"
+ADD_ROLE, CHANGE_ROLE = "auth.add_group", "auth.change_group"
 ADD_TOKEN, CHANGE_TOKEN = "console.add_apitoken", "console.change_apitoken"
 SILENCE_ALERTS = "console.silence_alerts"
 #: those of the stock admin
@@ -74,6 +75,7 @@ PERMISSIONS = (
     CHANGE_ACCESS,
     ADD_USER,
     CHANGE_USER,
+    ADD_ROLE,
     CHANGE_ROLE,
     ADD_TOKEN,
     CHANGE_TOKEN,

@@ -25,6 +25,7 @@ from console.operations.actor import Actor
 from console.operations.errors import NotAllowed, NotPossible, OperationError, OutOfReach, PreviewStale, words
 from console.operations.kind import TYPED_ABOVE, Form
 from console.operations.models import Operation
+from console.operations.move_times import move_of
 from console.operations.reading import OperationPage, number_of, operation_list, operation_page
 from console.operations.registry import KINDS
 from console.operations.shown_once import shown_once
@@ -114,8 +115,9 @@ def look_again(request: HttpRequest, operation_id: str) -> HttpResponse:
         row = Operation.objects.filter(pk=found).first()
         if row is None:
             raise Http404(_("There is no such operation."))
-        text = request.POST.get("moment", "").strip()
-        return workflow.look_again(row, actor, _moved(text) if text else None)
+        text, offered = request.POST.get("moment", "").strip(), request.POST.get("offered", "")
+        moved = move_of(offered) if offered else _moved(text) if text else None
+        return workflow.look_again(row, actor, moved)
 
     return _step(request, operation_id, change)
 

@@ -17,6 +17,7 @@ from console.operations.errors import InvalidParameter, NotPossible, TooMany
 from console.operations.kind import LIMIT, Preview, renamed
 from console.site.broker import admin
 from console.site.chosen import chosen
+from console.site.clock import local_time
 from console.site.mirrored import cluster
 
 #: rows and topics that a preview names
@@ -108,6 +109,22 @@ def chosen_body(field: str, parameters: Mapping[str, Any], names: Mapping[str, s
         among = {"brokers": parameters["brokers"]} if "brokers" in parameters else {}
         return {"filter": renamed(parameters["filter"], names), **all_of(parameters), **among}
     return {}
+
+
+def window_words(from_ms: int | None, to_ms: int | None) -> str:
+    """Return the stretch of time that a filter names, by the reader's clock; "" where it names none."""
+    if from_ms is not None and to_ms is not None:
+        return gettext("from %(from)s to before %(to)s") % {"from": time_words(from_ms), "to": time_words(to_ms)}
+    if from_ms is not None:
+        return gettext("from %(from)s on") % {"from": time_words(from_ms)}
+    return gettext("before %(to)s") % {"to": time_words(to_ms)} if to_ms is not None else ""
+
+
+def time_words(ms: int) -> str:
+    """Return a time by the reader's clock, with its zone."""
+    at = local_time(ms)
+    rest = f".{ms % 1000:03d}" if ms % 1000 else ""
+    return f"{at:%Y-%m-%d %H:%M:%S}{rest} {at.tzname()}"
 
 
 def is_whole(given: object) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from console.operations.errors import InvalidParameter
-from console.site.clock import now_ms
-from console.site.parsing import NoMoment, read_moment, read_span, span_meant
+from console.site.clock import local_time, now_ms
+from console.site.parsing import NoMoment, read_moment, read_span, span_meant, whole_number
 
 #: ten years and a leap day or three, as the broker's furthest moment
 _FURTHEST_MS = 2**53
@@ -50,6 +50,18 @@ def _why_not(text: str, error: NoMoment) -> str:
     return _("“%(text)s” is not a time; write it like 2026-11-21T15:00:00+08:00, or as a duration such as +1h.") % {
         "text": text[:60]
     }
+
+
+def shown_moment(text: str) -> str:
+    """Return a time as a field shows it: one in milliseconds, as links have it, as a time with its zone."""
+    ms = whole_number(text.strip(), high=_FURTHEST_MS)
+    if ms is None:
+        return text
+    try:
+        at = local_time(ms)
+    except (OverflowError, ValueError):
+        return text
+    return at.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")
 
 
 def shift_ms(text: str, field: str = "moment") -> int:

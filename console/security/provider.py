@@ -22,6 +22,7 @@ from requests import RequestException
 
 from console.security.gate import ADMINISTRATOR
 from console.security.models import SUBJECT_LENGTH, Identity
+from console.security.own_role import own_roles
 
 TIMEOUT_S = 10
 DISCOVERY = "/.well-known/openid-configuration"
@@ -107,7 +108,8 @@ def user_of(claims: Mapping[str, Any]) -> Any:
         user = known.user if known is not None else _new(claims, subject)
         if not user.is_active:
             raise NotMeant
-        user.groups.set(groups)
+        # the provider says which roles; the topics that one user is limited to were set here
+        user.groups.set([*groups, *own_roles(user)])
         user.is_staff = any(group.name == ADMINISTRATOR for group in groups)
         user.save(update_fields=["is_staff"])
     return user

@@ -123,7 +123,8 @@ CHECKBACK_ANSWER_BYTES = int(os.environ.get("ESCAPEMENT_CHECKBACK_ANSWER_BYTES",
 # How often the rules are judged, 0: never; which origins webhooks may have; which server takes mail, and from whom.
 ALERTS_INTERVAL_S = float(os.environ.get("ESCAPEMENT_ALERTS_S", "30"))
 ALERT_ORIGINS = [each for each in os.environ.get("ESCAPEMENT_ALERT_ORIGINS", "").split(",") if each]
-_mail = os.environ.get("ESCAPEMENT_MAIL", "localhost:25").rpartition(":")
+MAIL_IS_SET = bool(os.environ.get("ESCAPEMENT_MAIL"))
+_mail = (os.environ.get("ESCAPEMENT_MAIL") or "localhost:25").rpartition(":")
 EMAIL_HOST, EMAIL_PORT = _mail[0], int(_mail[2])
 EMAIL_HOST_USER = os.environ.get("ESCAPEMENT_MAIL_USER", "")
 EMAIL_HOST_PASSWORD = os.environ.get("ESCAPEMENT_MAIL_PASSWORD", "")

@@ -13,8 +13,9 @@ from typing import Any
 from django import template
 from django.utils.translation import gettext as _
 
-from console.operations.kind import ItemNow, Kind
+from console.operations.kind import ItemNow, Kind, Preview
 from console.operations.models import AuditEntry, Operation, OperationItem
+from console.operations.move_times import all_at, later
 from console.operations.reading import masked_parameters
 from console.operations.registry import ACTS, KINDS, OUTCOMES
 from console.rest.curl import curl
@@ -65,6 +66,14 @@ def selection_words(row: Operation) -> str:
 def item_now(kind: Kind[Any], item: OperationItem) -> ItemNow | None:
     """Return where a touched thing is now; None: nothing is known of that."""
     return kind.item_now(item)
+
+
+@register.inclusion_tag("operations/move_times.html", takes_context=True)
+def move_times(context: template.Context, row: Operation, preview: Preview) -> dict[str, object]:
+    """Times that a move is asked for most, a press each: by how much later, or one time for all."""
+    count = preview.count if preview.count is not None else getattr(preview, "met_count", None)
+    shown = {"row": row, "count": count, "later": later(), "all_at": all_at()}
+    return {**shown, "csrf_token": context.get("csrf_token")}
 
 
 @register.simple_tag

@@ -72,7 +72,9 @@ def setting_title(name: str) -> str:
         "is_active": _("Active"),
         "password": _("Password"),
         "second_factor": _("Second factor"),
+        "permissions": _("Permissions"),
         "prefixes": _("Topic prefixes"),
+        "sees": _("Sees"),
         "days": _("Days"),
         "access_user": _("Broker user"),
     }
@@ -97,6 +99,7 @@ def setting_words(name: str, value: object) -> str:
         ("secret", "new"): _("new"),
         ("previous", "ends"): _("no longer valid"),
         ("password", "new"): _("new"),
+        ("sees", "all"): _("all topics"),
         ("is_active", "yes"): _("yes"),
         ("is_active", "no"): _("no"),
         ("second_factor", "yes"): _("yes"),

@@ -87,7 +87,7 @@ SECTIONS = (
             Place("access", "b", _("Broker users"), is_for_staff=True),
             Place("people", "h", _("Users"), is_for_staff=True),
             Place("tokens", "y", _("Tokens"), is_for_staff=True),
-            Place("admin:index", "a", _("Access"), is_for_staff=True),
+            Place("admin:index", "a", _("Django admin"), is_for_staff=True),
         ),
     ),
 )

@@ -87,9 +87,8 @@ def test_a_range_is_chosen_and_the_bar_stays_in_sight(stage: Stage, web: Web, co
 
 def test_a_time_is_a_press_away_in_the_zone_of_the_page(stage: Stage, web: Web, context: BrowserContext) -> None:
     context.add_cookies([{"name": "zone", "value": "Asia/Shanghai", "url": web.address}])
-    page, complaints = opened(context, f"{web.address}/timers/list/")
-    timers(stage, page, web).first.click()
-    page.get_by_role("button", name="Reschedule…").click()
+    page, complaints = opened(context, f"{web.address}/topics/orders/send/")
+    page.locator("select[name=when]").select_option("moment")
     field = page.locator("input[name=moment]")
     page.get_by_role("button", name="In 1 h").click()
     expect(field).to_have_value(re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+08:00$"))
@@ -100,6 +99,41 @@ def test_a_time_is_a_press_away_in_the_zone_of_the_page(stage: Stage, web: Web, 
     assert (chosen.hour, chosen.minute) == (9, 0)
     assert (chosen.date() - datetime.now(chosen.tzinfo).date()).days == 1
     expect(field).to_be_focused()
-    page.get_by_role("button", name="Preview", exact=True).click()
-    expect(page.locator("main")).to_contain_text(f"{chosen:%Y-%m-%d} 09:00:00.000 CST")
+    assert complaints == []
+
+
+def test_a_move_is_a_press_away_and_says_whether_distances_stay(
+    stage: Stage, web: Web, context: BrowserContext
+) -> None:
+    context.add_cookies([{"name": "zone", "value": "Asia/Shanghai", "url": web.address}])
+    page, complaints = opened(context, f"{web.address}/timers/list/")
+    boxes = timers(stage, page, web)
+    boxes.nth(0).click()
+    boxes.nth(1).click()
+    page.get_by_role("button", name="Reschedule…").click()
+    page.get_by_role("button", name="1 h", exact=True).click()
+    expect(page.locator("#preview-figures")).to_contain_text("+1 h from its own due time")
+    page.get_by_role("button", name="tomorrow 09:00").click()
+    expect(page.locator("#preview-figures")).to_contain_text("09:00:00.000 CST")
+    expect(page.locator("#preview-figures")).to_contain_text("All at one time")
+    # Enter in the field is its own button, and none of those above
+    page.locator("input[name=moment]").fill("+90 min")
+    page.locator("input[name=moment]").press("Enter")
+    expect(page.locator("#preview-figures")).to_contain_text("+1 h 30 min from its own due time")
+    assert complaints == []
+
+
+def test_what_the_head_of_a_page_leads_to_is_not_behind_the_bar(
+    stage: Stage, web: Web, context: BrowserContext
+) -> None:
+    page, complaints = opened(context, f"{web.address}/people/")
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.goto(f"{web.address}/people/")
+        page.get_by_role("link", name="Create role…").first.click()
+        title = page.locator("#new-role-title")
+        expect(title).to_be_in_viewport()
+        bar, box = page.locator(".bar").bounding_box(), title.bounding_box()
+        assert bar is not None and box is not None
+        assert box["y"] >= bar["y"] + bar["height"]
     assert complaints == []

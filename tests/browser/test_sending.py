@@ -48,6 +48,10 @@ def test_from_the_page_of_its_topic_and_again_from_its_own(stage: Stage, web: We
     expect(page.locator("textarea[name=body]")).to_have_value('{"order": 1}')
     expect(page.locator("[name=moment]")).to_be_hidden()
     expect(page.locator("[name=producer_group]")).to_be_hidden()
+    page.get_by_text("Properties, sharding key, half message").click()
+    for is_half in (True, False):
+        page.locator("[name=half]").set_checked(is_half)
+        assert page.locator("[name=producer_group]").evaluate("field => field.required") is is_half
     page.locator("textarea[name=body]").fill('{"order": 2,}')
     page.locator("[name=when]").select_option("moment")
     page.locator("[name=moment]").fill("+1h")

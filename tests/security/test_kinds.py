@@ -69,6 +69,9 @@ TABLE: Mapping[str, tuple[str, str, Parameters]] = {
     "people.change": ("administrator", "", account(roles=[], is_active=False)),
     "people.reset_password": ("administrator", "", account()),
     "people.reset_second_factor": ("administrator", "", account()),
+    "people.add_role": ("administrator", "", lambda team: {
+        "role": f"{team.topic} role", "permissions": ["console.view_console"]}),
+    "people.limit": ("administrator", "", account(prefixes=["a-"])),
     "people.limit_role": ("administrator", "", lambda team: {"role": "operator", "prefixes": [team.topic]}),
     "tokens.make": ("administrator", "", lambda team: {"name": f"{team.topic} new", "read": [team.topic]}),
     "tokens.renew": ("administrator", "", api_token(overlap_hours=0)),

@@ -95,6 +95,7 @@ GET    /people                                     people                   ever
 POST   /people                                     people                   everywhere              auth.add_user
 GET    /people/{person}                            people                   everywhere              auth.change_user
 PATCH  /people/{person}                            people                   everywhere              auth.change_user
+POST   /people/{person}:limit                      people                   everywhere              auth.change_group
 POST   /people/{person}:reset-password             people                   everywhere              auth.change_user
 POST   /people/{person}:reset-second-factor        people                   everywhere              auth.change_user
 GET    /redisson/queues                            read                     rows                    view_console
@@ -113,6 +114,7 @@ POST   /redisson/queues/{queue}:repair             publish                  queu
 POST   /redisson/queues/{queue}:reschedule         publish                  queue                   steer_delayed_queues
 POST   /redisson/queues/{queue}:set-aside          publish                  queue                   steer_delayed_queues
 GET    /roles                                      people                   everywhere              auth.change_user
+POST   /roles                                      people                   everywhere              auth.add_group
 PATCH  /roles/{role}                               people                   everywhere              auth.change_group
 GET    /schedule/levels                            read                     overview                view_console
 GET    /timers                                     read                     rows                    view_console

@@ -23,7 +23,7 @@ from console.operations.shown_once import OVERLAP_HOURS
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask_each
 from console.site.clock import now_ms
-from console.site.evidence import Evidence
+from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import cluster
 
 ACTIONS = tuple(str(action) for action in Action)
@@ -51,6 +51,11 @@ class Users:
     is_told: bool
     has_several: bool
 
+    @property
+    def is_off(self) -> bool:
+        """Tell whether the brokers say that they have no access control."""
+        return not self.is_told and self.evidence.stale_reason is StaleReason.NOT_SUPPORTED
+
 
 @require_safe
 def users(request: HttpRequest) -> HttpResponse:
@@ -59,6 +64,8 @@ def users(request: HttpRequest) -> HttpResponse:
     shown: dict[str, Any] = {
         "here": "access",
         "rows": found.rows,
+        "is_told": found.is_told,
+        "is_off": found.is_off,
         "evidence": found.evidence,
         "has_several": found.has_several,
         "now_ms": now_ms(),

@@ -61,6 +61,8 @@ def without_path(text: str) -> str:
         return "…"
 
 
+#: the way of mail that needs a server
+_SMTP = "django.core.mail.backends.smtp.EmailBackend"
 #: mail addresses of one rule
 MOST_ADDRESSES = 20
 #: webhooks that are asked at the same time, so that a silent one keeps no other waiting
@@ -119,6 +121,10 @@ class Channel(ABC):
         return None
 
     @abstractmethod
+    def hindrance(self, rule: AlertRule | None = None) -> str:
+        """Return why nothing can arrive by it, of the rule or of any, and what to change; "" where nothing is known."""
+
+    @abstractmethod
     def body(self, news: News, delivery_id: UUID) -> str:
         """Return the text of the news that is kept, the same for every try."""
 
@@ -155,6 +161,16 @@ class Mail(Channel):
     def receivers(self, rule: AlertRule) -> int:
         """Return the number of the rule's mail addresses."""
         return len(rule.addresses)
+
+    def hindrance(self, rule: AlertRule | None = None) -> str:
+        """Return that no mail server was named, where mail goes by SMTP."""
+        if settings.MAIL_IS_SET or settings.EMAIL_BACKEND != _SMTP:
+            return ""
+        said = _(
+            "No mail server is set, so mail goes to %(server)s, where one has to run. "
+            "Set ESCAPEMENT_MAIL=host:port and restart."
+        )
+        return said % {"server": f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}"}
 
     def body(self, news: News, delivery_id: UUID) -> str:
         """Return JSON with `subject` and `text`."""
@@ -212,6 +228,25 @@ class Webhook(Channel):
     def is_wanted(self, rule: AlertRule) -> bool:
         """Tell whether the rule has a webhook's address."""
         return bool(rule.webhook)
+
+    def hindrance(self, rule: AlertRule | None = None) -> str:
+        """Return that no origin is allowed, or not that of the rule."""
+        if not settings.ALERT_ORIGINS:
+            return _(
+                "Webhooks are not allowed here. List their origins, such as https://hooks.example, in "
+                "ESCAPEMENT_ALERT_ORIGINS and restart."
+            )
+        if rule is None:
+            return ""
+        try:
+            check_webhook(rule.webhook)
+        except AddressRefused:
+            origin = without_path(rule.webhook).removesuffix("/…")
+            said = _(
+                "This webhook is not allowed. List its origin, %(origin)s, in ESCAPEMENT_ALERT_ORIGINS and restart."
+            )
+            return said % {"origin": origin}
+        return ""
 
     def body(self, news: News, delivery_id: UUID) -> str:
         """Return the JSON that a plain webhook gets (docs/CONSOLE.md); other formats are made of it at each try."""

@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from console.features.alerts import rule_fields, units
-from console.features.alerts.channels import Trial, without_path
+from console.features.alerts.channels import CHANNELS, Trial, without_path
 from console.features.alerts.evaluate import look
 from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.alerts.operations import ChangeRule, CreateRule, SilenceAlerts
@@ -100,6 +100,8 @@ class RuleRow:
     rule: AlertRule
     last_raised: datetime | None
     silence: Silence | None
+    #: why it cannot arrive by the channels that the rule has
+    hindrances: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +261,12 @@ def _rules() -> QuerySet[AlertRule]:
 
 def _shown(rule: AlertRule, silences: Iterable[Silence]) -> RuleRow:
     held = [each for each in silences if each.rule_id in (None, rule.pk)]
-    return RuleRow(rule, getattr(rule, "last_raised", None), max(held, key=lambda each: each.until, default=None))
+    return RuleRow(
+        rule,
+        getattr(rule, "last_raised", None),
+        max(held, key=lambda each: each.until, default=None),
+        tuple(filter(None, (each.hindrance(rule) for each in CHANNELS.values() if each.is_wanted(rule)))),
+    )
 
 
 def _all_from(offset: int | None) -> _Stretch:
@@ -311,6 +318,7 @@ def _rule_page(
         "kinds": [(code, title, units.unit_words(code)) for code, title in AlertRule.What.choices],
         "formats": FORMATS.values(),
         "form": format_of(texts["webhook_format"]),
+        "hindrances": {channel.setting: channel.hindrance() for channel in CHANNELS.values()},
         "has_secret": row is not None and bool(row.webhook_secret),
         "number": uuid.uuid4(),
         "look": None if row is None else look(row.what, row.subject, row.limit),

@@ -53,6 +53,7 @@ from console.operations.selection import (
     count_of,
     is_whole,
     topics_of,
+    window_words,
 )
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
@@ -223,8 +224,8 @@ class SendAgain(Kind[SentAgainPreview]):
             return words % {"count": f"{count:,}", "group": group}
         wanted: dict[str, Any] = parameters["filter"]
         parts = [wanted[name] for name in _TEXTS if wanted.get(name)]
-        if wanted["from_ms"] is not None or wanted["to_ms"] is not None:
-            parts.append(gettext("a range of time"))
+        if window := window_words(wanted["from_ms"], wanted["to_ms"]):
+            parts.append(window)
         if parts:
             said = {"group": group, "filter": ", ".join(parts)}
             return gettext("all of %(group)s matching: %(filter)s") % said

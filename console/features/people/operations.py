@@ -1,9 +1,8 @@
-"""Accounts of people made, changed and closed; their passwords and second factors reset; topics of roles.
+"""Accounts of people made, changed and closed; their passwords and second factors reset.
 
     {"name": "anna", "roles": ["operator"]}            add; the first password is shown once and has to be changed
     {"name": "anna", "roles": [], "is_active": False}  change
     {"name": "anna"}                                   another password; reset of the second factor
-    {"role": "tenants", "prefixes": ["a-", "b-"]}      the topics that a role is limited to; none: it sees all
 
 Nobody gives away what is not one's own: roles, and changes of accounts, with permissions that the person who acts does
 not have are refused, and so is a change of one's own account; only superusers change superusers.
@@ -25,19 +24,20 @@ from django.db import transaction
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
+from console.operations.actor import ADD_USER, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target
 from console.operations.registry import register
 from console.operations.shown_once import require_reader, show_once
 from console.security import second_factor
-from console.security.models import PasswordDue, TopicPermission
+from console.security.models import PasswordDue
+from console.security.own_role import own_roles, shared_roles
 from console.site.clock import real_now_ms as now_ms
 
 #: who acts from a shell of this machine may do everything
 _SHELL = "shell "
 _PASSWORD_BYTES = 15
-MOST_PREFIXES, LONGEST_PREFIX, LONGEST_NAME = 100, 255, 150
+LONGEST_NAME = 150
 Facts = dict[str, str]
 
 
@@ -131,14 +131,14 @@ class AddPerson(PeopleKind):
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return the new account."""
         _require_free(parameters["name"])
-        return {}, {"roles": _joined(parameters["roles"]), "is_active": "yes", "password": "new"}
+        return {}, {"roles": joined(parameters["roles"]), "is_active": "yes", "password": "new"}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Make the account with its roles."""
         require_reader()
         _require_free(parameters["name"])
-        groups = _groups(parameters["roles"])
-        _require_may_give(who, groups)
+        groups = roles_named(parameters["roles"])
+        require_may_give(who, groups)
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         user = get_user_model().objects.create_user(parameters["name"], password=password)
         user.groups.set(groups)
@@ -170,16 +170,17 @@ class ChangePerson(PeopleKind):
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return roles and state before and after."""
-        user = _user(parameters)
-        before = {"roles": _joined(user.groups.values_list("name", flat=True)), "is_active": _yes(user.is_active)}
-        return before, {"roles": _joined(parameters["roles"]), "is_active": _yes(parameters["is_active"])}
+        user = account_named(parameters)
+        roles = user.groups.exclude(pk__in=own_roles(user)).values_list("name", flat=True)
+        before = {"roles": joined(roles), "is_active": _yes(user.is_active)}
+        return before, {"roles": joined(parameters["roles"]), "is_active": _yes(parameters["is_active"])}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Change it as the parameters say."""
-        user, groups = _user(parameters), _groups(parameters["roles"])
-        _require_may_change(who, user)
-        _require_may_give(who, [group for group in groups if group not in user.groups.all()])
-        user.groups.set(groups)
+        """Change it as the parameters say; what the user alone is limited to stays."""
+        user, groups = account_named(parameters), roles_named(parameters["roles"])
+        require_may_change(who, user)
+        require_may_give(who, [group for group in groups if group not in user.groups.all()])
+        user.groups.set([*groups, *own_roles(user)])
         user.is_active = parameters["is_active"]
         user.save(update_fields=["is_active"])
 
@@ -196,15 +197,15 @@ class ResetPassword(PeopleKind):
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return that it is another one."""
-        if not _user(parameters).has_usable_password():
+        if not account_named(parameters).has_usable_password():
             raise NotPossible(f"{parameters['name']} signs in by a provider and has no password here.")
         return {}, {"password": "new"}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Set it for the account."""
         require_reader()
-        user = _user(parameters)
-        _require_may_change(who, user)
+        user = account_named(parameters)
+        require_may_change(who, user)
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         user.set_password(password)
         user.save(update_fields=["password"])
@@ -221,65 +222,14 @@ class ResetSecondFactor(PeopleKind):
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return that there is none any more."""
-        is_on = second_factor.is_on(_user(parameters))
+        is_on = second_factor.is_on(account_named(parameters))
         return {"second_factor": _yes(is_on)}, {"second_factor": "no"}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Forget secret and recovery codes."""
-        user = _user(parameters)
-        _require_may_change(who, user)
+        user = account_named(parameters)
+        require_may_change(who, user)
         second_factor.take_away(user, what="reset")
-
-
-@register
-class LimitRole(PeopleKind):
-    """Limit a role to topics that begin with one of some prefixes."""
-
-    name, permission = "people.limit_role", CHANGE_ROLE
-    title, verb = _("Limit a role to topics"), _("Apply changes")
-    effect = _(
-        "Users whose roles all have prefixes see the topics that begin with one of them; a role without "
-        "prefixes sees all."
-    )
-
-    def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return the role and its prefixes, one a line."""
-        return {"role": given.get("role", ""), "prefixes": given.get("prefixes", "").split()}
-
-    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return role and prefixes."""
-        given = parameters.get("prefixes", ())
-        if isinstance(given, str) or len(given) > MOST_PREFIXES:
-            raise InvalidParameter("prefixes", f"prefixes is a list of at most {MOST_PREFIXES}.")
-        if not all(isinstance(each, str) and 0 < len(each) <= LONGEST_PREFIX for each in given):
-            raise InvalidParameter("prefixes", f"A prefix has 1 to {LONGEST_PREFIX} characters.")
-        (group,) = _groups([str(parameters.get("role", ""))])
-        return {"role": group.name, "prefixes": sorted(set(given))}
-
-    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
-        """Return the call that limits it."""
-        return "PATCH", f"roles/{quote(parameters['role'], safe='')}", {"prefixes": parameters["prefixes"], **REASON}
-
-    def selection(self, parameters: Mapping[str, Any]) -> str:
-        """Return the name of the role."""
-        return str(parameters["role"])
-
-    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
-        """Return the prefixes before and after."""
-        rows = TopicPermission.objects.filter(group__name=parameters["role"])
-        return {"prefixes": _joined(rows.values_list("prefix", flat=True))}, {
-            "prefixes": _joined(parameters["prefixes"])
-        }
-
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Write the rows that are wanted, one by one, so that the audit has each."""
-        (group,) = _groups([parameters["role"]])
-        _require_may_give(who, [group])
-        known = {row.prefix: row for row in TopicPermission.objects.filter(group=group)}
-        for prefix in known.keys() - set(parameters["prefixes"]):
-            known[prefix].delete()
-        for prefix in sorted(set(parameters["prefixes"]) - known.keys()):
-            TopicPermission.objects.create(group=group, prefix=prefix)
 
 
 def person_named(who: str) -> Any:
@@ -295,7 +245,8 @@ def person_named(who: str) -> Any:
     return user
 
 
-def _require_may_change(who: str, user: Any) -> None:
+def require_may_change(who: str, user: Any) -> None:
+    """Raise NotPossible where who acts may not change this account."""
     actor = person_named(who)
     if actor is None:
         return
@@ -307,7 +258,8 @@ def _require_may_change(who: str, user: Any) -> None:
         )
 
 
-def _require_may_give(who: str, groups: Iterable[Group]) -> None:
+def require_may_give(who: str, groups: Iterable[Group]) -> None:
+    """Raise NotPossible where a role has permissions that who acts does not have."""
     actor = person_named(who)
     if actor is None or actor.is_superuser:
         return
@@ -329,7 +281,8 @@ def _require_free(name: str) -> None:
         raise NotPossible(f"There is an account {name} already.")
 
 
-def _user(parameters: Mapping[str, Any]) -> Any:
+def account_named(parameters: Mapping[str, Any]) -> Any:
+    """Return the account that the parameters name; raises NotPossible."""
     user = get_user_model().objects.filter(username=parameters["name"]).first()
     if user is None:
         raise NotPossible(f"There is no account {parameters['name']}.")
@@ -351,18 +304,20 @@ def _roles(parameters: Mapping[str, Any]) -> list[str]:
     given = parameters.get("roles", ())
     if isinstance(given, str) or not all(isinstance(each, str) for each in given):
         raise InvalidParameter("roles", "roles is a list of names.")
-    return [group.name for group in _groups(given)]
+    return [group.name for group in roles_named(given)]
 
 
-def _groups(names: Iterable[str]) -> list[Group]:
-    found = {group.name: group for group in Group.objects.filter(name__in=list(names))}
+def roles_named(names: Iterable[str]) -> list[Group]:
+    """Return the roles of these names that any user can have; raises InvalidParameter."""
+    found = {group.name: group for group in shared_roles().filter(name__in=list(names))}
     for name in names:
         if name not in found:
             raise InvalidParameter("roles", f"There is no role {name[:60]!r}.")
     return sorted(found.values(), key=lambda group: group.name)
 
 
-def _joined(names: Iterable[str]) -> str:
+def joined(names: Iterable[str]) -> str:
+    """Return names as a preview shows them."""
     return ", ".join(sorted(names)) or "-"
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
 from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse
@@ -18,11 +17,13 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console.features.people.token_operations import RIGHTS
-from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
+from console.features.people.role_operations import own_prefixes, role_form
+from console.features.people.token_operations import RIGHT_WORDS
+from console.operations.actor import ADD_ROLE, ADD_USER, CHANGE_ROLE, CHANGE_USER
 from console.operations.models import AuditEntry
 from console.security import see_as
 from console.security.models import ApiToken, PasswordDue, SecondFactor
+from console.security.own_role import shared_roles
 from console.security.topic_scope import current_scope
 from console.site.parsing import whole_number
 from console.ui.addresses import form_of
@@ -61,8 +62,10 @@ def people(request: HttpRequest) -> HttpResponse:
         "following": offset + LISTED if len(page) > LISTED else None,
         "due": set(PasswordDue.objects.filter(user__in=numbers).values_list("user_id", flat=True)),
         "second": set(SecondFactor.objects.filter(user__in=numbers).values_list("user_id", flat=True)),
-        "roles": Group.objects.order_by("name").prefetch_related("topic_permissions"),
+        "roles": shared_roles().prefetch_related("topic_permissions"),
+        **role_form(),
         "may_add": request.user.has_perm(ADD_USER),
+        "may_add_role": request.user.has_perm(ADD_ROLE),
         "may_limit": request.user.has_perm(CHANGE_ROLE),
         "number": uuid.uuid4(),
     }
@@ -83,8 +86,11 @@ def person(request: HttpRequest, person_id: int) -> HttpResponse:
         "has_password": row.has_usable_password(),
         "is_due": PasswordDue.objects.filter(user=row).exists(),
         "has_second": SecondFactor.objects.filter(user=row).exists(),
-        "roles": Group.objects.order_by("name"),
+        "roles": shared_roles(),
         "own_roles": set(row.groups.values_list("pk", flat=True)),
+        "prefixes": "\n".join(own_prefixes(row)),
+        "may_limit": request.user.has_perm(CHANGE_ROLE),
+        "may_add_role": request.user.has_perm(ADD_ROLE),
         "number": uuid.uuid4(),
     }
     return render(request, "people/person.html", shown)
@@ -104,7 +110,7 @@ def api_tokens(request: HttpRequest) -> HttpResponse:
         "rows": [_token_row(row) for row in found[:LISTED]],
         "previous": max(0, offset - LISTED) if offset else None,
         "following": offset + LISTED if len(found) > LISTED else None,
-        "rights": RIGHTS,
+        "rights": RIGHT_WORDS.items(),
         "days": settings.TOKEN_DAYS,
         "number": uuid.uuid4(),
     }

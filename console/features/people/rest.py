@@ -13,13 +13,22 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
-from console.features.people.operations import LONGEST_NAME, LONGEST_PREFIX, MOST_PREFIXES
+from console.features.people.operations import LONGEST_NAME
+from console.features.people.role_operations import LONGEST_PREFIX, MOST_PREFIXES
 from console.features.people.token_operations import MOST_DAYS, RIGHTS
-from console.operations.actor import ADD_TOKEN, ADD_USER, CHANGE_ROLE, CHANGE_TOKEN, CHANGE_USER, UNBOUNDED, Actor
+from console.operations.actor import (
+    ADD_ROLE,
+    ADD_TOKEN,
+    ADD_USER,
+    CHANGE_ROLE,
+    CHANGE_TOKEN,
+    CHANGE_USER,
+    UNBOUNDED,
+    Actor,
+)
 from console.operations.errors import NotPossible
 from console.operations.shown_once import MOST_OVERLAP_HOURS, OVERLAP_HOURS
 from console.rest.access import Everywhere
@@ -30,6 +39,7 @@ from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Reason
 from console.security.models import ApiToken, PasswordDue, SecondFactor
+from console.security.own_role import LONGEST_ROLE, is_own, shared_roles
 from console.security.tokens import PEOPLE, Grant
 from console.site.clock import epoch_ms
 
@@ -75,6 +85,24 @@ class PersonChange(Struct, forbid_unknown_fields=True, kw_only=True):
     preview: Look = False
 
 
+class PersonLimit(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The beginnings of topics that one user is limited to beside those of roles; none: roles alone decide."""
+
+    prefixes: Annotated[list[str], Meta(max_length=MOST_PREFIXES)]
+    reason: Reason
+    preview: Look = False
+
+
+class NewRole(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A role to make: its permissions, and the beginnings of topics that it is limited to; none: it sees all."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=LONGEST_ROLE)]
+    permissions: Annotated[list[str], Meta(min_length=1, max_length=100)]
+    prefixes: Annotated[list[str], Meta(max_length=MOST_PREFIXES)] = field(default_factory=list)
+    reason: Reason
+    preview: Look = False
+
+
 class RoleChange(Struct, forbid_unknown_fields=True, kw_only=True):
     """The beginnings of topics that a role is limited to; none: it sees all."""
 
@@ -112,12 +140,16 @@ class TokenRotation(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class PersonShown(Struct, kw_only=True):
-    """An account; `is_password_due`: somebody else has set its password, so that it has to be changed first."""
+    """An account; `is_password_due`: somebody else has set its password, so that it has to be changed first.
+
+    `prefixes`: beginnings of topics that it is limited to by itself, beside those of its roles.
+    """
 
     name: str
     is_active: bool
     is_superuser: bool
     roles: list[str]
+    prefixes: list[str]
     is_password_due: bool
     has_second_factor: bool
     last_signed_in_ms: int | None
@@ -270,11 +302,48 @@ async def reset_second_factor(call: Call, body: Asked) -> Response:
 
 
 @route(
+    "POST",
+    f"{_PERSON}:limit",
+    "Limit a user to topics",
+    action=PEOPLE,
+    permission=CHANGE_ROLE,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+    example={"prefixes": ["order-"], "reason": "the shop's own topics"},
+)
+async def limit_person(call: Call, body: PersonLimit) -> Response:
+    """Set the beginnings of topics that one user is limited to, whatever the roles are."""
+    wanted = {"name": call.named["person"], "prefixes": body.prefixes}
+    return await _begun(call, CHANGE_ROLE, "people.limit", wanted, body)
+
+
+@route(
     "GET", "/roles", "List roles", action=PEOPLE, permission=CHANGE_USER, on=_ON, answers=((200, "Roles.", RoleRows),)
 )
 async def roles(call: Call) -> Response:
     """List the roles with their permissions and the topics that they are limited to."""
     return json_answer(await _read(call, CHANGE_USER, "people.list", _roles))
+
+
+@route(
+    "POST",
+    "/roles",
+    "Create a role",
+    action=PEOPLE,
+    permission=ADD_ROLE,
+    on=_ON,
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+    example={
+        "name": "shop",
+        "permissions": ["console.view_console", "console.steer_timers"],
+        "prefixes": ["order-"],
+        "reason": "the shop's own users",
+    },
+)
+async def add_role(call: Call, body: NewRole) -> Response:
+    """Make a role; the asking user has to have all of its permissions."""
+    wanted = {"role": body.name, "permissions": body.permissions, "prefixes": body.prefixes}
+    return await _begun(call, ADD_ROLE, "people.add_role", wanted, body)
 
 
 @route(
@@ -407,12 +476,12 @@ async def _begun(call: Call, permission: str, kind: str, parameters: Mapping[str
 
 
 def _people(query: Paged) -> PersonRows:
-    rows = get_user_model().objects.order_by("username").prefetch_related("groups")
+    rows = get_user_model().objects.order_by("username").prefetch_related("groups__topic_permissions")
     return PersonRows(people=_persons(rows[query.offset : query.offset + query.limit]), total=rows.count())
 
 
 def _person(name: str) -> PersonShown:
-    rows = _persons(get_user_model().objects.filter(username=name).prefetch_related("groups"))
+    rows = _persons(get_user_model().objects.filter(username=name).prefetch_related("groups__topic_permissions"))
     if not rows:
         raise PersonUnknown
     return rows[0]
@@ -428,7 +497,15 @@ def _persons(rows: Iterable[Any]) -> list[PersonShown]:
             name=row.username,
             is_active=row.is_active,
             is_superuser=row.is_superuser,
-            roles=sorted(group.name for group in row.groups.all()),
+            roles=sorted(group.name for group in row.groups.all() if not is_own(group.name)),
+            prefixes=sorted(
+                {
+                    each.prefix
+                    for group in row.groups.all()
+                    if is_own(group.name)
+                    for each in group.topic_permissions.all()
+                }
+            ),
             is_password_due=row.pk in due,
             has_second_factor=row.pk in second,
             last_signed_in_ms=epoch_ms(row.last_login),
@@ -438,7 +515,7 @@ def _persons(rows: Iterable[Any]) -> list[PersonShown]:
 
 
 def _roles() -> RoleRows:
-    rows = Group.objects.order_by("name").prefetch_related("permissions__content_type", "topic_permissions")
+    rows = shared_roles().prefetch_related("permissions__content_type", "topic_permissions")
     return RoleRows(
         roles=[
             RoleShown(
@@ -452,7 +529,7 @@ def _roles() -> RoleRows:
 
 
 def _require_role(name: str) -> None:
-    if not Group.objects.filter(name=name).exists():
+    if not shared_roles().filter(name=name).exists():
         raise RoleUnknown
 
 

@@ -22,7 +22,7 @@ from broker.client import InvalidArgument
 from console.features.people.operations import Facts, PeopleKind, person_named
 from console.operations.actor import ADD_TOKEN, CHANGE_ACCESS, CHANGE_SETTINGS, CHANGE_TOKEN, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Call, Outcome
+from console.operations.kind import REASON, Call, Outcome, Words
 from console.operations.registry import register
 from console.operations.shown_once import checked_overlap, require_reader, show_once, typed_overlap
 from console.security import tokens
@@ -31,6 +31,17 @@ from console.security.models import ApiToken
 
 #: what a token may do, in the order of `tokens.scope_rows`
 RIGHTS = ("publish", "read", "admin", "consume", "configure", "unmask", "access", "people")
+#: what each permits on the names that begin so
+RIGHT_WORDS: Mapping[str, Words] = {
+    "publish": _("Send to these topics; act on their timers, halves, dead letters and Redisson queues."),
+    "read": _("Read messages, timers, transactions and figures of these topics and groups."),
+    "admin": _("Register check addresses of these producer groups."),
+    "consume": _("Receive and acknowledge: on the topic and on the group."),
+    "configure": _("Create, change and delete these topics and groups; with * also alert rules."),
+    "unmask": _("Read masked content of these topics, each time with a reason."),
+    "access": _("Administer broker users, secrets and policies: only *."),
+    "people": _("Administer users, roles and tokens, as far as its owner may: only *."),
+}
 #: what a person has to be allowed to give one that may do this
 GIVEN_BY: Mapping[str, str] = {
     tokens.SETTINGS: CHANGE_SETTINGS,

@@ -29,7 +29,7 @@ from console.operations.actor import STEER_DELAYED_QUEUES, Scope, named
 from console.operations.errors import InvalidParameter, NotPossible, TooMany
 from console.operations.kind import LIMIT, REASON, Call, Form, ItemResult, Kind, Outcome, Preview, Target, renamed
 from console.operations.registry import register
-from console.operations.selection import EXAMPLES, all_of
+from console.operations.selection import EXAMPLES, all_of, window_words
 from console.operations.typed_moments import checked_move, is_shift, shift_ms
 from console.site.parsing import whole_number
 
@@ -138,8 +138,9 @@ class SteerValues(QueueKind):
             count = len(parameters["handles"])
             words = ngettext("%(count)s selected value of %(queue)s", "%(count)s selected values of %(queue)s", count)
             return words % {"count": f"{count:,}", "queue": queue}
-        if any((parameters.get("filter") or {}).values()):
-            return gettext("a range of time in %(queue)s") % {"queue": queue}
+        bounds = parameters.get("filter") or {}
+        if window := window_words(bounds.get("from_ms"), bounds.get("to_ms")):
+            return gettext("all of %(queue)s due %(window)s") % {"queue": queue, "window": window}
         return queue
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -178,9 +178,7 @@ class SteerTimers(TimerKind[TimersPreview]):
         wanted: dict[str, Any] = parameters["filter"]
         if not any(wanted.values()):
             return gettext("all pending timers")
-        parts = [f"{name} {wanted[name]}" for name in ("topic", "key") if wanted.get(name)]
-        said = ", ".join(parts) or gettext("a range of time")
-        return gettext("all matching: %(filter)s") % {"filter": said}
+        return gettext("all matching: %(filter)s") % {"filter": filter_of(wanted).words}
 
     @property
     def rest_path(self) -> str:

@@ -45,7 +45,7 @@ from console.features.timers.shapes import (
 from console.kept_figures import FigureSubject
 from console.operations.models import Operation, OperationItem
 from console.operations.reading import is_seen
-from console.operations.typed_moments import bound_ms
+from console.operations.typed_moments import bound_ms, shown_moment
 from console.over_time import Measure, OverTime, Wanted, over_time
 from console.past import Moment, asked_of, evidence_of, parts_at, past_of, status_of
 from console.security.topic_scope import EVERYTHING, TopicScope, authorised, current_scope
@@ -212,7 +212,7 @@ def timer_list(request: HttpRequest) -> Answer:
     context = {
         "data": data,
         "here": "timers",
-        "given": given,
+        "given": {**given, **{name: shown_moment(given[name]) for name in bounds}},
         "errors": errors,
         "away": away_at(data.evidence.stale_of),
         "number": uuid.uuid4(),

@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client.timers import WheelBucket
 from console.last_known import Away
+from console.operations.selection import window_words
 from console.site.evidence import Evidence
 from console.templatetags.escapement import due, span
 from console.ui.table import (
@@ -199,6 +200,14 @@ class TimerFilter:
     def is_empty(self) -> bool:
         """Tell whether nothing is asked for, so that every timer matches."""
         return not (self.topic or self.key) and self.from_ms is None and self.to_ms is None
+
+    @property
+    def words(self) -> str:
+        """What is asked for: topic, key, and the window of due times by the reader's clock; "" for every timer."""
+        parts = [f"{name} {text}" for name, text in (("topic", self.topic), ("key", self.key)) if text]
+        if window := window_words(self.from_ms, self.to_ms):
+            parts.append(gettext("due %(window)s") % {"window": window})
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from console.operations.selection import (
     count_of,
     is_whole,
     there_before,
+    time_words,
     topics_of,
 )
 from console.operations.spanning import (
@@ -238,7 +239,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         wanted: dict[str, Any] = parameters["filter"]
         parts = [f"{name} {wanted[name]}" for name in ("group", "topic") if wanted[name]]
         if wanted["before_ms"] is not None:
-            parts.append(gettext("a range of time"))
+            parts.append(gettext("stored until %(time)s") % {"time": time_words(wanted["before_ms"])})
         if parts:
             return gettext("all matching: %(filter)s") % {"filter": ", ".join(parts)}
         if wanted["state"] == "parked":

@@ -174,15 +174,6 @@ def test_the_password_is_asked_for_again(boss: Client) -> None:
     assert answer.headers["Location"].startswith("/prove/")
 
 
-def test_without_access_control_the_page_says_so(transactional_db: None, tmp_path: Path, settings: Any) -> None:
-    with running_broker(tmp_path / "store") as broker:
-        settings.ESCAPEMENT_NAMESRV = broker.namesrv
-        page = browser_of(person("boss", "change_access")).get("/access/")
-        hang_up()
-    assert page.status_code == 200
-    assert "No broker reports users." in page.content.decode()
-
-
 def command(*words: str) -> tuple[str, str]:
     out, error = StringIO(), StringIO()
     call_command("access", *words, stdout=out, stderr=error)

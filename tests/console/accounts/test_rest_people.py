@@ -75,7 +75,8 @@ def test_a_person_is_added_changed_closed_and_told(ask: Ask, boss: Any) -> None:
     assert anna.check_password(password)
     assert PasswordDue.objects.filter(user=anna).exists()
     assert ask("GET", "/people/anna").json() == {
-        "name": "anna", "is_active": True, "is_superuser": False, "roles": ["operator"], "is_password_due": True,
+        "name": "anna", "is_active": True, "is_superuser": False, "roles": ["operator"], "prefixes": [],
+        "is_password_due": True,
         "has_second_factor": False, "last_signed_in_ms": None,
     }  # fmt: skip
     assert ask("PATCH", "/people/anna", roles=["viewer"]).status_code == 202
@@ -106,6 +107,22 @@ def test_a_role_is_limited_to_topics(ask: Ask) -> None:
     (told,) = [each for each in ask("GET", "/roles").json()["roles"] if each["name"] == "tenants"]
     assert told == {"name": "tenants", "permissions": [], "prefixes": ["a-", "b-"]}
     assert ask("PATCH", "/roles/none", prefixes=[]).json()["code"] == "role_unknown"
+
+
+def test_a_role_is_made_and_a_user_is_limited(ask: Ask) -> None:
+    person("anna", role="viewer")
+    permissions = ["console.steer_timers", "console.view_console"]
+    answer = ask("POST", "/roles", name="shop", permissions=permissions, prefixes=["order-"])
+    assert answer.json()["results"] == {"made": 1}
+    (told,) = [each for each in ask("GET", "/roles").json()["roles"] if each["name"] == "shop"]
+    assert told == {"name": "shop", "permissions": permissions, "prefixes": ["order-"]}
+    assert ask("POST", "/roles", name="shop", permissions=permissions).status_code != 202
+    assert ask("POST", "/people/anna:limit", prefixes=["a-"]).json()["results"] == {"changed": 1}
+    told = ask("GET", "/people/anna").json()
+    assert (told["roles"], told["prefixes"]) == (["viewer"], ["a-"])
+    assert "@anna" not in [each["name"] for each in ask("GET", "/roles").json()["roles"]]
+    assert ask("PATCH", "/people/anna", roles=["operator"]).status_code == 202
+    assert ask("GET", "/people/anna").json()["prefixes"] == ["a-"]
 
 
 def test_a_token_is_made_rotated_and_revoked_and_shown_once(ask: Ask, boss: Any) -> None:

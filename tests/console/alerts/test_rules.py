@@ -103,6 +103,28 @@ def test_the_address_of_a_webhook_is_for_who_administers_rules(operator: Client)
     assert "chk_" in page
 
 
+def test_a_channel_that_cannot_be_used_is_told_before_it_is_tried(operator: Client, settings: Any) -> None:
+    rule(name="told", webhook=HOOK, emails="anna@example.org")
+    rule(name="quiet")
+    mail = "No mail server is set, so mail goes to localhost:25"
+    closed = "Webhooks are not allowed here."
+    unlisted = "List its origin, https://hooks.example, in ESCAPEMENT_ALERT_ORIGINS"
+    for address in (NEW, "/alerts/"):
+        assert not [each for each in (mail, closed, unlisted) if each in words(operator.get(address))]
+    settings.EMAIL_BACKEND, settings.MAIL_IS_SET = "django.core.mail.backends.smtp.EmailBackend", False
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "localhost", 25
+    settings.ALERT_ORIGINS = ["https://other.example"]
+    listed = words(operator.get("/alerts/"))
+    assert listed.count(mail) == listed.count(unlisted) == 1
+    assert "other.example" not in listed
+    assert mail in words(operator.get(NEW))
+    settings.ALERT_ORIGINS, settings.MAIL_IS_SET = [], True
+    for address in (NEW, "/alerts/"):
+        page = words(operator.get(address))
+        assert closed in page
+        assert mail not in page
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

@@ -87,6 +87,17 @@ def followed(browser: Client, row: Operation) -> str:
     return words(browser.get(now.address))
 
 
+def test_the_form_says_what_can_be_cancelled_and_what_a_half_needs(stage: Stage, operator: Client) -> None:
+    page = operator.get("/topics/orders/send/")
+    assert (
+        "On a delay level it cannot be cancelled or rescheduled; at a time or after a delay (a timer) it can."
+        in words(page)
+    )
+    assert "Producer group that decides (required)" in words(page)
+    assert 'data-needed-with="half"' in page.content.decode()
+    assert "producer_group" in faults(asked(operator, half="1"))
+
+
 def test_a_consumer_gets_what_was_written(stage: Stage, operator: Client, consumer: SimpleConsumer) -> None:
     body = '{\r\n  "order": 1.10\r\n}'
     more = {"keys": " order-1  paid ", "tag": "created", "properties": "shop=north\nnote=a = b", "sharding_key": "7"}

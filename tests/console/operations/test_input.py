@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
+from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
 from console.features.timers.selection import checked_selection
 from console.operations.errors import InvalidParameter
-from console.operations.typed_moments import moment_ms, shift_ms
+from console.operations.typed_moments import moment_ms, shift_ms, shown_moment
 from console.rest.query import moment_ms as rest_moment_ms
 from console.rest.query import written_moment
 
@@ -34,6 +36,19 @@ from console.rest.query import written_moment
 )
 def test_moments_as_people_type_them(text: str, ms: int) -> None:
     assert moment_ms(text) == ms
+
+
+@pytest.mark.parametrize("ms", [1, 1_795_244_400_000, 1_795_244_400_250, 2**46])
+def test_a_field_shows_milliseconds_as_a_time_that_means_the_same(ms: int) -> None:
+    with timezone.override(ZoneInfo("Asia/Shanghai")):
+        shown = shown_moment(str(ms))
+    assert re.match(r"\d{4}-\d\d-\d\dT.*\+08:00$", shown)
+    assert moment_ms(shown) == ms
+
+
+@pytest.mark.parametrize("text", ["", "-1h", "02:30", "soon", "9" * 30, str(2**53), "2026-11-21T15:00:00+08:00"])
+def test_a_field_shows_other_texts_as_they_were_typed(text: str) -> None:
+    assert shown_moment(text) == text
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,16 @@ from console.features.groups.rest import Acknowledge, Extend, GiveBack, NewOffse
 from console.features.messages.rest import Resend
 from console.features.messages.rest_descriptors import DescriptorSetting
 from console.features.overview.rest import Lift, Snooze
-from console.features.people.rest import Asked, NewPerson, NewToken, PersonChange, RoleChange, TokenRotation
+from console.features.people.rest import (
+    Asked,
+    NewPerson,
+    NewRole,
+    NewToken,
+    PersonChange,
+    PersonLimit,
+    RoleChange,
+    TokenRotation,
+)
 from console.features.redisson.read import hang_up as hang_up_redis
 from console.features.redisson.rest import (
     LaterValues,
@@ -115,6 +124,8 @@ BODIES: Mapping[type[msgspec.Struct], Callable[[str], dict[str, Any]]] = {
     BrokerSettingsChange: lambda side: {"settings": {"transactionCheckMax": 9}, **WHY},
     NewPerson: lambda side: {"name": f"{side}u", **WHY},
     PersonChange: lambda side: {"is_active": False, **WHY},
+    PersonLimit: lambda side: {"prefixes": [side], **WHY},
+    NewRole: lambda side: {"name": f"{side}r", "permissions": ["console.view_console"], **WHY},
     RoleChange: lambda side: {"prefixes": [side], **WHY},
     NewToken: lambda side: {"name": f"{side}n", "read": ["*"], **WHY},
     TokenRotation: lambda side: WHY,

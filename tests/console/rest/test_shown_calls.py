@@ -87,6 +87,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("people.change", {"name": "anna", "roles": [], "is_active": False}),
     ("people.reset_password", {"name": "anna"}), ("people.reset_second_factor", {"name": "anna"}),
     ("people.limit_role", {"role": "tenants", "prefixes": ["a-"]}),
+    ("people.limit", {"name": "anna", "prefixes": ["a-"]}),
+    ("people.add_role", {"role": "shop", "permissions": ["console.view_console"], "prefixes": []}),
     ("tokens.make", {"name": "n", "publish": ["orders"], "read": [], "access_user": "", "days": 30}),
     ("tokens.renew", {"prefix": "aaaaaaaaaa", "overlap_hours": 0.5}), ("tokens.end", {"prefix": "aaaaaaaaaa"}),
 ]  # fmt: skip

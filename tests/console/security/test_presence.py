@@ -72,7 +72,8 @@ def test_what_destroys_asks_for_the_password_after_a_while(db: None, kind: str, 
 def test_each_kind_that_takes_away_for_good_is_known_as_such() -> None:
     assert {name for name, kind in KINDS.items() if kind.destroys} == {
         "access.change", "access.create", "access.delete", "access.delete_policy", "access.end_old_secret",
-        "access.rotate", "access.set_policy", "people.add", "people.change", "people.limit_role",
+        "access.rotate", "access.set_policy", "people.add", "people.add_role", "people.change",
+        "people.limit", "people.limit_role",
         "people.reset_password", "people.reset_second_factor", "tokens.end", "tokens.make", "tokens.renew",
         "dead_letters.hide",
         "groups.delete", "groups.reset_offsets", "redisson.clear", "redisson.remove", "timers.cancel", "topics.delete",

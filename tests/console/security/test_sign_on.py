@@ -11,6 +11,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 
 from console.security.gate import ROLES
+from console.security.models import TopicPermission
+from console.security.own_role import own_name
+from console.security.topic_scope import visible_topics
 from console.site.checks import check_provider, groups_of
 from tests.console.people import person
 from tests.console.security.identity_provider import FORGED_KEY, IdentityProvider, providing
@@ -103,6 +106,15 @@ def test_an_account_that_is_closed_here_stays_closed(provider: IdentityProvider)
     sign_on(provider, Client())
     get_user_model().objects.update(is_active=False)
     assert sign_on(provider, Client()).status_code == FORBIDDEN
+
+
+def test_the_topics_that_one_user_is_limited_to_are_not_the_providers_matter(provider: IdentityProvider) -> None:
+    sign_on(provider, Client())
+    anna = get_user_model().objects.get()
+    own = anna.groups.create(name=own_name(anna))
+    TopicPermission.objects.create(group=own, prefix="a-")
+    sign_on(provider, Client())
+    assert visible_topics(anna).prefixes == ("a-",)
 
 
 def test_groups_may_stand_in_the_information_of_the_same_user_only(provider: IdentityProvider) -> None:

@@ -17,6 +17,7 @@ from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import TooMany
 from console.operations.models import AuditEntry, Operation
+from console.operations.selection import time_words
 from console.site.clock import now_ms
 from tests.console.stage import Stage
 from tests.console.ui.test_pages import words
@@ -98,6 +99,47 @@ def test_chosen_ones_are_moved_to_a_moment(stage: Stage, operator: Client) -> No
     assert operator.post(address + "confirm/", {"reason": "the flight is late"}).status_code == 303
     assert sorted(row.due_ms == due_ms for row in waiting()) == [False, True, True]
     assert Operation.objects.get().results == {"rescheduled": 2}
+
+
+def test_a_press_makes_each_later_and_keeps_the_distances(stage: Stage, operator: Client) -> None:
+    for number in range(3):
+        park(stage, 1, f"a{number}", due_ms=now_ms() + HOUR + number * 60_000)
+    before = {row.name: row.due_ms for row in waiting()}
+    address = posted(operator, "timers.reschedule", waiting())
+    asked = words(operator.get(address))
+    assert "Later by: each from its own due time, the distances stay 10 min 1 h 1 d" in asked
+    assert "All at: the same new due time for every one in 1 h" in asked
+    assert operator.post(address + "preview/", {"offered": f"later-{HOUR}"}).status_code == 303
+    page = words(operator.get(address))
+    assert "Each shifted by +1 h from its own due time" in page
+    for due_ms in before.values():
+        assert time_words(due_ms)[:19] in page
+        assert time_words(due_ms + HOUR)[:19] in page
+    operator.post(address + "confirm/", {"reason": "the flight is late"})
+    assert {row.name: row.due_ms for row in waiting()} == {name: ms + HOUR for name, ms in before.items()}
+
+
+def test_a_press_puts_all_at_one_time_and_says_so(stage: Stage, operator: Client) -> None:
+    park(stage, 3, "a")
+    address = posted(operator, "timers.reschedule", waiting())
+    assert operator.post(address + "preview/", {"offered": f"in-{2 * HOUR}"}).status_code == 303
+    assert "All at one time" in words(operator.get(address))
+    operator.post(address + "confirm/", {"reason": "together"})
+    (due_ms,) = {row.due_ms for row in waiting()}
+    assert abs(due_ms - now_ms() - 2 * HOUR) < 60_000
+
+
+def test_what_is_affected_names_the_window_of_the_list(stage: Stage, operator: Client) -> None:
+    from_ms = 1_900_000_000_000
+    park(stage, 2, "a", due_ms=from_ms)
+    park(stage, 1, "b", due_ms=from_ms + HOUR)
+    window = f"due from {time_words(from_ms)} to before {time_words(from_ms + HOUR)}"
+    listed = words(operator.get("/timers/list/", {"topic": "orders", "from": from_ms, "to": from_ms + HOUR}))
+    assert f"all matching topic orders, {window}, up to 10,000" in listed
+    chosen = {"scope": "matching", "topic": "orders", "from_ms": from_ms, "to_ms": from_ms + HOUR}
+    answer = operator.post("/operations/draft/", {"kind": "timers.reschedule", **chosen})
+    assert f"all matching: topic orders, {window}" in words(operator.get(answer.headers["Location"]))
+    assert Operation.objects.get().preview["met_count"] == 2
 
 
 def test_all_that_match_are_moved_by_a_span_and_later_ones_are_left(stage: Stage) -> None:

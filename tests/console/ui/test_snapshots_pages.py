@@ -108,6 +108,9 @@ def test_what_is_not_kept_is_said(filled: Stage, operator: Client) -> None:
         assert "No data for this page at that time: the broker cannot be reached." in lost
         assert "<table" not in lost
     assert "is not a time" in text_of(operator, "/compare/?from=soon", 422)
+    page = operator.get("/compare/?from=1795244400000").content.decode()
+    field = re.search(r'<input\s+name="from"\s+value="([^"]*)"', page)
+    assert field and field[1] == "2026-11-21T07:00:00+00:00"
     for path in ("/compare/", "/compare/?from=-10d", f"/compare/?from=-10d&to={away.at_ms}"):
         assert "data-past" in text_of(operator, path), path
 

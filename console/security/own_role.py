@@ -1,0 +1,37 @@
+"""The role of one user's own: it has no permissions, only the beginnings of topics that this user is limited to.
+
+Topics belong to roles (models.py); a user who is limited directly gets a role that nobody else has. Its name is the
+user's behind a mark that no other role begins with, and lists of roles leave it out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db.models import QuerySet
+
+_MARK = "@"
+#: of a role's name (Django's own)
+LONGEST_ROLE = 150
+
+
+def own_name(user: Any) -> str:
+    """Return the name of a user's own role."""
+    return f"{_MARK}{user.get_username()}"
+
+
+def is_own(name: str) -> bool:
+    """Tell whether a role of this name is one user's own."""
+    return name.startswith(_MARK)
+
+
+def own_roles(user: Any) -> QuerySet[Group]:
+    """Return the user's own role: one, or none; what is left of a former name of the user as well."""
+    found: QuerySet[Group] = user.groups.filter(name__startswith=_MARK)
+    return found
+
+
+def shared_roles() -> QuerySet[Group]:
+    """Return the roles that any user can have, by name."""
+    return Group.objects.exclude(name__startswith=_MARK).order_by("name")

@@ -1,0 +1,43 @@
+"""Times that are offered for a move: what a press means when it arrives, by the reader's clock."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.utils import timezone
+
+from console.operations.errors import InvalidParameter
+from console.operations.move_times import all_at, later, move_of
+from console.site.clock import local_time, now_ms
+
+HOUR = 3_600_000
+
+
+def test_later_is_a_shift_and_all_at_is_a_time() -> None:
+    assert [move_of(each.code) for each in later()] == [
+        {"shift_ms": ms, "due_ms": None} for ms in (600_000, HOUR, 24 * HOUR)
+    ]
+    for each in all_at():
+        moved = move_of(each.code)
+        assert moved["shift_ms"] is None
+        assert moved["due_ms"] is not None and now_ms() < moved["due_ms"] < now_ms() + 48 * HOUR
+
+
+@pytest.mark.parametrize("zone", ["Asia/Shanghai", "America/Los_Angeles", "UTC"])
+def test_hours_are_of_the_readers_clock(zone: str) -> None:
+    with timezone.override(ZoneInfo(zone)):
+        here = local_time(now_ms())
+        morning = move_of("tomorrow-9")["due_ms"]
+        assert morning is not None
+        at = local_time(morning)
+        assert (at.hour, at.minute, (at.date() - here.date()).days) == (9, 0, 1)
+        assert ("today-20" in [each.code for each in all_at()]) is (here.hour < 20)
+
+
+@pytest.mark.parametrize(
+    "code", ["", "later", "later--5", "later-x", "in-99999999999999", "today-24", "today-0", "never-1"]
+)
+def test_another_code_and_an_hour_that_has_passed_are_refused(code: str) -> None:
+    with pytest.raises(InvalidParameter):
+        move_of(code)
