@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from console.features.due.shapes import (
@@ -14,14 +14,16 @@ from console.features.due.shapes import (
     BrokerLoad,
     DueKind,
     DuePage,
+    Measured,
+    NextDue,
     Unknown,
     Window,
     load_of,
     verdict_of,
 )
 from console.features.redisson.due import due_of_queues
-from console.features.schedule.read import due_by_broker
-from console.features.timers.due import Stretch, TimersDue, as_steps, timers_due
+from console.features.schedule.read import due_by_broker, next_of_lanes
+from console.features.timers.due import Stretch, TimersDue, as_steps, next_of_timers, timers_due
 from console.features.transactions.due import checks_due
 from console.kept_figures import FigureSubject
 from console.over_time import fastest
@@ -54,7 +56,10 @@ def due_of(of: Cluster, name: str, *, is_topic: Callable[[str], bool], is_queue:
         _checks_band(is_topic, of, start_ms, window),
     )
     seen = seen_of(of)
-    loads = tuple(_load(here, lanes.get(here.name), told, seen.get(here.name), stretch) for here, told, _why in timers)
+    loads = tuple(
+        _measured(_load(here, lanes.get(here.name), told, seen.get(here.name), stretch), here, told, evidence)
+        for here, told, evidence in timers
+    )
     return DuePage(of.now_ms, of.source if of.brokers else "", window, start_ms, bands, loads, verdict_of(loads),
                    of.has_several)  # fmt: skip
 
@@ -162,6 +167,33 @@ def _load(
         is_known=lanes is not None and timers is not None,
         is_paused=bool(timers and timers.is_paused),
     )  # fmt: skip
+
+
+def _measured(load: BrokerLoad, here: Mirrored, timers: TimersDue | None, evidence: Evidence) -> BrokerLoad:
+    """Return the load with how its capacity was found."""
+    if timers is None:
+        never = here.polling or evidence.stale_reason is StaleReason.NOT_SUPPORTED
+        return replace(load, is_measurable=not never)
+    how = Measured(timers.capacity_how) if timers.capacity_how in Measured.values else None
+    return replace(load, capacity_at_ms=timers.capacity_at_ms, capacity_how=how)
+
+
+def next_due(of: Cluster, queues_ms: int | None = None) -> NextDue:
+    """Return the next that falls due on lanes, among timers, and among the values of Redisson's queues, whose next
+    moment says who has looked at them already. One query, and one question a broker."""
+    moments: list[tuple[int, DueKind, str]] = []
+    if (lane := next_of_lanes(of)) is not None:
+        moments.append((lane[1], DueKind.LANES, lane[0]))
+    unknown = [Unknown("", StaleReason.MIRROR_EMPTY)] if not of.brokers else []
+    for here, at_ms, evidence in next_of_timers(of):
+        if at_ms is not None:
+            moments.append((at_ms, DueKind.TIMERS, here.name))
+        elif evidence.stale_reason is not None:
+            unknown.append(Unknown(here.name, evidence.stale_reason))
+    if queues_ms is not None:
+        moments.append((queues_ms, DueKind.REDISSON, ""))
+    first = min(moments, key=lambda each: each[0], default=None)
+    return NextDue(*first, unknown=tuple(unknown)) if first is not None else NextDue(unknown=tuple(unknown))
 
 
 def seen_of(of: Cluster) -> dict[str, tuple[float, int]]:

@@ -198,6 +198,13 @@ def _minute(rows: Sequence[ScheduleLevel], start: int) -> NextMinute | None:
     return NextMinute(start, counts, peak, level, exact=False)
 
 
+def next_of_lanes(of: Cluster) -> tuple[str, int] | None:
+    """Return the broker with the next message on a lane, and when it is due, by one query; None: none is known."""
+    rows = ScheduleLevel.objects.filter(broker__in=of.names, next_due_ms__isnull=False).order_by("next_due_ms")
+    first = rows.values_list("broker", "next_due_ms").first()
+    return (first[0], first[1]) if first is not None and first[1] is not None else None
+
+
 def due_by_broker(of: Cluster, moments_ms: Sequence[int]) -> dict[str, list[int] | None]:
     """Return by broker how many messages of its lanes are due at or before each of these ascending moments.
 
