@@ -149,7 +149,7 @@ class SelfTest:
 
     def _tried(self, trial: Trial, error: OSError | None) -> None:
         self._trial = None
-        asked, self._asked = self._asked, []
+        asked, self._asked = [(peer, request) for peer, request in self._asked if peer.is_open], []
         if trial.per_s is None:
             why = trial.why or str(error or "the broker stops")
             if not self._is_stopped:
