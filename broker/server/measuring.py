@@ -20,6 +20,7 @@ import resource
 import signal
 import sys
 import time
+from statistics import mean
 from typing import Literal
 
 import uvloop
@@ -36,13 +37,13 @@ from .pump import Pump, tune_interpreter
 #: Timers of the first herd, by which everything is used once and which tells how much of the processor it takes to take
 #: timers; and of those that are measured, as many as are taken in so many seconds of it.
 WARM_COUNT = 1_000
-LEAST_COUNT, MOST_COUNT, _TAKING_S = 3_000, 4_000, 0.15
-#: Herds that are measured; the best counts, as what else runs on the machine only makes one slower.
+LEAST_COUNT, MOST_COUNT, _TAKING_S = 4_000, 5_000, 0.15
+#: Herds that are measured; their mean counts, as one that comes under load meets what else runs on the machine, too.
 HERDS = 2
 BODY = bytes(128)
 TOPIC, QUEUES = "self-test", 4
-#: What a herd of so few takes is shorter than one that is measured by chance.
-LEAST_BURST_MS = 10
+#: A herd of so few takes less time than one that is met by chance has to.
+LEAST_BURST_MS = 5
 #: Timers taken before others of the loop have their turn.
 _AT_ONCE = 200
 #: How far ahead they are due: those of so few seconds are encoded at once, and the clock moves less than a step of it.
@@ -96,7 +97,7 @@ async def measure(root: str, flush: Literal["sync", "async"]) -> tuple[float, in
     try:
         warm_s = await herds.take(WARM_COUNT)
         await herds.release()
-        count = min(max(round(WARM_COUNT * _TAKING_S / warm_s), LEAST_COUNT), MOST_COUNT)
+        count = min(max(round(_TAKING_S / warm_s) * WARM_COUNT, LEAST_COUNT), MOST_COUNT)
         found: list[float] = []
         for _ in range(_MOST_TRIED):
             await herds.take(count)
@@ -108,7 +109,7 @@ async def measure(root: str, flush: Literal["sync", "async"]) -> tuple[float, in
         herds.stop()
     if not found:
         raise NotMeasured("The machine is too busy.")
-    return max(found), count
+    return round(mean(found), 1), count
 
 
 class Herds:

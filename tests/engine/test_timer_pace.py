@@ -34,7 +34,17 @@ def test_a_figure_under_load_says_when_and_how() -> None:
     driver = open_engine()
     assert pace_of(driver.engine) == (None, None, None)
     loaded(driver)
-    assert pace_of(driver.engine) == (50_000.0, driver.clock.now_ms, "load")
+    # the last tick had nothing more to do: the one before it says how fast
+    assert pace_of(driver.engine) == (50_000.0, driver.clock.now_ms - 20, "load")
+
+
+def test_the_tick_that_ends_a_herd_does_not_make_it_slower() -> None:
+    driver = open_engine()
+    pace = driver.engine.timers.pace
+    for _ in range(6):
+        pace.released(driver.clock.advance(25), 1_000, more=True)
+    pace.released(driver.clock.advance(25), 0, more=False)
+    assert pace.capacity_per_s == 40_000.0
 
 
 def test_a_short_burst_says_nothing() -> None:

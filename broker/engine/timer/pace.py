@@ -78,14 +78,18 @@ class Pace:
         self.released_late.add(max(0, late_ms), count)
 
     def released(self, now_ms: int, count: int, *, more: bool) -> None:
-        """Take note of how many timers a tick released, and whether ``more`` were due."""
+        """Take note of how many timers a tick released, and whether ``more`` were due.
+
+        ``now_ms`` is when the tick began: the first one's timers are left out, as this one's time is. A tick that had
+        less to do than it could says nothing.
+        """
         if self._burst_ms is None:
             if more:
                 self._burst_ms, self._burst_count = now_ms, 0
             return
         self._burst_count += count
         elapsed_ms = now_ms - self._burst_ms
-        if elapsed_ms >= self.least_burst_ms:
+        if more and elapsed_ms >= self.least_burst_ms:
             self.measured = Measured(round(self._burst_count * 1000 / elapsed_ms, 1), now_ms, "load")
         if not more or elapsed_ms < 0:
             self._burst_ms = None

@@ -59,15 +59,15 @@ class MeasureReleases(Kind[MeasurePreview]):
 
     def preview(self, parameters: Mapping[str, Any]) -> MeasurePreview:
         """Return the figures that there are; raises ClientError if no broker tells."""
-        told = tell_each(lambda one: one.timer_status(), _brokers_of(parameters))
+        told, only = tell_each(lambda one: one.timer_status(), _brokers_of(parameters)), "".join(cluster().names[:1])
         figures: list[list[Any]] = []
         for each in told:
             status = each.answer
             if status is None:
-                figures.append([each.broker, None, None, None, _why(each.error)])
+                figures.append([each.broker or only, None, None, None, _why(each.error)])
                 continue
             how = status.capacity_how if status.capacity_how in Measured.values else None
-            figures.append([each.broker, status.capacity_per_s, how, status.capacity_at_ms, ""])
+            figures.append([each.broker or only, status.capacity_per_s, how, status.capacity_at_ms, ""])
         return MeasurePreview(at_ms=now_ms(), count=len(told), figures=figures)
 
     def targets(self, parameters: Mapping[str, Any], preview: MeasurePreview) -> Sequence[Target]:
