@@ -29,6 +29,8 @@ SLOW = (
     "celery/test_workers.py",
     "outbox",
     "reliability/test_lives.py",
+    "server/test_self_test.py",
+    "console/due/test_measuring.py",
     "package/test_wheel.py",
     "package/test_tutorial.py",
     "package/test_deploy.py",

@@ -25,6 +25,7 @@ from ..engine.log.commit_log import CommitLog
 from ..engine.log.recovery import LOOK_AHEAD_BYTES
 from ..engine.log.upkeep import BACKUP_LOCK
 from ..engine.outside import FORMAT_FILE
+from ..engine.timer.pace import PACE_FILE, SCRATCH
 from ..rocketmq.layout import store_ms_of
 from .manifest import PartKind
 
@@ -32,6 +33,8 @@ from .manifest import PartKind
 PIECE_BYTES = 1 << 20
 _SEGMENT_UNDER_WAY = "escapement.segment."
 _OF_THE_PROCESS = ("lock", "abort", BACKUP_LOCK)
+#: how fast this machine releases says nothing of the one where the backup is restored
+_OF_THE_MACHINE = (PACE_FILE, f"{PACE_FILE}.bak", SCRATCH)
 _DERIVED_FILES = ("checkpoint", "timerwheel", "escapement.checkpoint", "escapement.timers")
 _DERIVED_IN_TURN = ("escapement.halves.", "escapement.pops.")
 _DERIVED_FOLDERS = {"consumequeue": 2, "index": 0, "timerlog": 0}
@@ -71,7 +74,11 @@ def small_files(files: Files, root: str) -> tuple[list[tuple[str, PartKind]], li
             derived.append((name, "derived"))
         elif name in (CLOCK_MARK, FORMAT_FILE):
             tables.append((name, "table"))
-        elif not (name in (*_OF_THE_PROCESS, "commitlog") or name.startswith(_SEGMENT_UNDER_WAY) or _is_tmp(name)):
+        elif not (
+            name in (*_OF_THE_PROCESS, *_OF_THE_MACHINE, "commitlog")
+            or name.startswith(_SEGMENT_UNDER_WAY)
+            or _is_tmp(name)
+        ):
             left_out.append(name)
     return tables + derived, left_out
 

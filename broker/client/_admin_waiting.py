@@ -19,6 +19,7 @@ from .remoting import Response
 from .timers import MOST_TARGETS as MOST_TIMERS
 from .timers import (
     Action,
+    Releases,
     SteeredAll,
     TimerCheckpoint,
     TimerForecast,
@@ -49,6 +50,8 @@ _CHECKPOINT = struct.Struct(">qqqq")
 
 #: steering thousands of timers or transactions means thousands of records on disk
 _STEER_TIMEOUT_MS = 15_000
+#: a self-test takes two or three seconds where nothing else is done
+_MEASURE_TIMEOUT_MS = 30_000
 
 
 class TimerQuestions(Questions):
@@ -105,6 +108,12 @@ class TimerQuestions(Questions):
         """Release nothing any more, or go on; sends are taken all the same. Survives a restart of the broker."""
         answer = await self._change(Request.PAUSE_TIMERS, {"paused": "true" if paused else "false"})
         return _read_timers(answer, TimersPaused)
+
+    async def measure_releases(self) -> Releases:
+        """Have the broker measure how many timers a second it can release: another process of it tries for a moment,
+        on the disk of the store. Raises NotSupported of an Apache RocketMQ broker."""
+        answer = await self._change(Request.MEASURE_RELEASES, timeout_ms=_MEASURE_TIMEOUT_MS)
+        return _read_timers(answer, Releases)
 
     async def timer_checkpoint(self) -> TimerCheckpoint:
         """Return how far the broker has read its timers and released them (request 60)."""

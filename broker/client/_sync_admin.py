@@ -34,6 +34,7 @@ from .admin import (
 from .credentials import Access
 from .timers import (
     Action,
+    Releases,
     SteeredAll,
     TimerCheckpoint,
     TimerForecast,
@@ -434,6 +435,11 @@ class Admin(Face[AsyncAdmin]):
     def pause_timers(self, paused: bool) -> TimersPaused:
         """Release nothing any more, or go on; sends are taken all the same. Survives a restart of the broker."""
         return _run(self._core.pause_timers(paused))
+
+    def measure_releases(self) -> Releases:
+        """Have the broker measure how many timers a second it can release: another process of it tries for a moment,
+        on the disk of the store. Raises NotSupported of an Apache RocketMQ broker."""
+        return _run(self._core.measure_releases())
 
     def timer_checkpoint(self) -> TimerCheckpoint:
         """Return how far the broker has read its timers and released them (request 60)."""

@@ -1,7 +1,7 @@
 """Timers, the messages that wait for a moment, as brokers report them and operators steer them.
 
-Requests are 14002 to 14008, 60 and 61. All values are frozen and read straight from the answers' JSON, whose names are
-the same in camel case (docs/PROTOCOL.md). Moments are epoch ms.
+Requests are 14002 to 14008, 14016, 60 and 61. All values are frozen and read straight from the answers' JSON, whose
+names are the same in camel case (docs/PROTOCOL.md). Moments are epoch ms.
 
 Apache RocketMQ answers `Admin.timer_checkpoint` and `Admin.timer_metrics`; everything else about timers raises
 NotSupported there.
@@ -27,6 +27,7 @@ __all__ = [
     "OnConflict",
     "Outcome",
     "RecallHandle",
+    "Releases",
     "Steered",
     "SteeredAll",
     "Timer",
@@ -172,8 +173,9 @@ class TimerLimits(Struct, frozen=True, rename="camel"):
 class TimerStatus(Struct, frozen=True, rename="camel"):
     """The timers of one broker as a whole. `backlog`: overdue and not released yet; `early_total` must be 0.
 
-    `capacity_per_s` is the measured speed of releases, None until there was one; `clock_back_ms` and
-    `clock_forward_ms` are the largest steps of the wall clock that were seen.
+    `capacity_per_s` is the measured speed of releases, None until there was one: `capacity_how` says whether it was
+    found under load or by a self-test, `capacity_at_ms` when. `clock_back_ms` and `clock_forward_ms` are the largest
+    steps of the wall clock that were seen.
     """
 
     now_ms: int
@@ -191,6 +193,8 @@ class TimerStatus(Struct, frozen=True, rename="camel"):
     early_total: int = 0
     released_per_s: float = 0.0
     capacity_per_s: float | None = None
+    capacity_at_ms: int | None = None
+    capacity_how: str | None = None
     lateness_by_topic: list[TopicLateness] = []
     clock_back_ms: int = 0
     clock_forward_ms: int = 0
@@ -289,6 +293,15 @@ class TimersPaused(Struct, frozen=True, rename="camel"):
     paused: bool
     pending: int
     backlog: int
+
+
+class Releases(Struct, frozen=True, rename="camel"):
+    """Answer 14016: how many timers a second a self-test released just now."""
+
+    now_ms: int
+    capacity_per_s: float
+    capacity_at_ms: int
+    capacity_how: str
 
 
 class TimerEvent(Struct, frozen=True, rename="camel"):

@@ -31,6 +31,7 @@ from .schedule import Schedule
 from .status import Health, assess, changes_since, level_json, token_of
 from .store import Store
 from .tables.topics import Pending
+from .timer.pace import SCRATCH, Measured, Quiet
 from .timer.service import Timers
 from .timer.steer import Action, Outcome, Target
 from .topic_backlog import Waiting
@@ -74,6 +75,7 @@ class Engine:
         self._failure: str | None = None
         self._closed = self._is_syncing = False
         self._retention_ms = now_ms
+        self._quiet = Quiet(now_ms)
         self._records_recovered = 0
         self.topics = self._store.topics
         self.groups = self._store.groups
@@ -105,6 +107,8 @@ class Engine:
         if not files.exists(abort):
             files.open(abort, create=True).close()
             files.sync_directory(self.config.root)
+        if files.exists(scratch := join(self.config.root, SCRATCH)):
+            files.remove_directory(scratch)
         topics_known = store.topics.load()
         store.groups.load()
         store.offsets.load()
@@ -149,6 +153,7 @@ class Engine:
         if self._upkeep.may_checkpoint:
             self._upkeep.add_checkpoint(last, clean=True)
         self._upkeep.add_saves(last)
+        self._add_pace(last, now_ms, is_last=True)
         failed = False
         try:
             last.run()
@@ -158,6 +163,7 @@ class Engine:
             if error.errno not in NO_ROOM | NO_DESCRIPTOR:
                 raise
         self._upkeep.done(last, now_ms, failed=failed)
+        self.timers.kept_pace.done(failed=failed)
         if last.checkpointed:
             self._files.remove(join(self.config.root, "abort"))
             self._files.sync_directory(self.config.root)
@@ -299,7 +305,15 @@ class Engine:
                     raise
             if (end_position := oldest_expired(self._store, now_ms)) is not None:
                 self.timers.compaction.move(end_position, now_ms)
-        return self._upkeep.take(now_ms)
+        job = self._upkeep.take(now_ms)
+        if job is not None:
+            self._add_pace(job, now_ms)
+        return job
+
+    def _add_pace(self, job: UpkeepJob, now_ms: int, *, is_last: bool = False) -> None:
+        save = self.timers.kept_pace.take(now_ms, is_last=is_last)
+        if save is not None:
+            job.saves.append(save)
 
     @property
     def is_upkeeping(self) -> bool:
@@ -310,6 +324,7 @@ class Engine:
         """Take over what an upkeep job did. A full disk is waited out, and so is a want of descriptors: what needed one
         was not begun, and the next job does all anew. Any other error is final."""
         self._upkeep.done(job, now_ms, failed=error is not None)
+        self.timers.kept_pace.done(failed=error is not None)
         if error is not None and error.errno in NO_ROOM:
             self._upkeep.disk_ratio = 1.0
         elif error is not None and error.errno not in NO_DESCRIPTOR:
@@ -404,6 +419,23 @@ class Engine:
         self.check_open()
         self.timers.pause(paused, now_ms)
         return {"paused": paused, "pending": self.timers.states.pending, "backlog": self.timers.backlog(now_ms)}
+
+    # How fast timers can be released: measured under load, and where nothing was, by an engine beside this one.
+
+    def wants_self_test(self, now_ms: int) -> bool:
+        """Tell whether nothing was measured and nobody would notice if it were: ask this every second or so."""
+        is_quiet = self._quiet.saw(self._store.log.end_position, now_ms)
+        has_room = self.is_open and self._upkeep.disk_ratio <= self.config.disk_refuse_ratio
+        return is_quiet and has_room and self.timers.pace.measured is None
+
+    def admit_self_test(self) -> None:
+        """Raise StoreFailed, StoreClosed or DiskFull where a self-test cannot write, as no send can."""
+        self._check_room()
+
+    def self_tested(self, per_s: float, now_ms: int) -> Measured:
+        """Take over what a self-test measured; return the figure as it is told from now on."""
+        measured = self.timers.pace.measured = Measured(round(per_s, 1), now_ms, "self_test")
+        return measured
 
     # Topics that go, and what waits for them.
 

@@ -100,6 +100,7 @@ class EngineGuest(LoopGuest):
                 clocks=Clocks(simulation=simulation()),
                 register_at=name_servers(),
                 limits=Limits(slow_ms=settings.SLOW_MS),
+                self_test=settings.BROKER_SELF_TEST,
             )
             await service.start()
         except (BrokerError, OSError) as error:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import socket
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -40,21 +38,15 @@ from .processors.settings import ConfigurationProcessor, Doors, KeptSettings
 from .processors.timers import ScheduleProcessor, TimerProcessor
 from .processors.topics import DeletionProcessor, TopicProcessor, sweep_all
 from .processors.transactions import CheckRounds, TransactionProcessor
-from .pump import Pump
+from .pump import Pump, tune_interpreter
 from .registrar import NameServers, Registrar, Told
+from .self_test import SelfTest
 from .send_reply import SendReplies, Sends
 from .sniffing import Pages, front
 from .state import BrokerState
 from .tls import Certificates, TlsConfig
 
 logger = logging.getLogger(__name__)
-
-_GC_THRESHOLDS = (50_000, 20, 50)
-"""Messages under way are acyclic: the collector finds nothing among them, so it looks seldom."""
-
-_SWITCH_INTERVAL_S = 0.0005
-"""How long a thread that writes may keep the loop waiting, and the loop one that has written: 5 ms are too much where
-a timer is to leave within one."""
 
 
 class Processor(Protocol):
@@ -89,7 +81,8 @@ class BrokerService:
     when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. The
     `vip_channel` is the port two below the broker's, as at Apache RocketMQ: if it is taken the broker serves without.
     It registers at the name servers of `register_at`, beside having a name service of its own. Where it is not
-    `is_alone` the process belongs to others: it leaves the interpreter's settings as they are, and says less.
+    `is_alone` the process belongs to others: it leaves the interpreter's settings as they are, and says less. With
+    `self_test` it measures by itself how fast it can release, where that was never measured.
     """
 
     def __init__(
@@ -107,6 +100,7 @@ class BrokerService:
         vip_channel: bool = True,
         register_at: NameServers = NOWHERE,
         is_alone: bool = True,
+        self_test: bool = False,
     ) -> None:
         self.config = config
         self._listen_host = listen_host
@@ -134,6 +128,8 @@ class BrokerService:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._register_at = register_at
         self._is_alone = is_alone
+        self._has_self_test = self_test
+        self._self_test: SelfTest | None = None
         self._registrar: Registrar | None = None
         self._names: NameService | None = None
 
@@ -212,7 +208,7 @@ class BrokerService:
                     each.close()
             raise
         if self._is_alone:
-            self._tune_collector()
+            tune_interpreter()
         await namesrv.start(namesrv_socket)
         await broker.start(broker_socket)
         await self._start_vip(broker, vip_socket)
@@ -220,6 +216,8 @@ class BrokerService:
             self._registrar.start()
         self._sweep()
         sweep_all(self._running)
+        if self._self_test is not None:
+            self._self_test.start()
         if self._simulator is not None:
             self._simulator.keep()
         logger.log(
@@ -332,7 +330,7 @@ class BrokerService:
             ConfigurationProcessor(state, kept, Doors(self._gate is not None, certificates is not None)),
             ProgressProcessor(state), ClientQueryProcessor(state),
             ResetProcessor(state), CleanupProcessor(state), pop, AckProcessor(state), AssignmentProcessor(state),
-            ReplyProcessor(state, send), administration,
+            ReplyProcessor(state, send), administration, self._tests(state),
         ]  # fmt: skip
         if self._gate is not None:
             processors.append(AccessProcessor(self._gate.table))
@@ -353,14 +351,14 @@ class BrokerService:
         )
         return Server("broker", administration.noted(handlers), self._live_clock, self._limits, hooks, shared)
 
+    def _tests(self, state: BrokerState) -> SelfTest:
+        self._self_test = SelfTest(
+            state.engine, self._files or OsFiles(), self._clock, is_on=self._has_self_test, speed=state.speed or 1.0
+        )
+        return self._self_test
+
     def _connections(self) -> Iterator[Connection]:
         return (connection for server in self._servers for connection in server.connections)
-
-    def _tune_collector(self) -> None:
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
     def _stored(self, tickets: list[Ticket]) -> None:
         self._running.sends.stored(tickets, self._clock())
@@ -426,6 +424,8 @@ class BrokerService:
             self._sweep_timer.cancel()
         if self._check_rounds is not None:
             self._check_rounds.stop()
+        if self._self_test is not None:
+            self._self_test.stop()
         began_s = asyncio.get_running_loop().time()
         if self._registrar is not None:
             await self._registrar.stop()

@@ -201,6 +201,9 @@ class BrokerMetrics:
         taken = status["pending"] + status["releasedTotal"] + status["cancelledTotal"]
         yield self._counter("rocketmq_timer_enqueue_total", "Timers taken", [({}, taken)])
         yield self._counter("rocketmq_timer_dequeue_total", "Timers released", [({}, status["releasedTotal"])])
+        measured = self._engine.timers.pace.measured
+        rows = [({"how": str(measured.how)}, measured.per_s)] if measured is not None else []
+        yield self._gauge("escapement_timer_capacity_per_second", "Timers that can be released in a second", rows)
         levels = self._engine.schedule.status(now_ms)
         pending = [({"level": str(level.number)}, float(level.max_offset - level.offset)) for level in levels]
         yield self._gauge("escapement_delayed_messages", "Messages that wait at a delay level", pending)

@@ -235,9 +235,10 @@ class Rates:
 
 # How long requests take.
 
-#: Those that a broker holds until there is something to tell.
+#: Those that a broker holds until there is something to tell, or that take as long as they take.
 _HELD = frozenset((
     Request.PULL_MESSAGE, Request.LITE_PULL_MESSAGE, Request.POP_MESSAGE, Request.NOTIFICATION, Request.GET_CHANGES,
+    Request.MEASURE_RELEASES,
 ))  # fmt: skip
 _REQUESTS = {int(code): code.name.lower() for code in Request}
 _ANSWERS = {int(code): code.name.lower() for code in Answer}

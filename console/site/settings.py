@@ -58,6 +58,7 @@ BROKER_HOST = os.environ.get("ESCAPEMENT_BROKER_HOST", "127.0.0.1")
 BROKER_PORT = int(os.environ.get("ESCAPEMENT_BROKER_PORT", "10911"))
 # Whether the port two below is served, too: RocketMQ's VIP channel, which old clients and slaves use.
 BROKER_VIP = os.environ.get("ESCAPEMENT_VIP", "1") == "1"
+BROKER_SELF_TEST = os.environ.get("ESCAPEMENT_SELF_TEST", "1") == "1"
 NAMESRV_PORT = int(os.environ.get("ESCAPEMENT_NAMESRV_PORT", "9876"))
 # Name services by themselves that `make run` starts, and the name servers where the broker registers beside its own.
 NAMESRV_PORTS = [int(each) for each in os.environ.get("ESCAPEMENT_NAMESRV_PORTS", "").split(",") if each]

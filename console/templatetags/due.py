@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
-from console.features.due.shapes import WINDOWS, Band, DueKind, DuePage
+from console.features.due.shapes import WINDOWS, Band, DueKind, DuePage, Measured
 from console.features.due.wheel import DueWheel
 from console.site.clock import local_time
 from console.templatetags.escapement import until
@@ -127,3 +127,9 @@ def whole_percent(share: float | None) -> str:
     if share is None:
         return "\u2013"
     return "< 1 %" if 0 < share < 0.01 else f"{share:.0%}".replace("%", " %")
+
+
+@register.filter
+def measured_by(how: str) -> str:
+    """How a capacity was found, in words."""
+    return str(Measured(how).label)

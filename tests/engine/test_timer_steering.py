@@ -240,7 +240,7 @@ def test_numbers_of_wheel_and_forecast_are_those_of_what_waits() -> None:
     by_hour = driver.engine.timers.views.wheel(now_ms, now_ms + 40 * HOUR_MS, HOUR_MS, now_ms)
     assert {(start - now_ms) // HOUR_MS: count for start, count, _ in by_hour["buckets"]} == {0: 60, 5: 2, 9: 1, 11: 1}
     assert by_hour["far"] == 0
-    driver.engine.timers.pace.capacity_per_s = 2.0
+    driver.engine.self_tested(2.0, now_ms)
     due = str(now_ms + 20_700)
     for _ in range(9):
         driver.send("orders", b"x", TIMER_DELIVER_MS=due)

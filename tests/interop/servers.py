@@ -248,7 +248,9 @@ class EscapementServer:
             *("--transaction-checks", str(self.shape.transaction_checks)),
             *self.more_arguments,
         ]
-        env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(self.tree), **self.more_environment}
+        # nothing is measured beside what a test or a comparison measures
+        quiet = {"ESCAPEMENT_SELF_TEST": "0"}
+        env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(self.tree), **quiet, **self.more_environment}
         command = [sys.executable, "-m", self.module, *arguments]
         self._child = Child(command, log=self.work / "broker.err", env=env, cwd=self.tree)
         return self._child

@@ -119,6 +119,7 @@ TABLE: Mapping[str, tuple[str, str, Parameters]] = {
     # of one broker there is none to go to, whoever's timers they are
     "timers.move_to_broker": ("operator", "broker", of_topic(to="broker-z")),
     "timers.take_back": ("operator", "operation", lambda team: {"operation": team.parts["cancelled"]}),
+    "due.measure": ("operator", "", lambda team: {}),
     "brokers.configure": ("operator", "", lambda team: {"settings": {"transactionCheckMax": "9"}}),
     "topics.change": ("operator", "topic", lambda team: {"name": team.topic, "settings": {"read_queues": 3}}),
     "topics.create": ("operator", "topic", lambda team: {"name": f"{team.topic}-new", "settings": {}}),

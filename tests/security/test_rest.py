@@ -72,6 +72,7 @@ DELETE /check-addresses/{group}                    admin                    prod
 GET    /check-addresses/{group}                    admin                    producers               view_checkaddress
 PATCH  /check-addresses/{group}                    admin                    producers               change_checkaddress
 GET    /due                                        read                     overview+rows           view_console
+POST   /due:measure                                settings                 everywhere              change_settings
 GET    /groups                                     read                     rows                    view_console
 POST   /groups                                     settings                 body                    change_settings
 DELETE /groups/{group}                             settings.delete          group                   change_settings

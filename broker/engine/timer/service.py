@@ -9,6 +9,7 @@ They wait until they are released, cancelled or moved. Whether one still waits i
     acts        the same by the commit of a half                                acts.py
     seeing      what waits, in order or in numbers                              listing.py, stats.py
     checkpoint  timer log, wheel, what is over                                  checkpoint.py
+    pace        how late they left, how fast they can                           pace.py
     open        the last state, and what the log says since                     recovery.py
 
 Exactly once: a released record names its timer (ESC_SOURCE), a record that ends one names it too (ESC_CANCELS,
@@ -31,11 +32,12 @@ from .checkpoint import StateWrite, TimerCheckpoints
 from .index import TimerIndex
 from .keys import HalfOrder, Keys
 from .listing import Life, Listing
+from .pace import KeptPace, Pace
 from .parking import Deletes, Parking
 from .recovery import TimerRecovery
 from .release import RELEASES_PER_TICK, Preparer, Released, Releaser
 from .state import Deleted, Replaced, Timer, TimerStates
-from .stats import ClockWatch, Pace, Views
+from .stats import ClockWatch, Views
 from .steer import Compaction, Steering
 
 #: Retry after the store refused a release.
@@ -66,6 +68,7 @@ class Timers:
         self._recovery = TimerRecovery(store, states, index, keys, self._checkpoints.paths)
         self.clock = ClockWatch()
         self.pace = Pace()
+        self.kept_pace = KeptPace(store.config, store.files, self.pace)
         self.listing = Listing(store, states, index, keys)
         self.views = Views(store, states, index, self.clock, self.pace)
         self.life = Life(states, index, keys, self.steering)
@@ -98,6 +101,7 @@ class Timers:
         kept = self._recovery.start(now_ms)
         self._checkpoints.start(kept, self._recovery.sequence, now_ms)
         self.states.paused = self._checkpoints.load_paused()
+        self.kept_pace.load()
         self.clock.start(now_ms, kept.steps)
         self._now_ms = self._overdue_since_ms = now_ms
 

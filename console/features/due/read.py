@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from console.features.due.shapes import (
@@ -14,6 +14,7 @@ from console.features.due.shapes import (
     BrokerLoad,
     DueKind,
     DuePage,
+    Measured,
     Unknown,
     Window,
     load_of,
@@ -57,7 +58,10 @@ def due_of(of: Cluster, name: str, *, is_topic: Callable[[str], bool], is_queue:
         _checks_band(is_topic, of, start_ms, window),
     )
     seen = seen_of(of)
-    loads = tuple(_load(here, lanes.get(here.name), told, seen.get(here.name), stretch) for here, told, _why in timers)
+    loads = tuple(
+        _measured(_load(here, lanes.get(here.name), told, seen.get(here.name), stretch), here, told, evidence)
+        for here, told, evidence in timers
+    )
     return DuePage(of.now_ms, of.source if of.brokers else "", window, start_ms, bands, loads, verdict_of(loads),
                    of.has_several)  # fmt: skip
 
@@ -166,6 +170,15 @@ def _load(
         is_known=lanes is not None and timers is not None,
         is_paused=bool(timers and timers.is_paused),
     )  # fmt: skip
+
+
+def _measured(load: BrokerLoad, here: Mirrored, timers: TimersDue | None, evidence: Evidence) -> BrokerLoad:
+    """Return the load with how its capacity was found."""
+    if timers is None:
+        never = here.polling or evidence.stale_reason is StaleReason.NOT_SUPPORTED
+        return replace(load, is_measurable=not never)
+    how = Measured(timers.capacity_how) if timers.capacity_how in Measured.values else None
+    return replace(load, capacity_at_ms=timers.capacity_at_ms, capacity_how=how)
 
 
 def seen_of(of: Cluster) -> dict[str, tuple[float, int]]:

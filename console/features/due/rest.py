@@ -9,12 +9,15 @@ from starlette.responses import Response
 
 from console.features.due.read import due_of
 from console.features.due.shapes import DEFAULT, Band, BrokerLoad, DuePage
-from console.rest.access import InRows, Overview
-from console.rest.operations import in_thread
+from console.operations.actor import CHANGE_SETTINGS
+from console.rest.access import Everywhere, InRows, Overview
+from console.rest.database import token_actor
+from console.rest.operations import begun, in_thread
 from console.rest.responses import json_answer
 from console.rest.route import Call, route
-from console.rest.several import OnlyOf, of_broker
-from console.security.tokens import READ
+from console.rest.schemas import BEGUN, Reason
+from console.rest.several import OnlyOf, named_of, of_broker
+from console.security.tokens import READ, SETTINGS
 from console.site.mirrored import cluster
 
 
@@ -52,7 +55,11 @@ class DueLoad(Struct, kw_only=True):
     broker: str
     peak_ms: int | None
     peak_per_s: float
-    capacity_per_s: Annotated[float | None, Meta(description="Null: nothing was measured since it started.")]
+    capacity_per_s: Annotated[float | None, Meta(description="Null: it was never measured.")]
+    capacity_how: Annotated[
+        str | None, Meta(description="load: timers that were due kept it busy; self_test: it tried by itself.")
+    ]
+    capacity_at_ms: int | None
     seen_per_s: Annotated[float | None, Meta(description="The most that was seen to go out: it can do that at least.")]
     seen_ms: int | None
     late_ms: Annotated[int | None, Meta(description="How late the last one of the worst minute is.")]
@@ -75,6 +82,29 @@ class DueAnswer(Struct, kw_only=True):
     is_partial: Annotated[bool, Meta(description="Of some broker lanes or timers are not known.")]
     total: int | None
     overdue: int | None
+
+
+class MeasureReason(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The reason why it is measured now how fast timers are released: at one broker, or at all."""
+
+    reason: Reason
+    broker: Annotated[str, Meta(min_length=1, max_length=255, description="Only of this broker.")] | None = None
+
+
+@route(
+    "POST",
+    "/due:measure",
+    "Measure how fast brokers release",
+    action=SETTINGS,
+    permission=CHANGE_SETTINGS,
+    on=Everywhere(),
+    answers=(BEGUN,),
+)
+async def measure(call: Call, body: MeasureReason) -> Response:
+    """Have each broker measure now how fast it releases, which takes it some seconds."""
+    broker = await named_of(call.state, (), body.broker)
+    actor = token_actor(call.grant, frozenset((CHANGE_SETTINGS,)))
+    return await begun("due.measure", {}, body.reason, actor, broker=broker)
 
 
 @route(
@@ -131,6 +161,8 @@ def _load(load: BrokerLoad) -> DueLoad:
         peak_ms=load.peak_ms,
         peak_per_s=load.peak_per_s,
         capacity_per_s=load.capacity_per_s,
+        capacity_how=load.capacity_how.value if load.capacity_how else None,
+        capacity_at_ms=load.capacity_at_ms,
         seen_per_s=load.seen_per_s,
         seen_ms=load.seen_ms,
         late_ms=load.late_ms,

@@ -1,9 +1,9 @@
 """What falls due, kind by kind over time, against what the brokers release, and the answer to "will we cope".
 
-What a broker was measured to release is of its timers: it measures when those that are due keep it busy for a tenth of
-a second. Messages of lanes take the same way (a new record of the log), so they count against the same figure. Where
-nothing was measured, the most that was seen to go out is a lower bound: what is below it goes out in time, of what is
-above it nothing is known.
+What a broker was measured to release is of its timers: under load, when those that are due keep it busy for a tenth of
+a second, or by a self-test where nothing was measured yet. It keeps the figure over a restart. Messages of lanes take
+the same way (a new record of the log), so they count against the same figure. Where nothing was measured, the most that
+was seen to go out is a lower bound: what is below it goes out in time, of what is above it nothing is known.
 """
 
 from __future__ import annotations
@@ -89,6 +89,13 @@ class Band:
         return self.counts is not None and self.is_whole and not self.unknown and not self.left
 
 
+class Measured(TextChoices):
+    """The ways in which a broker finds how fast it releases."""
+
+    LOAD = "load", _("under load")
+    SELF_TEST = "self_test", _("self-test")
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
     """What one broker has to release within the window: lanes and timers, and how fast it was measured or seen to."""
@@ -107,6 +114,11 @@ class BrokerLoad:
     #: False: its lanes or its timers are not known
     is_known: bool = True
     is_paused: bool = False
+    #: when and how the capacity was measured; None: it never was, or the broker does not say
+    capacity_at_ms: int | None = None
+    capacity_how: Measured | None = None
+    #: whether it is a broker that measures at all: an Apache RocketMQ broker does not
+    is_measurable: bool = True
 
     @property
     def share(self) -> float | None:
@@ -287,8 +299,18 @@ class DuePage:
 
     @property
     def unmeasured(self) -> tuple[BrokerLoad, ...]:
-        """The brokers of which nothing was measured."""
-        return tuple(load for load in self.loads if load.capacity_per_s is None)
+        """The brokers that measure, and have not yet."""
+        return tuple(load for load in self.loads if load.capacity_per_s is None and load.is_measurable)
+
+    @property
+    def never_measured(self) -> tuple[BrokerLoad, ...]:
+        """The brokers that do not measure."""
+        return tuple(load for load in self.loads if not load.is_measurable)
+
+    @property
+    def can_measure(self) -> bool:
+        """Tell whether a broker can be asked to measure."""
+        return any(load.is_measurable for load in self.loads)
 
     @property
     def paused(self) -> tuple[str, ...]:

@@ -44,8 +44,10 @@ class TimersDue:
     is_whole: bool
     overdue: int
     is_paused: bool
-    #: the measured speed of release; None: nothing was measured since the broker started
+    #: the measured speed of release, when and how it was measured; None: it never was
     capacity_per_s: float | None
+    capacity_at_ms: int | None
+    capacity_how: str | None
     #: the mean of its last five minutes
     released_per_s: float
     late: tuple[LateSecond, ...]
@@ -95,6 +97,8 @@ def _due(admin: Admin, stretch: Stretch) -> TimersDue:
         overdue=status.backlog,
         is_paused=status.paused,
         capacity_per_s=found.capacity_per_s or status.capacity_per_s,
+        capacity_at_ms=status.capacity_at_ms,
+        capacity_how=status.capacity_how,
         released_per_s=status.released_per_s,
         late=tuple(LateSecond(herd.due_ms, herd.count, herd.last_late_ms) for herd in found.herds),
     )

@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from broker.mirror.models import HalfMessage
 from broker.redisson import DelayedQueue
+from broker.rocketmq.codes import Request
 from broker.rocketmq.topics import RETRY_PREFIX
 from console.features.due.read import due_of, read_due
 from console.features.due.shapes import Answer, BrokerLoad, DueKind, load_of, verdict_of
@@ -25,7 +26,7 @@ from console.site.mirrored import cluster
 from console.ui import live
 from console.ui.live import page_of
 from tests.console.delayed_stage import MINUTE
-from tests.console.people import browser_of
+from tests.console.people import browser_of, person
 from tests.console.security.test_limited import limited_person
 from tests.console.several import Several
 from tests.console.stage import HOSTILE, Stage
@@ -255,3 +256,40 @@ def test_an_open_page_moves(stage: Stage, operator: Client) -> None:
     after = live._made(page, "en", 2, before)
     for part in ("#figures", "#due-bars", "#due-table"):
         assert after.parts[part] != before.parts[part], part
+
+
+# How fast was measured.
+
+
+def measure(stage: Stage, per_s: float) -> None:
+    """What a self-test leaves in the broker, without the two seconds that it takes (test_measuring.py)."""
+    engine = stage.broker.service.engine
+    stage.broker.call(lambda: engine.self_tested(per_s, now_ms()))
+
+
+def test_a_measured_broker_says_yes_and_how_it_was_found(due: Stage, operator: Client) -> None:
+    measure(due, 41_000)
+    page = read_due("10m")
+    (load,) = page.loads
+    assert (load.capacity_per_s, load.capacity_how, load.is_measurable) == (41_000, "self_test", True)
+    assert page.verdict.answer is Answer.YES
+    shown = text_of(operator, "/due/?window=10m")
+    assert "Yes: &lt; 1 % of what this broker can release" in shown
+    assert "41,000" in shown
+    assert "self-test, " in shown
+    assert "tests itself once" not in shown
+
+
+def test_who_may_not_change_settings_has_no_button(due: Stage, operator: Client) -> None:
+    assert "Measure now" in text_of(operator, "/due/")
+    assert "Measure now" not in text_of(browser_of(person("vera")), "/due/")
+
+
+def test_a_broker_that_does_not_measure_is_said_to_have_no_figure(due: Stage, operator: Client) -> None:
+    with due.broker.without(Request.GET_TIMER_STATUS, Request.GET_TIMER_FORECAST, Request.MEASURE_RELEASES):
+        (load,) = read_due("1h").loads
+        assert (load.capacity_per_s, load.capacity_how, load.is_measurable) == (None, None, False)
+        shown = text_of(operator, "/due/")
+        assert "An Apache RocketMQ broker does not measure how fast it releases." in shown
+        assert "Measure now" not in shown
+        assert operator.post("/operations/draft/", {"kind": "due.measure"}).status_code == 422

@@ -33,6 +33,7 @@ from console.features.brokers.rest import BrokerSettingsChange
 from console.features.checkback.models import CheckAddress
 from console.features.checkback.rest import CheckAddressChange, NewCheckAddress
 from console.features.dead_letters.rest import ManyLetters
+from console.features.due.rest import MeasureReason
 from console.features.groups.rest import Acknowledge, Extend, GiveBack, NewOffsets, Receive
 from console.features.messages.rest import Resend
 from console.features.messages.rest_descriptors import DescriptorSetting
@@ -86,6 +87,7 @@ BODIES: Mapping[type[msgspec.Struct], Callable[[str], dict[str, Any]]] = {
     ManyTimers: lambda side: {"filter": {"topic": f"{side}t"}, **WHY},
     ManyToBroker: lambda side: {"filter": {"topic": f"{side}t"}, "to": "broker-z", **WHY},
     ManyMoved: lambda side: {"filter": {"topic": f"{side}t"}, **LATER, **WHY},
+    MeasureReason: lambda side: WHY,
     SwitchReason: lambda side: WHY,
     TakenBack: lambda side: WHY,
     NewHalf: lambda side: {"topic": f"{side}t", "producer_group": f"{side}g", "message": {"body": "x"}},

@@ -28,6 +28,7 @@ RULE = {
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("timers.cancel", TIMERS), ("timers.reschedule", {**TIMERS, "shift_ms": -60_000}),
     ("timers.reschedule", {**TIMERS, "due_ms": 1_795_247_527_000}), ("timers.deliver_now", ALL), ("timers.pause", {}),
+    ("due.measure", {}),
     ("timers.move_to_broker", {**TIMERS, "to": "lisbon/broker-b", "from": "broker-a"}),
     ("timers.resume", {}), ("timers.take_back", {"operation": NUMBER, "of": "timers.cancel"}),
     ("timers.take_back", {"operation": NUMBER, "of": "timers.cancel", "items": [2]}),

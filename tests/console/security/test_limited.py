@@ -243,7 +243,8 @@ def test_nothing_is_done_to_what_is_not_seen(filled: Stage, actor: Actor, operat
     positions = [{"position": row.position} for row in filled.admin.timers(0, 2**62).items]
     unbounded: list[tuple[str, dict[str, Any]]] = [
         ("timers.cancel", {"filter": {}, "is_all": True}), ("timers.cancel", {"targets": positions}),
-        ("timers.pause", {}), ("transactions.commit", {"filter": {"state": "open"}, "is_all": True}),
+        ("timers.pause", {}), ("due.measure", {}),
+        ("transactions.commit", {"filter": {"state": "open"}, "is_all": True}),
         ("topics.create", {"name": "payroll-2", "settings": {}}), ("groups.create", {"name": "fresh", "settings": {}}),
         ("redisson.move", {"queue": "orders", "to": FOREIGN, "filter": {}, "is_all": True}),
     ]  # fmt: skip
