@@ -70,7 +70,7 @@ class Handshake(asyncio.Protocol):
         self._early += data
 
     def _hand_on(self) -> None:
-        """Give TLS what came before it took our place: uvloop reads from a connection that was paused as it was made."""
+        """Give TLS what came before it took our place: uvloop reads from one that was paused as it was made."""
         begun, self._early = self._early, bytearray()
         tls = self.transport.get_protocol()
         while begun and tls is not None and tls is not self:
