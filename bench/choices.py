@@ -34,11 +34,11 @@ from tests.interop.waiting import wait_until
 TITLE = "Ways to have something done later"
 DEFINITION = (
     "One process that does what is due (a handler that only notes the time), on one machine with what it stands on; "
-    "what waits is put there first. *Late*: {count:,} that fall due over {span} s; the handler's moment minus the due "
-    "one. *Killed*: the same once more, the process is killed (SIGKILL) in the middle and started again at once; what "
+    "what is to fall due is put there first. *Late*: {count:,} over {span} s; the handler's time minus the due "
+    "one. *Killed*: the same once more, the process is killed (SIGKILL) in the middle and restarted immediately; what "
     "had not been handled {patience} s after the last was due counts as missing. *Waiting*: {waiting:,} due in an "
     "hour; what the process and its server hold more than before (PSS; of the table its size on disk). *Cancel*: one "
-    "of these by its number, the median of {cancels}. The table is looked at every {table:g} s, as by a task of "
+    "of these by its number, the median of {cancels}. The table is polled every {table:g} s, as by a task of "
     "Celery's beat, the sorted set every {set:g} s; Celery {celery} with its Redis transport; Valkey writes its "
     "append-only file each second."
 )
@@ -90,7 +90,7 @@ def held(*pids: int) -> int:
 class Table:
     """A table in PostgreSQL that is looked at now and then."""
 
-    name, title = "table", "a table, looked at by Celery's beat"
+    name, title = "table", "a table, polled by Celery's beat"
     cancel_says, lists = "yes: a row was deleted, or none", "yes, by SQL"
 
     def __init__(self, base: Path) -> None:

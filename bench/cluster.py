@@ -18,11 +18,11 @@ TITLE = "Spark over a cluster"
 DEFINITION = (
     "{count:,} messages with bodies of 128 bytes in four queues of one broker (flush async, its other settings as they "
     'are: 32 messages a pull), read by `format("rocketmq")` in a local session of two tasks; broker and Spark share '
-    "two cores. *Messages*: count, sum of sizes, ids and the latest moment; *with properties and bodies*: the columns "
+    "two cores. *Messages*: count, sum of sizes, ids and the latest time; *with properties and bodies*: the columns "
     "that there are where nobody chooses any, sum of the bodies' lengths too; median of {rounds}, from the query's "
     "start to its answer. *Stream*: one process sends {rate:,} messages a second (batches of {batch}) for {seconds} s, "
-    "a query with `foreachBatch` counts them; the delay is from the moment at which a batch's oldest message was "
-    "stored to the moment at which its count is there, the first {warm} s left out."
+    "a query with `foreachBatch` counts them; the delay is from when a batch's oldest message was "
+    "stored to when its count is there, the first {warm} s left out."
 )
 FULL, QUICK = 1_000_000, 100_000
 ROUNDS, RATE, BATCH, SECONDS, WARM_S = 3, 5_000, 50, 40, 10

@@ -35,7 +35,7 @@ DEFINITION = (
     "connection, one at a time, {requests} times, while the mirror follows; *in total* without a choice, *by broker* "
     "the same below `/at/{one}/`. *Mirror*: processor time of its process in {seconds} s, with no page open; sends "
     "go to all topics in turn. *Noticed*: from the signal to the frame of the open first page that says so, {rounds} "
-    "brokers each, one after the other; brokers that were stopped go on before the next one is. *With one stopped*: "
+    "brokers each, one after the other; brokers that were stopped continue before the next one is. *With one stopped*: "
     "the pages in total again, {dead_requests} times."
 )
 PAGE_MS, MIRROR_PERCENT, NOTICED_S = 150, 20, 10
@@ -112,7 +112,7 @@ def looked_at(one: Installation, brokers: Brokers, scale: Scale) -> tuple[list[R
         figure(f"mirror at {RATE} sends/s in all, of a core", sending, "%", MIRROR_PERCENT, 1),
         figure("a stopped broker (SIGSTOP) noticed, the latest", max(outage.stopped_s), "s", NOTICED_S, 1),
         figure("a killed broker (SIGKILL) noticed, the latest", max(outage.killed_s), "s", NOTICED_S, 1),
-        Row("one that goes on noticed, the latest", f"{max(outage.again_s):.1f} s"),
+        Row("one that runs again (SIGCONT) noticed, the latest", f"{max(outage.again_s):.1f} s"),
         *rows_of("pages in total with one stopped", away, is_judged=False),
     ]  # fmt: skip
     notes = [

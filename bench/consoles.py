@@ -165,7 +165,7 @@ def addresses(server: Server) -> dict[str, str]:
         "clients": "/clients/", "messages": "/messages/", "found": f"/messages/?topic={TAIL}&q=shown",
         "a message": f"/messages/{message}/", "places": "/find/?q=Topic-09", "dead letters": "/dead-letters/",
         "delayed queues": "/redisson/", "dashboards": "/dashboards/", "operations": "/operations/",
-        "alerts": "/alerts/", "audit": "/audit/", "saved views": "/views/", "two moments": "/compare/?from=-1m&to=",
+        "alerts": "/alerts/", "audit": "/audit/", "saved views": "/views/", "two times": "/compare/?from=-1m&to=",
     }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ DEFINITION = (
     "{threads} threads that wait for each answer. *Backlog*: those are taken by a new group, from the first arrival in "
     "a handler to the last; *POP*: by a new group that pops {popped:,} of another topic, acknowledgements included. "
     "Medians of {rounds}, the first round is warm-up. *The way through*: {rate:,} single messages a second for "
-    "{seconds} s, from the moment at which each ought to leave to its arrival, the first {warm} s left out. *Our "
+    "{seconds} s, from when each ought to leave to its arrival, the first {warm} s left out. *Our "
     "client*: one Python process, {python:,} messages of 128 bytes, sends at most {window} at a time. Brokers run one "
     "after the other."
 )

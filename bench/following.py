@@ -31,7 +31,7 @@ DEFINITION = (
     "process sends {rate:,} messages a second (128 bytes, batches of {batch}) for {seconds} s while `manage.py "
     "dashboards run flow --follow` runs; five times a second the figures in PostgreSQL are compared with what was "
     "acknowledged, and the age of the oldest message that they miss is noted; the first {warm} s are warm-up. *A "
-    "scan*: {slow} single sends a second, each from the moment at which it ought to leave to its answer, in turns "
+    "scan*: {slow} single sends a second, each from when it ought to leave to its answer, in turns "
     "alone and while `manage.py dashboards run` computes all nine over a log of {records:,} records; p99 of all turns."
 )
 RATE, BATCH, SECONDS, WARM_S = 10_000, 100, 40, 10

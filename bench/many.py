@@ -24,9 +24,9 @@ from tests.interop.servers import Server, says
 TITLE = "Many topics, groups and clients"
 DEFINITION = (
     "{count:,} topics of {queues} queues, {count:,} groups, {count:,} connections, each a client with a heartbeat "
-    "every 30 s and a pull that waits and is asked anew after 15 s, as Java's clients do. *Idle*: processor time of "
+    "every 30 s and a long poll that is renewed after 15 s, as Java's clients do. *Idle*: processor time of "
     "the broker's process in {idle} s, beginning {rest} s after the last client came. *Sends*: {rate} messages of "
-    "128 bytes a second for {seconds} s to one topic, each from the moment at which it ought to leave to its answer, "
+    "128 bytes a second for {seconds} s to one topic, each from when it ought to leave to its answer, "
     "before there is anything else, and beside them; and then to their topics in turn, so that each wakes a client. "
     "*Rebalance*: {consumers} consumers of `broker.client` in one process share {shared} queues beside all that; "
     "settled is when each queue is read by exactly the member that is to read it. Memory is RssAnon. flush sync."

@@ -31,7 +31,7 @@ DEFINITION = (
     "Timers of 128 bytes with a schedule key each, due at random within 30 days. The engine takes them in a process of "
     "its own (flush async), which is killed with SIGKILL (`python -m bench.filling`), then a broker is started on the "
     "store. Memory is RssAnon, the highest of: while they were taken, and after each start. List: the first 1,000 from "
-    "a moment on, of a topic, and by key, the slowest of their medians of five. Forecast: 30 days in steps of 6 h. "
+    "a time on, of a topic, and by key, the slowest of their medians of five. Forecast: 30 days in steps of 6 h. "
     "Cancel: one request each by schedule key, in random order, {cancels:,} of them. Disk: for each timer beyond its "
     "record in the log (queue, timer log, index entries; the wheel's file has one size). Fires: from the start of the "
     "process to a release after it was ready, while something is due every 250 ms. Power loss: as kill -9, after which "

@@ -20,7 +20,7 @@ from bench.spark_log import plain_loop, write_log
 TITLE = "Dashboards with Spark"
 DEFINITION = (
     "A log of {count:,} records with bodies of 128 bytes (of ten seven plain, one on a delay level, one timer and "
-    "its release), read on two cores. *Scan*: count, sum of sizes, ids and the latest moment over all records, from "
+    "its release), read on two cores. *Scan*: count, sum of sizes, ids and the latest time over all records, from "
     "the query's start to its answer. *All nine dashboards*: from the start of the process to the last result, session "
     "start included. *Memory* is the most that Java and all Python processes held together: RSS adds up what each has "
     "in memory, pages that they share counted again for each; PSS counts those once."

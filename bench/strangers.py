@@ -21,10 +21,10 @@ from tests.interop.servers import Server, says
 TITLE = "Strangers"
 DEFINITION = (
     "A client of `broker.client` sends {rate} messages of 128 bytes a second for {seconds} s, alone and beside each "
-    "crowd in turn ({rest} s after it came), each from the moment at which it ought to leave to its answer. Crowds: "
+    "crowd in turn ({rest} s after it came), each from when it ought to leave to its answer. Crowds: "
     "{idle:,} producers that say nothing but a heartbeat a minute; {slow} readers that ask for 32 answers of up to "
     "256 KB and read 1 KB a second; {halves} frames of 4 MB that are begun and come 2 KB a second; {bad} connections "
-    "that send what is no frame, or no request, and come again at once; {producers:,} producers, together "
+    "that send what is no frame, or no request, and come again immediately; {producers:,} producers, together "
     "{crowd_rate} messages a second; {unacknowledged} consumers that pop for a second at a time and never "
     "acknowledge. Each is a process of its own. Memory is RssAnon, flush sync."
 )

@@ -14,15 +14,15 @@ from bench.results import Row, Section, compared
 from tests.interop.programs import Program
 from tests.interop.servers import Server
 
-TITLE = "Timers: lateness, the herd, accepting"
+TITLE = "Timers: lateness, the burst, accepting"
 DEFINITION = (
     "One Java program sends timers (`DELIVER_MS`, bodies of 128 bytes) with `DefaultMQProducer` and receives them "
     "with `DefaultMQPushConsumer`, both of version 5.5.0. Steady: {rate:,} a second for {seconds} s, each due at "
-    "random 1 to 10 s later, with flush async, RocketMQ's default, and flush sync. Herd: {herds} timers due in one "
+    "random 1 to 10 s later, with flush async, RocketMQ's default, and flush sync. Burst: {herds} timers due in one "
     "millisecond, sent by 16 threads before it (Apache RocketMQ: the first number only); the rate is their number "
-    "over the time from that moment to the last one's arrival. Accepting: {accepted:,} timers from 16 threads that "
+    "over the time from then to the last one's arrival. Accepting: {accepted:,} timers from 16 threads that "
     "wait for each answer, and as many plain messages, in turns, on a topic that nobody consumes, medians of "
-    "{rounds}. Herd and accepting with flush async on both, RocketMQ's default. Brokers run one after the other."
+    "{rounds}. Burst and accepting with flush async on both, RocketMQ's default. Brokers run one after the other."
 )
 TOPIC = "TimerLoad"
 RATE, SPAN_MS, THREADS = 2_000, 10_000, 16
@@ -135,7 +135,7 @@ def herd_rows(herd: dict[tuple[str, int], Event], herds: tuple[int, ...]) -> lis
     for count in herds:
         ours = herd["escapement", count]
         rates = [each["count"] * 1_000 / max(1, each["lastMs"] - each["dueMs"]) for each in (ours, theirs)]
-        rows.append(compared(f"herd of {count:,}", *rates, "messages/s", ">= 1.0", lambda ratio: ratio >= 1))
+        rows.append(compared(f"burst of {count:,}", *rates, "messages/s", ">= 1.0", lambda ratio: ratio >= 1))
         wrong = [str(each["early"] + each["lost"] + each["twice"]) for each in (ours, theirs)]
         rows.append(Row("... early, lost or twice", wrong[0], wrong[1], "", "0", wrong[0] == "0"))
     return rows

@@ -18,7 +18,7 @@ from tests.interop.servers import Server
 
 TITLE = "Transactions: RocketMQ's own benchmark"
 DEFINITION = (
-    "`org.apache.rocketmq.example.benchmark.TransactionProducer -w 32 -s 128`, everything committed at once: 32 "
+    "`org.apache.rocketmq.example.benchmark.TransactionProducer -w 32 -s 128`, everything committed immediately: 32 "
     "threads, a half message and its commit each, binary headers. Both brokers run all the time; the producer goes "
     "A B A B. It reports each 10 s; the first {skip} reports of a turn are warm-up. Flush async, RocketMQ's default, "
     "and flush sync. Processor time is that of the broker's process, user and system."

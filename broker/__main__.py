@@ -1,4 +1,4 @@
-"""`python -m escapement_mq broker|namesrv|backup|restore|rehearse|doctor ...`: a broker, a name service by itself,
+"""`python -m escapement_mq broker|namesrv|backup|restore|rehearse|doctor ...`: a broker, a name service alone,
 backups of a store, and a look at its machine, without Django."""
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ PROGRAMS = {
 }
 USAGE = """\
 usage: python -m escapement_mq broker --store DIRECTORY ...    a broker and its name service
-       python -m escapement_mq namesrv --store DIRECTORY ...   a name service by itself
+       python -m escapement_mq namesrv --store DIRECTORY ...   a name service alone
        python -m escapement_mq backup DIRECTORY --to BACKUP|-  a backup of a store, its broker may run
-       python -m escapement_mq restore BACKUP|- DIRECTORY      a store from a backup, as of a moment with --until
-       python -m escapement_mq rehearse BACKUP|-               what a backup holds, proved in a temporary directory
-       python -m escapement_mq doctor DIRECTORY                what is to be changed on the machine of a store
+       python -m escapement_mq restore BACKUP|- DIRECTORY      a store from a backup; --until: as it was at a time
+       python -m escapement_mq rehearse BACKUP|-               check a backup by restoring it to a temporary directory
+       python -m escapement_mq doctor DIRECTORY                check the machine, the store and the broker
        python -m escapement_mq --version
-Each tells its options with --help.
+Each lists its options with --help.
 """
 
 

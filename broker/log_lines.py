@@ -331,17 +331,17 @@ def _change_levels(number: int, frame: FrameType | None) -> None:
         _take_levels_of(file)
     elif _before:
         _put_back()
-        logger.warning("the levels are as they were at the start")
+        logger.warning("the log levels are as at the start")
     else:
         change_levels(dict.fromkeys(OWN, "DEBUG"))
-        logger.warning("all is told in detail until the next SIGUSR2")
+        logger.warning("everything is logged in detail until the next SIGUSR2")
 
 
 def _take_levels_of(file: str) -> None:
     try:
         levels, wrong = read_levels(Path(file).read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
-        logger.error("the levels stay as they are, %s cannot be read: %s", file, error)
+        logger.error("the log levels stay as they are, %s cannot be read: %s", file, error)
         return
     _put_back()
     change_levels(levels)
@@ -371,14 +371,14 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
-    logging.getLogger(__name__).critical("ended by what nothing caught", exc_info=(kind, error, trace))
+    logging.getLogger(__name__).critical("ended by an uncaught exception", exc_info=(kind, error, trace))
 
 
 def _uncaught_in_thread(said: threading.ExceptHookArgs) -> None:
     if said.exc_value is not None and not issubclass(said.exc_type, SystemExit):
         name = said.thread.name if said.thread is not None else "?"
         error = (said.exc_type, said.exc_value, said.exc_traceback)
-        logging.getLogger(__name__).error("the thread %s ended by what nothing caught", name, exc_info=error)
+        logging.getLogger(__name__).error("the thread %s ended by an uncaught exception", name, exc_info=error)
 
 
 def _unraisable(said: sys.UnraisableHookArgs) -> None:

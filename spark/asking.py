@@ -35,7 +35,7 @@ class ClusterUnreachable(DashboardError):
     """A name server or a broker does not answer."""
 
     def __init__(self, address: str, why: str) -> None:
-        super().__init__(f"{address} does not answer: {why}. Is it running there, and can this machine reach it?")
+        super().__init__(f"{address} is not responding: {why}. Is it running there, and can this machine reach it?")
         self.address = address
 
 
@@ -43,7 +43,7 @@ class RequestDenied(DashboardError):
     """A name server or a broker answered that it does not do what it was asked."""
 
     def __init__(self, address: str, answer: Command) -> None:
-        super().__init__(f"{address} refuses, code {answer.code}: {(answer.remark or 'it does not say why')[:400]}")
+        super().__init__(f"{address} refuses, code {answer.code}: {(answer.remark or 'no reason given')[:400]}")
         self.code = answer.code
 
 

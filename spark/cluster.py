@@ -48,7 +48,7 @@ class BrokerAway(DashboardError):
 
     def __init__(self, broker: str, why: str) -> None:
         super().__init__(
-            f"The broker {broker} does not answer, and without it some messages would be missing: {why} To read the "
+            f"The broker {broker} is not responding, and without it some messages would be missing: {why} To read the "
             "others only, name them: brokers=NAME,NAME."
         )
         self.why = why

@@ -197,8 +197,8 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for queue, offset in begun.items():
             if queue in bounds and bounds[queue].end < offset and self._options.wish.is_strict:
                 raise MessagesGone(
-                    f"{queue} was read up to offset {offset}, and ends before, at {bounds[queue].end}: another store "
-                    "lies in its place, or the topic was made anew. To read it from the beginning give the query "
+                    f"{queue} was read to offset {offset}, and ends before, at {bounds[queue].end}: another store "
+                    "lies in its place, or the topic was created anew. To read it from the beginning give the query "
                     "another checkpointLocation; to wait until it is as long again: fail_on_data_loss=false."
                 )
         ends = {queue: max(found.end, begun.get(queue, 0)) for queue, found in bounds.items()}

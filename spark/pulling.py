@@ -208,8 +208,8 @@ class Puller:
     def _refuse(self, piece: Piece, why: str) -> None:
         if self._wish.is_strict:
             raise MessagesGone(
-                f"Messages {piece.at} to {piece.end - 1} of {piece.range.queue} were to be read, and {why}. To go on "
-                "without them, with a row that says so: fail_on_data_loss=false."
+                f"Messages {piece.at} to {piece.end - 1} of {piece.range.queue} were to be read, and {why}. To skip "
+                "them, with a row that says so: fail_on_data_loss=false."
             )
 
     def _wait(self, piece: Piece, answer: Command) -> None:

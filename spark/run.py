@@ -214,7 +214,7 @@ def _one_of_several(order: Order, number: int) -> _Log:
         source = Source(order.store, options_of(order), number)
         return _Log(order, replace(source, partitions=source.reader.partitions()), _segments(order.store))
     except BrokerAway as error:
-        return _Log(order, None, error=f"It does not answer: {error.why}")
+        return _Log(order, None, error=f"It is not responding: {error.why}")
     except (DashboardError, OSError) as error:
         return _Log(order, None, error=str(error))
 

@@ -232,7 +232,7 @@ def _check_same(store: LogStore, segments: list[Segment], position: int, end: in
         reached = store.end_position(end, segments)
     if reached < position:
         raise StoreUnreadable(
-            f"{store.path} was read up to position {position}, and its log ends before, at {reached}: another log lies "
+            f"{store.path} was read to position {position}, and its log ends before, at {reached}: another log lies "
             "in its place, or it lost its end. To read it from the beginning give the query another "
             "checkpointLocation; for a dashboard that follows it remove the one below var/dashboards."
         )

@@ -41,32 +41,32 @@ def backup(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--name", default=os.environ.get("ESCAPEMENT_BROKER", "broker-a"), help="name of the broker, for the manifest"
     )
-    parser.add_argument("--mb-per-s", type=float, default=None, help="read the log no faster than so many MB a second")
+    parser.add_argument("--mb-per-s", type=float, default=None, help="read the log no faster than this (MB per second)")
     options = parser.parse_args(arguments)
     if options.mb_per_s is not None and options.mb_per_s <= 0:
-        parser.error("--mb-per-s is a number of MB above 0")
-    return _run(lambda: _backup(options), "What is there is no new backup: run the same command again.")
+        parser.error("--mb-per-s must be a number above 0")
+    return _run(lambda: _backup(options), "The backup is incomplete: run the same command again.")
 
 
 def restore(arguments: list[str] | None = None) -> int:
     """Restore a backup to an empty directory; return the exit code."""
     parser = argparse.ArgumentParser(prog="restore", description=_described(restore))
     parser.add_argument("backup", help="directory of the backup, or - for a tar stream")
-    parser.add_argument("store", help="store directory to be made; it is not there yet, or empty")
-    parser.add_argument("--until", type=_moment, metavar="MOMENT", help="as it was then: 2026-11-26T12:00:00+00:00")
+    parser.add_argument("store", help="store directory to create; if it exists, it must be empty")
+    parser.add_argument("--until", type=_moment, metavar="TIME", help="the state at a time: 2026-11-26T12:00:00+00:00")
     options = parser.parse_args(arguments)
-    return _run(lambda: _restore(options), "No broker opens what is there: run the same command again.")
+    return _run(lambda: _restore(options), "The restore is incomplete, no broker opens it: run the same command again.")
 
 
 def rehearsal(arguments: list[str] | None = None) -> int:
     """Restore a backup to a temporary directory, open it, count and check it; return the exit code."""
     parser = argparse.ArgumentParser(prog="rehearse", description=_described(rehearsal))
     parser.add_argument("backup", help="directory of the backup, or - for a tar stream")
-    parser.add_argument("--until", type=_moment, metavar="MOMENT", help="as it was then")
-    parser.add_argument("--in", dest="place", metavar="DIRECTORY", help="where the temporary directory is made")
+    parser.add_argument("--until", type=_moment, metavar="TIME", help="the state at a time")
+    parser.add_argument("--in", dest="place", metavar="DIRECTORY", help="where to create the temporary directory")
     parser.add_argument("--delay-levels", default=None, help="messageDelayLevel of the broker, if it was changed")
     options = parser.parse_args(arguments)
-    return _run(lambda: _rehearse(options), "Nothing is left of it.")
+    return _run(lambda: _rehearse(options), "The temporary directory was removed.")
 
 
 def _described(command: Callable[..., int]) -> str:
@@ -105,7 +105,7 @@ def _backup(options: argparse.Namespace) -> int:
         os.nice(10)  # the broker goes first
     if options.to == _PIPE:
         if sys.stdout.isatty():
-            raise BackupRefused("A backup is not for a terminal: send it to a file or a program.")
+            raise BackupRefused("A backup cannot be written to a terminal: redirect it to a file or a program.")
         with TemporaryDirectory(prefix="escapement-backup-") as spool:
             with closing(BackupPipe(files, spool, sys.stdout.buffer)) as pipe:
                 manifest = take(files, origin, pipe, _now_ms())
@@ -125,7 +125,7 @@ def _said_of(manifest: Manifest, new_bytes: int, kept_bytes: int, seconds: float
     lines = [
         f"backup of {manifest.broker} at position {manifest.position:,}",
         f"messages stored from {written(manifest.first_ms)} to {written(manifest.last_ms)}",
-        f"copied {new_bytes:,} bytes in {seconds:.1f} s, {kept_bytes:,} were there",
+        f"copied {new_bytes:,} bytes in {seconds:.1f} s, {kept_bytes:,} were there already",
     ]
     if manifest.left_out:
         lines.append(f"not part of a backup: {', '.join(manifest.left_out)}")
@@ -156,12 +156,12 @@ def _said_of_store(restored: Restored, until_ms: int | None) -> list[str]:
     assert until_ms is not None
     lines.append(f"cut off: {cut.records:,} records stored at {written(until_ms)} or later")
     if cut.offsets_cut:
-        lines.append(f"consumer offsets that were beyond the new ends: {cut.offsets_cut:,}")
+        lines.append(f"consumer offsets beyond the new ends, set back to them: {cut.offsets_cut:,}")
     if cut.revived_topics:
         topics = ", ".join(cut.revived_topics[:_LINES])
         lines.append(f"topics that were deleted later are back, with the settings of new ones: {escaped(topics)}")
     if cut.is_rebuilt:
-        lines.append("the broker's first start makes queues, index, timers and halves anew from the log")
+        lines.append("the broker's first start rebuilds queues, index, timers and half messages from the log")
     return lines
 
 
@@ -179,11 +179,11 @@ def _rehearse(options: argparse.Namespace) -> int:
 
 def _said_of_rehearsal(found: Rehearsal) -> list[str]:
     manifest = found.restored.manifest
-    lines = [f"checksums of {len(manifest.parts):,} files hold: {manifest.stored_bytes:,} bytes"]
+    lines = [f"checksums of {len(manifest.parts):,} files are right: {manifest.stored_bytes:,} bytes"]
     lines += [f"{name}: {count:,}" for name, count in found.counts.items()]
     lines.append(f"records: {found.report.counts['records']:,}")
     lines.append(
-        f"a restore takes {found.restore_s:.1f} s, the start behind it {found.start_s:.1f} s"
+        f"a restore takes {found.restore_s:.1f} s, the first start after it {found.start_s:.1f} s"
         f" ({found.walked:,} records read in the log)"
     )
     damages = found.report.damages
@@ -219,7 +219,7 @@ def _moment(text: str) -> Any:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no moment such as 2026-11-26T12:00:00+00:00") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-11-26T12:00:00+00:00") from None
     if moment.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} has no zone: write {text}+00:00 for UTC")
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone: write {text}+00:00 for UTC")
     return round(moment.timestamp() * 1000)

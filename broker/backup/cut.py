@@ -99,7 +99,7 @@ def _place_of(log: CommitLog, manifest: Manifest, until_ms: int) -> tuple[int, i
         stored_ms = store_ms_of(record)
         if stored_ms >= until_ms:
             if not last_ms:
-                raise BackupRefused("Nothing was stored before that moment; take an older backup, or a later moment.")
+                raise BackupRefused("Nothing was stored before that time; use an older backup, or a later time.")
             return position, last_ms
         last_ms = stored_ms
     return manifest.position, last_ms

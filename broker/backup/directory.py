@@ -115,7 +115,7 @@ class BackupDirectory:
     def _another_log(self) -> BackupRefused:
         return BackupRefused(
             f"The log of the store is not the one that is in {self._directory}: it is another store, or it was restored"
-            " to an earlier moment, or lost its unsynced end in a power failure. Take the backup to a new directory."
+            " to an earlier time, or lost its unsynced end in a power failure. Take the backup to a new directory."
         )
 
     # the files beside the log

@@ -94,9 +94,9 @@ def check_moment(manifest: Manifest, until_ms: int | None) -> None:
     if until_ms is None:
         return
     if until_ms > manifest.taken_ms:
-        raise BackupRefused("The moment is later than the backup: leave out --until, or take a newer backup.")
+        raise BackupRefused("The time is later than the backup: leave out --until, or use a newer backup.")
     if until_ms <= manifest.first_ms:
-        raise BackupRefused("The moment is before the first message that the backup holds; take an older backup.")
+        raise BackupRefused("The time is before the first message of the backup; use an older backup.")
 
 
 def _at_most(pieces: Iterator[bytes], limit: int) -> Iterator[bytes]:

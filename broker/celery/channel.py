@@ -74,7 +74,7 @@ class QoS(_kombu.QoS):  # type: ignore[misc] # a base of no known type
         self.channel.intake.done(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Give back, to be handed out again at once; or be done with it."""
+        """Give back, to be redelivered immediately; or be done with it."""
         if not requeue:
             self.ack(delivery_tag)
             return
@@ -182,7 +182,7 @@ class Channel(_kombu.Channel):  # type: ignore[misc] # a base of no known type
         table[:] = [each for each in table if each[2] != queue]
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **options: Any) -> None:
-        """Forget a queue, and take out what waits there; its topic stays, for timers and for others."""
+        """Forget a queue, and remove its messages; its topic stays, for timers and for others."""
         declared = self.link.declared.get(queue, Declared())
         if if_empty and self._size(queue):
             return
@@ -246,7 +246,7 @@ class Channel(_kombu.Channel):  # type: ignore[misc] # a base of no known type
         try:
             self._run(cancel_all(self.link, task_ids))
         except ClientError as error:
-            logger.warning("revoked tasks that wait for their moment are not cancelled: %s", error)
+            logger.warning("revoked tasks that are not due yet could not be cancelled: %s", error)
 
     # receiving
 
@@ -335,7 +335,7 @@ class Channel(_kombu.Channel):  # type: ignore[misc] # a base of no known type
         return raw
 
     def give_back(self, delivery_tag: str, message: Any) -> None:
-        """Have a message handed out again at once; one that is this process's own comes again here."""
+        """Have a message redelivered immediately; one that is this process's own comes again here."""
         work = self.intake.holding.give_back([delivery_tag])
         if self._is_mine:
             self._run(work)

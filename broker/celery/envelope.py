@@ -41,7 +41,7 @@ class Parcel(NamedTuple):
 
 
 def parcel_of(message: Raw, now_ms: int | None = None) -> Parcel:
-    """Return what is sent of a message for a queue; a task whose moment is to come waits as a timer of its id."""
+    """Return what is sent of a message for a queue; a task with an ETA in the future is a timer with its id as key."""
     headers = message.get("headers") or {}
     properties = message.get("properties") or {}
     message = message | {"properties": {name: properties[name] for name in properties if name in _PROPERTIES}}
@@ -75,7 +75,7 @@ def _due_ms(headers: Mapping[str, Any]) -> int | None:
 
 
 def epoch_ms(moment: datetime) -> int:
-    """Return a moment as epoch ms, of which none is before it; one without a zone is in that of the Celery app."""
+    """Return a time as epoch ms, rounded up; one without a time zone is in that of the Celery app."""
     if moment.tzinfo is None:
         from celery import current_app
 
@@ -85,11 +85,8 @@ def epoch_ms(moment: datetime) -> int:
 
 def raw_of(message: Message, *, is_again: bool) -> Raw:
     """Return the kombu message that a message holds; what no Celery program sent is bytes that it does not know."""
-    try:
-        raw = loads(message.body)
-        raw["properties"]["delivery_info"]
-        raw.setdefault("headers", {})
-    except (ValueError, TypeError, KeyError, AttributeError):
+    raw = _read(message.body)
+    if raw is None:
         raw = {
             "body": message.body.decode("utf-8", "replace"), "headers": {}, "content-type": "application/data",
             "content-encoding": "utf-8",
@@ -97,7 +94,20 @@ def raw_of(message: Message, *, is_again: bool) -> Raw:
         }  # fmt: skip
     if is_again:
         raw["properties"]["delivery_info"]["redelivered"] = True
-    return raw  # type: ignore[no-any-return] # loads is kombu's own
+    return raw
+
+
+def _read(body: bytes) -> Raw | None:
+    """Return the kombu message of a body, None for what has not its form."""
+    try:
+        raw = loads(body)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
+        return None  # kombu makes dates, decimals and more of what is marked so, with each one's own errors
+    if not isinstance(raw, dict):
+        return None
+    properties, headers = raw.get("properties"), raw.setdefault("headers", {})
+    has_form = isinstance(properties, dict) and isinstance(properties.get("delivery_info"), dict)
+    return raw if has_form and isinstance(headers, dict | None) else None
 
 
 def is_expired(message: Message, raw: Raw, ttl_ms: int | None) -> bool:

@@ -112,7 +112,7 @@ class Holding:
         try:
             await self._consumer.nack(held.receipt, 0)
         except ClientError as error:
-            logger.info("%s is not given back, it comes again when its time is over: %s", held.name, error)
+            logger.info("%s could not be returned, it is redelivered after its invisible time: %s", held.name, error)
 
     # keeping
 
@@ -134,7 +134,7 @@ class Holding:
                     return
                 except NotHeld:
                     held.is_lost = True
-                    logger.warning("task %s ran out of its time and is somebody else's now", held.name)
+                    logger.warning("task %s was not extended in time and was redelivered to another worker", held.name)
                 except ClientClosed:
                     return
                 except ClientError as error:
@@ -169,12 +169,12 @@ class Holding:
             except NotHeld as error:
                 names = {held.receipt: held.name for held in done}
                 lost = [names[each] for each in error.receipts if isinstance(each, Receipt) and each in names]
-                logger.warning("acknowledged too late, and handed out again: %s", ", ".join(lost))
+                logger.warning("acknowledged too late, and redelivered: %s", ", ".join(lost))
             except ClientClosed:
                 return
             except ClientError as error:
                 if loop.time() >= until_s:
-                    logger.warning("%d tasks could not be acknowledged and come again: %s", len(done), error)
+                    logger.warning("%d tasks could not be acknowledged and are redelivered: %s", len(done), error)
                     return
                 logger.log(logging.DEBUG if self._is_away else logging.INFO, "acknowledging: %s", error)
                 self._is_away = True

@@ -316,7 +316,7 @@ class Intake:
 
     def _note_away(self, source: Source, error: ClientError) -> None:
         level = logging.DEBUG if source.is_away else logging.WARNING
-        logger.log(level, "queue %s cannot be read now, it is tried again: %s", source.queue, error)
+        logger.log(level, "queue %s cannot be read now, retrying: %s", source.queue, error)
         source.is_away = True
 
     def _note_back(self, source: Source) -> None:

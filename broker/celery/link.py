@@ -94,7 +94,7 @@ class Link:
             if await self.admin.group_settings(group) is None:
                 await self.admin.create_group(group, retry_max_times=MOST_RETRIES)
         except BrokerRefused as refused:
-            logger.info("group %s is left to the broker to make: %s", group, refused)
+            logger.info("group %s was not created here, the broker creates it on first use: %s", group, refused)
             await introduce_once(self.session, group, addresses)
 
     async def make_topic(self, topic: str, queues: int) -> None:
@@ -107,7 +107,7 @@ class Link:
             try:
                 await self.admin.create_topic(topic, queues=queues)
             except BrokerRefused as refused:
-                logger.warning("topic %s cannot be made: %s", topic, refused)
+                logger.warning("topic %s cannot be created: %s", topic, refused)
                 return
             self.session.forget_route(topic)
         self._there.add(topic)
@@ -194,7 +194,7 @@ class Link:
         return sum(lags.values())
 
     async def purge(self, queue: str) -> int:
-        """Take all that waits in a queue out of it; return how many there were. Timers are not there yet."""
+        """Remove all messages of a queue; return how many there were. Timers are not there yet."""
         count = 0
         for priority in range(self._highest(queue) + 1):
             topic = self.names.queue(queue, priority)

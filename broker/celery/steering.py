@@ -32,7 +32,7 @@ _CALL_MS = 30_000
 def revoke(task_id: str, *, app: Any = None, reason: str = "revoked") -> Steered:
     """Revoke a task, and return what the broker says of its timer.
 
-    `outcome` is `cancelled` if it waited for its moment: then no worker gets it, and its result is REVOKED. With any
+    `outcome` is `cancelled` if it was still pending: then no worker gets it, and its result is REVOKED. With any
     other (`already_delivered`, `already_cancelled`, `unknown`: it had no eta, or none that is known any more) workers
     are told as `app.control.revoke` tells them, and drop the task unless they have begun. Raises ClientError.
     """
@@ -58,12 +58,12 @@ def reschedule(
     task_id: str, *, eta: datetime | None = None, countdown: float | timedelta | None = None, app: Any = None,
     reason: str = "rescheduled",
 ) -> Steered:  # fmt: skip
-    """Move a task that waits to another moment, and return what the broker says: `rescheduled`, or why it is not.
+    """Reschedule a pending task, and return what the broker says: `rescheduled`, or why it is not.
 
     Raises ClientError, ValueError unless one of `eta` and `countdown` is given.
     """
     if (eta is None) == (countdown is None):
-        raise ValueError("Give eta or countdown: the moment to which the task is moved.")
+        raise ValueError("Give eta or countdown: when the task is to run instead.")
     if countdown is not None:
         seconds = countdown.total_seconds() if isinstance(countdown, timedelta) else countdown
         due_ms = int((time.time() + seconds) * 1000)

@@ -244,14 +244,14 @@ class AsyncAdmin(AccessChanges, ProgressQuestions, SettingQuestions, TimerQuesti
         return await self._query(topic, key, max_count, begin_ms, end_ms, unique=False)
 
     async def message_by_id(self, topic: str, message_id: str) -> Message | None:
-        """Return the newest record of the topic with this unique id, None if there is none."""
+        """Return the newest record of the topic with this message id, None if there is none."""
         found = await self.records_by_id(topic, message_id)
         return found[0] if found else None
 
     async def records_by_id(
         self, topic: str, message_id: str, max_count: int = 32, *, address: str | None = None
     ) -> list[Message]:
-        """Return the records of the topic with this unique id, newest first: a message can be parked more than once.
+        """Return the records of the topic with this message id, newest first: a message can be parked more than once.
 
         `address`: only that broker is asked, not all that have the topic.
         """

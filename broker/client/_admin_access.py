@@ -79,7 +79,7 @@ class AccessChanges(AccessQuestions):
         """Change what is given of a user and leave the rest.
 
         `keep_until_ms`: until when the secret that is replaced counts beside the new one, or, without a new one, the
-        one before does; 0 ends it at once. A broker of Apache RocketMQ keeps one secret and ends the old one.
+        one before does; 0 ends it immediately. A broker of Apache RocketMQ keeps one secret and ends the old one.
         """
         check_user(name)
         ext = {"username": name} | ({} if keep_until_ms is None else {PREVIOUS_UNTIL: str(keep_until_ms)})

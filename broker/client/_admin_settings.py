@@ -58,7 +58,7 @@ class Questions(AsyncClosing):
         """Return who answers now what this admin wants to know: the master of its broker (the first without one).
 
         Of a broker that is named it is a slave, where the name server lists one, while the master is listed no more or
-        could not be reached a moment ago. Raises BrokerUnreachable.
+        could not be reached just before. Raises BrokerUnreachable.
         """
         return (await self._readable())[0]
 
@@ -174,7 +174,7 @@ class SettingQuestions(Questions):
         self._session.forget_route(name)
 
     async def topic_waiting(self, name: str) -> TopicWaiting:
-        """Return what waits for a topic on all brokers. Raises BrokerRefused where a broker cannot say (Apache's)."""
+        """Return what is pending for a topic on all brokers. Raises BrokerRefused if one cannot tell (Apache's)."""
         found = TopicWaiting()
         for broker in await self._chosen():
             answer = await self._ask(Request.GET_TOPIC_WAITING, {"topic": name}, address=broker.address)
@@ -262,7 +262,7 @@ class SettingQuestions(Questions):
         """Have every name server say that nothing may be sent to a broker, or that it may again (requests 205, 327).
 
         Producers learn of it with their next look at the routes, within half a minute; what is there can be read, and
-        what waits there comes out. Returns by name server how many topics that are; raises BrokerRefused, and
+        pending messages there are released. Returns by name server how many topics that are; raises BrokerRefused, and
         BrokerUnreachable or Timeout for the first one that did not answer, when all have been asked.
         """
         names.check_broker(broker)
@@ -280,7 +280,7 @@ class SettingQuestions(Questions):
         return counts
 
     async def listed_at(self) -> dict[str, tuple[str, ...] | None]:
-        """Return by name server which brokers it lists now (their names); None for one that does not answer."""
+        """Return by name server which brokers it lists now (their names); None for one that is not responding."""
         asked = [self._listed_by(address) for address in self._session.namesrv]
         return dict(zip(self._session.namesrv, await asyncio.gather(*asked), strict=True))
 
@@ -348,7 +348,7 @@ class ProgressQuestions(Questions):
     async def move_group(
         self, group: str, topic: str, queue_id: int, offset: int, *, broker: str | None = None
     ) -> None:
-        """Have a group go on at `offset` of a queue, also consumers that are at work (request 222).
+        """Have a group continue at `offset` of a queue, also consumers that are at work (request 222).
 
         `broker`: the one that has the queue, where several have one of its number.
 

@@ -63,14 +63,14 @@ class TimerQuestions(Questions):
     ) -> TimerPage:  # fmt: skip
         """Return timers due from `from_ms` to before `to_ms` (epoch), by due time; at most `limit`, up to 1,000.
 
-        `key` is a schedule key, a key or a unique id. Go on with the page's cursor.
+        `key` is a schedule key, a key or a message id. Continue with the page's cursor.
         """
         ext = {"fromMs": str(from_ms), "toMs": str(to_ms), "limit": str(limit)}
         ext |= {name: text for name, text in (("topic", topic), ("key", key), ("cursor", cursor)) if text is not None}
         return _read_timers(await self._ask(Request.LIST_TIMERS, ext, address=address), TimerPage)
 
     async def timer_wheel(self, from_ms: int, to_ms: int, step_ms: int) -> TimerWheel:
-        """Return the wheel from one moment to another (epoch) in steps of at least a second, at most 2,000 of them."""
+        """Return the wheel from one time to another (epoch) in steps of at least a second, at most 2,000 of them."""
         return _read_timers(await self._ask(Request.GET_TIMER_WHEEL, _range(from_ms, to_ms, step_ms)), TimerWheel)
 
     async def timer_forecast(self, from_ms: int, to_ms: int, step_ms: int) -> TimerForecast:
@@ -90,7 +90,7 @@ class TimerQuestions(Questions):
         self, action: Action, targets: Sequence[TimerTarget | Mapping[str, Any]], *, reason: str = "",
         due_ms: int | None = None, reference: str | None = None, address: str | None = None,
     ) -> SteeredAll:  # fmt: skip
-        """Cancel, reschedule (to `due_ms`, or to each target's own) or deliver now; up to 1,000 at once, each with a
+        """Cancel, reschedule (to `due_ms`, or to each target's own) or deliver now; up to 1,000 in a call, each with a
         result of its own in the same order. Answered when it is durable."""
         if not 1 <= len(targets) <= MOST_TIMERS:
             raise InvalidArgument(f"{len(targets)} targets are not valid: 1 to {MOST_TIMERS:,}.", field="targets")
@@ -105,7 +105,7 @@ class TimerQuestions(Questions):
         return steered
 
     async def pause_timers(self, paused: bool) -> TimersPaused:
-        """Release nothing any more, or go on; sends are taken all the same. Survives a restart of the broker."""
+        """Pause all releases, or resume them; sends are accepted all the same. Survives a restart of the broker."""
         answer = await self._change(Request.PAUSE_TIMERS, {"paused": "true" if paused else "false"})
         return _read_timers(answer, TimersPaused)
 
@@ -175,9 +175,9 @@ class TransactionQuestions(Questions):
     ) -> SteeredTransactions:  # fmt: skip
         """Commit, roll back, check now, or resume checking up to 10,000 halves; each is answered on its own."""
         if len(targets) > MOST_TRANSACTIONS:
-            raise InvalidArgument(f"{len(targets):,} targets; at most {MOST_TRANSACTIONS:,} at once.", field="targets")
+            raise InvalidArgument(f"{len(targets):,} targets; at most {MOST_TRANSACTIONS:,} a call.", field="targets")
         if not who.strip():
-            raise InvalidArgument("Say who decides.", field="who")
+            raise InvalidArgument("Give who: the name of whoever decides.", field="who")
         body = msgspec.json.encode({"action": action, "targets": targets, "who": who, "reason": reason})
         answer = await self._change(
             Request.STEER_TRANSACTIONS, body=body, address=address, timeout_ms=_STEER_TIMEOUT_MS

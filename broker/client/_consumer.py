@@ -51,7 +51,7 @@ class AsyncConsumer(AsyncClosing):
     ...     await done.wait()
 
     Returning acknowledges the message; an exception has it delivered again later, after `max_reconsume_times` (16, if
-    none are given) it is a dead letter. A handler runs in a thread, `threads` of them at once (`handlers`, the older
+    none are given) it is a dead letter. A handler runs in a thread, `threads` at the same time (`handlers`, the older
     name of that, warns); a coroutine function runs in the event loop.
 
     `orderly`: messages of a queue are handled one after the other, and nobody else handles that queue. After an
@@ -136,8 +136,8 @@ class AsyncConsumer(AsyncClosing):
     async def backlog(self) -> int:
         """Return how many messages are stored for the group and not handled, by whichever member.
 
-        What waits for its moment, or for another attempt, is not counted until it is there. Raises ClientError where
-        a broker does not say.
+        Timers and retries are not counted until they are due. Raises ClientError where
+        a broker does not report it.
         """
         if self._stopping is not None:
             raise ClientClosed

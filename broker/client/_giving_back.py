@@ -57,7 +57,7 @@ async def give_back(
             await _send(session, group, reader.queue, message, most_times, timer)
             return
         except (BrokerRefused, RouteNotFound) as error:
-            logger.info("%s comes again in the broker's steps, it takes no timer: %s", message.unique_key, error)
+            logger.info("%s is retried at the broker's intervals, it accepts no timer: %s", message.unique_key, error)
     await reader.send_back(message, most_times)
 
 
@@ -81,7 +81,7 @@ async def _send(
     route = await session.route(topic)
     places = sorted(route.writable(), key=lambda place: place.broker != queue.broker)
     if not places:
-        raise BrokerRefused(Answer.NO_PERMISSION, f"Topic {topic} cannot be written now.")
+        raise BrokerRefused(Answer.NO_PERMISSION, f"Topic {topic} cannot be written to now.")
     properties = {
         name: value
         for name, value in message.properties.items()

@@ -95,7 +95,7 @@ class Handlers:
         topic = seen[0].topic
         wanted = self._wanted.get(topic)
         if wanted is None:
-            logger.warning("a message of %s came again for %s, which no longer subscribes it", topic, self._group)
+            logger.warning("a message of %s was redelivered to %s, which no longer subscribes it", topic, self._group)
             return DONE
         _, failure = await self._attempt(wanted, seen)
         verdict = Verdict.of(failure, wanted.plan, min(message.reconsume_times for message in messages))
@@ -105,11 +105,11 @@ class Handlers:
         return verdict
 
     def _tell(self, topic: str, message: Message, failure: Exception, *, is_dead: bool) -> None:
-        then = "it becomes a dead letter" if is_dead else "it comes again"
+        then = "it becomes a dead letter" if is_dead else "it is redelivered"
         if isinstance(failure, RetryIn) and not is_dead:
             logger.info("handler of %s: %s is %s", topic, message.unique_key, failure)
         elif isinstance(failure, DeadLetter):
-            logger.error("handler of %s gives up %s, %s: %s", topic, message.unique_key, then, failure)
+            logger.error("handler of %s rejects %s, %s: %s", topic, message.unique_key, then, failure)
         else:
             logger.error("handler of %s failed for %s; %s", topic, message.unique_key, then, exc_info=failure)
 
@@ -323,11 +323,9 @@ class UnorderedFlow(Flow):
                 return True
             except ClientError as error:
                 if is_last_try:
-                    logger.warning(
-                        "%s could not be sent back, it is left to be read again: %s", message.unique_key, error
-                    )
+                    logger.warning("%s could not be sent back, it is redelivered later: %s", message.unique_key, error)
                     return False
-                logger.warning("send-back of %s failed, trying again: %s", message.unique_key, error)
+                logger.warning("send-back of %s failed, retrying: %s", message.unique_key, error)
                 await asyncio.sleep(PAUSE_AFTER_ERROR_S)
         return False
 

@@ -80,7 +80,7 @@ class QueuePlaces:
             feed.pause()
 
     def resume(self, *queues: MessageQueue) -> None:
-        """Go on with these queues (none given: with all) where they stood."""
+        """Continue with these queues (none given: with all) where they stood."""
         for feed in self._chosen(queues):
             feed.resume()
 
@@ -417,13 +417,13 @@ class Feed:
         return self._reader.finished_offset
 
     def seek(self, offset: int) -> None:
-        """Go on at `offset`. What is settled goes there too: the program chose it."""
+        """Continue at `offset`. What is settled goes there too: the program chose it."""
         self._ready.clear()
         self._reader.seek(offset)
         self._settled = offset
 
     def held(self) -> QueueWork:
-        """Return the state of the queue at this moment."""
+        """Return the state of the queue now."""
         return self._reader.held()
 
     def pause(self) -> None:

@@ -179,7 +179,7 @@ class OrderlyFlow(Flow):
             else:
                 return verdict
         except ClientError as error:
-            logger.warning("%s cannot be given up, trying again: %s", message.unique_key, error)
+            logger.warning("%s cannot be stored as a dead letter, retrying: %s", message.unique_key, error)
             return verdict
         return DONE
 
@@ -341,7 +341,7 @@ class HeldLocks:
                 try:
                     await self._ask(Request.UNLOCK_BATCH_MQ, part)
                 except ClientError as error:
-                    logger.info("locks of group %s are left to end by themselves: %s", self._group, error)
+                    logger.info("locks of group %s are not released, they expire by themselves: %s", self._group, error)
 
     async def _ask(self, code: int, queues: list[MessageQueue]) -> Response:
         about = {

@@ -53,7 +53,7 @@ class Outages:
 
     def away(self, address: str, error: ClientError) -> None:
         """Note that a broker, or all name servers, cannot be reached."""
-        self.begin(address, f"{address} is away, it is tried again until it is back: {error}", f"{address} is back")
+        self.begin(address, f"{address} is unreachable, retrying until it is back: {error}", f"{address} is back")
 
     def failed(self, topic: str, error: ClientError, doing: str) -> None:
         """Note an error that is not told by `away`: the topic is not there, or what is asked of it is refused."""

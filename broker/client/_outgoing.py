@@ -120,9 +120,7 @@ def prepare(
     if not isinstance(body, (bytes, str)) and isinstance(body, msgspec.Struct):
         body, told = written(body)
         if taken := told.keys() & (properties or {}).keys():
-            raise InvalidArgument(
-                f"property {min(taken)!r} is told by the event; use another name.", field="properties"
-            )
+            raise InvalidArgument(f"property {min(taken)!r} is set by the event; use another name.", field="properties")
         properties = {**told, **(properties or {})}
     raw = _body(body)
     message_id = message_ids.next_id()
@@ -281,7 +279,7 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
         names.check_schedule_key(schedule_key)
         if not is_timer:
             raise InvalidArgument(
-                "A schedule_key needs a moment: at, delay, deliver_at_ms or delay_ms.", field="schedule_key"
+                "A schedule_key needs a due time: at, delay, deliver_at_ms or delay_ms.", field="schedule_key"
             )
         parts.append(f"{SCHEDULE_KEY}\x01{schedule_key}\x02")
     if on_conflict is not None:
@@ -298,14 +296,14 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
     if reject_past:
         if not is_timer:
             raise InvalidArgument(
-                "reject_past needs a moment: at, delay, deliver_at_ms or delay_ms.", field="reject_past"
+                "reject_past needs a due time: at, delay, deliver_at_ms or delay_ms.", field="reject_past"
             )
         parts.append(f"{REJECT_PAST}\x01true\x02")
     return "".join(parts)
 
 
 def moment_asked(timing: Timing, delay_level: int) -> tuple[bool, int] | None:
-    """Return whether a delay is asked for or a moment, and its ms; None for a message that no timer holds.
+    """Return whether a delay is asked for or a due time, and its ms; None for a message that no timer holds.
 
     Raises InvalidArgument.
     """
@@ -325,14 +323,14 @@ def moment_asked(timing: Timing, delay_level: int) -> tuple[bool, int] | None:
 
 
 def epoch_ms(at: datetime, field: str = "at") -> int:
-    """Return a moment in epoch ms, never earlier than it is; raises InvalidArgument for one without a time zone."""
+    """Return a due time in epoch ms, rounded up; raises InvalidArgument for one without a time zone."""
     if not isinstance(at, datetime):
         raise InvalidArgument(
             f"{field} {_shown(at)} is no datetime; a number of epoch ms is given as deliver_at_ms.", field=field
         )
     if at.utcoffset() is None:
         raise InvalidArgument(
-            f"{field} {at} has no time zone, so nobody can say which moment it is. Give "
+            f"{field} {at} has no time zone, so it is ambiguous. Give "
             "datetime.now(timezone.utc) + timedelta(...), or datetime(..., tzinfo=ZoneInfo('Europe/Berlin')).",
             field=field,
         )
@@ -347,19 +345,17 @@ def whole_ms(delay: timedelta, field: str = "delay") -> int:
             field=field,
         )
     if delay < timedelta():
-        raise InvalidArgument(f"{field} {delay} is negative: what is over cannot be waited for.", field=field)
+        raise InvalidArgument(f"{field} {delay} is negative: a message cannot be delayed into the past.", field=field)
     return -(-delay // _MS)
 
 
 def check_due(value: int, field: str) -> int:
-    """Return a moment if it can be meant; raises InvalidArgument for one before 2001, which mostly is in seconds."""
+    """Return a due time if it can be meant; raises InvalidArgument for one before 2001, which mostly is in seconds."""
     check_moment(value, field)
     if value < EARLIEST_MS:
         moment = datetime.fromtimestamp(value // 1000, UTC)
         hint = f"it looks like seconds: give {value * 1000}" if value >= _SECONDS_FROM else "give epoch ms"
-        raise InvalidArgument(
-            f"{field} {value} is a moment in {moment:%B %Y}; {hint}, or at=datetime(...).", field=field
-        )
+        raise InvalidArgument(f"{field} {value} is in {moment:%B %Y}; {hint}, or at=datetime(...).", field=field)
     return value
 
 

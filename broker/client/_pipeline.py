@@ -129,7 +129,7 @@ class Destinations:
         if avoid is not None:
             again = [each for each in self.all if each.queue == avoid.queue]
             if not again:
-                raise BrokerUnreachable(avoid.address, f"{avoid.queue.broker} is listed no more")
+                raise BrokerUnreachable(avoid.address, f"{avoid.queue.broker} is no longer listed")
             return again[0]
         if message.sharding_key is not None:
             # its queue is promised, and a schedule key mostly comes with the same sharding key each time
@@ -181,8 +181,8 @@ def told_of_key(error: ClientError, way: Destination, message: Outgoing) -> Clie
         return error
     return BrokerUnreachable(
         error.address,
-        f"{error.reason}; {way.queue.broker} has the timers with schedule key {message.schedule_key!r}, and no other "
-        "broker is sent them, so that the key waits once",
+        f"{error.reason}; {way.queue.broker} has the timers with schedule key {message.schedule_key!r}; it is sent to "
+        "no other broker, so that it has one pending timer",
     )
 
 
@@ -235,8 +235,8 @@ _LANGUAGE = LANGUAGES.index("PYTHON")
 
 
 class Stored(NamedTuple):
-    """A message is stored: its offset message id, its queue, its offset there; of what waits also until when, and the
-    name to take it back by."""
+    """A message is stored: its offset message id, its queue, its offset there; of a timer also its due time, and the
+    handle to recall it by."""
 
     offset_message_id: str
     queue_id: int

@@ -66,7 +66,7 @@ RETRIED = frozenset({Answer.SYSTEM_ERROR, Answer.SYSTEM_BUSY, Answer.SERVICE_NOT
 RETRY_PAUSE_S = 0.1
 MAX_KNOWN_DESTINATIONS = 4096
 #: What our brokers say of a recall that found nothing to take back, though it was well-formed and in time.
-_NOTHING_RECALLED = {"unknown": "nothing of this id waits", "already_delivered": "it was delivered already"}
+_NOTHING_RECALLED = {"unknown": "no timer with this id is pending", "already_delivered": "it was delivered already"}
 DEFAULT_GROUP = "ESCAPEMENT_PRODUCER"
 
 
@@ -202,7 +202,7 @@ class AsyncProducer(AsyncClosing):
     async def send_topics(
         self, messages: Mapping[str, Sequence[Outgoing]], *, timeout_ms: int = 5000
     ) -> dict[str, list[SendResult | ClientError]]:
-        """Send many messages of several topics at once: one that is slow or cannot be sent at all holds up no other.
+        """Send many messages of several topics in one go: one that is slow or cannot be sent at all holds up no other.
 
         Raises nothing for a topic that could not be sent: each of its messages has the error.
         """
@@ -269,11 +269,11 @@ class AsyncProducer(AsyncClosing):
         pipeline.tell(SEND, fields_of(destination, message), message.body)
 
     async def recall(self, topic: str, handle: str, *, timeout_ms: int = 3000) -> str:
-        """Take back a timer by the handle that its send was answered with; returns its unique id.
+        """Cancel a timer by the handle that its send was answered with; returns its message id.
 
         Raises InvalidArgument for what is no handle of this topic, BrokerRefused with code 604 when it is too late, and
         when a broker of this project says that nothing waited (should the message still come, it is ended). Apache
-        RocketMQ only notes the wish: whether a message was found, it does not say.
+        RocketMQ only notes the wish: whether a message was found, it does not report.
         """
         names.check_writable_topic(topic)
         try:
@@ -290,7 +290,7 @@ class AsyncProducer(AsyncClosing):
         with self._watch.recalling(topic, wanted.unique_key):
             answer = await self._session.ask(address, Request.RECALL_MESSAGE, ext, timeout_ms=deadline.left_ms)
             if (outcome := answer.ext.get(OUTCOME)) in _NOTHING_RECALLED:
-                raise BrokerRefused(Answer.ILLEGAL_OPERATION, f"nothing was recalled: {_NOTHING_RECALLED[outcome]}")
+                raise BrokerRefused(Answer.ILLEGAL_OPERATION, f"nothing was cancelled: {_NOTHING_RECALLED[outcome]}")
         return answer.ext.get("msgId", wanted.unique_key)
 
     async def brokers_of(self, topic: str, *, timeout_ms: int = 3000) -> tuple[str, ...]:
@@ -458,7 +458,7 @@ class Replies:
     def ask(self, message: Outgoing, timeout_ms: int) -> tuple[Outgoing, asyncio.Future[Message]]:
         """Return the message with what makes it a question, and its answer to come."""
         if len(self._waiting) >= MOST_WAITING:
-            raise InvalidArgument(f"{MOST_WAITING:,} questions wait for their answers already.", field="topic")
+            raise InvalidArgument(f"{MOST_WAITING:,} requests are waiting for their answers already.", field="topic")
         correlation = secrets.token_hex(16)
         added = {
             CORRELATION_ID: correlation,
@@ -511,7 +511,7 @@ async def send_reply(session: Session, group: str, topic: str, message: Outgoing
     route = await deadline.of(session.route(topic), f"the route of topic {topic} from {' or '.join(session.namesrv)}")
     queue = next(iter(route.writable()), None)
     if queue is None:
-        raise BrokerRefused(Answer.NO_PERMISSION, f"No broker lets topic {topic} be written now.")
+        raise BrokerRefused(Answer.NO_PERMISSION, f"No broker lets topic {topic} be written to now.")
     ext = {
         "a": group, "b": topic, "c": TEMPLATE_TOPIC, "d": "4", "e": str(queue.queue_id), "f": "0",
         "g": str(time.time_ns() // 1_000_000), "h": "0", "i": message.properties, "j": "0", "k": "false", "m": "false",

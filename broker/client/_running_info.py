@@ -90,7 +90,7 @@ class Properties:
 
 @dataclass(frozen=True, slots=True)
 class Consuming:
-    """A consumer at this moment; `handling` is by topic."""
+    """A consumer now; `handling` is by topic."""
 
     properties: Properties
     subscriptions: tuple[Subscription, ...]
@@ -214,7 +214,7 @@ def mean(several: Iterable[Recent]) -> float:
 
 @dataclass(slots=True)
 class Pulling:
-    """The pulls of one queue. `pulls` sums ms; moments are ms since the epoch, 0 for never."""
+    """The pulls of one queue. `pulls` sums ms; times are ms since the epoch, 0 for never."""
 
     pulls: Recent = field(default_factory=lambda: Recent(MINUTE_S))
     messages: Recent = field(default_factory=lambda: Recent(MINUTE_S))

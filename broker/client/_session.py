@@ -211,9 +211,9 @@ class Session:
         raise failure
 
     async def route(self, topic: str, *, max_age_s: float = ROUTE_AGE_S) -> Route:
-        """Return where `topic` lives; raises RouteNotFound. Callers of one moment share one request.
+        """Return where `topic` lives; raises RouteNotFound. Concurrent callers share one request.
 
-        While no name server answers it is where the topic lived last, unless the answer must be of this moment
+        While no name server answers it is where the topic lived last, unless the answer must be new
         (`max_age_s` 0).
         """
         self.check_open()

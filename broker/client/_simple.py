@@ -184,7 +184,7 @@ class AsyncSimpleConsumer(AsyncClosing):
             try:
                 await self.ack(*strangers)
             except NotHeld:
-                logger.info("messages of %s with tags that are not wanted come again", wanted.topic)
+                logger.info("messages of %s whose tags do not match are redelivered", wanted.topic)
         return [each for each in received if wanted.wants(each.message.tags)]
 
     async def ack(self, *received: Received | Receipt) -> None:
@@ -312,7 +312,7 @@ class Receipt:
 
     @property
     def invisible_until_ms(self) -> int:
-        """The moment (epoch ms, by the broker's clock) at which the message becomes somebody else's."""
+        """When (epoch ms, by the broker's clock) the message is redelivered to any consumer."""
         return int(self.part(_POP_MS)) + int(self.part(_INVISIBLE_MS))
 
     def about(self, group: str) -> dict[str, str]:
@@ -363,7 +363,7 @@ def read_receipt(word: str) -> Receipt:
     except (ValueError, IndexError):
         is_good = False
     if not is_good:
-        raise InvalidArgument("This is no receipt: give it as it was received.", field="receipt")
+        raise InvalidArgument("This is not a receipt: pass it as it was received.", field="receipt")
     return Receipt(topic, handle)
 
 
@@ -394,7 +394,7 @@ class Received:
 
     @property
     def invisible_until_ms(self) -> int:
-        """The moment (epoch ms) at which it is handed out again unless it is acknowledged before."""
+        """When (epoch ms) it is redelivered unless it is acknowledged before."""
         return self.receipt.invisible_until_ms
 
 

@@ -184,13 +184,13 @@ class Admin(Face[AsyncAdmin]):
         return _run(self._core.messages_by_key(topic, key, max_count, begin_ms=begin_ms, end_ms=end_ms))
 
     def message_by_id(self, topic: str, message_id: str) -> Message | None:
-        """Return the newest record of the topic with this unique id, None if there is none."""
+        """Return the newest record of the topic with this message id, None if there is none."""
         return _run(self._core.message_by_id(topic, message_id))
 
     def records_by_id(
         self, topic: str, message_id: str, max_count: int = 32, *, address: str | None = None
     ) -> list[Message]:
-        """Return the records of the topic with this unique id, newest first: a message can be parked more than once.
+        """Return the records of the topic with this message id, newest first: a message can be parked more than once.
 
         `address`: only that broker is asked, not all that have the topic.
         """
@@ -245,7 +245,7 @@ class Admin(Face[AsyncAdmin]):
         """Change what is given of a user and leave the rest.
 
         `keep_until_ms`: until when the secret that is replaced counts beside the new one, or, without a new one, the
-        one before does; 0 ends it at once. A broker of Apache RocketMQ keeps one secret and ends the old one.
+        one before does; 0 ends it immediately. A broker of Apache RocketMQ keeps one secret and ends the old one.
         """
         _run(
             self._core.change_access_user(
@@ -292,7 +292,7 @@ class Admin(Face[AsyncAdmin]):
         """Return who answers now what this admin wants to know: the master of its broker (the first without one).
 
         Of a broker that is named it is a slave, where the name server lists one, while the master is listed no more or
-        could not be reached a moment ago. Raises BrokerUnreachable.
+        could not be reached just before. Raises BrokerUnreachable.
         """
         return _run(self._core.asked())
 
@@ -304,7 +304,7 @@ class Admin(Face[AsyncAdmin]):
         return _run(self._core.offset_at(topic, queue_id, at_ms, broker=broker))
 
     def move_group(self, group: str, topic: str, queue_id: int, offset: int, *, broker: str | None = None) -> None:
-        """Have a group go on at `offset` of a queue, also consumers that are at work (request 222).
+        """Have a group continue at `offset` of a queue, also consumers that are at work (request 222).
 
         `broker`: the one that has the queue, where several have one of its number.
 
@@ -327,7 +327,7 @@ class Admin(Face[AsyncAdmin]):
         _run(self._core.create_topic(name, queues=queues, permission=permission, attributes=attributes))
 
     def topic_waiting(self, name: str) -> TopicWaiting:
-        """Return what waits for a topic on all brokers. Raises BrokerRefused where a broker cannot say (Apache's)."""
+        """Return what is pending for a topic on all brokers. Raises BrokerRefused if one cannot tell (Apache's)."""
         return _run(self._core.topic_waiting(name))
 
     def delete_topic(self, name: str, pending: Pending | None = None) -> TopicWaiting | None:
@@ -360,13 +360,13 @@ class Admin(Face[AsyncAdmin]):
         """Have every name server say that nothing may be sent to a broker, or that it may again (requests 205, 327).
 
         Producers learn of it with their next look at the routes, within half a minute; what is there can be read, and
-        what waits there comes out. Returns by name server how many topics that are; raises BrokerRefused, and
+        pending messages there are released. Returns by name server how many topics that are; raises BrokerRefused, and
         BrokerUnreachable or Timeout for the first one that did not answer, when all have been asked.
         """
         return _run(self._core.set_writable(broker, writable))
 
     def listed_at(self) -> dict[str, tuple[str, ...] | None]:
-        """Return by name server which brokers it lists now (their names); None for one that does not answer."""
+        """Return by name server which brokers it lists now (their names); None for one that is not responding."""
         return _run(self._core.listed_at())
 
     def group_settings(self, name: str) -> dict[str, Any] | None:
@@ -394,14 +394,14 @@ class Admin(Face[AsyncAdmin]):
     ) -> TimerPage:
         """Return timers due from `from_ms` to before `to_ms` (epoch), by due time; at most `limit`, up to 1,000.
 
-        `key` is a schedule key, a key or a unique id. Go on with the page's cursor.
+        `key` is a schedule key, a key or a message id. Continue with the page's cursor.
         """
         return _run(
             self._core.timers(from_ms, to_ms, topic=topic, key=key, limit=limit, cursor=cursor, address=address)
         )
 
     def timer_wheel(self, from_ms: int, to_ms: int, step_ms: int) -> TimerWheel:
-        """Return the wheel from one moment to another (epoch) in steps of at least a second, at most 2,000 of them."""
+        """Return the wheel from one time to another (epoch) in steps of at least a second, at most 2,000 of them."""
         return _run(self._core.timer_wheel(from_ms, to_ms, step_ms))
 
     def timer_forecast(self, from_ms: int, to_ms: int, step_ms: int) -> TimerForecast:
@@ -426,14 +426,14 @@ class Admin(Face[AsyncAdmin]):
         reference: str | None = None,
         address: str | None = None,
     ) -> SteeredAll:
-        """Cancel, reschedule (to `due_ms`, or to each target's own) or deliver now; up to 1,000 at once, each with a
+        """Cancel, reschedule (to `due_ms`, or to each target's own) or deliver now; up to 1,000 in a call, each with a
         result of its own in the same order. Answered when it is durable."""
         return _run(
             self._core.steer_timers(action, targets, reason=reason, due_ms=due_ms, reference=reference, address=address)
         )
 
     def pause_timers(self, paused: bool) -> TimersPaused:
-        """Release nothing any more, or go on; sends are taken all the same. Survives a restart of the broker."""
+        """Pause all releases, or resume them; sends are accepted all the same. Survives a restart of the broker."""
         return _run(self._core.pause_timers(paused))
 
     def measure_releases(self) -> Releases:

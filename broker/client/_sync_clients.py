@@ -53,10 +53,10 @@ class Timers(Part[AsyncTimers]):
     def put(
         self, topic: str, key: str, body: Body, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
     ) -> SendResult:
-        """Have a message wait under a schedule key, in the place of what waits there; `at`, `delay`, `deliver_at_ms` or
+        """Store a timer with a schedule key, in the place of one pending there; `at`, `delay`, `deliver_at_ms` or
         `delay_ms` says until when.
 
-        The other options are those of `send`. With `on_conflict="keep"` what waits stays, with "error" ScheduleKeyTaken
+        The other options are those of `send`. With `on_conflict="keep"` that one stays, with "error" ScheduleKeyTaken
         is raised. The result's `conflict` says what happened. Raises also TimerTooFar, TimerPast and TimerLimit.
         """
         check_plain_send()
@@ -74,10 +74,10 @@ class Timers(Part[AsyncTimers]):
         reason: str = "",
         timeout_ms: int = 3000,
     ) -> Steered:
-        """Have what waits under a key be delivered at another moment; a delay counts from when the broker is asked.
+        """Give the timer with this key another due time; a delay counts from when the broker is asked.
 
-        Outcomes: `rescheduled`; `delivered_now`, as the moment is over; `already_delivered`, `already_cancelled` and
-        `unknown`, where nothing waits. `reason` is kept with the timer's history. Raises also TimerTooFar, TimerLimit.
+        Outcomes: `rescheduled`; `delivered_now`, as the due time is past; `already_delivered`, `already_cancelled` and
+        `unknown`, if none is pending. `reason` is kept with the timer's history. Raises also TimerTooFar, TimerLimit.
         """
         check_plain_send()
         return _run(
@@ -95,7 +95,7 @@ class Timers(Part[AsyncTimers]):
         )
 
     def cancel(self, topic: str, key: str, *, reason: str = "", timeout_ms: int = 3000) -> Steered:
-        """Take back what waits under a key.
+        """Cancel the timer with this key.
 
         Outcomes: `cancelled`; `already_delivered` (it is too late), `already_cancelled` and `unknown`, where nothing
         waits. `reason` is kept with the timer's history.
@@ -104,7 +104,7 @@ class Timers(Part[AsyncTimers]):
         return _run(self._core.cancel(topic, key, reason=reason, timeout_ms=timeout_ms), timeout_ms=timeout_ms)
 
     def get(self, topic: str, key: str, *, timeout_ms: int = 3000) -> Timer | None:
-        """Return what waits under a key now, None if nothing does; of several brokers' what is due first."""
+        """Return the timer pending with this key now, None if there is none; of several brokers' the one due first."""
         return _run(self._core.get(topic, key, timeout_ms=timeout_ms), timeout_ms=timeout_ms)
 
 
@@ -187,7 +187,7 @@ class Producer(Face[AsyncProducer]):
     def send_topics(
         self, messages: Mapping[str, Sequence[Outgoing]], *, timeout_ms: int = 5000
     ) -> dict[str, list[SendResult | ClientError]]:
-        """Send many messages of several topics at once: one that is slow or cannot be sent at all holds up no other.
+        """Send many messages of several topics in one go: one that is slow or cannot be sent at all holds up no other.
 
         Raises nothing for a topic that could not be sent: each of its messages has the error.
         """
@@ -224,11 +224,11 @@ class Producer(Face[AsyncProducer]):
         _run(self._core.send_oneway(topic, body, timeout_ms=timeout_ms, **options), timeout_ms=timeout_ms)
 
     def recall(self, topic: str, handle: str, *, timeout_ms: int = 3000) -> str:
-        """Take back a timer by the handle that its send was answered with; returns its unique id.
+        """Cancel a timer by the handle that its send was answered with; returns its message id.
 
         Raises InvalidArgument for what is no handle of this topic, BrokerRefused with code 604 when it is too late, and
         when a broker of this project says that nothing waited (should the message still come, it is ended). Apache
-        RocketMQ only notes the wish: whether a message was found, it does not say.
+        RocketMQ only notes the wish: whether a message was found, it does not report.
         """
         return _run(self._core.recall(topic, handle, timeout_ms=timeout_ms), timeout_ms=timeout_ms)
 
@@ -292,7 +292,7 @@ class TransactionProducer(Producer):
     answer for every half that any of its producers has sent: a broker may ask another one. `confirmed` is told of each
     answer that a broker has taken; `check_workers` checks are answered at a time.
 
-    It is a producer too: `send` and its kin go out at once, in no transaction. Every method raises ClientError and its
+    It is a producer too: `send` and its kin act immediately, in no transaction. Every method raises ClientError and its
     kin; InvalidArgument before anything is sent.
     """
 
@@ -381,7 +381,7 @@ class TransactionProducer(Producer):
     def end_all(
         self, halves: Sequence[Half], decision: Decision, *, timeout_ms: int = 3000
     ) -> list[ClientError | None]:
-        """Decide many at once; None for each that its broker has taken, else why not.
+        """Decide many in one call; None for each that its broker has taken, else why not.
 
         Those of one lane one after the other: a broker may work at several decisions at a time.
         """
@@ -483,7 +483,7 @@ class Consumer(ConsumerFace):
     ...     done.wait()
 
     Returning acknowledges the message; an exception has it delivered again later, after `max_reconsume_times` (16, if
-    none are given) it is a dead letter. A handler runs in a thread, `threads` of them at once (`handlers`, the older
+    none are given) it is a dead letter. A handler runs in a thread, `threads` at the same time (`handlers`, the older
     name of that, warns); a coroutine function runs in the event loop.
 
     `orderly`: messages of a queue are handled one after the other, and nobody else handles that queue. After an
@@ -559,8 +559,8 @@ class Consumer(ConsumerFace):
     def backlog(self) -> int:
         """Return how many messages are stored for the group and not handled, by whichever member.
 
-        What waits for its moment, or for another attempt, is not counted until it is there. Raises ClientError where
-        a broker does not say.
+        Timers and retries are not counted until they are due. Raises ClientError where
+        a broker does not report it.
         """
         return _run(self._core.backlog())
 
@@ -689,7 +689,7 @@ class LitePullConsumer(LitePullFace):
         _run(call(self._core.pause, *queues))
 
     def resume(self, *queues: MessageQueue) -> None:
-        """Go on with these queues (none given: with all) where they stood."""
+        """Continue with these queues (none given: with all) where they stood."""
         _run(call(self._core.resume, *queues))
 
     def is_paused(self, queue: MessageQueue) -> bool:

@@ -76,10 +76,10 @@ class AsyncTimers:
     async def put(
         self, topic: str, key: str, body: Body, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
     ) -> SendResult:
-        """Have a message wait under a schedule key, in the place of what waits there; `at`, `delay`, `deliver_at_ms` or
+        """Store a timer with a schedule key, in the place of one pending there; `at`, `delay`, `deliver_at_ms` or
         `delay_ms` says until when.
 
-        The other options are those of `send`. With `on_conflict="keep"` what waits stays, with "error" ScheduleKeyTaken
+        The other options are those of `send`. With `on_conflict="keep"` that one stays, with "error" ScheduleKeyTaken
         is raised. The result's `conflict` says what happened. Raises also TimerTooFar, TimerPast and TimerLimit.
         """
         message = prepare_put(key, body, options)
@@ -94,17 +94,17 @@ class AsyncTimers:
         self, topic: str, key: str, *, at: datetime | None = None, delay: timedelta | None = None,
         deliver_at_ms: int | None = None, delay_ms: int | None = None, reason: str = "", timeout_ms: int = 3000,
     ) -> Steered:  # fmt: skip
-        """Have what waits under a key be delivered at another moment; a delay counts from when the broker is asked.
+        """Give the timer with this key another due time; a delay counts from when the broker is asked.
 
-        Outcomes: `rescheduled`; `delivered_now`, as the moment is over; `already_delivered`, `already_cancelled` and
-        `unknown`, where nothing waits. `reason` is kept with the timer's history. Raises also TimerTooFar, TimerLimit.
+        Outcomes: `rescheduled`; `delivered_now`, as the due time is past; `already_delivered`, `already_cancelled` and
+        `unknown`, if none is pending. `reason` is kept with the timer's history. Raises also TimerTooFar, TimerLimit.
         """
         when = moment_to({"at": at, "delay": delay, "deliver_at_ms": deliver_at_ms, "delay_ms": delay_ms})
         return await self._steer("reschedule", topic, key, when, reason, timeout_ms)
 
     @plain_send
     async def cancel(self, topic: str, key: str, *, reason: str = "", timeout_ms: int = 3000) -> Steered:
-        """Take back what waits under a key.
+        """Cancel the timer with this key.
 
         Outcomes: `cancelled`; `already_delivered` (it is too late), `already_cancelled` and `unknown`, where nothing
         waits. `reason` is kept with the timer's history.
@@ -112,7 +112,7 @@ class AsyncTimers:
         return await self._steer("cancel", topic, key, {}, reason, timeout_ms)
 
     async def get(self, topic: str, key: str, *, timeout_ms: int = 3000) -> Timer | None:
-        """Return what waits under a key now, None if nothing does; of several brokers' what is due first."""
+        """Return the timer pending with this key now, None if there is none; of several brokers' the one due first."""
         body = msgspec.json.encode(_target(topic, key))
         deadline = Deadline(timeout_ms)
 
@@ -209,7 +209,7 @@ def timer_half(
     action: Literal["cancel", "move"], key: str, *, at: datetime | None = None, delay: timedelta | None = None,
     deliver_at_ms: int | None = None, delay_ms: int | None = None, reason: str = "",
 ) -> Outgoing:  # fmt: skip
-    """Return a half whose commit cancels or moves what waits under a schedule key, and shows no message.
+    """Return a half whose commit cancels or moves the timer with a schedule key, and shows no message.
 
     For `TransactionProducer.send_half`, one for each broker that has the topic (`brokers_of`); a delay counts from the
     commit. Of halves about one key the one that was sent last counts. Raises InvalidArgument.
@@ -222,7 +222,7 @@ def timer_half(
     when: Timing = {"at": at, "delay": delay, "deliver_at_ms": deliver_at_ms, "delay_ms": delay_ms}
     asked = moment_to(when) if action == "move" else {}
     if action == "cancel" and moment_asked(when, 0) is not None:
-        raise InvalidArgument("A cancel has no moment.", field="at")
+        raise InvalidArgument("A cancel takes no due time.", field="at")
     properties = {SCHEDULE_KEY: key, TIMER_ACT: action} | ({REASON: reason[:MOST_REASON]} if reason else {})
     properties |= {TIMER_DELAY_MS if name == "delay_ms" else TIMER_DELIVER_MS: str(ms) for name, ms in asked.items()}
     message = prepare(action)
@@ -231,10 +231,10 @@ def timer_half(
 
 
 def moment_to(timing: Timing) -> dict[str, int]:
-    """Return the moment of a `move` as fields of its target; raises InvalidArgument."""
+    """Return the due time of a `move` as fields of its target; raises InvalidArgument."""
     asked = moment_asked(timing, 0)
     if asked is None:
-        raise InvalidArgument("A move needs a moment: at, delay, deliver_at_ms or delay_ms.", field="at")
+        raise InvalidArgument("A move needs a due time: at, delay, deliver_at_ms or delay_ms.", field="at")
     is_delay, ms = asked
     return {"delay_ms": ms} if is_delay else {"due_ms": ms}
 

@@ -305,7 +305,7 @@ def ended_line(subject: Subject, group: str, decision: Decision, *, at_ms: int, 
 
 
 def recalled_line(subject: Subject, group: str, *, at_ms: int, succeeded: bool) -> str:
-    """Return the line of a timer that was to be taken back."""
+    """Return the line of a timer that was to be cancelled."""
     return _line("Recall", at_ms, REGION, group, subject.topic, subject.message_id, _truth(succeeded))
 
 

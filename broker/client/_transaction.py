@@ -86,7 +86,7 @@ class Check:
 
     @property
     def transaction_id(self) -> str:
-        """The half's transaction id, which is the message's unique id."""
+        """The half's transaction id, which is its message id."""
         return self.message.unique_key or self.fields.get("transactionId", "")
 
     def ending(self, decision: Decision) -> dict[str, str]:
@@ -140,7 +140,7 @@ def _check_conflict(message: Outgoing) -> None:
     conflict = value_in(message.properties, ON_CONFLICT) or "error"
     if conflict != "replace":
         raise InvalidArgument(
-            f"on_conflict={conflict!r} cannot be kept to in a transaction: whether the schedule key is taken shows "
+            f"on_conflict={conflict!r} is not possible in a transaction: whether the schedule key is in use shows "
             "only after the commit, when nothing can be undone. Give on_conflict='replace', or use send_later() or a "
             "send after the commit, which the broker can still refuse.",
             field="on_conflict",
@@ -223,7 +223,7 @@ class Checks:
         try:
             self._waiting.put_nowait(check)
         except asyncio.QueueFull:
-            logger.warning("check of %s dropped: %d wait already", check.transaction_id, MAX_WAITING)
+            logger.warning("check of %s dropped: %d are waiting already", check.transaction_id, MAX_WAITING)
             return
         if not self._workers:
             self._threads = ThreadPoolExecutor(self._count, thread_name_prefix=f"check-{self._group}")

@@ -73,7 +73,7 @@ class AsyncTransactionProducer(AsyncProducer):
     answer for every half that any of its producers has sent: a broker may ask another one. `confirmed` is told of each
     answer that a broker has taken; `check_workers` checks are answered at a time.
 
-    It is a producer too: `send` and its kin go out at once, in no transaction. Every method raises ClientError and its
+    It is a producer too: `send` and its kin act immediately, in no transaction. Every method raises ClientError and its
     kin; InvalidArgument before anything is sent.
     """
 
@@ -254,7 +254,7 @@ class AsyncTransactionProducer(AsyncProducer):
     async def end_all(
         self, halves: Sequence[Half], decision: Decision, *, timeout_ms: int = 3000
     ) -> list[ClientError | None]:
-        """Decide many at once; None for each that its broker has taken, else why not.
+        """Decide many in one call; None for each that its broker has taken, else why not.
 
         Those of one lane one after the other: a broker may work at several decisions at a time.
         """

@@ -29,12 +29,12 @@ class RetryIn(Exception):
     """The message is wanted again after `delay`; this counts as an attempt, as any failure does."""
 
     def __init__(self, delay: timedelta, reason: str = "") -> None:
-        super().__init__(f"wanted again in {delay}{': ' if reason else ''}{reason}")
+        super().__init__(f"to be retried in {delay}{': ' if reason else ''}{reason}")
         self.delay_ms = whole_ms(delay)
 
 
 class DeadLetter(Exception):
-    """No further attempt can succeed: the message becomes a dead letter at once, with the reason in ESC_DEAD_REASON."""
+    """No further attempt can succeed: the message becomes a dead letter now, with the reason in ESC_DEAD_REASON."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -74,7 +74,7 @@ class Plan:
         for step in steps:
             whole_ms(step, "backoff")
         if timeout is not None and not whole_ms(timeout, "timeout"):
-            raise InvalidArgument("timeout is no time: nothing could be handled in it.", field="timeout")
+            raise InvalidArgument("timeout must be above 0.", field="timeout")
         if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MOST_IN_BATCH:
             raise InvalidArgument(f"batch is {batch!r:.140}; allowed are 1 to {MOST_IN_BATCH:,}.", field="batch")
         if batch > 1 and orderly:

@@ -61,7 +61,7 @@ class BrokerSetting:
     """A setting of a broker, its values as text.
 
     Only Escapement tells the others: `default`, `started` (what it was started with: another `value` was changed while
-    it runs) and `allowed`, which says what it can be changed to, "" that it cannot. None: the broker does not tell.
+    it runs) and `allowed`, which says what it can be changed to, "" that it cannot. None: the broker does not report.
     """
 
     name: str
@@ -83,7 +83,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """The queues of one topic, sorted; `put_per_s` is None where the broker does not say it."""
+    """The queues of one topic, sorted; `put_per_s` is None where the broker does not report it."""
 
     topic: str
     queues: tuple[QueueStats, ...]
@@ -181,7 +181,7 @@ class QueueEntries:
 class ConnectedClient:
     """A client as a member of one group; a client may be in several. `version` is RocketMQ's number, 0 unknown.
 
-    `since_ms`, `seen_ms`: first and last heartbeat by the broker's clock; None where the broker does not tell.
+    `since_ms`, `seen_ms`: first and last heartbeat by the broker's clock; None where the broker does not report them.
     `locked`: queues that it holds to consume in order. What a consumer is and subscribes is that of its group.
     """
 
@@ -201,7 +201,7 @@ class ConnectedClient:
 
 @dataclass(frozen=True, slots=True)
 class HeldQueue:
-    """A queue that a consumer says it holds; None where it does not say."""
+    """A queue that a consumer says it holds; None where it does not report one."""
 
     queue: MessageQueue
     offset: int | None
@@ -267,8 +267,8 @@ Pending = Literal["cancel", "keep"]
 
 
 class TopicWaiting(Struct, rename="camel", frozen=True):
-    """Counts of the timers, messages of a delay level, open halves, and halves no longer asked about that wait for a
-    topic. Not ``complete``: there may be more, as too much waits for all of it to be looked at."""
+    """Counts of the timers, messages of a delay level, open halves, and parked halves that are pending for a
+    topic. Not ``complete``: there may be more, as too much is pending for all of it to be read."""
 
     timers: int = 0
     delayed: int = 0

@@ -7,7 +7,7 @@ ClientError
 ├── BrokerRefused         the broker answered with a code other than success
 │   ├── NotSupported      ... because it does not know the request
 │   ├── NotWritable       ... or was not asked: no broker that is there takes messages of this topic
-│   ├── ScheduleKeyTaken  ... because a message with this schedule key waits already
+│   ├── ScheduleKeyTaken  ... because a timer with this schedule key is pending already
 │   ├── TimerTooFar       ... because the moment is further away than it takes
 │   ├── TimerPast         ... because the moment is past, and the sender did not want that
 │   ├── TimerLimit        ... because it takes no more timers, or no more for this moment
@@ -101,7 +101,7 @@ class NoBroker(RouteNotFound):
 
     def __init__(self, topic: str) -> None:
         ClientError.__init__(
-            self, f"The name server knows no broker now, so nobody has topic {topic!r}: is a broker running?"
+            self, f"The name server knows no broker now, so none has topic {topic!r}: is a broker running?"
         )
         self.topic = topic
 
@@ -128,28 +128,28 @@ class NotWritable(BrokerRefused):
 
 
 class ScheduleKeyTaken(BrokerRefused):
-    """A message with this schedule key waits already: replace it, keep it, or choose another key."""
+    """A timer with this schedule key is pending already: replace it, keep it, or choose another key."""
 
     def __init__(self, code: int, remark: str | None, due_ms: int | None = None) -> None:
-        """`due_ms`: when the one that waits is due; None if the broker did not say."""
+        """`due_ms`: when the pending one is due; None if the broker did not report it."""
         super().__init__(code, remark)
         self.due_ms = due_ms
         # the broker's own words name the property, whose name here is the argument's
-        said = (remark or "").partition("; send with")[0] or "A message with this schedule key waits already"
+        said = (remark or "").partition("; send with")[0] or "A timer with this schedule key is pending already"
         text = f"{said}. Send with on_conflict='replace' to have this one in its place, with 'keep' to leave that one, "
         self.args = (f"{text}or with another schedule_key.",)
 
 
 class TimerTooFar(BrokerRefused):
-    """The moment is further away than the broker takes."""
+    """The due time is further away than the broker accepts."""
 
 
 class TimerPast(BrokerRefused):
-    """The moment is past, and the sender asked to have that refused (reject_past)."""
+    """The due time is past, and the sender asked to have that refused (reject_past)."""
 
 
 class TimerLimit(BrokerRefused):
-    """The broker takes no more timers, or no more for this moment."""
+    """The broker accepts no more timers, or no more for this second."""
 
 
 class NotHeld(BrokerRefused):
@@ -158,8 +158,8 @@ class NotHeld(BrokerRefused):
     def __init__(self, receipts: Sequence[object]) -> None:
         super().__init__(
             Answer.NO_MESSAGE,
-            f"{len(receipts)} of the messages are not held any more: their time was over, or was changed and a newer "
-            "receipt counts. They are handed out again.",
+            f"{len(receipts)} of the messages are not held: their invisible time ended, or was changed and a newer "
+            "receipt counts. They are redelivered.",
         )
         self.receipts = tuple(receipts)
 
@@ -204,8 +204,8 @@ class HalfNotSafe(ClientError):
 
     def __init__(self, status: str) -> None:
         super().__init__(
-            f"The broker stored the half with less safety than asked for ({status}); it was rolled back. Send again, "
-            "or look at the broker's disk and slave."
+            f"The broker stored the half with less safety than asked for ({status}); it was rolled back. Retry, "
+            "or check the broker's disk and slave."
         )
         self.status = status
 
@@ -223,6 +223,6 @@ class PlainSendRefused(ClientError):
 
     def __init__(self) -> None:
         super().__init__(
-            "This producer would send at once, whether or not the transaction commits. Send with the producer of the "
-            "transactional() block, or enter it with plain_sends=True if that is what you want."
+            "This producer would send immediately, whether or not the transaction commits. Send with the producer of "
+            "the transactional() block, or enter it with plain_sends=True if that is what you want."
         )

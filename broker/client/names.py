@@ -151,11 +151,11 @@ def _kind(value: object) -> str:
 
 def _as_text(value: object) -> str:
     """Return what to write instead of a value that is no text."""
-    return f"give {str(value)!r:.140}" if isinstance(value, int | float) else "make one of it"
+    return f"give {str(value)!r:.140}" if isinstance(value, int | float) else "convert it to text"
 
 
 def check_delay_level(level: int) -> None:
-    """Raise InvalidArgument unless this is 0 (at once) or a level: brokers take their highest for one that is above it,
+    """Raise InvalidArgument unless this is 0 (none) or a level: brokers take their highest for one that is above it,
     and say nothing."""
     if isinstance(level, bool) or not isinstance(level, int) or level < 0:
         raise InvalidArgument(

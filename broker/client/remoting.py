@@ -312,7 +312,7 @@ class Connections(Generic[C]):
         if one is not None:
             return one
         if self._generation != forks.generation:
-            raise self._failed(address, "this client was made before the process forked; make one in the child")
+            raise self._failed(address, "this client was created before the process forked; create one in the child")
         attempt = self._attempts.get(address)
         if attempt is None:
             attempt = asyncio.get_running_loop().create_task(self._connect(address))

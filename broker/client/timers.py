@@ -84,7 +84,7 @@ class Timer(Struct, frozen=True, rename="camel"):
 
 class TimerPage(Struct, frozen=True, rename="camel"):
     """Pending timers by due time, then arrival. Not `complete`: the broker's time for one answer was used up, or there
-    are more; go on with `cursor`. `scanned` counts what was looked at."""
+    are more; continue with `cursor`. `scanned` counts what was read."""
 
     now_ms: int
     items: list[Timer]
@@ -116,7 +116,7 @@ class WheelRoll(Struct, frozen=True, array_like=True):
 
 
 class TimerWheel(Struct, frozen=True, rename="camel"):
-    """The wheel from one moment to another; steps that hold nothing are left out. `far`: due after that."""
+    """The wheel from one time to another; steps that hold nothing are left out. `far`: due after that."""
 
     now_ms: int
     read_ms: int
@@ -131,7 +131,7 @@ class TimerWheel(Struct, frozen=True, rename="camel"):
 
 
 class TopicCount(Struct, frozen=True, array_like=True):
-    """The part of a herd that belongs to a topic."""
+    """The part of a burst that belongs to a topic."""
 
     topic: str
     count: int
@@ -163,7 +163,7 @@ class TopicLateness(Struct, frozen=True, rename="camel"):
 
 
 class TimerLimits(Struct, frozen=True, rename="camel"):
-    """Limits of the broker: furthest moment, timers in all, timers in one slot of the wheel (0: no limit)."""
+    """Limits of the broker: furthest due time, timers in all, timers in one slot of the wheel (0: no limit)."""
 
     max_delay_ms: int
     max_pending: int = 0
@@ -206,7 +206,7 @@ class TimerStatus(Struct, frozen=True, rename="camel"):
 
 
 class Herd(Struct, frozen=True, rename="camel"):
-    """More timers due in one second than are released in one: the last one leaves `last_late_ms` after its moment."""
+    """More timers due in one second than are released in one: the last one leaves `last_late_ms` after its due time."""
 
     due_ms: int
     count: int
@@ -226,8 +226,8 @@ class TimerForecast(Struct, frozen=True, rename="camel"):
 
 class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """A timer, by `position`, by `topic` and `schedule_key`, by `topic` and `message_id`, by recall `handle`, or by
-    `offset_message_id`. `due_ms` is its own new moment when it is rescheduled, `delay_ms` the same from when the broker
-    takes the request; with `expected_due_ms` nothing is done unless that is its moment now (outcome `changed`)."""
+    `offset_message_id`. `due_ms` is its own new due time if it is rescheduled, `delay_ms` the same from when the broker
+    takes the request; with `expected_due_ms` nothing is done unless it is due then (outcome `changed`)."""
 
     position: int | None = None
     topic: str | None = None
@@ -305,7 +305,7 @@ class Releases(Struct, frozen=True, rename="camel"):
 
 
 class TimerEvent(Struct, frozen=True, rename="camel"):
-    """A step in the life of a timer; `late_ms` is how late a release was."""
+    """A step in the lifecycle of a timer; `late_ms` is how late a release was."""
 
     kind: str
     ms: int

@@ -55,10 +55,10 @@ MOST_ROWS = 1_000
 class Transaction(Struct, frozen=True, rename="camel"):
     """A transaction. `offset` and `position` are the half's, `topic` and `queue_id` the real ones.
 
-    `state`: open, due (to be asked about as soon as a producer of the group is there), ending (its decision is on its
-    way to the disk), parked, committed, rolled back, decided (an op record of Apache RocketMQ does not say how), or
+    `state`: open, due (checked as soon as a producer of the group is there), ending (its decision is on its
+    way to the disk), parked, committed, rolled back, decided (an op record of Apache RocketMQ leaves out which), or
     replaced. `timer_act`: its commit shows no message, it cancels or moves the timer of `schedule_key`. What a half
-    says of itself is missing where its record is gone or damaged. `producers`: client ids of those that would be asked.
+    says of itself is missing where its record is gone or damaged. `producers`: client ids of those that are checked.
     """
 
     offset: int
@@ -88,7 +88,7 @@ class Transaction(Struct, frozen=True, rename="camel"):
 
 
 class TransactionPage(Struct, frozen=True, rename="camel"):
-    """Transactions, oldest half first; decided ones, newest decision first. Go on with `following`, None at the end; a
+    """Transactions, oldest half first; decided ones, newest decision first. Next page: `following`, None at the end; a
     page may be short or empty and yet have one: the broker looks at so many for one answer."""
 
     now_ms: int

@@ -27,7 +27,7 @@ def checks_of(root: Path, host: str, port: int, namesrv_port: int) -> dict[str, 
 def main(arguments: list[str]) -> int:
     """Examine and print; return 1 if something is to be changed, 2 for a check that is none, else 0."""
     parser = argparse.ArgumentParser(
-        prog="python -m escapement_mq doctor", description="Look at a machine, a store and its broker; change nothing."
+        prog="python -m escapement_mq doctor", description="Check a machine, a store and its broker; change nothing."
     )
     parser.add_argument("store", type=Path, help="store directory, there or not")
     parser.add_argument("--host", default="127.0.0.1", help="where the broker listens")

@@ -52,10 +52,10 @@ def clock_synchronised(kernel: Callable[[], tuple[int, int] | None] = kernel_clo
     """Look whether something keeps the clock right: timers are due by it, and several brokers have to agree."""
     found = kernel()
     if found is None:
-        return cannot_tell("the kernel does not say whether its clock is synchronised")
+        return cannot_tell("the kernel does not report whether its clock is synchronised")
     status, error_us = found
     if status & _UNSYNCHRONISED:
-        return change("nothing keeps the clock right", "sudo timedatectl set-ntp true   (or start chrony or ntpd)")
+        return change("the clock is not synchronised", "sudo timedatectl set-ntp true   (or start chrony or ntpd)")
     return ok(f"synchronised, off by at most {error_us / 1000:,.0f} ms")
 
 
@@ -99,14 +99,14 @@ def memory(wanted_bytes: int = AVAILABLE_BYTES, proc: Path = Path("/proc")) -> F
     """Look how much memory is left, and whether what is not used for a while goes to a disk."""
     rows = _memory_rows(proc)
     if "MemAvailable" not in rows:
-        return cannot_tell(f"{proc}/meminfo does not say how much memory is left")
+        return cannot_tell(f"{proc}/meminfo does not report how much memory is left")
     free_bytes = rows["MemAvailable"]
     if free_bytes < wanted_bytes:
         return change(f"{free_bytes >> 20:,} MB are left", f"free {wanted_bytes - free_bytes >> 20:,} MB, or add some")
     swappiness = int(_text(proc / "sys/vm/swappiness") or 0)
     if rows.get("SwapTotal") and swappiness > SWAPPINESS:
         return change(
-            f"{free_bytes >> 20:,} MB are left, but with swap and vm.swappiness={swappiness} what waits for long goes"
+            f"{free_bytes >> 20:,} MB are left, but with swap and vm.swappiness={swappiness} idle memory goes"
             " to the disk and comes back late",
             f"sudo sysctl vm.swappiness={SWAPPINESS}   (and the line in /etc/sysctl.d/)",
         )
@@ -118,10 +118,10 @@ def overcommit(proc: Path = Path("/proc")) -> Finding:
     said = _text(proc / "sys/vm/overcommit_memory").strip()
     if said == "2":
         return change(
-            "memory is promised only as far as there is some: Redis, Valkey and Java fail where they fork or reserve",
+            "memory is not overcommitted: Redis, Valkey and Java fail when they fork or reserve",
             "sudo sysctl vm.overcommit_memory=1   (and the line in /etc/sysctl.d/)",
         )
-    return ok(f"vm.overcommit_memory={said}") if said else cannot_tell("the kernel does not say how it promises memory")
+    return ok(f"vm.overcommit_memory={said}") if said else cannot_tell("the kernel does not report its overcommit mode")
 
 
 def python(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:

@@ -24,7 +24,7 @@ def port(what: str, host: str, number: int, setting: str) -> Finding:
         return ok(f"{number} on {host} is free for the {what}")
     holder = holder_of(number)
     if holder is None:
-        return cannot_tell(f"{number} on {host} is taken; by whom is not told to this user")
+        return cannot_tell(f"{number} on {host} is in use; this user may not see by which process")
     pid, command = holder
     if any(part in command for part in _OURS):
         return ok(f"{number} on {host} is served by {pid} ({command[:60]})")
@@ -64,7 +64,7 @@ def umask(number: int, proc: Path = Path("/proc")) -> Finding:
     """Look who may read what the process makes that listens at a port."""
     holder = holder_of(number)
     if holder is None:
-        return cannot_tell(f"no process that this user may look at listens at {number}")
+        return cannot_tell(f"no process that this user may see listens at {number}")
     rows = dict(line.split(":\t", 1) for line in (proc / str(holder[0]) / "status").read_text().splitlines() if line)
     mask = int(rows["Umask"], 8)
     if mask & 0o077 != 0o077:
@@ -100,5 +100,5 @@ def broker_ready(host: str, number: int, start: str) -> Finding:
     finally:
         asking.close()
     if answer.status == http.client.OK:
-        return ok(f"the broker at {host}:{number} takes messages: {said}")
-    return change(f"the broker at {host}:{number} takes no messages: {said}", "its log says why; OPERATE.md")
+        return ok(f"the broker at {host}:{number} accepts messages: {said}")
+    return change(f"the broker at {host}:{number} accepts no messages: {said}", "its log says why; OPERATE.md")

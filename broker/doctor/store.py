@@ -86,7 +86,7 @@ def file_system(root: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> F
     try:
         kind, place, options = _mount_of(root, mountinfo)
     except OSError as error:
-        return cannot_tell(f"mounts are not told: {error}")
+        return cannot_tell(f"mounts cannot be read: {error}")
     if "ro" in options:
         return change(f"{place} ({kind}) is mounted for reading only", f"sudo mount -o remount,rw {place}")
     if {"nobarrier", "barrier=0"} & options:
@@ -95,7 +95,7 @@ def file_system(root: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> F
             f"sudo mount -o remount,barrier=1 {place}",
         )
     if kind in FORGETS:
-        return change(f"{place} is {kind}: nothing of it outlives a restart", "a store on a disk: ESCAPEMENT_STORE")
+        return change(f"{place} is {kind}: its content is lost with a restart", "a store on a disk: ESCAPEMENT_STORE")
     if kind in ELSEWHERE:
         return change(
             f"{place} is {kind}: locks and syncs of a file system elsewhere are not what the log is built on",
@@ -103,7 +103,7 @@ def file_system(root: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> F
         )
     if kind == "overlay":
         return change(
-            f"{place} is the layer of a container: it goes with the container",
+            f"{place} is the layer of a container: it is lost with the container",
             "a volume at the store: ESCAPEMENT_STORE",
         )
     if kind in SOUND:

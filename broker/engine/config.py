@@ -101,7 +101,7 @@ class EngineConfig:
             )
         if self.timer_max_delay_ms < 1 or self.timer_max_pending < 1 or self.timer_max_per_slot < 0:
             raise StoreUnsupported(
-                "The furthest moment of a timer lies at least 1 ms ahead, at least one timer may wait, and the limit "
+                "The furthest due time is at least 1 ms ahead, at least one timer may be pending, and the limit "
                 "of a slot is a number of timers, or 0 for none."
             )
         if self.pull_most_messages < 1 or self.pull_most_bytes < 1:

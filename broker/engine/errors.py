@@ -112,7 +112,7 @@ class TimerInThePast(TimerIllegal):
 
     def __init__(self, due_ms: int) -> None:
         super().__init__(
-            f"timer message illegal: {due_ms} is in the past. Leave out ESC_REJECT_PAST to have it delivered at once; "
+            f"timer message illegal: {due_ms} is in the past. Without ESC_REJECT_PAST it is delivered immediately; "
             "if set del msg, the delay time should be bigger than the current time."
         )
         self.due_ms = due_ms
@@ -209,8 +209,8 @@ class HandleGone(BrokerError):
 
     def __init__(self, topic: str, queue_id: int, offset: int) -> None:
         super().__init__(
-            f"The message at offset {offset} of queue {queue_id} of {topic!r} is no more held by this handle: its time "
-            "was over, or was changed (then the newer handle counts). It is given out again, or was already."
+            f"The message at offset {offset} of queue {queue_id} of {topic!r} is not held by this handle any more: its "
+            "invisible time ended, or was changed (then the newer handle counts). It is redelivered, or was already."
         )
         self.offset = offset
 

@@ -352,7 +352,7 @@ class Intake:
             begun = self._half_builder.begin(topic, queue_id, facts, properties)
             if not begun.group:
                 raise InvalidMessage(
-                    "A half message names its producer group (property PGROUP), or nobody could be asked about it."
+                    "A half message names its producer group (property PGROUP), or the broker could not check it."
                 )
         half = begun.half
         if len(half.stored) + reserve > STORED_LIMIT_BYTES:

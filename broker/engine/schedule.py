@@ -325,7 +325,7 @@ class Schedule:
             topic = message.properties.get(REAL_TOPIC)
             queue_id = message.properties.get(REAL_QUEUE_ID, "")
             if topic is None or not queue_id.isdigit():
-                raise CorruptRecord(entry.position, "it does not say where it belongs")
+                raise CorruptRecord(entry.position, "its topic and queue are missing")
         except (RecordNotFound, CorruptRecord):
             self._pass_over_unreadable(lane)
             return

@@ -58,7 +58,7 @@ def assess(
     if unreadable:
         state = "DEGRADED"
         counts = ", ".join(f"{count:,} of delay level {level}" for level, count in sorted(unreadable.items()))
-        reasons.append(f"Delayed messages that cannot be read were passed over since the start: {counts}; run fsck.")
+        reasons.append(f"Delayed messages that cannot be read were skipped since the start: {counts}; run fsck.")
     if disk_ratio > store.config.disk_refuse_ratio:
         state = "READONLY"
         reasons.append("The disk is too full; sends are refused until space is free.")

@@ -71,7 +71,7 @@ def consumer(
 ) -> Callable[[Function], Function]:  # fmt: skip
     """Have the decorated function called for messages of `topic` with these tags (``a || b``, ``*`` for all).
 
-    `from_where` is where a new group begins; `threads`: how many handlers of the group run at once in a process;
+    `from_where` is where a new group begins; `threads`: how many handlers of the group run in parallel in a process;
     `orderly`: those of one queue one after the other. A message that failed is tried again `max_reconsume_times` times
     (none given: 16, in order without end), in order after a rest of `suspend_ms`. `trace`: see `Consumer`. All these
     belong to the group: its handlers must say the same. A coroutine function runs in the client's event loop.
@@ -127,7 +127,7 @@ def _check_once(new: Registration) -> None:
     if new.calls.get("batch", 1) > 1:
         raise HandlingError(f"{new.place} takes batches, which succeed and fail together: `once` is for one message.")
     if new.calls.get("timeout") is not None:
-        raise HandlingError(f"{new.place} has a timeout, and would go on beside its next attempt: that is not once.")
+        raise HandlingError(f"{new.place} has a timeout, and would run beside its next attempt: that is not once.")
 
 
 def _register(new: Registration) -> None:

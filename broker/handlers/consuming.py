@@ -55,7 +55,7 @@ def stop_all(running: Iterable[Consumer]) -> None:
 
 
 def has_drained(running: Iterable[Consumer]) -> bool:
-    """Tell whether nothing is stored that a group has not handled; False also while a broker does not say."""
+    """Tell whether nothing is stored that a group has not handled; False also while a broker does not report it."""
     try:
         return all(not one.backlog() for one in running)
     except ClientError:

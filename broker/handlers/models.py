@@ -6,7 +6,7 @@ from django.db import models
 
 
 class InboxMessage(models.Model):
-    """A message that a group has handled: `message_key` is its unique id. While the row is there, it is not handled
+    """A message that a group has handled: `message_key` is its message id. While the row is there, it is not handled
     again."""
 
     group = models.CharField(max_length=120, db_column="consumer_group")

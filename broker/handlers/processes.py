@@ -32,7 +32,7 @@ def run_in_processes(count: int, run: Callable[[int], int], *, is_kept: bool) ->
                 if not is_kept:
                     worst = max(worst, code)
                 elif not stop.is_set:
-                    logger.error("process %d of %d ended with %d and is begun again", number + 1, count, code)
+                    logger.error("process %d of %d ended with %d and is restarted", number + 1, count, code)
                     if lived_s < SOON_S:
                         stop.wait(PAUSE_S)
                     _fork(number, run, children)

@@ -135,7 +135,7 @@ class NamesrvGuest(LoopGuest):
             await service.start()
         except (BrokerError, OSError) as error:
             is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-            why = f"Port {self._name} is taken by another program: take another one." if is_taken else str(error)
+            why = f"Port {self._name} is in use by another program: choose another one." if is_taken else str(error)
             self._started.set_exception(HostingRefused(why))
             return
         except HostingRefused as refusal:
@@ -169,5 +169,5 @@ def engine_config(name: str) -> EngineConfig:
 def _why_not(error: BrokerError | OSError) -> str:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         ports = f"{settings.BROKER_PORT} (ESCAPEMENT_BROKER_PORT) or {settings.NAMESRV_PORT} (ESCAPEMENT_NAMESRV_PORT)"
-        return f"Port {ports} on {settings.BROKER_HOST} is taken by another program: stop it, or set another port."
+        return f"Port {ports} on {settings.BROKER_HOST} is in use by another program: stop it, or set another port."
     return str(error)

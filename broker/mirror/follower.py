@@ -230,7 +230,7 @@ class Mirror:
         self._state.broker = known
         self._state.slave_number = process.broker_id or None
         if process.broker_id:
-            logger.warning("The master of %s is away: slave %d at %s is read", name, process.broker_id, process.address)
+            logger.warning("master of %s unreachable: reading slave %d at %s", name, process.broker_id, process.address)
             self._poller = Poller(self._source, is_slave=True)
         self._flaws = Flaws(self._state.flaws)
         self._watch = Watch.load(known.name, now_ms)

@@ -59,7 +59,7 @@ class OutboxMessageAdmin(ModelAdmin):
 
     @admin.action(description=_("Resend"), permissions=["change"])
     def send_again(self, request: HttpRequest, queryset: QuerySet[OutboxMessage]) -> None:
-        """Have the worker try these rows at once."""
+        """Have the worker try these rows immediately."""
         count = send_again(queryset)
         text = ngettext("%(count)s message will be resent.", "%(count)s messages will be resent.", count)
         self.message_user(request, text % {"count": count})

@@ -76,7 +76,7 @@ def send_later(
 ) -> OutboxMessage:
     """Write the message into the transaction of `using`; raises InvalidArgument for one that can never be sent.
 
-    A delay counts from the worker's send; give `deliver_at_ms` for a fixed moment. Messages with one `sharding_key`,
+    A delay counts from the worker's send; give `deliver_at_ms` for a fixed time. Messages with one `sharding_key`,
     or for one `queue_id` of a topic (and the same `broker`, if one is named), are sent in the order in which they were
     written: each waits for the one before.
     `producer_group`: in whose name, if not in the worker's; raises NotConfigured for one that is not in the settings.
@@ -119,7 +119,7 @@ def send_on_commit(
     timeout_ms: int = 3000,
     **options: Unpack[MessageOptions],
 ) -> None:
-    """Send after the commit of `using` (at once outside of a transaction); what fails then is logged, and lost.
+    """Send after the commit of `using` (immediately outside of a transaction); what fails then is logged, and lost.
 
     Raises ClientError (InvalidArgument) now for a message that can never be sent.
     """
@@ -267,7 +267,7 @@ class Worker:
         if away:
             self._wait(topic, list(away.values()), done, has_sent=bool(sent))
         elif self._away.pop(topic, None) is not None:
-            logger.warning("messages for %s are sent again", topic)
+            logger.warning("messages for %s are accepted again", topic)
             self._away.clear()  # others may have waited for the same broker
         return sent
 
@@ -342,5 +342,5 @@ def stuck(using: str, *, topics: Iterable[str] = (), ids: Iterable[int] = ()) ->
 
 
 def send_again(rows: QuerySet[OutboxMessage]) -> int:
-    """Have a worker try these rows at once, with all their attempts before them; returns how many."""
+    """Have a worker try these rows immediately, with all their attempts before them; returns how many."""
     return rows.update(refusals=0, stuck_at=None, next_attempt_at=None)

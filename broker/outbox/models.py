@@ -45,8 +45,8 @@ class OutboxMessage(models.Model):
     """A message that waits for `manage.py outbox`. `properties` is RocketMQ's stored form (name \\x01 value \\x02).
 
     `refusals`: how often a broker said no. One that is not there counts nothing: the row waits as long as it takes.
-    `next_attempt_at`: not before; None for at once. `stuck_at`: refused so often that a person is to look; no worker
-    tries it until it is sent again by hand (`manage.py outbox --send-again`, or the admin page).
+    `next_attempt_at`: not before; None for immediately. `stuck_at`: refused so often that somebody decides; no worker
+    tries it until it is resent by hand (`manage.py outbox --send-again`, or the admin page).
     `broker`: the one that it goes to, "" for whichever takes it.
     `lane`: rows of one lane go one after the other (the same sharding key, or the same queue of a topic); None: none.
     Columns that are newer than the table may be left out by those who write rows: an older release does.

@@ -52,7 +52,7 @@ class BlockTimers:
     def put(
         self, topic: str, key: str, body: Body, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
     ) -> Half:
-        """Have a message wait under a schedule key from the commit on, in the place of what waits there then.
+        """Store a timer with a schedule key at the commit, in the place of one pending there then.
 
         A delay counts from the commit. `on_conflict` can only be "replace": nobody can be told after the commit.
         """
@@ -67,9 +67,9 @@ class BlockTimers:
         self, topic: str, key: str, *, at: datetime | None = None, delay: timedelta | None = None,
         deliver_at_ms: int | None = None, delay_ms: int | None = None, timeout_ms: int = 3000,
     ) -> tuple[Half, ...]:  # fmt: skip
-        """Have what waits under a key at the commit be delivered at another moment; a delay counts from the commit.
+        """Give the timer pending with this key at the commit another due time; a delay counts from the commit.
 
-        Where nothing waits then, nothing happens. Returns a half for each broker that has the topic.
+        Where nothing is pending then, nothing happens. Returns a half for each broker that has the topic.
         """
 
         def made() -> Outgoing:
@@ -78,14 +78,14 @@ class BlockTimers:
         return self._send_to_all(topic, made, timeout_ms)
 
     def cancel(self, topic: str, key: str, *, reason: str = "", timeout_ms: int = 3000) -> tuple[Half, ...]:
-        """Take back what waits under a key at the commit; where nothing waits then, nothing happens.
+        """Cancel the timer pending with this key at the commit; where there is none, nothing happens.
 
         `reason` is kept with the timer's history. Returns a half for each broker that has the topic.
         """
         return self._send_to_all(topic, lambda: timer_half("cancel", key, reason=reason), timeout_ms)
 
     def get(self, topic: str, key: str, *, timeout_ms: int = 3000) -> Timer | None:
-        """Return what waits under a key now: what this transaction has said of it is not done yet."""
+        """Return the timer pending with this key now: what this transaction has said of it is not done yet."""
         return self._block().plain_producer.timers.get(topic, key, timeout_ms=timeout_ms)
 
     def _send_to_all(self, topic: str, made: Callable[[], Outgoing], timeout_ms: int) -> tuple[Half, ...]:

@@ -421,4 +421,4 @@ class Settlement:
                 try:
                     OutboxHalf.objects.using(self._using).filter(pk__in=ids).update(state=state)
                 except Error as error:
-                    logger.warning("%d rows stay owed, a check would commit them again: %s", len(ids), error)
+                    logger.warning("%d rows count as undelivered, a check would repeat the commit: %s", len(ids), error)

@@ -27,7 +27,7 @@ class RedissonError(Exception):
 
 
 class InvalidDelay(RedissonError):
-    """Give either a delay of 0 ms or more, or a moment; nothing was sent."""
+    """Give either a delay of 0 ms or more, or a due time; nothing was sent."""
 
 
 class ValueRefused(RedissonError):
@@ -64,11 +64,11 @@ class CodecNotReadable(ValueUnreadable):
 
 
 class MemberUnreadable(RedissonError):
-    """A member has neither of Redisson's packings; move it aside, or Java's transfer stops at it."""
+    """A member has neither of Redisson's envelopes; move it aside, or Java's transfer stops at it."""
 
     def __init__(self, member: bytes) -> None:
         super().__init__(
-            f"A member of {len(member):,} bytes has neither of Redisson's packings ({member[:32].hex()}); "
+            f"A member of {len(member):,} bytes has neither of Redisson's envelopes ({member[:32].hex()}); "
             "move it aside, or Java's transfer stops at it."
         )
         self.member = member

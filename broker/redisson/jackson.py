@@ -207,7 +207,7 @@ def _decimal(value: Decimal, codec: str) -> str:
 
 def _epoch_ms(value: datetime, codec: str) -> int:
     if value.tzinfo is None:
-        raise ValueRefused(codec, "a moment needs a time zone; without one it is no moment.")
+        raise ValueRefused(codec, "a datetime needs a time zone; without one it is ambiguous.")
     since = value - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 

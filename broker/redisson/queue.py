@@ -145,7 +145,7 @@ class DelayedQueue:
     >>> queue.offer("order-1", delay=30 * 60_000)
     >>> queue.take(timeout_s=5)
 
-    Delays are milliseconds or a timedelta; moments are epoch milliseconds or a datetime with a zone. Parts of a
+    Delays are milliseconds or a timedelta; due times are epoch milliseconds or a datetime with a zone. Parts of a
     millisecond are rounded up, so that nothing is due early. The server's clock decides what is due. `packing="old"`
     writes for clients up to 3.21.0; "auto" follows what is in the queue.
 
@@ -169,13 +169,13 @@ class DelayedQueue:
         self._read_only = read_only
 
     def offer(self, value: object, delay: Delay | None = None, *, at: Moment | None = None) -> Receipt:
-        """Let a value wait; a moment that has passed is due at once. Raises InvalidDelay and ValueRefused."""
+        """Let a value wait; a time in the past is due immediately. Raises InvalidDelay and ValueRefused."""
         return self.offer_many([value], delay, at=at)[0]
 
     def offer_many(
         self, values: Iterable[object], delay: Delay | None = None, *, at: Moment | None = None
     ) -> list[Receipt]:
-        """Let all of these wait, in this order, or none; up to some thousand at once."""
+        """Let all of these wait, in this order, or none; up to some thousand in one call."""
         kind, number = _due(delay, at)
         encoded = [self.codec.encode(value) for value in values]
         if not encoded:
@@ -331,16 +331,16 @@ class DelayedQueue:
 
 
 def due_ms(moment: Moment) -> int:
-    """Return a moment in epoch ms, rounded up; raise InvalidDelay for one without a zone, before 1970 or too far
+    """Return a due time in epoch ms, rounded up; raise InvalidDelay for one without a zone, before 1970 or too far
     away."""
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
-            raise InvalidDelay("A moment needs a time zone; without one it is no moment.")
+            raise InvalidDelay("A datetime needs a time zone; without one it is ambiguous.")
         number = _whole_ms(moment - datetime(1970, 1, 1, tzinfo=UTC))
     else:
         number = _whole_ms(moment)
     if not 0 <= number <= MAX_DUE_MS:
-        raise InvalidDelay(f"A moment is between 0 and {MAX_DUE_MS} epoch milliseconds, not {number}.")
+        raise InvalidDelay(f"A due time is between 0 and {MAX_DUE_MS} epoch milliseconds, not {number}.")
     return number
 
 

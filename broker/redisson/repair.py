@@ -188,12 +188,12 @@ def remove_member(queue: DelayedQueue, which: Reference) -> bool:
 
 
 def deliver_now(queue: DelayedQueue, which: Reference) -> bool:
-    """Put it at the end of the target at once; False when it is not waiting. Raises MemberUnreadable for poison."""
+    """Put it at the end of the target immediately; False when it is not waiting. Raises MemberUnreadable for poison."""
     return _steer(queue, "deliver", which)
 
 
 def reschedule(queue: DelayedQueue, which: Reference, at: Moment) -> bool:
-    """Let it be due at another moment; False when it is not waiting."""
+    """Let it be due at another time; False when it is not waiting."""
     return _steer(queue, "reschedule", which, number=due_ms(at))
 
 

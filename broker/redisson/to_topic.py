@@ -315,7 +315,9 @@ def _note_target(status: QueueStatus, mode: Mode) -> None:
     status.topic = mode.topic if mode.is_on else ""
     status.sending = mode.sending
     if mode.taken_over > status.taken_over and mode.is_on:
-        status.notice = "A live RDelayedQueue of Java moves values into the plain list; they are taken over from there."
+        status.notice = (
+            "A live RDelayedQueue of Java moves values into the destination queue; they are taken from there."
+        )
     elif not mode.is_on:
         status.notice = ""
     status.taken_over = mode.taken_over

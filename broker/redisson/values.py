@@ -57,7 +57,7 @@ class Waiting:
         return len(self.value) == self.value_bytes
 
     def shown(self, codec: Codec | None = None) -> Shown:
-        """Return the value as text for people; what is cut or does not decode comes as hex."""
+        """Return the value as readable text; what is cut or does not decode comes as hex."""
         if self.is_poison or not self.is_whole:
             return Shown(codec.name if codec else "", self.value.hex(), is_hex=True)
         return show(self.value, codec)

@@ -50,22 +50,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--namesrv-port", type=int, default=9876, help="port of the name service (0: a free one)")
     parser.add_argument("--flush", choices=("sync", "async"), default="sync")
     parser.add_argument("--delay-levels", default=None, help="messageDelayLevel, such as '1s 5s 10s'")
-    parser.add_argument("--no-auto-create", action="store_true", help="topics are not made by their first message")
+    parser.add_argument("--no-auto-create", action="store_true", help="do not create topics on their first message")
     parser.add_argument(
-        "--access-key", help="only signed requests; this user, its secret in ESCAPEMENT_SECRET_KEY, may all"
+        "--access-key", help="only signed requests; this user (secret: ESCAPEMENT_SECRET_KEY) may do everything"
     )
     parser.add_argument("--register-at", default="", help="name servers to register at: host:port;host:port")
     parser.add_argument("--no-vip", action="store_true", help="no second port, two below the broker's")
-    parser.add_argument("--open-routes", action="store_true", help="questions where a topic is need no signature")
-    parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS, and without it this machine only")
-    parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
+    parser.add_argument("--open-routes", action="store_true", help="requests for routes need no signature")
+    parser.add_argument("--tls-cert", help="certificate chain (PEM) for TLS; without TLS from this machine only")
+    parser.add_argument("--tls-key", help="its private key, if that is a separate file")
     parser.add_argument("--name", default="broker-a", help="name of the broker")
     parser.add_argument("--cluster", default="DefaultCluster", help="name of its cluster")
     for name in (*SIZES, *TRANSACTIONS):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None, help=f"{name} of EngineConfig")
     parser.add_argument(
         "--slow-ms", type=int, default=int(os.environ.get("ESCAPEMENT_SLOW_MS") or SLOW_MS),
-        help="requests that take as long are logged (0: none)",
+        help="log requests that take this long (0: none)",
     )  # fmt: skip
     log_lines.add_options(parser)
     parser.add_argument(

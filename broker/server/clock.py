@@ -49,7 +49,7 @@ class Simulation:
             speed = 0.0
         if not 0 < speed <= HIGHEST_SPEED:
             raise ValueError(
-                f"{text!r} is no simulated clock: a speed above 0 and up to {HIGHEST_SPEED}, like 60, or a moment and"
+                f"{text!r} is no simulated clock: a speed above 0 and up to {HIGHEST_SPEED}, like 60, or a time and"
                 " a speed, like 2026-01-01T00:00:00Z@60"
             )
         return cls(speed, _start_ms(moment) if moment else None)
@@ -59,9 +59,9 @@ def _start_ms(text: str) -> int:
     try:
         start = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no moment to start a simulated clock at, like 2026-01-01T00:00:00Z") from None
+        raise ValueError(f"{text!r} is not a time to start a simulated clock at, like 2026-01-01T00:00:00Z") from None
     if start.tzinfo is None:
-        raise ValueError(f"{text!r} does not say its zone: end it with Z, or +08:00")
+        raise ValueError(f"{text!r} has no time zone: end it with Z, or +08:00")
     if start.timestamp() <= 0:
         raise ValueError(f"{text!r} is before 1970")
     return round(start.timestamp() * 1000)

@@ -238,7 +238,7 @@ class Server:
             return request.answer(code=error.code, remark=error.remark[:LONGEST_REMARK])
         except OSError as error:
             if error.errno in NO_DESCRIPTOR:
-                remark = "No more files can be opened now; nothing was changed, retry in a moment."
+                remark = "No more files can be opened now; nothing was changed, retry shortly."
                 return request.answer(code=Answer.SYSTEM_BUSY, remark=remark)
             logger.error("%s: request %d failed: %s", self.name, request.code, error)
             return request.answer(code=Answer.SYSTEM_ERROR, remark=f"The disk failed: {error}; nothing was changed.")
@@ -370,7 +370,7 @@ class Connection(asyncio.Protocol):
 
     def make_room(self) -> None:
         """End the connection: its place is needed for one that is in use."""
-        logger.debug("%s: closing the connection of %s, which says nothing", self.server.name, self.address)
+        logger.debug("%s: closing the connection of %s, which is silent", self.server.name, self.address)
         self.abort()
 
     def _handle(self, frames: list[bytes], now_ms: int) -> None:
@@ -454,8 +454,8 @@ class Connection(asyncio.Protocol):
 
     def _end_at(self, error: Exception) -> None:
         """End this connection and no other after a fault in reading; what was answered before is still sent."""
-        logger.error("%s: what %s said could not be read", self.server.name, self.address, exc_info=error)
-        self.close_because("the broker failed at it", is_gentle=True)
+        logger.error("%s: a frame from %s could not be read", self.server.name, self.address, exc_info=error)
+        self.close_because("the broker failed to handle it", is_gentle=True)
 
     def _handle_one(self, command: Command) -> None:
         if command.is_response:

@@ -82,9 +82,9 @@ def refuse_exposed(listening: Listening, remedies: Remedies) -> None:
     if is_loopback(host) or listening.has_tls:
         return
     heard = (
-        f"The broker would listen on {host} without TLS: what is sent could be read on its way, and what is signed said"
-        " again at any time, also as another kind of request, because RocketMQ's signature covers fields and body, but"
-        " neither the request's code nor the moment."
+        f"The broker would listen on {host} without TLS: what is sent could be read on its way, and what is signed"
+        " replayed at any time, also as another kind of request, because RocketMQ's signature covers fields and body,"
+        " but neither the request's code nor the time."
     )
     if not listening.is_plaintext_allowed:
         raise ListeningRefused(f"{heard} {remedies.tls}, or, on a network of which you are sure, {remedies.plaintext}.")
@@ -183,7 +183,7 @@ class Listener:
     def _wait(self, error: OSError) -> None:
         if not self._is_told:
             self._is_told = True
-            logger.error("%s: connections wait until one can be taken (said once): %s", self._name, error)
+            logger.error("%s: connections wait until one can be accepted (logged once): %s", self._name, error)
         self._loop.remove_reader(self._listening.fileno())
         self._pause = self._loop.call_later(WAIT_S, self._go_on)
         self._wanting()
@@ -301,8 +301,8 @@ class Places:
             if not self._is_told:
                 self._is_told = True
                 logger.error(
-                    "%d connections are there, all have spoken, more cannot be (limit of open files: %d): further ones "
-                    "are refused (said once, until a tenth of the places is free)",
+                    "%d connections are open, none of them silent, no more are possible (limit of open files: %d): "
+                    "further ones are refused (logged once, until a tenth of the places is free)",
                     len(self._taken), descriptor_limit(),
                 )  # fmt: skip
             return False

@@ -171,7 +171,7 @@ class BrokerMetrics:
         for name, key in (("commit", "commitTotal"), ("rollback", "rollbackTotal")):
             yield self._counter(f"rocketmq_{name}_messages_total", "Transactions ended so", [({}, table[key])])
         yield self._gauge("rocketmq_half_messages", "Transactions that are open", [({}, table["open"])])
-        yield self._gauge("escapement_half_messages_parked", "Transactions given up", [({}, table["parked"])])
+        yield self._gauge("escapement_half_messages_parked", "Halves beyond the check limit", [({}, table["parked"])])
 
     def _clients(self) -> Iterator[Metric]:
         clients = self._state.clients

@@ -146,7 +146,7 @@ class NamesrvService:
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return 1 if it could not start, else 0."""
     os.umask(0o077)
-    parser = argparse.ArgumentParser(prog="python -m escapement_mq namesrv", description="A name service by itself.")
+    parser = argparse.ArgumentParser(prog="python -m escapement_mq namesrv", description="A name service alone.")
     parser.add_argument(
         "--store", "--root", dest="root", metavar="DIRECTORY", required=True, help="directory of its values and users"
     )
@@ -156,11 +156,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=9876, help="port (0: a free one)")
     parser.add_argument("--cluster", default="DefaultCluster", help="the cluster that policies of its users name")
     parser.add_argument(
-        "--access-key", help="only signed requests; this user, its secret in ESCAPEMENT_SECRET_KEY, may all"
+        "--access-key", help="only signed requests; this user (secret: ESCAPEMENT_SECRET_KEY) may do everything"
     )
-    parser.add_argument("--open-routes", action="store_true", help="questions where a topic is need no signature")
-    parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS, and without it this machine only")
-    parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
+    parser.add_argument("--open-routes", action="store_true", help="requests for routes need no signature")
+    parser.add_argument("--tls-cert", help="certificate chain (PEM) for TLS; without TLS from this machine only")
+    parser.add_argument("--tls-key", help="its private key, if that is a separate file")
     log_lines.add_options(parser)
     options = parser.parse_args(arguments)
     log_lines.take_options(vars(options))

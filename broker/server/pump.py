@@ -225,7 +225,7 @@ class Pump:
             if error.errno not in NO_DESCRIPTOR:
                 raise
             if not self._tick_wants:
-                logger.error("what is due waits until a file can be opened (said once): %s", error)
+                logger.error("due messages wait until a file can be opened (logged once): %s", error)
             self._tick_wants = True
         else:
             self._tick_wants = False
@@ -264,7 +264,7 @@ class Pump:
     def _note_trouble(self, error: OSError) -> None:
         if str(error) != self._upkeep_trouble:
             self._upkeep_trouble = str(error)
-            logger.error("upkeep failed (said once, until it fails otherwise): %s", error)
+            logger.error("upkeep failed (logged once, until it fails in another way): %s", error)
         if self._engine.health().state == "FAILED":
             self._fail(f"saving the store's state failed: {error}", self._engine.abandoned())
 

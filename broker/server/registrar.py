@@ -195,7 +195,7 @@ class _Registration:
             try:
                 await self._ask(Request.UNREGISTER_BROKER, {}, b"", LEAVE_TIMEOUT_MS)
             except (RemotingError, RequestRefused) as error:
-                logger.info("the broker could not take leave of name server %s: %s", self.address, error)
+                logger.info("the broker could not unregister from name server %s: %s", self.address, error)
         self.is_registered = False
         await self._client.close()
 
@@ -264,6 +264,6 @@ class _Registration:
         if not self._is_told:
             self._is_told = True
             logger.error(
-                "the broker is not registered at name server %s and tries again until it is (said once): %s",
+                "the broker is not registered at name server %s and retries until it is (logged once): %s",
                 self.address, error,
             )  # fmt: skip

@@ -138,7 +138,7 @@ def _again(row: TaskRow, using: str, error: BaseException, retry: Retry, options
         if not _write(row, using, changes | {"turn": row.turn + 1}):
             return True
         send(row, using, options)
-    logger.warning("task %s (%s) failed and is tried again at %s", row.pk, row.task_path, due_at, exc_info=error)
+    logger.warning("task %s (%s) failed and is retried at %s", row.pk, row.task_path, due_at, exc_info=error)
     return True
 
 

@@ -42,7 +42,7 @@ class EscapementBackend(BaseTaskBackend):
             raise InvalidTask(str(error)) from None
 
     def enqueue(self, task: Task[Any, Any], args: Any, kwargs: Any) -> TaskResult[Any, Any]:
-        """Write the task down; it is sent when the transaction commits, outside of one at once.
+        """Write the task down; it is sent when the transaction commits, outside of one immediately.
 
         Raises InvalidTask where it cannot be said which transaction decides, ClientError where the broker says no.
         """

@@ -21,7 +21,7 @@ class TaskRow(models.Model):
     """One enqueued task.
 
     `turn` counts the messages that were sent for it: only the one with the row's own number may run it, so copies of a
-    message and those that were replaced do nothing. `message_id` is its unique id.
+    message and those that were replaced do nothing. `message_id` is its message id.
     `due_at`: when it may run next, the end of a pause between attempts included; `run_after` is what the caller said.
     `holder`: the attempt that runs it, believed until `held_until`, which its worker moves on as long as it lives.
     `errors`: of each attempt that failed. `worker_ids`: one for each attempt.

@@ -67,7 +67,7 @@ class Order(msgspec.Struct, frozen=True):
 def decided_by(using: str) -> Iterator[None]:
     """Have tasks that are enqueued in the block share the fate of the transaction of this database.
 
-    Needed only where transactions of several databases are open at once.
+    Needed only where transactions of several databases are open together.
     """
     token = _decided_by.set(using)
     try:

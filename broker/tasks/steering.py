@@ -35,7 +35,7 @@ class Answer:
     | outcome             | meaning                                |
     |---------------------|----------------------------------------|
     | `cancelled`         | it waited, and never runs              |
-    | `rescheduled`       | it waited, and runs at the new moment  |
+    | `rescheduled`       | it waited, and runs at the new time    |
     | `running`           | a worker is at it: nothing was changed |
     | `finished`          | it is over: nothing was changed        |
     | `already_cancelled` | it was cancelled before                |
@@ -80,10 +80,10 @@ def cancel(result_id: str, *, backend: str = "default", reason: str = "") -> Ans
 
 
 def reschedule(result_id: str, run_after: datetime | None, *, backend: str = "default") -> Answer:
-    """Have a waiting task run at another moment (None: at once), also one that waits for its next attempt.
+    """Have a waiting task run at another time (None: immediately), also one that waits for its next attempt.
 
-    Inside of a transaction that is so if it commits. Raises TaskResultDoesNotExist, InvalidTask for a moment without a
-    zone, and ClientError where the broker takes no timer for that moment: then the task waits as it did.
+    Inside of a transaction that is so if it commits. Raises TaskResultDoesNotExist, InvalidTask for a time without a
+    zone, and ClientError where the broker takes no timer for that time: then the task waits as it did.
     """
     if settings.USE_TZ and run_after is not None and timezone.is_naive(run_after):
         raise InvalidTask("run_after must be an aware datetime.")

@@ -163,7 +163,7 @@ class Workshop:
     def _rest(self, lane: Lane, error: ClientError) -> None:
         if not lane.failures:
             lane.away_since_s = time.monotonic()
-            logger.warning("no tasks of %s can be received now, it is tried again: %s", lane.topic, error)
+            logger.warning("no tasks of %s can be received now, retrying: %s", lane.topic, error)
         pause_s = min(AWAY_S * 2.0 ** min(lane.failures, 10), LONGEST_AWAY_S)
         lane.failures += 1
         lane.rests = True
@@ -190,7 +190,7 @@ class Workshop:
         try:
             order = msgspec.json.decode(received.body, type=Order)
         except msgspec.MsgspecError as error:
-            logger.error("message %s of %s is no task and is dropped: %s", received.message.unique_key,
+            logger.error("message %s of %s is not a task and is dropped: %s", received.message.unique_key,
                          received.message.topic, error)  # fmt: skip
             order = None
         run = Run(received.receipt, order or Order("", 0, ""), get_random_string(32))
@@ -203,10 +203,10 @@ class Workshop:
                 loop = asyncio.get_running_loop()
                 again_ms = await loop.run_in_executor(self._threads, attempt, run.order, run.token, self._worker)
         except Error as error:
-            logger.warning("task %s comes again, the database cannot be asked: %s", run.order.id, error)
+            logger.warning("task %s is redelivered, the database cannot be reached: %s", run.order.id, error)
             again_ms = AFTER_ERROR_MS
         except Exception:
-            logger.exception("task %s comes again, it could not be looked at", run.order.id)
+            logger.exception("task %s is redelivered, reading its row failed", run.order.id)
             again_ms = AFTER_ERROR_MS
         finally:
             async with run.lock:
@@ -224,9 +224,9 @@ class Workshop:
             else:
                 await self._consumer.nack(receipt, again_ms)
         except NotHeld:
-            logger.info("a message of %s was not held any more, it comes again", receipt.topic)
+            logger.info("a message of %s was no longer held, it is redelivered", receipt.topic)
         except ClientError as error:
-            logger.warning("a message of %s comes again, the broker was not told: %s", receipt.topic, error)
+            logger.warning("a message of %s is redelivered, the broker could not be told: %s", receipt.topic, error)
 
     async def _renew(self) -> None:
         """Say from time to time what is still run here: to the broker, and in the rows."""

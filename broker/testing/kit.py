@@ -112,7 +112,7 @@ class Escapement:
         return self.now
 
     def at(self, when: datetime) -> datetime:
-        """Move the clock to a moment, as `forward` does. Raises ValueError for one that is past or has no zone."""
+        """Move the clock to a time, as `forward` does. Raises ValueError for one that is past or has no zone."""
         if when.tzinfo is None:
             raise ValueError(f"{when.isoformat()} has no zone: give one, such as datetime(..., tzinfo=UTC).")
         if when < self.now:
@@ -131,7 +131,7 @@ class Escapement:
     def sent(self) -> Messages[SentMessage]:
         """The messages that consumers can see now, in the order in which they became visible.
 
-        `sent("orders")` are those of one topic. What waits is not among them (`pending`), nor is what a handler failed
+        `sent("orders")` are those of one topic. Pending ones are not listed (`pending`), nor is what a handler failed
         on (`dead_letters`).
         """
         stage = self._there
@@ -147,7 +147,7 @@ class Escapement:
         return stage.call(lambda: waiting(stage))
 
     def dead_letters(self, group: str) -> Messages[SentMessage]:
-        """Return the messages that a group has given up, with the topics that they were sent to."""
+        """Return the dead letters of a group, with the topics that they were sent to."""
         stage = self._there
         found = stage.call(lambda: list(messages_of(stage.engine, DLQ_PREFIX + group)))
         return in_order(
@@ -194,7 +194,7 @@ class Escapement:
         """Raise AssertionError if any message waits, or one for this topic."""
         found = self.pending.where(topic)
         if found:
-            raise AssertionError(f"Expected that nothing waits{f' for {topic}' if topic else ''}, but\n{found.shown()}")
+            raise AssertionError(f"Expected nothing pending{f' for {topic}' if topic else ''}, but\n{found.shown()}")
 
     # sending and consuming
 

@@ -102,9 +102,9 @@ class SentMessage:
 
 @dataclass(frozen=True, slots=True)
 class PendingMessage(SentMessage):
-    """A message that waits: `topic` is the one that it will be seen in.
+    """A pending message: `topic` is the one that it will be seen in.
 
-    `kind` is `timer` (a moment or a delay of its own), `delay` (a delay level), `retry` (a handler failed), `half` (its
+    `kind` is `timer` (a due time of its own), `delay` (a delay level), `retry` (a handler failed), `half` (its
     transaction is not decided) or `parked half` (producers were asked in vain). `due`: when it comes out, of a half
     when its producer is asked next; None if nothing is planned. `group`: the group that a retry is for.
     """
@@ -119,7 +119,7 @@ class PendingMessage(SentMessage):
         return self.message.properties.get(SCHEDULE_KEY)
 
     def __str__(self) -> str:
-        when = "no moment planned" if self.due is None else f"{self.due:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+        when = "no due time" if self.due is None else f"{self.due:%Y-%m-%d %H:%M:%S.%f}"[:-3]
         kind = self.kind if self.group is None else f"{self.kind} of {self.group}"
         return f"{kind}, {when}: {SentMessage.__str__(self)}"
 
@@ -159,7 +159,7 @@ class Messages(tuple[M, ...]):
         return Messages(each for each in self if all(test(each) for test in tests))
 
     def shown(self) -> str:
-        """Return a line for each, for people; of many the last ones."""
+        """Return a readable line for each; of many the last ones."""
         lines = [f"  {each}" for each in self[-MOST_SHOWN:]]
         left_out = len(self) - len(lines)
         return "\n".join([f"  ... and {left_out} before"] * bool(left_out) + lines) or "  nothing"

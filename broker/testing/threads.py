@@ -102,7 +102,7 @@ class NamesrvThread:
         guard.own(self.namesrv)
 
     def stop(self) -> None:
-        """Stop at once. Nothing if it has stopped."""
+        """Stop immediately. Nothing if it has stopped."""
         if self._running is None:
             return
         (thread, service), self._running = self._running, None
@@ -119,7 +119,7 @@ class BrokerThread:
 
     `config`: settings of its store, for instance `small_store(directory)`; without it the store is a directory that is
     removed at the end. It may be stopped and started again in between, on the same ports and with what it had stored:
-    so tests see what a client does while its broker is away.
+    so tests see what a client does while its broker is unreachable.
 
     `register_at`: name servers where it registers beside having its own, as `ESCAPEMENT_REGISTER_AT`; `registered` says
     whether each of them has it.
@@ -172,7 +172,7 @@ class BrokerThread:
     def messages(self, topic: str) -> list[Message]:
         """Return all messages of a topic, those of one queue in order, first queue first.
 
-        One that is delayed is there from its moment on. Raises RouteNotFound where the topic is not there yet.
+        One that is delayed is there from its due time on. Raises RouteNotFound where the topic is not there yet.
         """
         found: list[Message] = []
         with Admin(self.namesrv) as admin:

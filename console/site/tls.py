@@ -58,6 +58,7 @@ class Handshake(asyncio.Protocol):
             self.transport.abort()
         else:
             self._task = loop.create_task(self._shake_hands())
+            loop.call_soon(self._hand_on)  # behind the first step of that
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a connection that ended before it was one."""
@@ -65,8 +66,19 @@ class Handshake(asyncio.Protocol):
         self.connections.discard(self)
 
     def data_received(self, data: bytes) -> None:
-        """Keep what comes with the last bytes of the handshake for who goes on."""
+        """Keep what comes before the handshake begins, or with its last bytes, for who goes on."""
         self._early += data
+
+    def _hand_on(self) -> None:
+        """Give TLS what came before it took our place: uvloop reads from one that was paused as it was made."""
+        begun, self._early = self._early, bytearray()
+        tls = self.transport.get_protocol()
+        while begun and tls is not None and tls is not self:
+            room = tls.get_buffer(len(begun))
+            size = min(len(room), len(begun))
+            room[:size] = begun[:size]
+            del begun[:size]
+            tls.buffer_updated(size)
 
     def shutdown(self) -> None:
         """End it, as the server ends."""

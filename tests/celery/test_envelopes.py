@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from broker.celery.envelope import epoch_ms, parcel_of
+from broker.celery.envelope import epoch_ms, parcel_of, raw_of
 from broker.celery.naming import Names, key_of, tag_of
+from broker.client import Message
 from broker.client.names import check_tag, check_topic, check_writable_topic
 from broker.rocketmq.topics import retry_topic
 
@@ -26,6 +27,11 @@ MOMENTS = some.tuples(some.integers(10**15, 16 * 10**15), ZONES).map(
 def task(eta: str | None, **more: object) -> dict[str, Any]:
     headers = {"task": "shop.remind", "id": "4711", "eta": eta, **more}
     return {"body": "[]", "headers": headers, "properties": {"delivery_mode": 2}}
+
+
+def delivered(body: bytes) -> Message:
+    """A message as a consumer of the topic `celery` gets it."""
+    return Message("celery", 0, 0, 0, 0, body, {}, 0, 0, 0, ("127.0.0.1", 1), 0, ("127.0.0.1", 1), 0, 0)
 
 
 def at(ms: int) -> str:
@@ -68,6 +74,21 @@ def test_an_eta_that_is_none_is_left_to_the_worker(eta: Any) -> None:
 def test_only_tasks_have_an_eta() -> None:
     message = {"body": "", "headers": {"eta": at(NOW_MS + 1000)}, "properties": {}}
     assert parcel_of(message, NOW_MS).due_ms is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"properties": {"delivery_info": "x"}}', b'{"properties": {"delivery_info": null}}',
+        b'{"properties": {"delivery_info": {}}, "headers": [1]}', b'["properties"]',
+        b'{"__type__": "decimal", "__value__": "x"}', b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_what_has_not_the_form_of_a_message_is_bytes_that_celery_does_not_know(body: bytes) -> None:
+    raw = raw_of(delivered(body), is_again=True)
+    assert (raw["body"], raw["content-type"]) == (body.decode(), "application/data")
+    assert raw["properties"]["delivery_info"] == {"exchange": "", "routing_key": "celery", "redelivered": True}
+    assert parcel_of(raw, NOW_MS).due_ms is None
 
 
 def test_transient_messages_are_not_waited_for_on_the_disk() -> None:

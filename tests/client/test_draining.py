@@ -127,7 +127,7 @@ async def test_what_is_not_done_in_time_comes_again(
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-@pytest.mark.parametrize(("times", "then"), [(0, "it becomes a dead letter"), (1, "it comes again")])
+@pytest.mark.parametrize(("times", "then"), [(0, "it becomes a dead letter"), (1, "it is redelivered")])
 async def test_it_is_said_what_becomes_of_a_failure(
     service: BrokerService, producer: AsyncProducer, topic: None, orderly: bool, times: int, then: str,
     caplog: pytest.LogCaptureFixture,

@@ -100,7 +100,7 @@ def test_structs_that_are_no_events_and_names_in_use_are_refused() -> None:
         prepare(Plain("1"))
     with pytest.raises(InvalidArgument, match="both version 1"):
         event("sold.paid", version=1)(Plain)
-    with pytest.raises(InvalidArgument, match="told by the event"):
+    with pytest.raises(InvalidArgument, match="set by the event"):
         prepare(PAID, properties={"event": "mine"})
     for name, version in (("", 1), ("a b", 1), ("x", 0), ("x", True)):
         with pytest.raises(InvalidArgument):

@@ -66,12 +66,12 @@ def test_a_worker_says_that_its_broker_is_away_and_that_it_is_back(
         with consumer:
             assert len(lines(said, "waits for topic later")) == 1
             broker.stop()
-            assert wait_until(lambda: bool(lines(said, f"{broker.address} is away")), WAIT_S)
+            assert wait_until(lambda: bool(lines(said, f"{broker.address} is unreachable")), WAIT_S)
             broker.start()
             assert wait_until(lambda: bool(lines(said, f"{broker.address} is back after")), WAIT_S)
             with Producer("shop", broker.namesrv) as producer:
                 producer.send("orders", "x")
             assert got.wait(WAIT_S)
-    assert len(lines(said, "away")) == 2  # the broker and its name server
+    assert len(lines(said, "unreachable")) == 2  # the broker and its name server
     assert not lines(said, "RETRY")
     assert [each.levelname for each in said.records if "group billing" in each.getMessage()] == ["WARNING"] * 5

@@ -147,13 +147,13 @@ FAILS: dict[str, tuple[Callable[[Path], Finding], str]] = {
     "clock.store": (from_the_future, "1.5 s behind"),
     "port.broker": (port_taken, "wanted for the broker, is taken by"),
     "port.namesrv": (port_taken, "is taken by"),
-    "broker": (refused_messages, "takes no messages: READONLY"),
+    "broker": (refused_messages, "accepts no messages: READONLY"),
     "permissions.umask": (open_umask, "umask 022"),
-    "clock.synchronised": (lambda place: machine.clock_synchronised(lambda: (0x0040, 0)), "nothing keeps the clock"),
+    "clock.synchronised": (lambda place: machine.clock_synchronised(lambda: (0x0040, 0)), "the clock is not"),
     "limits.descriptors": (few_descriptors, "a process may open 256 files"),
     "memory": (lambda place: machine.memory(wanted_bytes=1 << 60), "MB are left"),
     "memory.overcommit": (
-        lambda place: machine.overcommit(proc(place, sys__vm__overcommit_memory="2\n")), "promised only as far"
+        lambda place: machine.overcommit(proc(place, sys__vm__overcommit_memory="2\n")), "not overcommitted"
     ),
     "version.python": (lambda place: machine.python((3, 10, 1)), "Python 3.10.1"),
     "clock.steps": (stepped, "moved by +200 ms"),

@@ -208,7 +208,7 @@ def test_a_timer_that_a_person_moves_on_still_says_that_a_half_only_moved_it(res
         ({"ESC_TIMER_ACT": "forget", "ESC_SCHEDULE_KEY": KEY}, "cancel or move"),
         ({"ESC_TIMER_ACT": "cancel"}, "schedule key"),
         ({"ESC_TIMER_ACT": "cancel", "ESC_SCHEDULE_KEY": "x" * 201}, "1 to 200"),
-        ({"ESC_TIMER_ACT": "cancel", "ESC_SCHEDULE_KEY": KEY, "TIMER_DELAY_MS": "5"}, "no moment"),
+        ({"ESC_TIMER_ACT": "cancel", "ESC_SCHEDULE_KEY": KEY, "TIMER_DELAY_MS": "5"}, "no due time"),
         ({"ESC_TIMER_ACT": "move", "ESC_SCHEDULE_KEY": KEY}, "says when"),
         ({"ESC_TIMER_ACT": "cancel", "ESC_SCHEDULE_KEY": KEY, "DELAY": "3"}, "delay level"),
         ({"ESC_TIMER_ACT": "cancel", "ESC_SCHEDULE_KEY": KEY, "ESC_ON_CONFLICT": "replace"}, "ESC_ON_CONFLICT"),

@@ -111,7 +111,7 @@ def test_with_access_control_it_listens_for_everyone_and_takes_only_what_is_sign
     assert [line for line in worker.output if "CRITICAL" in line and "ESCAPEMENT_PLAINTEXT=1" in line]
     place.settings["ESCAPEMENT_PLAINTEXT"] = "1"
     worker = hire(place, *ENGINE)
-    worker.await_line("said again at any time")
+    worker.await_line("replayed at any time")
     worker.await_line("ready.")
     with pytest.raises(ClientError):
         send(place, b"unsigned")

@@ -175,9 +175,9 @@ def test_the_supervisor_hands_the_signal_on_to_its_own(tmp_path: Path) -> None:
     try:
         until(lambda: "listening" in log_of(house, "ours"))
         house.signal(signal.SIGUSR2)
-        assert "told in detail" in house.await_line("WARNING")
+        assert "logged in detail" in house.await_line("WARNING")
         house.signal(signal.SIGUSR2)
-        until(lambda: "as they were" in log_of(house, "ours"))
+        until(lambda: "as at the start" in log_of(house, "ours"))
         rows = json.loads(house.roster.read_text())["processes"]
         assert {(row["name"], row["state"], row["restarts"]) for row in rows} == {
             ("ours", "running", 0), ("deaf", "running", 0),

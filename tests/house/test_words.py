@@ -17,6 +17,10 @@ from tests.house.sources import ROOT, own_python, place, tracked, tree
 _TAGS = re.compile(r"{%.*?%}|{{.*?}}|{#.*?#}|<!--.*?-->|<[^>]*>", re.DOTALL)
 #: what the audit keeps as the permission of whoever approves
 KEPT = {"second person"}
+#: words of documents that are names there: a *span* is OpenTelemetry's
+NAMES = {("docs/CLIENT.md", "a span")}
+#: quoted in a document: blocks and pieces of code, and where links lead
+_QUOTED = re.compile(r"^([ >]*)```.*?^\1```|`[^`]*`|\]\([^)\s]*\)", re.DOTALL | re.MULTILINE)
 #: what stands for a value
 _NAMES = re.compile(r"%\(\w+\)s|\{\w+\}")
 #: a Chinese cell that ends so names the usual word only: others stand for it where a sentence needs them
@@ -60,22 +64,32 @@ def forbidden(text: str) -> list[str]:
     return inside.findall(_NAMES.sub("", text)) + ([text] if alone.fullmatch(text) else [])
 
 
-def sentences() -> Iterator[tuple[str, str]]:
-    """Texts of the console's Python: those with a blank that describe no code, and where they stand."""
+def sentences(*rooms: str) -> Iterator[tuple[str, str]]:
+    """Texts of these packages' Python: those with a blank that describe no code, and where they stand."""
     for path in own_python():
-        if path.relative_to(ROOT).parts[0] != "console":
+        if path.relative_to(ROOT).parts[0] not in rooms:
             continue
-        described = {
-            id(node.body[0].value)
-            for node in ast.walk(tree(path))
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            and node.body
-            and isinstance(node.body[0], ast.Expr)
-        }
+        described = {id(node.value) for node in ast.walk(tree(path)) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree(path)):
             is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described
             if is_text and " " in str(node.value).strip() and node.value not in KEPT:
                 yield place(path, node.lineno), str(node.value)
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    """The prose of README and documents, without what is quoted, and where it stands; decisions are history."""
+    for path in tracked(".md"):
+        if path.parent not in (ROOT, ROOT / "docs"):
+            continue
+        text = path.read_text()
+        if path.name == "GLOSSARY.md":  # without the words that are never used
+            text = re.sub(r"^(\|[^|\n]*\|[^|\n]*\|[^|\n]*\|)[^|\n]*\|$", r"\1", text, flags=re.MULTILINE)
+        yield place(path), " ".join(_QUOTED.sub(" ", text).split())
+
+
+def found_in(texts: Iterator[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What of the glossary's last column stands in these, and where."""
+    return [(where, word) for where, text in texts for word in forbidden(text) if (where, word.lower()) not in NAMES]
 
 
 def test_the_glossary_is_read() -> None:
@@ -85,7 +99,14 @@ def test_the_glossary_is_read() -> None:
     assert [row.english for row in rows() if not row.chinese] == []
 
 
-@pytest.mark.parametrize("kind", ["msgid", "template", "python"])
+def test_what_a_document_quotes_is_no_word_of_ours() -> None:
+    read = dict(documents())
+    assert {"README.md", "docs/GLOSSARY.md", "docs/REST.md"} <= read.keys()
+    assert _QUOTED.sub("", "of `the moment` [moment](the-moment.md)\n```\na moment\n```") == "of  [moment\n"
+    assert {(where, word) for where, word in NAMES if word not in read[where]} == set()
+
+
+@pytest.mark.parametrize("kind", ["msgid", "template", "python", "document"])
 def test_no_text_has_a_word_that_was_replaced(kind: str) -> None:
     texts: dict[str, Iterator[tuple[str, str]]] = {
         "msgid": ((source, source) for source in entries(SOURCE.read_text(encoding="utf-8"))),
@@ -94,9 +115,10 @@ def test_no_text_has_a_word_that_was_replaced(kind: str) -> None:
             for path in tracked(".html")
             if path.relative_to(ROOT).parts[0] == "templates"
         ),
-        "python": sentences(),
+        "python": sentences("console", "broker", "spark", "bench"),
+        "document": documents(),
     }
-    assert [(where, found) for where, text in texts[kind] if (found := forbidden(text))] == []
+    assert found_in(texts[kind]) == []
 
 
 def test_a_word_has_one_of_its_chinese_words() -> None:

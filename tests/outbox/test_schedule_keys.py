@@ -43,7 +43,7 @@ def test_a_row_waits_for_the_broker_of_its_key(cluster: Cluster) -> None:
         assert (turn.sent, turn.away, turn.refused) == (len(of[A]), len(of[B]) + 1, 0)
         assert waiting(cluster, A) == of[A]
         reasons = set(OutboxMessage.objects.exclude(broker=B).values_list("last_error", flat=True))
-        assert all("no other broker is sent them" in reason for reason in reasons)
+        assert all("it is sent to no other broker" in reason for reason in reasons)
         cluster[B].start()
         OutboxMessage.objects.update(next_attempt_at=None)
         assert worker.turn().sent == len(of[B]) + 1

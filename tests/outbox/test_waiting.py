@@ -152,8 +152,8 @@ def test_what_is_refused_again_and_again_is_stuck_and_can_be_sent_again(
     call_command("outbox", "--send-again", "--topic", "bills", stdout=said)
     assert OutboxMessage.objects.filter(stuck_at__isnull=False).exists()
     call_command("outbox", "--send-again", "--topic", "orders", "--id", str(row.pk), stdout=said)
-    assert said.getvalue().endswith("0 stuck messages are sent again\n1 stuck messages are sent again\n")
-    assert once().endswith("nothing waits\n")
+    assert said.getvalue().endswith("0 stuck messages are retried\n1 stuck messages are retried\n")
+    assert once().endswith("nothing is pending\n")
     assert broker.plain == [("orders", b"good"), ("orders", b"bad")]
 
 

@@ -79,7 +79,7 @@ async def test_an_acknowledgement_that_comes_too_late_is_refused(json_peer: Peer
     assert bodies(await popper.pop(pollTime="9000")) == [b"pay"]
     answer = await popper.ack(got)
     assert answer.code == Answer.NO_MESSAGE
-    assert "given out again" in (answer.remark or "")
+    assert "redelivered" in (answer.remark or "")
 
 
 async def test_many_are_acknowledged_together(json_peer: Peer, popper: Popper) -> None:

@@ -180,5 +180,5 @@ async def test_it_goes_on_where_it_was_left_and_never_back(
         # as much ahead as may pass until it is written down again: a kill loses that, and nothing comes twice
         assert reached_ms(OsFiles(), config.root) == shown_ms + 120_000
         await again.stop()
-    with pytest.raises(StoreUnsupported, match="lived by a simulated clock"):
+    with pytest.raises(StoreUnsupported, match="was written by a simulated clock"):
         await BrokerService(replace(config), broker_port=0, namesrv_port=0).start()

@@ -175,7 +175,7 @@ async def test_this_projects_own_producer_is_told_definitely(service: BrokerServ
     async with AsyncProducer("g", service.namesrv_address) as producer:
         for _ in range(2):
             assert await producer.recall("T", handle) == unique()[9:-1]
-        with pytest.raises(BrokerRefused, match="nothing of this id waits") as caught:
+        with pytest.raises(BrokerRefused, match="no timer with this id is pending") as caught:
             await producer.recall("T", unknown)
     assert caught.value.code == Answer.ILLEGAL_OPERATION
 

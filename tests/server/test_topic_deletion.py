@@ -53,7 +53,7 @@ async def test_a_topic_for_which_something_waits_is_not_deleted_without_a_word(p
         "escTimers": "2", "escDelayed": "1", "escHalves": "1", "escParkedHalves": "0",
         "escError": "topic_has_waiting",
     }  # fmt: skip
-    assert "4 messages wait: timers 2, delayed 1, halves 1" in (answer.remark or "")
+    assert "4 messages are pending: timers 2, delayed 1, halves 1" in (answer.remark or "")
     assert await waiting(peer) == SOME
     assert (await peer.ask(Request.GET_TOPIC_CONFIG, {"topic": "orders"})).code == Answer.SUCCESS
 

@@ -138,7 +138,7 @@ def test_one_that_is_away_is_said_and_the_others_are_computed(
     assert total == alone
     current = DashboardRun.objects.get(dashboard="flow", is_current=True)
     (lacking,) = current.lacking
-    assert lacking["broker"] == B and lacking["error"].startswith("It does not answer: ")
+    assert lacking["broker"] == B and lacking["error"].startswith("It is not responding: ")
     assert DashboardRun.objects.filter(state="failed", dashboard="flow").count() == 1
 
 

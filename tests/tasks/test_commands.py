@@ -50,7 +50,7 @@ def test_what_is_over_for_long_is_deleted(broker: BrokerThread, settings: Any) -
 def test_tasks_whose_messages_are_lost_are_sent_again(broker: BrokerThread) -> None:
     lost, waits = shop.remind.enqueue(1), shop.remind.using(run_after=timezone.now() + IN_AN_HOUR).enqueue(2)
     TaskRow.objects.filter(pk=lost.id).update(due_at=timezone.now() - IN_AN_HOUR)
-    assert said("tasks_results", "--send-again", "5") == ["default: 1 tasks sent again"]
+    assert said("tasks_results", "--send-again", "5") == ["default: 1 tasks resent"]
     assert [each["turn"] for each in orders(broker)].count(1) == 1
     assert {row.pk: row.turn for row in TaskRow.objects.all()} == {lost.id: 1, waits.id: 0}
 

@@ -146,7 +146,7 @@ def test_nothing_is_asserted_in_either_way(escapement: Escapement) -> None:
     escapement.assert_pending("others", body="b")
     with pytest.raises(AssertionError, match="Expected no message, there are\n  orders, 'a'"):
         escapement.assert_nothing_sent()
-    with pytest.raises(AssertionError, match="Expected that nothing waits for others, but\n  timer, "):
+    with pytest.raises(AssertionError, match="Expected nothing pending for others, but\n  timer, "):
         escapement.assert_nothing_pending("others")
 
 

@@ -124,13 +124,13 @@ def _left_behind(engine: Engine, files: Files, root: str) -> list[str]:
     points = sum(n for topic, n in engine.timers.states.by_topic.items() if topic.startswith(REVIVE_PREFIX))
     if points:
         found.append(
-            f"{points:,} check points and acknowledgements of POP: what was popped and not acknowledged does not come"
-            " again here. Stop the consumers that pop, wait until their invisible time is over, then stop the broker."
+            f"{points:,} check points and acknowledgements of POP: what was popped and not acknowledged is not"
+            " redelivered here. Stop the popping consumers, wait until their invisible time ends, then stop the broker."
         )
     if holds_entries(files, join(root, "config", "consumerOrderInfo.json")):
-        found.append("config/consumerOrderInfo.json: what was popped in order comes again from the group's offset.")
+        found.append("config/consumerOrderInfo.json: what was popped in order is redelivered from the group's offset.")
     if any(holds_rocksdb(files, join(root, "config", name)) for name in ("users", "acls")):
-        found.append("users and access rules (config/users, config/acls): make them again with mqadmin.")
+        found.append("users and access rules (config/users, config/acls): create them again with mqadmin.")
     if holds_entries(files, join(root, "config", "lmqConsumerOffset.json")):
         found.append("config/lmqConsumerOffset.json: offsets of light message queues.")
     return found
@@ -141,17 +141,17 @@ def way_back(look: Survey, files: Files, root: str) -> list[str]:
     counts = look.counts
     said = []
     if counts.get("timers waiting"):
-        said.append("timers leave at the full second that follows their moment, not at the ms.")
+        said.append("timers are released at the full second after their due time, not at the ms.")
     if counts.get("half messages open"):
-        said.append("open halves are asked about anew, as if they had not been asked about yet.")
+        said.append("open half messages are checked again, counting from 0.")
     if counts.get("popped, not acknowledged"):
-        said.append(f"what was popped comes again from the group's offset on ({POP_TOPIC} is not read).")
+        said.append(f"what was popped is redelivered from the group's offset on ({POP_TOPIC} is not read).")
     if files.exists(join(root, "config", "access.json")):
-        said.append("users and access rules (config/access.json) are not read: make them again with mqadmin.")
+        said.append("users and access rules (config/access.json) are not read: create them again with mqadmin.")
     if holds_entries(files, join(root, "config", "topics.json"), "escapementCancelledTopics"):
-        said.append("what waits for a topic and was cancelled with it (escapementCancelledTopics) is delivered.")
+        said.append("pending messages cancelled with their topic (escapementCancelledTopics) are delivered.")
     if holds_entries(files, join(root, "config", "escapementTimers.json"), "paused"):
-        said.append("timers are paused here and are not there: all that are due leave at once.")
+        said.append("timers are paused here and not there: all that are due are released immediately.")
     return said
 
 

@@ -213,13 +213,13 @@ def admit_clock(files: Files, root: str, now_ms: int, *, is_simulated: bool) -> 
     is_marked = files.exists(join(root, CLOCK_MARK))
     if is_marked and not is_simulated:
         raise StoreUnsupported(
-            f"The store {root} lived by a simulated clock, its moments are made up: open it with"
+            f"The store {root} was written by a simulated clock, its times are not real: open it with"
             " ESCAPEMENT_SIMULATED_CLOCK set, or give this broker another directory (ESCAPEMENT_STORE)."
         )
     if is_simulated and not is_marked:
         if files.list(join(root, "commitlog")):
             raise StoreUnsupported(
-                f"The store {root} lived by the real clock, a simulated one would spoil its moments: give the"
+                f"The store {root} was written by the real clock, a simulated one would spoil its times: give the"
                 " demonstration a directory of its own (ESCAPEMENT_STORE), or leave ESCAPEMENT_SIMULATED_CLOCK out."
             )
         note_reached(files, root, now_ms)

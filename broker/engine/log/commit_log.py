@@ -280,13 +280,13 @@ class CommitLog:
         if self.chain.has(position):
             return
         if self._making is not None:
-            raise StoreBusy("The next segment of the log is being made; retry in a moment.")
+            raise StoreBusy("The next segment of the log is being created; retry shortly.")
         try:
             self.chain.add(position)
         except OSError as error:
             if error.errno in NO_DESCRIPTOR:
-                raise StoreBusy("No file can be opened for the next segment of the log; retry in a moment.") from None
-            raise DiskFull(f"The next segment of the log cannot be made: {error.strerror or error}.") from None
+                raise StoreBusy("No file can be opened for the next segment of the log; retry shortly.") from None
+            raise DiskFull(f"The next segment of the log cannot be created: {error.strerror or error}.") from None
 
     def take(self) -> Writes | None:
         """Return what was appended since the last call, None if nothing."""

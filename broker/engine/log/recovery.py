@@ -54,7 +54,7 @@ class Recovery:
         if checkpoint is not None and checkpoint.position > log.chain.end_position:
             raise StoreUnsupported(
                 f"The log ends at {log.chain.end_position:,}, it was at {checkpoint.position:,}: a segment is missing. "
-                "Restore it from a copy, or remove escapement.checkpoint to go on without what it held."
+                "Restore it from a copy, or remove escapement.checkpoint to continue without what it held."
             )
         if topics_known:
             self._sweep_deleted_topics()

@@ -227,7 +227,7 @@ class Groups(Kept):
         if len(topics) > MOST_FORBIDDEN:
             raise InvalidValue("The group", f"may not read {len(topics):,} topics; allowed are {MOST_FORBIDDEN:,}")
         more = _size_of_forbidden(group, topics) - _size_of_forbidden(group, known)
-        check_table(_TABLE, self._size, more, "delete groups that nobody needs, or let groups read again")
+        check_table(_TABLE, self._size, more, "delete groups that nobody needs, or allow groups to read again")
         with self._changing():
             self._size += more
             others = {name: kept for name, kept in self._forbidden.items() if name != group}

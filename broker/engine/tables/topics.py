@@ -220,7 +220,7 @@ class Topics(Kept):
         of_groups = all(map(is_of_group, made))
         shrink = "delete topics that nobody needs"
         if self._kept:
-            back = "those that were deleted and come back with what waits for them"
+            back = "those that were deleted and come back with pending messages"
             shrink += f" (also, with escPending=cancel, {back}: {', '.join(islice(self._kept, 3))})"
         more = after.bytes - self._size.bytes
         check_table(_TABLE, self._size.bytes, more, f"drop attributes, or {shrink}", reserve=of_groups)
@@ -312,7 +312,7 @@ class Topics(Kept):
         """Raise InvalidValue if too much would be remembered of topics that are gone with one more name."""
         more = (as_deleted and name not in self._deleted) + (as_cancelled and name not in self.cancelled)
         size = sum(byte_count(known) + _AROUND_NAME for known in chain(self._deleted, self.cancelled))
-        shrink = "names leave it with the oldest part of the log (329 removes what has expired)"
+        shrink = "names are removed with the oldest part of the log (329 removes what has expired)"
         check_table("The list of deleted topics", size, more * (byte_count(name) + _AROUND_NAME), shrink)
 
     def is_kept(self, name: str) -> bool:

@@ -94,7 +94,7 @@ class Acts:
         if facts.delay_level or any(value_in(text, name) is not None for name in (TIMER_DELETE, ON_CONFLICT)):
             raise TimerIllegal(f"A half with {TIMER_ACT} has no {TIMER_DELETE}, {ON_CONFLICT} or delay level.")
         if kind == "cancel" and facts.timer:
-            raise TimerIllegal(f"A half with {TIMER_ACT}=cancel says no moment.")
+            raise TimerIllegal(f"A half with {TIMER_ACT}=cancel takes no due time.")
         if kind == "move":
             if not facts.timer:
                 raise TimerIllegal(f"A half with {TIMER_ACT}=move says when ({TIMER_DELIVER_MS}, {TIMER_DELAY_MS}).")
@@ -111,7 +111,7 @@ class Acts:
             return self._deletes.nothing(topic, from_half, LATER_HALF, sent, now_ms)
         holder = self._parking.holder(topic, act.key)
         if holder is None:
-            return self._deletes.nothing(topic, from_half, "nothing waited", sent, now_ms)
+            return self._deletes.nothing(topic, from_half, "no timer was pending", sent, now_ms)
         if due_ms is None:
             reason = half.properties.get(REASON, "")
             return self._deletes.cancel(holder, sent, now_ms, reason, from_half=from_half)

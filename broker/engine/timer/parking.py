@@ -120,7 +120,7 @@ def due_ms_asked(text: str, now_ms: int) -> int:
         return min(now_ms + _number(TIMER_DELAY_MS, value), _LONG_MAX)
     value = value_in(text, TIMER_DELIVER_MS)
     if value is None:
-        raise TimerIllegal("A message that deletes a timer names the same moment as that timer (TIMER_DELIVER_MS).")
+        raise TimerIllegal("A message that deletes a timer names the same due time as that timer (TIMER_DELIVER_MS).")
     return _number(TIMER_DELIVER_MS, value)
 
 
@@ -215,8 +215,8 @@ class Parking:
             raise TimerIllegal("A message of a transaction cannot delete a timer; send the delete on its own.")
         if ask is not None and ask.key is not None and ask.on_conflict != "replace":
             raise TimerIllegal(
-                "A schedule key of a message of a transaction could be found taken only after its commit, when nobody "
-                "can be told: send it with ESC_ON_CONFLICT=replace, or without a key."
+                "In a transaction a schedule key could be found in use only after the commit, when the sender cannot "
+                "be told: send it with ESC_ON_CONFLICT=replace, or without a key."
             )
 
     def check_reach(self, due_ms: int, now_ms: int) -> None:
@@ -328,7 +328,7 @@ class Parking:
             if half_position is not None:
                 self._order.carried_out(topic, key, half_position, moved_to_ms)
         if states.recalled and states.recalled.holds(topic, unique_key, now_ms):
-            self._deletes.cancel(timer, sent, now_ms, "recalled before it came")
+            self._deletes.cancel(timer, sent, now_ms, "cancelled before it was stored")
         return ticket
 
     def _tail_of(self, topic: str, queue_id: int) -> bytes:

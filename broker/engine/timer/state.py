@@ -242,7 +242,7 @@ class TimerStates:
 
     def claim(self, offset: int, end: End) -> None:
         """Say that the record which ends a waiting timer was appended: from now on nothing else may end it."""
-        assert self.waits(offset), f"the timer at offset {offset} does not wait, so nothing can claim it"
+        assert self.waits(offset), f"the timer at offset {offset} is not pending, so nothing can claim it"
         self._claims[offset] = end
 
     def claim_portion(self, offsets: array[int], due_ms: int) -> None:

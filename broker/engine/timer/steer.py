@@ -135,7 +135,7 @@ class Steering:
                 return self._cancel(pending, reason, now_ms, owner)
             message = self._keys.message_at(pending[0].position)
             if message is None:
-                return self._refused(pending[0], "it is being written; ask again in a moment")
+                return self._refused(pending[0], "it is being written; retry shortly")
             if action == "deliver_now" or (due_ms is not None and due_ms <= now_ms):
                 return self._deliver_now(pending[0], message, now_ms, owner)
             return self._reschedule(pending[0], message, due_ms, now_ms, owner)
@@ -204,7 +204,7 @@ class Steering:
 
     def _reschedule(self, timer: Timer, message: Message, due_ms: int | None, now_ms: int, owner: object) -> Outcome:
         if due_ms is None:
-            return self._refused(timer, "a new moment (dueMs) is needed", InvalidMessage("a new moment is needed"))
+            return self._refused(timer, "a new due time (dueMs) is needed", InvalidMessage("a new due time is needed"))
         self._parking.check_reach(due_ms, now_ms)
         self._parking.check_second(due_ms, timer.due_ms)
         kept = {name: value for name, value in message.properties.items() if name not in _OURS | _RELATIVE}
@@ -240,7 +240,7 @@ class Steering:
     def _deliver_now(self, timer: Timer, message: Message, now_ms: int, owner: object) -> Outcome:
         entry = Entry(timer.due_ms, timer.offset, timer.position, timer.size)
         if not self._releaser.release_one(entry, now_ms):
-            raise InvalidMessage("its record does not say where it belongs, or is damaged")
+            raise InvalidMessage("its record is damaged, or its topic and queue are missing")
         self._deletes.echo(timer, None, sent_of(message), now_ms)
         outcome = self._outcome("delivered_now", timer)
         outcome.delivered_ms = now_ms
@@ -254,7 +254,7 @@ class Steering:
         outcome = self._outcome("already_delivered", timer)
         claimed_as = self._states.claimed_as(timer.offset)
         if claimed_as == "rescheduled":
-            return self._refused(timer, "it is being rescheduled; ask again in a moment")
+            return self._refused(timer, "it is being rescheduled; retry shortly")
         if claimed_as is not None:
             outcome.outcome = f"already_{claimed_as}"
             outcome.delivered_ms = now_ms if claimed_as == "delivered" else None

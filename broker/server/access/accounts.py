@@ -417,7 +417,7 @@ def _moment(request: Command) -> int | None:
     if given is None:
         return None
     if not given.isascii() or not given.isdigit() or len(given) > _MOST_DIGITS:
-        raise RequestRefused(Answer.INVALID_PARAMETER, f"{PREVIOUS_UNTIL} is a moment in ms, not {given[:40]!r}.")
+        raise RequestRefused(Answer.INVALID_PARAMETER, f"{PREVIOUS_UNTIL} is epoch milliseconds, not {given[:40]!r}.")
     return int(given)
 
 

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 MOST_DECISIONS = 20_000
 """Decisions that are remembered until something changes."""
 
-_UNSIGNED = "This broker takes signed requests only: give the client an access key and a secret key."
+_UNSIGNED = "This broker accepts signed requests only: give the client an access key and a secret key."
 _WRONG = "check signature failed."
 
 

@@ -430,7 +430,7 @@ class AckProcessor:
         offset)."""
         self._engine.check_open()
         taken: Key | None = None
-        why = "Nothing of this is held any more: it was given out again, or there is nothing named."
+        why = "None of these messages is held any more: they were redelivered, or none is named."
         refused: list[str] = []
         now_ms = self._state.clock()
         for handle, mask in _named(body_as(BatchAckBody, request.body).acks):

@@ -300,7 +300,7 @@ class QueryProcessor:
         prefix = _INDEXED_AS.get(ext.get("indexType", ""))
         if prefix is None:
             raise RequestRefused(
-                Answer.INVALID_PARAMETER, "Messages are found by key (K), unique id (U) or tag (T) only."
+                Answer.INVALID_PARAMETER, "Messages are found by key (K), message id (U) or tag (T) only."
             )
         positions = self._engine.find(
             text(ext, "topic"),

@@ -265,10 +265,10 @@ def _recalled(request: Command, unique_key: str, outcome: Outcome) -> Command:
 
 
 _WORDS = {
-    "unknown": "not known to wait",
+    "unknown": "not pending",
     "already_delivered": "delivered already",
-    "already_cancelled": "taken back already",
-    "refused": "not to be had now, try again",
+    "already_cancelled": "cancelled already",
+    "refused": "not available now, retry",
 }
 
 

@@ -239,9 +239,9 @@ class DeletionProcessor:
             return request.answer(
                 {**fields, "escError": "topic_has_waiting"},
                 code=Answer.ILLEGAL_OPERATION,
-                remark=f"For topic {name} {least}{waiting.total} messages wait: timers {counts['timers']}, delayed "
-                f"{counts['delayed']}, halves {counts['halves'] + counts['parkedHalves']}. Say what is to become of "
-                "them: delete it in the console or by REST, or ask with escPending=cancel or escPending=keep.",
+                remark=f"For topic {name} {least}{waiting.total} messages are pending: timers {counts['timers']}, "
+                f"delayed {counts['delayed']}, halves {counts['halves'] + counts['parkedHalves']}. Decide about "
+                "them: delete it in the console or by REST, or request with escPending=cancel or escPending=keep.",
             )
         if self._engine.topics.get(name) is not None:
             self._engine.delete_topic(name, pending if waiting.total or not waiting.complete else None)
@@ -315,7 +315,7 @@ class Sweep:
         try:
             more = self._end_halves() if self._halves else self._end_timers()
         except StoreRefused as error:
-            logger.warning("what waited for %s is dropped when it is due, not now: %s", self._topic, error)
+            logger.warning("pending messages of %s are dropped when they are due, not now: %s", self._topic, error)
             return
         self._state.kick()
         if more:

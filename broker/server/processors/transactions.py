@@ -203,10 +203,10 @@ class TransactionProcessor:
         steering = body_as(Steering, request.body)
         if steering.action not in ("commit", "rollback", "check", "resume") or not steering.who.strip():
             raise RequestRefused(
-                Answer.INVALID_PARAMETER, "'action' is commit, rollback, check or resume, and 'who' must be given."
+                Answer.INVALID_PARAMETER, "'action' is commit, rollback, check or resume, and 'who' is required."
             )
         if len(steering.targets) > _MOST_TARGETS:
-            raise RequestRefused(Answer.INVALID_PARAMETER, f"At most {_MOST_TARGETS:,} transactions at once.")
+            raise RequestRefused(Answer.INVALID_PARAMETER, f"At most {_MOST_TARGETS:,} transactions in one request.")
         owner = AnsweredOwner(connection, request, 0)
         results: list[dict[str, Any]] = []
         waiting = 0

@@ -40,7 +40,10 @@ class Receive(Struct, forbid_unknown_fields=True, kw_only=True):
 
     max_messages: Annotated[int, Meta(ge=1, le=32)] = 16
     invisible_ms: Invisible = 30_000
-    wait_ms: Annotated[int, Meta(ge=0, le=30_000, description="0: what is there now.")] = 15_000
+    wait_ms: Annotated[
+        int,
+        Meta(ge=0, le=30_000, description="How long the answer may wait for the first message; 0: what is there now."),
+    ] = 15_000
     expression: Annotated[
         str, Meta(max_length=8_192, description="Tags, joined by ||, or a filter over properties; * for all.")
     ] = "*"
@@ -183,7 +186,10 @@ _MOST_BYTES = 256 * 1024
     most_body_bytes=_MOST_BYTES,
 )
 async def receive(call: Call, body: Receive) -> Response:
-    """Answer up to 32 messages, each nobody else's for a while; an empty list if none came in time."""
+    """Answer up to 32 messages, which no other consumer gets for a while; an empty list if none came within `wait_ms`.
+
+    Give your client a time-out that is longer than `wait_ms`.
+    """
     topic, group = _topic_and_group(call)
     receivers = call.state.receivers
     expression = Sql(body.expression) if body.expression_type == "sql92" else body.expression

@@ -20,6 +20,19 @@ SCHEMATHESIS = ROOT / ".venv" / "scan" / "bin" / "schemathesis"
 #: No fault of the server, and nothing that is not described. What is right by its form only may be refused.
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
+#: how long an answer is waited for. What asks for messages may wait for them; it is no error of the connection then
+TIMEOUT_S = 40
+
+
+def test_no_answer_may_be_waited_for_as_long_as_these_calls_have() -> None:
+    waits = [
+        schema["maximum"]
+        for kind in description()["components"]["schemas"].values()
+        for name, schema in kind.get("properties", {}).items()
+        if name == "wait_ms"
+    ]
+    assert waits and max(waits) < TIMEOUT_S * 1000
+
 
 @pytest.mark.soak
 async def test_no_call_that_is_made_from_the_description_fails(
@@ -39,6 +52,7 @@ async def test_no_call_that_is_made_from_the_description_fails(
         run = await asyncio.create_subprocess_exec(
             SCHEMATHESIS, "run", described, "--url", f"http://127.0.0.1:{port}", "-H", f"Authorization: Bearer {token}",
             "--checks", CHECKS, "--max-examples", "6", "--continue-on-failure", "--suppress-health-check", "all",
+            "--request-timeout", str(TIMEOUT_S),
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=tmp_path,
         )  # fmt: skip
         said = (await run.communicate())[0].decode()

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 import trustme
+import uvloop
 
 from broker.hosting import Certificates, TlsConfig
 from console.run.addresses import free_port as another_port
@@ -140,6 +141,28 @@ async def test_a_renewed_certificate_is_taken_up_and_one_that_is_none_is_not(pap
         answer, kept = await asked(site.port, papers.trusting())
         assert kept["serialNumber"] == after["serialNumber"]
         assert answer.endswith(b"https")
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_hello_that_is_there_before_its_connection_is_taken_is_answered(papers: Papers, new_loop: Any) -> None:
+    """uvloop, which the console runs on where it is, reads from a connection before its first task begins."""
+    written = ssl.MemoryBIO()
+    client = papers.trusting().wrap_bio(ssl.MemoryBIO(), written, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+
+    async def course() -> bytes:
+        async with secured(papers, Bounds(head_s=1)) as site:
+            with socket.create_connection(("127.0.0.1", site.port)) as line:
+                line.sendall(written.read())
+                line.setblocking(False)
+                return await asyncio.get_running_loop().sock_recv(line, 1)
+
+    loop = new_loop()
+    try:
+        assert loop.run_until_complete(course()) == b"\x16"
+    finally:
+        loop.close()
 
 
 async def test_a_handshake_that_does_not_come_ends_in_its_time(papers: Papers) -> None:

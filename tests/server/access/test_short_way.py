@@ -83,7 +83,7 @@ def refused(people: People) -> dict[str, tuple[dict[str, str], str]]:
     """What is not to be carried out, and what the broker says to it."""
     mistaken = "check signature failed."
     denied = "User:alice has no permission to access Topic:salaries (Pub) from 127.0.0.1."
-    unsigned = "This broker takes signed requests only: give the client an access key and a secret key."
+    unsigned = "This broker accepts signed requests only: give the client an access key and a secret key."
     return {
         "denied": (usual("salaries"), denied),
         "wrong secret": (usual(by=("alice", b"guessed")), mistaken),

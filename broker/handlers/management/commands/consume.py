@@ -47,13 +47,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options: which groups, how many processes, when to end, and whether only to look."""
-        parser.add_argument("--group", action="append", help="only this group; may be given more than once")
+        parser.add_argument("--group", action="append", help="only this group; can be repeated")
         parser.add_argument(
             "--drain-timeout", type=float, default=DRAIN_S, metavar="SECONDS",
-            help="how long handlers that have begun are waited for at the end (default: %(default)s)",
+            help="how long to wait at the end for handlers that have begun (default: %(default)s)",
         )  # fmt: skip
         parser.add_argument("--list", action="store_true", help="print the handlers and end")
-        parser.add_argument("--drain", action="store_true", help="end when nothing is left that could be handled now")
+        parser.add_argument("--drain", action="store_true", help="end when no message is left that can be handled now")
         parser.add_argument("--reload", action="store_true", help="begin again when code changes (for development)")
         parser.add_argument("--processes", type=int, default=1, help="how many to run (default: %(default)s)")
         parser.add_argument(
@@ -119,7 +119,7 @@ class Command(BaseCommand):
             finally:
                 stop_all(made.values())
         if late := sum(one.core.at_work for one in made.values()):
-            self.stderr.write(f"{late:,} handlers did not end within the drain timeout: their messages come again")
+            self.stderr.write(f"{late:,} handlers did not end within the drain timeout: their messages are redelivered")
             return EXIT_LATE
         return 0
 

@@ -16,8 +16,8 @@ class Command(BaseCommand):
     """Say whether a store can be taken over, what is in it, what stays behind, and the same of the way back."""
 
     help = (
-        "Look at a store directory (ours or Apache RocketMQ's) whose broker is stopped, without changing it. Exit code"
-        " 1: something stays behind, 2: it cannot be taken over, or is no store."
+        "Inspect a store directory (ours or Apache RocketMQ's) whose broker is stopped, without changing it. Exit code"
+        " 1: something is left out, 2: it cannot be taken over, or is no store."
     )
     requires_system_checks: list[str] = []
 

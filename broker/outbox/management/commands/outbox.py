@@ -21,18 +21,18 @@ LONGEST_PAUSE_S = 5.0
 
 
 class Command(BaseCommand):
-    """A worker of the outbox; several may run at once."""
+    """A worker of the outbox; several may run in parallel."""
 
-    help = "Send the messages that send_later() wrote; or tell what waits (--status), or free what is stuck."
+    help = "Send the messages that send_later() wrote; or show what is pending (--status), or retry what is stuck."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options: which rows, in whose name, and whether to stay."""
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="whose rows (an entry of DATABASES)")
         parser.add_argument("--group", help="producer group to send in (default: the first of the setting)")
         what = parser.add_mutually_exclusive_group()
-        what.add_argument("--once", action="store_true", help="send what is there, say what is left, and end")
-        what.add_argument("--status", action="store_true", help="say what waits and what is stuck, and end")
-        what.add_argument("--send-again", action="store_true", help="free stuck rows for the workers, and end")
+        what.add_argument("--once", action="store_true", help="send what is there, show what is left, and end")
+        what.add_argument("--status", action="store_true", help="show what is pending and what is stuck, and end")
+        what.add_argument("--send-again", action="store_true", help="let the workers retry stuck rows, and end")
         parser.add_argument("--topic", action="append", default=[], help="with --send-again: only of this topic")
         parser.add_argument("--id", action="append", type=int, default=[], help="with --send-again: only this row")
 
@@ -46,7 +46,7 @@ class Command(BaseCommand):
             return
         if options["send_again"]:
             count = send_again(stuck(using, topics=options["topic"], ids=options["id"]))
-            self.stdout.write(f"{count} stuck messages are sent again")
+            self.stdout.write(f"{count} stuck messages are retried")
             return
         try:
             producer = producer_of(producer_group(options["group"]))
@@ -63,16 +63,14 @@ class Command(BaseCommand):
     def _tell(self, using: str) -> None:
         found = waiting(using)
         if not found:
-            self.stdout.write("nothing waits")
+            self.stdout.write("nothing is pending")
         for each in found:
-            line = (
-                f"{each.topic}: {each.count} wait since {each.oldest_at:%Y-%m-%d %H:%M:%S %Z}, {each.stuck} are stuck"
-            )
+            line = f"{each.topic}: {each.count} pending since {each.oldest_at:%Y-%m-%d %H:%M:%S %Z}, {each.stuck} stuck"
             if each.next_attempt_at is not None:
                 line += f", next attempt {each.next_attempt_at:%H:%M:%S}"
             self.stdout.write(escaped(line + (f": {each.reason}" if each.reason else "")))
         if any(each.stuck for each in found):
-            self.stdout.write("what is stuck is tried again after: manage.py outbox --send-again [--topic ...]")
+            self.stdout.write("retry what is stuck with: manage.py outbox --send-again [--topic ...]")
 
 
 def _send_all(worker: Worker, stop: StopSignals, *, once: bool) -> None:

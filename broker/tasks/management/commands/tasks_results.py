@@ -17,7 +17,7 @@ from ...models import Status, TaskRow
 class Command(BaseCommand):
     """What is in the table of tasks, and what is done about it."""
 
-    help = "Count tasks by state; or delete those that are over (--clean), or send lost ones again (--send-again)."
+    help = "Count tasks by state; or delete those that are over (--clean), or resend lost ones (--send-again)."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options: of which backend, and what to do."""
@@ -26,9 +26,9 @@ class Command(BaseCommand):
         what.add_argument("--clean", action="store_true", help="delete what is over for longer than KEEP_DAYS")
         what.add_argument(
             "--send-again", type=float, metavar="MINUTES",
-            help="send tasks again that were due so long ago and did not run: their messages are lost, or late",
+            help="resend tasks that were due this long ago and did not run: their messages are lost, or late",
         )  # fmt: skip
-        parser.add_argument("--days", type=float, help="with --clean: in the place of KEEP_DAYS")
+        parser.add_argument("--days", type=float, help="with --clean: instead of KEEP_DAYS")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do what was asked for, in each database of the backend."""
@@ -50,7 +50,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"{using}: {count:,} tasks deleted")
             elif options["send_again"] is not None:
                 before = timezone.now() - timedelta(minutes=options["send_again"])
-                self.stdout.write(f"{using}: {send_again(using, named, alias, before):,} tasks sent again")
+                self.stdout.write(f"{using}: {send_again(using, named, alias, before):,} tasks resent")
             else:
                 self._tell(using, named)
 

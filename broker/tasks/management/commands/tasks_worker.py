@@ -45,16 +45,18 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options: which tasks, how many at once."""
         parser.add_argument("--backend", default="default", help="the entry of TASKS (default: %(default)s)")
-        parser.add_argument("--queue", action="append", help="only this queue; may be given more than once")
-        parser.add_argument("--threads", type=int, default=DEFAULT_THREADS, help="tasks at once (default: %(default)s)")
-        parser.add_argument("--processes", type=int, default=1, help="with so many threads each (default: %(default)s)")
+        parser.add_argument("--queue", action="append", help="only this queue; can be repeated")
+        parser.add_argument(
+            "--threads", type=int, default=DEFAULT_THREADS, help="tasks in parallel (default: %(default)s)"
+        )
+        parser.add_argument("--processes", type=int, default=1, help="each with these threads (default: %(default)s)")
         parser.add_argument(
             "--drain-timeout", type=float, default=DRAIN_S, metavar="SECONDS",
-            help="how long running tasks are waited for at the end (default: %(default)s)",
+            help="how long to wait for running tasks at the end (default: %(default)s)",
         )  # fmt: skip
         parser.add_argument(
             "--held", type=float, default=DEFAULT_HELD_S, metavar="SECONDS",
-            help="after so long without a word a worker counts as dead, and its tasks run again (default: %(default)s)",
+            help="a worker that is silent for so long counts as dead, its tasks run again (default: %(default)s)",
         )  # fmt: skip
         parser.add_argument("--no-outbox", action="store_true", help="leave the outbox to `manage.py outbox`")
 
