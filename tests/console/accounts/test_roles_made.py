@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.test import Client
 
-from console.features.people.permissions import PERMISSIONS, rows_of
+from console.features.people.role_operations import PERMISSIONS, rows_of
 from console.operations.actor import PERMISSIONS as ASKED_FOR
 from console.operations.models import Operation
 from console.operations.registry import KINDS
