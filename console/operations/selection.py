@@ -121,8 +121,11 @@ def window_words(from_ms: int | None, to_ms: int | None) -> str:
 
 
 def time_words(ms: int) -> str:
-    """Return a time by the reader's clock, with its zone."""
-    at = local_time(ms)
+    """Return a time by the reader's clock, with its zone; in milliseconds where no calendar has it."""
+    try:
+        at = local_time(ms)
+    except (OSError, OverflowError, ValueError):
+        return f"{ms:,} ms"
     rest = f".{ms % 1000:03d}" if ms % 1000 else ""
     return f"{at:%Y-%m-%d %H:%M:%S}{rest} {at.tzname()}"
 

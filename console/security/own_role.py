@@ -1,7 +1,7 @@
 """The role of one user's own: it has no permissions, only the beginnings of topics that this user is limited to.
 
 Topics belong to roles (models.py); a user who is limited directly gets a role that nobody else has. Its name is the
-user's behind a mark that no other role begins with, and lists of roles leave it out.
+user's behind a mark, and lists of roles leave it out. A role that allows something is none of these, whatever its name.
 """
 
 from __future__ import annotations
@@ -22,16 +22,20 @@ def own_name(user: Any) -> str:
 
 
 def is_own(name: str) -> bool:
-    """Tell whether a role of this name is one user's own."""
+    """Tell whether the name is kept for a role of one user's own."""
     return name.startswith(_MARK)
+
+
+def all_own_roles() -> QuerySet[Group]:
+    """Return the roles of single users."""
+    return Group.objects.filter(name__startswith=_MARK, permissions=None)
 
 
 def own_roles(user: Any) -> QuerySet[Group]:
     """Return the user's own role: one, or none; what is left of a former name of the user as well."""
-    found: QuerySet[Group] = user.groups.filter(name__startswith=_MARK)
-    return found
+    return all_own_roles().filter(user=user)
 
 
 def shared_roles() -> QuerySet[Group]:
     """Return the roles that any user can have, by name."""
-    return Group.objects.exclude(name__startswith=_MARK).order_by("name")
+    return Group.objects.exclude(pk__in=all_own_roles()).order_by("name")

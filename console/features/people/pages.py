@@ -23,7 +23,7 @@ from console.operations.actor import ADD_ROLE, ADD_USER, CHANGE_ROLE, CHANGE_USE
 from console.operations.models import AuditEntry
 from console.security import see_as
 from console.security.models import ApiToken, PasswordDue, SecondFactor
-from console.security.own_role import shared_roles
+from console.security.own_role import all_own_roles, shared_roles
 from console.security.topic_scope import current_scope
 from console.site.parsing import whole_number
 from console.ui.addresses import form_of
@@ -62,6 +62,7 @@ def people(request: HttpRequest) -> HttpResponse:
         "following": offset + LISTED if len(page) > LISTED else None,
         "due": set(PasswordDue.objects.filter(user__in=numbers).values_list("user_id", flat=True)),
         "second": set(SecondFactor.objects.filter(user__in=numbers).values_list("user_id", flat=True)),
+        "own_roles": set(all_own_roles().values_list("pk", flat=True)),
         "roles": shared_roles().prefetch_related("topic_permissions"),
         **role_form(),
         "may_add": request.user.has_perm(ADD_USER),

@@ -39,7 +39,7 @@ from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.schemas import BEGUN_OR_WAITS, PREVIEWED, Look, Reason
 from console.security.models import ApiToken, PasswordDue, SecondFactor
-from console.security.own_role import LONGEST_ROLE, is_own, shared_roles
+from console.security.own_role import LONGEST_ROLE, all_own_roles, shared_roles
 from console.security.tokens import PEOPLE, Grant
 from console.site.clock import epoch_ms
 
@@ -492,19 +492,15 @@ def _persons(rows: Iterable[Any]) -> list[PersonShown]:
     numbers = [row.pk for row in found]
     due = set(PasswordDue.objects.filter(user__in=numbers).values_list("user_id", flat=True))
     second = set(SecondFactor.objects.filter(user__in=numbers).values_list("user_id", flat=True))
+    own = set(all_own_roles().filter(user__in=numbers).values_list("pk", flat=True))
     return [
         PersonShown(
             name=row.username,
             is_active=row.is_active,
             is_superuser=row.is_superuser,
-            roles=sorted(group.name for group in row.groups.all() if not is_own(group.name)),
+            roles=sorted(group.name for group in row.groups.all() if group.pk not in own),
             prefixes=sorted(
-                {
-                    each.prefix
-                    for group in row.groups.all()
-                    if is_own(group.name)
-                    for each in group.topic_permissions.all()
-                }
+                {each.prefix for group in row.groups.all() if group.pk in own for each in group.topic_permissions.all()}
             ),
             is_password_due=row.pk in due,
             has_second_factor=row.pk in second,

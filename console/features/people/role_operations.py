@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
+from django.db.models import Q
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
@@ -26,16 +27,49 @@ from console.features.people.operations import (
     require_may_give,
     roles_named,
 )
-from console.features.people.permissions import PERMISSIONS, rows_of
 from console.operations.actor import ADD_ROLE, CHANGE_ROLE
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Call, Form, Outcome
+from console.operations.kind import REASON, Call, Form, Outcome, Words
 from console.operations.registry import register
 from console.security.gate import VIEW
 from console.security.models import TopicPermission
 from console.security.own_role import LONGEST_ROLE, is_own, own_name, own_roles
 
 MOST_PREFIXES, LONGEST_PREFIX = 100, 255
+#: what a role can have, with what each lets one do, in the order of the form
+PERMISSIONS: Mapping[str, Words] = {
+    "console.view_console": _("See the pages. Without it a user sees nothing."),
+    "console.view_alert": _("See alerts."),
+    "console.view_dashboardrun": _("See dashboards."),
+    "console.view_auditentry": _("See the audit log."),
+    "console.steer_timers": _("Cancel and reschedule timers, and deliver them now."),
+    "console.pause_timers": _("Pause and resume all timers of a broker."),
+    "console.steer_transactions": _("Commit, roll back and check half messages."),
+    "console.steer_delayed_queues": _("Remove, reschedule, move and deliver values of Redisson queues."),
+    "console.resend_dead_letters": _("Resend dead letters and messages, and mark dead letters as handled."),
+    "console.send_messages": _("Send messages to topics."),
+    "console.reset_offsets": _("Reset offsets of consumer groups."),
+    "console.change_settings": _("Create, change and delete topics and groups, and change settings of brokers."),
+    "console.run_dashboards": _("Run and stop dashboards."),
+    "console.silence_alerts": _("Silence alerts and findings for a while."),
+    "console.add_alertrule": _("Create alert rules."),
+    "console.change_alertrule": _("Change, disable and test alert rules."),
+    "console.delete_alertrule": _("Delete alert rules."),
+    "console.share_views": _("Share saved views with everybody."),
+    "console.unmask": _("View masked content, each time with a reason that is kept."),
+    "console.view_apitoken": _("See tokens of REST."),
+    "console.add_apitoken": _("Create tokens of REST."),
+    "console.change_apitoken": _("Rotate and revoke tokens of REST."),
+    "console.change_access": _("Create, change and delete broker users, their secrets and policies."),
+    "console.view_checkaddress": _("See the addresses at which producers are checked by HTTP."),
+    "console.add_checkaddress": _("Register addresses for checks by HTTP."),
+    "console.change_checkaddress": _("Change addresses for checks by HTTP."),
+    "console.delete_checkaddress": _("Delete addresses for checks by HTTP."),
+    "auth.add_user": _("Create users of this console."),
+    "auth.change_user": _("Change and disable users, and reset their passwords and second factors."),
+    "auth.add_group": _("Create roles."),
+    "auth.change_group": _("Limit roles and users to topics."),
+}
 #: stands for every topic in what a user sees
 _ALL = "all"
 
@@ -209,6 +243,15 @@ def own_prefixes(user: Any) -> list[str]:
     """Return the beginnings of topics that one user is limited to beside those of roles."""
     rows = TopicPermission.objects.filter(group__in=own_roles(user))
     return sorted(set(rows.values_list("prefix", flat=True)))
+
+
+def rows_of(names: Iterable[str]) -> list[Permission]:
+    """Return Django's rows of these permissions."""
+    parts = [name.partition(".") for name in names]
+    wanted = Q(pk__in=())
+    for app, _dot, codename in parts:
+        wanted |= Q(content_type__app_label=app, codename=codename)
+    return list(Permission.objects.filter(wanted).order_by("pk"))
 
 
 def checked_prefixes(parameters: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.test import Client
 
-from console.features.people.permissions import PERMISSIONS, rows_of
+from console.features.people.role_operations import PERMISSIONS, rows_of
 from console.operations.actor import PERMISSIONS as ASKED_FOR
 from console.operations.models import Operation
 from console.operations.registry import KINDS
@@ -135,6 +135,12 @@ def test_a_role_of_that_name_that_allows_something_is_left_alone(boss: Client) -
     Group.objects.create(name="@anna").permissions.add(*rows_of(["auth.change_user"]))
     assert "no role of this user alone" in refused(run(boss, "people.limit", name="anna", prefixes="a-"), boss)
     assert sees("anna") is None
+    ben = person("ben", role="viewer")
+    ben.groups.add(Group.objects.get(name="@anna"))
+    run(boss, "people.limit", name="ben", prefixes="b-")
+    assert {group.name for group in ben.groups.all()} == {"viewer", "@anna", "@ben"}
+    run(boss, "people.change", name="ben", roles=["viewer"], is_active="yes")
+    assert {group.name for group in ben.groups.all()} == {"viewer", "@ben"}
 
 
 def test_a_superuser_and_oneself_are_not_limited(boss: Client) -> None:

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.features.timers.selection import checked_selection
+from console.features.timers.shapes import TimerFilter
 from console.operations.errors import InvalidParameter
+from console.operations.selection import window_words
 from console.operations.typed_moments import moment_ms, shift_ms, shown_moment
 from console.rest.query import moment_ms as rest_moment_ms
 from console.rest.query import written_moment
@@ -44,6 +46,12 @@ def test_a_field_shows_milliseconds_as_a_time_that_means_the_same(ms: int) -> No
         shown = shown_moment(str(ms))
     assert re.match(r"\d{4}-\d\d-\d\dT.*\+08:00$", shown)
     assert moment_ms(shown) == ms
+
+
+@pytest.mark.parametrize("ms", [0, 2**52, 2**53 - 1, 2**63 - 1])
+def test_a_window_has_words_however_far_away_it_is(ms: int) -> None:
+    assert window_words(None, ms).startswith("before ")
+    assert TimerFilter(from_ms=ms).words.startswith("due from ")
 
 
 @pytest.mark.parametrize("text", ["", "-1h", "02:30", "soon", "9" * 30, str(2**53), "2026-11-21T15:00:00+08:00"])
