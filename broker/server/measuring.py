@@ -119,7 +119,6 @@ class Herds:
         self._moved_ms = self._due_ms = self._total = 0
         self._failures: list[str] = []
         self._engine = engine = Engine.open(config_of(root, flush), OsFiles(), wall_clock_ms())
-        engine.timers.pace.least_burst_ms = LEAST_BURST_MS
         engine.topics.ensure(TOPIC, QUEUES)
         self._pump = Pump(
             engine, self._clock, stored=lambda _tickets: None, arrived=lambda _arrivals: None, failed=self._failed,
@@ -162,7 +161,7 @@ class Herds:
         while due.has_unready and self._clock() < self._due_ms:  # noqa: ASYNC110 - nothing tells when all is encoded
             await asyncio.sleep(_LOOK_S)
         left_ms = self._due_ms - self._clock()
-        pace.measured = None
+        pace.begin_anew(LEAST_BURST_MS)
         if left_ms > 0:
             self._moved_ms += left_ms
             self._pump.hurry()

@@ -136,7 +136,7 @@ def test_a_figure_of_a_newer_version_is_nothing_known() -> None:
 def test_what_is_packed_is_unpacked() -> None:
     for flush in ("sync", "async"):
         for measured in (Measured(123_456.7, 1_795_247_527_000, "load"), Measured(0.1, 0, "self_test")):
-            assert unpacked(packed(measured, flush)) == (measured, flush)  # type: ignore[arg-type]
+            assert unpacked(packed(measured, flush)) == (measured, flush)  # type: ignore[arg-type]  # the values are those of the Literal
 
 
 def test_no_flipped_bit_makes_another_figure() -> None:

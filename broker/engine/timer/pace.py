@@ -60,7 +60,7 @@ class Pace:
         self.measured: Measured | None = None
         #: how late timers left since the start, in ms
         self.released_late = Histogram(LATENCY_BOUNDS_MS)
-        self.least_burst_ms = BURST_MS
+        self._least_burst_ms = BURST_MS
         self._burst_ms: int | None = None
         self._burst_count = 0
 
@@ -68,6 +68,10 @@ class Pace:
     def capacity_per_s(self) -> float | None:
         """The measured speed; None: nothing was measured."""
         return self.measured.per_s if self.measured is not None else None
+
+    def begin_anew(self, least_burst_ms: int) -> None:
+        """Forget what was measured; from now on a burst of this length says how fast timers are released."""
+        self.measured, self._least_burst_ms = None, least_burst_ms
 
     def late(self, topic: str, now_ms: int, late_ms: int, count: int) -> None:
         """Count timers of a topic that became visible so late."""
@@ -89,7 +93,7 @@ class Pace:
             return
         self._burst_count += count
         elapsed_ms = now_ms - self._burst_ms
-        if more and elapsed_ms >= self.least_burst_ms:
+        if more and elapsed_ms >= self._least_burst_ms:
             self.measured = Measured(round(self._burst_count * 1000 / elapsed_ms, 1), now_ms, "load")
         if not more or elapsed_ms < 0:
             self._burst_ms = None
