@@ -22,11 +22,12 @@ from django.urls import URLPattern, path
 
 from console.security import owed, presence, see_as
 from console.security.door import Door, through
+from console.security.own_role import ADMINISTRATOR
 from console.security.topic_scope import NOTHING, VisibleTopics, scoped, set_scope, visible_topics
 
 #: without it nobody sees anything
 VIEW = "console.view_console"
-VIEWER, OPERATOR, ADMINISTRATOR = "viewer", "operator", "administrator"
+VIEWER, OPERATOR = "viewer", "operator"
 _SEE = ("view_console", "view_dashboardrun", "view_operation", "view_auditentry", "view_alert")
 _ACT = (
     "steer_timers",

@@ -6,11 +6,14 @@ user's behind a mark, and lists of roles leave it out. A role that allows someth
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
+#: who has it administers users, tokens and Django's own pages, too
+ADMINISTRATOR = "administrator"
 _MARK = "@"
 #: of a role's name (Django's own)
 LONGEST_ROLE = 150
@@ -39,3 +42,13 @@ def own_roles(user: Any) -> QuerySet[Group]:
 def shared_roles() -> QuerySet[Group]:
     """Return the roles that any user can have, by name."""
     return Group.objects.exclude(pk__in=all_own_roles()).order_by("name")
+
+
+def take_roles(user: Any, groups: Iterable[Group]) -> None:
+    """Give a user exactly these roles beside an own one, and with the administrator's what is for administrators."""
+    groups = list(groups)
+    was, is_now = (ADMINISTRATOR in {group.name for group in each} for each in (user.groups.all(), groups))
+    user.groups.set([*groups, *own_roles(user)])
+    if is_now or (was and not user.is_superuser):
+        user.is_staff = is_now
+        user.save(update_fields=["is_staff"])

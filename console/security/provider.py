@@ -20,9 +20,8 @@ from django.http import HttpRequest, HttpResponse
 from joserfc.errors import JoseError
 from requests import RequestException
 
-from console.security.gate import ADMINISTRATOR
 from console.security.models import SUBJECT_LENGTH, Identity
-from console.security.own_role import own_roles
+from console.security.own_role import take_roles
 
 TIMEOUT_S = 10
 DISCOVERY = "/.well-known/openid-configuration"
@@ -109,9 +108,7 @@ def user_of(claims: Mapping[str, Any]) -> Any:
         if not user.is_active:
             raise NotMeant
         # the provider says which roles; the topics that one user is limited to were set here
-        user.groups.set([*groups, *own_roles(user)])
-        user.is_staff = any(group.name == ADMINISTRATOR for group in groups)
-        user.save(update_fields=["is_staff"])
+        take_roles(user, groups)
     return user
 
 

@@ -31,7 +31,7 @@ from console.operations.registry import register
 from console.operations.shown_once import require_reader, show_once
 from console.security import second_factor
 from console.security.models import PasswordDue
-from console.security.own_role import own_roles, shared_roles
+from console.security.own_role import own_roles, shared_roles, take_roles
 from console.site.clock import real_now_ms as now_ms
 
 #: who acts from a shell of this machine may do everything
@@ -141,7 +141,7 @@ class AddPerson(PeopleKind):
         require_may_give(who, groups)
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         user = get_user_model().objects.create_user(parameters["name"], password=password)
-        user.groups.set(groups)
+        take_roles(user, groups)
         _show_due(user, parameters["name"], password)
 
 
@@ -180,7 +180,7 @@ class ChangePerson(PeopleKind):
         user, groups = account_named(parameters), roles_named(parameters["roles"])
         require_may_change(who, user)
         require_may_give(who, [group for group in groups if group not in user.groups.all()])
-        user.groups.set([*groups, *own_roles(user)])
+        take_roles(user, groups)
         user.is_active = parameters["is_active"]
         user.save(update_fields=["is_active"])
 

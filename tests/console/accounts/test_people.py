@@ -89,6 +89,17 @@ def test_a_second_factor_is_reset(boss: Client) -> None:
     assert AuditEntry.objects.filter(kind="second_factors.reset", result__name="anna").exists()
 
 
+def test_who_is_made_an_administrator_finds_users_in_the_menu_until_it_ends(boss: Client) -> None:
+    shown(run(boss, "people.add", name="anna", roles=[ADMINISTRATOR]))
+    anna = get_user_model().objects.get(username="anna")
+    PasswordDue.objects.filter(user=anna).delete()
+    assert 'href="/people/"' in browser_of(anna).get("/").content.decode()
+    run(boss, "people.change", name="anna", roles=["viewer"], is_active="yes")
+    anna.refresh_from_db()
+    assert not anna.is_staff
+    assert 'href="/people/"' not in browser_of(anna).get("/").content.decode()
+
+
 def test_topics_of_a_role_are_set(boss: Client) -> None:
     group = Group.objects.create(name="tenants")
     TopicPermission.objects.create(group=group, prefix="old-")
