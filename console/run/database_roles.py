@@ -98,6 +98,7 @@ TABLES: Mapping[str, Rights] = {
     "console_savedview": _OWN,
     "console_silence": _SHOWN,
     "console_snapshot": _SHOWN,
+    "console_topicdescriptor": _OWN,
     "console_topicpermission": _OWN,
     # Django's, and who tried to sign in
     "auth_group": _OWN,

@@ -45,7 +45,7 @@ MODULES = {
     """,
     "remoting": "Handler MAX_ANSWER_BYTES RemotingClient RemotingError Response Secure Sign",
     "timers": """
-        Action BadHandle DueBucket Herd LatenessBucket MOST_TARGETS OnConflict Outcome RecallHandle Steered SteeredAll
+        Action BadHandle DueBucket Herd LatenessBucket MOST_TARGETS OnConflict Outcome RecallHandle Releases Steered SteeredAll
         Timer TimerCheckpoint TimerEvent TimerForecast TimerLife TimerLimits TimerMetric TimerPage TimerStatus
         TimerTarget TimerWheel TimersPaused TopicCount TopicLateness TopicTimers WheelBucket WheelRoll read_handle
     """,

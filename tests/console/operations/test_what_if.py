@@ -101,7 +101,7 @@ def test_what_fires_at_once_stands_on_top_of_what_falls_due_meanwhile(stage: Sta
     pace = stage.broker.service.engine.timers.pace
     # what is due now was not out after 30 s, when there had been three
     stage.broker.call(lambda: pace.released(now_ms(), 0, more=True))
-    stage.broker.call(lambda: pace.released(now_ms() + 30_000, 3, more=False))
+    stage.broker.call(lambda: pace.released(now_ms() + 30_000, 3, more=True))
     row = workflow.draft("timers.deliver_now", wanted, ACTOR)
     # three need 30 s, in which two more fall due: all five are out after 50 s
     assert figures(row, "busiest_count", "met_count", "also_due", "last_late_ms") == [5, 0, 2, 50_000]
