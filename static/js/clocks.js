@@ -80,7 +80,7 @@ function tick() {
   for (const element of still ? [] : document.querySelectorAll("time[data-since-ms]")) {
     write(element, span(now - Number(element.dataset.sinceMs)));
   }
-  for (const clock of document.querySelectorAll("[data-clock] .mono")) {
+  for (const clock of document.querySelectorAll("[data-clock] .num")) {
     write(clock, zoned(shown));
   }
 }

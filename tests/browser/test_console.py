@@ -211,7 +211,7 @@ def test_an_open_page_goes_on_from_where_a_simulated_clock_leapt(
     line = ClockLine(60.0, NEW_YEAR_MS, real_now_ms())
     clock_file().write(line)
     page, complaints = opened(context, web.address + "/")
-    clocks = page.locator("#clock .mono"), page.locator("#simulated .mono")
+    clocks = page.locator("#clock .num"), page.locator("#simulated .num")
     for clock in clocks:
         expect(clock).to_contain_text("2026-01-01 00:")
     # as the mirror hears it of a broker that was killed: it goes on ahead of what it wrote down last

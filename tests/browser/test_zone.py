@@ -23,14 +23,14 @@ def test_the_account_menu_offers_local_time(stage: Stage, web: Web, chromium: Br
     made = chromium.new_context(timezone_id=TEHRAN, storage_state=context.storage_state())
     stage.fill()
     page, complaints = opened(made, f"{web.address}/topics/orders/")
-    clock = page.locator("#clock .mono")
+    clock = page.locator("#clock .num")
     assert clock.evaluate(f"(clock) => ({GOES})([clock, 'UTC'])")
     page.locator("summary", has_text="operator").click()
     page.get_by_role("button", name="Times in local time").click()
     expect(page.locator("html")).to_have_attribute("data-zone", TEHRAN)
     expect(page.locator("#clock")).to_contain_text("+0330")
     # the script goes on from where the server began
-    page.wait_for_function(f"() => ({GOES})([document.querySelector('#clock .mono'), '{TEHRAN}'])")
+    page.wait_for_function(f"() => ({GOES})([document.querySelector('#clock .num'), '{TEHRAN}'])")
     expect(page.locator("time[title$='+0330']").first).to_be_attached()
     # an open page that is brought up to date stays in it
     expect(page.locator("#live")).to_contain_text("Live")
