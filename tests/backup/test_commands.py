@@ -163,7 +163,7 @@ def test_until_a_moment_with_its_zone_and_no_other(tmp_path: Path, broker: Broke
     late = run("restore", tmp_path / "backup", tmp_path / "restored", "--until", "2199-01-01T00:00:00Z")
     assert (late.returncode, "later than the backup" in late.stderr) == (2, True)
     bare = run("restore", tmp_path / "backup", tmp_path / "restored", "--until", "2026-01-01T00:00:00")
-    assert (bare.returncode, "has no zone" in bare.stderr) == (2, True)
+    assert (bare.returncode, "has no time zone" in bare.stderr) == (2, True)
     done = run("restore", tmp_path / "backup", tmp_path / "restored", "--until", moment)
     assert done.returncode == 0, done.stderr
     assert f"stored at {moment} or later" in done.stdout

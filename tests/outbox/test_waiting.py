@@ -116,7 +116,7 @@ def test_a_topic_whose_broker_is_away_while_others_are_there_is_waited_for(broke
     assert (row.refusals, row.stuck_at) == (MOST_REFUSALS - 1, None)
     said = StringIO()
     call_command("outbox", "--status", stdout=said)
-    assert "orders: 1 wait" in said.getvalue() and "0 are stuck, next attempt" in said.getvalue()
+    assert "orders: 1 pending" in said.getvalue() and "0 stuck, next attempt" in said.getvalue()
     assert ("knows no topic 'orders'" if why == "no route" else "no queue that can be written") in said.getvalue()
     broker.away.clear()
     broker.permission = 6
@@ -132,7 +132,7 @@ def test_what_is_refused_again_and_again_is_stuck_and_can_be_sent_again(
     row = send_later("orders", "bad")
     send_later("orders", "good")
     broker.refused[b"bad"] = ILLEGAL
-    assert "orders: 1 wait" in once()
+    assert "orders: 1 pending" in once()
     assert broker.plain == [("orders", b"good")]
     row.refresh_from_db()
     assert (row.refusals, row.stuck_at) == (1, None)
@@ -145,7 +145,7 @@ def test_what_is_refused_again_and_again_is_stuck_and_can_be_sent_again(
     assert ["is stuck" in record.getMessage() for record in stuck] == [True]
     said = StringIO()
     call_command("outbox", "--status", stdout=said)
-    assert "1 are stuck: The broker refused the request with code 13" in said.getvalue()
+    assert "1 stuck: The broker refused the request with code 13" in said.getvalue()
     broker.refused.clear()
     once()
     assert broker.plain == [("orders", b"good")]

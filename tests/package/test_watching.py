@@ -129,6 +129,8 @@ def test_every_metric_that_is_asked_for_is_there() -> None:
         "rocketmq_topic_number",
         "rocketmq_consumer_group_number",
         "rocketmq_storage_message_reserve_time",
+        # measured once: what falls due against it is the console's to judge
+        "escapement_timer_capacity_per_second",
     } | {name for name in documented() if name.startswith("escapement_handle") or name == "escapement_queues"}
 
 

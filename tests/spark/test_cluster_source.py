@@ -178,7 +178,7 @@ def test_a_batch_without_a_broker_is_refused(two: tuple[JoinedNames, BrokerThrea
     names, _, other = two
     rows_of(names.namesrv)
     other.stop()
-    with pytest.raises(BrokerAway, match=r"broker-b does not answer.*brokers=NAME"):
+    with pytest.raises(BrokerAway, match=r"broker-b is not responding.*brokers=NAME"):
         rows_of(names.namesrv)
     assert len(rows_of(names.namesrv, brokers="broker-a")) == 5
 

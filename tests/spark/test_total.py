@@ -131,7 +131,7 @@ def test_one_that_is_away_is_said_and_the_others_are_computed(
     mirrored[B].stop()
     try:
         total = computed(session, database_url, BY_PULLS, pulls(mirrored, A, B))
-        with pytest.raises(Exception, match=r"None of the brokers can be read\. broker-b: It does not answer: "):
+        with pytest.raises(Exception, match=r"None of the brokers can be read\. broker-b: It is not responding: "):
             computed(session, database_url, ["flow"], pulls(mirrored, B))
     finally:
         mirrored[B].start()
