@@ -13,8 +13,8 @@ from broker.server.broker import BrokerService
 
 EVERYTHING = "Cluster:Home"
 CHANGES_THE_BROKER = {
-    "ADD", "AUTH", "CLEAN", "DELETE", "MEASURE", "PAUSE", "PUT", "RESUME", "SET", "STEER", "SWITCH", "TRIGGER", "UPDATE", "WIPE",
-    "REGISTER", "UNREGISTER", "BROKER",  # who is a broker: 103, 104, 217, and its heartbeat (904)
+    "ADD", "AUTH", "CLEAN", "DELETE", "MEASURE", "PAUSE", "PUT", "RESUME", "SET", "STEER", "SWITCH", "TRIGGER",
+    "UPDATE", "WIPE", "REGISTER", "UNREGISTER", "BROKER",  # who is a broker: 103, 104, 217, and its heartbeat (904)
 }  # fmt: skip
 
 
