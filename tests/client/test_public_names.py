@@ -47,7 +47,8 @@ MODULES = {
     "timers": """
         Action BadHandle DueBucket Herd LatenessBucket MOST_TARGETS OnConflict Outcome RecallHandle Releases Steered
         SteeredAll Timer TimerCheckpoint TimerEvent TimerForecast TimerLife TimerLimits TimerMetric TimerPage
-        TimerStatus TimerTarget TimerWheel TimersPaused TopicCount TopicLateness TopicTimers WheelBucket WheelRoll read_handle
+        TimerStatus TimerTarget TimerWheel TimersPaused TopicCount TopicLateness TopicTimers WheelBucket WheelRoll
+        read_handle
     """,
     "transactions": """
         Action GroupTransactions LifeEvent MOST_ROWS MOST_TARGETS OpRecord State SteeredTransaction SteeredTransactions
