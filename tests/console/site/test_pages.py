@@ -17,6 +17,9 @@ from console.site.bounds import BodyBounds, WholeBodies
 from tests.console.people import person
 from tests.console.site.listening import Line, Serving, serving
 
+#: a page thread that served a test before may still hold a connection, which its next request looks at
+pytestmark = pytest.mark.django_db(transaction=True)
+
 #: more than there are page threads
 CROWD = 2 * django_settings.PAGE_THREADS
 COOKIE = b"Cookie: csrftoken=" + b"a" * 32 + b"\r\n"
@@ -45,7 +48,6 @@ async def crowd(site: Serving, sent: bytes) -> list[Line]:
     return lines
 
 
-@pytest.mark.django_db(transaction=True)
 async def test_bodies_that_do_not_come_keep_no_page_from_others() -> None:
     async with serving(asgi.application) as site:
         await crowd(site, login_of(1_000, b"x="))
@@ -68,7 +70,6 @@ async def locked(table: str, is_locked: asyncio.Event, may_end: asyncio.Event) -
     await asyncio.to_thread(lock)
 
 
-@pytest.mark.django_db(transaction=True)
 async def test_signs_of_life_are_told_while_all_page_threads_are_busy() -> None:
     def signed_in() -> bytes:
         browser = Client()
@@ -244,7 +245,6 @@ async def test_what_a_page_is_sent_is_what_it_reads(size: int) -> None:
         assert (await site.ask(login_of(size, b"x" * size))).startswith(b"HTTP/1.1 403 ")
 
 
-@pytest.mark.django_db(transaction=True)
 async def test_passwords_that_are_tried_keep_no_page_from_others() -> None:
     """Nobody can be looked up meanwhile, as if each look took that long."""
     token = b"a" * 32
