@@ -33,6 +33,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
+from django.db import transaction
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.functional import Promise
@@ -378,3 +379,25 @@ class Kind(Act, ABC, Generic[PreviewOf]):
 def renamed(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields that are given and not empty, under the names that REST has for them."""
     return {names[name]: given[name] for name in names if given.get(name) not in (None, "")}
+
+
+class AtOnce(Kind[PreviewOf]):
+    """A kind about one thing of this database: it is done in one transaction, or refused."""
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """Act in nobody's name."""
+        return self.act_as("", parameters, reason, targets)
+
+    def act_as(
+        self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
+    ) -> list[ItemResult]:
+        """Do it, or say why it is refused."""
+        try:
+            with transaction.atomic():
+                return [self.done(who, parameters, reason)]
+        except NotPossible as error:
+            return [ItemResult("refused", {"error": str(error)})]
+
+    @abstractmethod
+    def done(self, who: str, parameters: Mapping[str, Any], reason: str) -> ItemResult:
+        """Do it in the name of `who`; raises NotPossible."""

@@ -11,14 +11,12 @@ The database is asked at once, so that what is done here is done, or refused; no
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, TypeVar
 
-from django.db import transaction
 from django.http import QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext
@@ -40,10 +38,10 @@ from console.operations.actor import (
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import (
     REASON,
+    AtOnce,
     Call,
     ChangesPreview,
     ItemResult,
-    Kind,
     Outcome,
     Preview,
     Target,
@@ -97,7 +95,7 @@ class SilencePreview(ChangesPreview):
     watched_count: int | None = None
 
 
-class AlertKind(Kind[OfAlert]):
+class AlertKind(AtOnce[OfAlert]):
     """An operation on one rule or one silence; it is one item."""
 
     page = "alerts"
@@ -137,20 +135,6 @@ class AlertKind(Kind[OfAlert]):
         """Return the one; what is needed to take it back stands in its target."""
         return [Target(self.kept(parameters), {"name": self.called(parameters)})]
 
-    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Act in nobody's name."""
-        return self.act_as("", parameters, reason, targets)
-
-    def act_as(
-        self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
-    ) -> list[ItemResult]:
-        """Do it, or say why it is refused."""
-        try:
-            with transaction.atomic():
-                return [self.done(who, parameters, reason)]
-        except NotPossible as error:
-            return [ItemResult("refused", {"error": str(error)})]
-
     def kept(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return what was before; raises NotPossible."""
         return {}
@@ -158,10 +142,6 @@ class AlertKind(Kind[OfAlert]):
     def called(self, parameters: Mapping[str, Any]) -> str:
         """Return what people call it."""
         return str(rule_of(parameters))
-
-    @abstractmethod
-    def done(self, who: str, parameters: Mapping[str, Any], reason: str) -> ItemResult:
-        """Do it in one transaction; raises NotPossible."""
 
 
 @register

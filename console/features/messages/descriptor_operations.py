@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from django.db import transaction
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.translation import gettext
@@ -32,12 +31,12 @@ from console.operations.actor import CHANGE_SETTINGS, Scope, named
 from console.operations.errors import InvalidParameter, NotPossible, OperationError
 from console.operations.kind import (
     REASON,
+    AtOnce,
     Call,
     ChangesPreview,
     Form,
     ItemNow,
     ItemResult,
-    Kind,
     Outcome,
     Preview,
     Target,
@@ -86,7 +85,7 @@ class DescriptorPreview(Preview):
 
 
 @register
-class ChangeDescriptor(Kind[DescriptorPreview]):
+class ChangeDescriptor(AtOnce[DescriptorPreview]):
     """Set the descriptor of a topic, or remove it."""
 
     name = "descriptors.change"
@@ -168,19 +167,28 @@ class ChangeDescriptor(Kind[DescriptorPreview]):
 
     # what it does
 
-    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Do it in nobody's name."""
-        return self.act_as("", parameters, reason, targets)
-
-    def act_as(
-        self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
-    ) -> list[ItemResult]:
+    def done(self, who: str, parameters: Mapping[str, Any], reason: str) -> ItemResult:
         """Write or delete the row, once more only if what is expected is there; what was there stays with the item."""
-        try:
-            with transaction.atomic():
-                return [_done(who, parameters, reason) for _target in targets]
-        except NotPossible as error:
-            return [ItemResult("refused", {"error": str(error)})]
+        from console.features.messages.descriptor_sets import packed, unpacked_set
+
+        entry, topic, type_name = chosen().entry, parameters["topic"], parameters["type"]
+        held = TopicDescriptor.objects.select_for_update().filter(cluster=entry, topic=topic).first()
+        _expect(parameters, held)
+        before = {"set": "", "type": ""}
+        if held is not None:
+            before = {"set": packed(bytes(held.files)), "type": held.type_name}
+        if not parameters["set"]:
+            if held is None:
+                return ItemResult("gone")
+            held.delete()
+            return ItemResult("descriptor_removed", {"before": before, "digest": ""})
+        content = unpacked_set(parameters["set"])
+        digest = digest_of(type_name, content)
+        if held is not None and held.digest == digest:
+            return ItemResult("already")
+        told = {"type_name": type_name, "files": content, "digest": digest, "actor": who[:150], "reason": reason}
+        TopicDescriptor.objects.update_or_create(cluster=entry, topic=topic, defaults=told)
+        return ItemResult("described", {"before": before, "digest": digest})
 
     # how it is shown
 
@@ -316,29 +324,6 @@ def _check_room(topic: str) -> None:
 def _expect(parameters: Mapping[str, Any], held: TopicDescriptor | None) -> None:
     if parameters.get("expected") not in (None, held.digest if held is not None else ""):
         raise NotPossible(gettext("The descriptor was changed since."))
-
-
-def _done(who: str, parameters: Mapping[str, Any], reason: str) -> ItemResult:
-    from console.features.messages.descriptor_sets import packed, unpacked_set
-
-    entry, topic, type_name = chosen().entry, parameters["topic"], parameters["type"]
-    held = TopicDescriptor.objects.select_for_update().filter(cluster=entry, topic=topic).first()
-    _expect(parameters, held)
-    before = {"set": "", "type": ""}
-    if held is not None:
-        before = {"set": packed(bytes(held.files)), "type": held.type_name}
-    if not parameters["set"]:
-        if held is None:
-            return ItemResult("gone")
-        held.delete()
-        return ItemResult("descriptor_removed", {"before": before, "digest": ""})
-    content = unpacked_set(parameters["set"])
-    digest = digest_of(type_name, content)
-    if held is not None and held.digest == digest:
-        return ItemResult("already")
-    told = {"type_name": type_name, "files": content, "digest": digest, "actor": who[:150], "reason": reason}
-    TopicDescriptor.objects.update_or_create(cluster=entry, topic=topic, defaults=told)
-    return ItemResult("described", {"before": before, "digest": digest})
 
 
 def _changed(row: Operation) -> OperationItem | None:

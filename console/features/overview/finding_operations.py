@@ -10,13 +10,11 @@ silence alerts may do this.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 from django.http import Http404, QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext
@@ -29,7 +27,7 @@ from console.features.overview.findings import server_facts
 from console.features.overview.pages import read_overview
 from console.operations.actor import SILENCE_ALERTS, UNBOUNDED, Scope, named
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target, Undo, renamed
+from console.operations.kind import REASON, AtOnce, Call, ChangesPreview, ItemResult, Outcome, Target, Undo, renamed
 from console.operations.models import AuditEntry, Operation
 from console.operations.registry import register
 from console.security.topic_scope import EVERYTHING
@@ -43,7 +41,7 @@ LONGEST_MS = 366 * 86_400_000
 BY_ITSELF = "escapement"
 
 
-class _MarkKind(Kind[ChangesPreview]):
+class _MarkKind(AtOnce[ChangesPreview]):
     """An operation on the mark of one finding; it is one item."""
 
     permission, page = SILENCE_ALERTS, "overview"
@@ -83,24 +81,6 @@ class _MarkKind(Kind[ChangesPreview]):
         """Return the call that does it."""
         names = {"kind": "kind", "subject": "subject", "place": "place", "until_ms": "until"}
         return "POST", self.name.replace(".", "/"), {**renamed(parameters, names), **REASON}
-
-    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Act in nobody's name."""
-        return self.act_as("", parameters, reason, targets)
-
-    def act_as(
-        self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
-    ) -> list[ItemResult]:
-        """Do it, or say why it is refused."""
-        try:
-            with transaction.atomic():
-                return [self.done(who, parameters, reason)]
-        except NotPossible as error:
-            return [ItemResult("refused", {"error": str(error)})]
-
-    @abstractmethod
-    def done(self, who: str, parameters: Mapping[str, Any], reason: str) -> ItemResult:
-        """Do it in one transaction; raises NotPossible."""
 
 
 @register
