@@ -136,7 +136,7 @@ def overview(now_ms: int) -> Overview:
     wheel = DueWheel(rings, now_ms + 2_400, DueKind.LANES)
     mirror = MirrorRow("stale", 9, now_ms - 754_000, 754_000, 4.2, now_ms - 9_000_000, "")
     return Overview(
-        stale(now_ms), now_ms, findings, (), mirror, flows, 12_345_678, now_ms + 2_400, 3, wheel, 1_204, 318, None,
+        stale(now_ms), now_ms, findings, (), mirror, flows, 12_345_678, wheel, 1_204, 318, None,
         98_765_432, 4, 1_000_000, 4.1,
     )  # fmt: skip
 

@@ -81,13 +81,11 @@ def due_bars(page: DuePage) -> SafeString:
 @register.simple_tag
 def due_wheel(wheel: DueWheel, now_ms: int) -> SafeString:
     """The next minute, hour and day as rings, each slot shared by what stands on lanes and what timers there are."""
-    known = {kind for ring in wheel.rings for kind, _counts in ring.kinds}
     shares = []
-    for kind in (DueKind.LANES, DueKind.TIMERS):
-        if kind in known:
-            counts = [dict(ring.kinds).get(kind, (0,) * len(ring.totals)) for ring in wheel.rings]
-            words = f"{kind.label}: {sum(counts[2]):,}"
-            shares.append(Share(STYLES[kind], counts, escape(words), reverse(_PAGES[kind])))
+    for kind in wheel.drawn:
+        counts = [dict(ring.kinds)[kind] for ring in wheel.rings]
+        words = f"{kind.label}: {sum(counts[2]):,}"
+        shares.append(Share(STYLES[kind], counts, escape(words), reverse(_PAGES[kind])))
     totals = [sum(ring.totals) for ring in wheel.rings]
     label = _(
         "Lanes and timers: outer ring the next 60 seconds (%(seconds)s due), middle ring the next 60 minutes "

@@ -57,8 +57,8 @@ def wheel_svg(
         peak = max((slot.count for slot in slots), default=0)
         for index, slot in enumerate(slots):
             if slot.count:
-                high = 0.12 + 0.88 * math.log1p(slot.count) / math.log1p(max(peak, 100))
-                path = sector(index / len(slots), (index + 1) / len(slots), inner, inner + (outer - inner) * high)
+                reach = inner + (outer - inner) * _share_of_ring(slot.count, peak)
+                path = sector(index / len(slots), (index + 1) / len(slots), inner, reach)
                 parts.append(_linked(slot, f'<path class="h{heat(slot.count, peak)}" d="{path}"/>'))
                 if slot.is_herd:
                     whole = sector(index / len(slots), (index + 1) / len(slots), inner - 1, outer + 1)
@@ -89,11 +89,11 @@ def shared_wheel_svg(
     for share in shares:
         pieces = []
         for ring, (inner, outer) in enumerate(RADII):
-            peak = max(100, *totals[ring])
+            peak = max(totals[ring], default=0)
             for index, count in enumerate(share.counts[ring]):
                 if count:
                     total = totals[ring][index]
-                    whole = (outer - inner) * (0.12 + 0.88 * math.log1p(total) / math.log1p(peak))
+                    whole = (outer - inner) * _share_of_ring(total, peak)
                     foot = inner + feet[ring][index]
                     feet[ring][index] += whole * count / total
                     length = len(share.counts[ring])
@@ -102,6 +102,11 @@ def shared_wheel_svg(
             drawing = f'<path class="{share.style}" d="{"".join(pieces)}"/>'
             parts.append(f'<a href="{share.href}"><title>{share.title}</title>{drawing}</a>')
     return "".join([*parts, *_face(marks, now), _hub(hub), "</svg>"])
+
+
+def _share_of_ring(count: int, peak: int) -> float:
+    """Return how much of its ring a slot takes, by the logarithm; where all are small, none is whole."""
+    return 0.12 + 0.88 * math.log1p(count) / math.log1p(max(peak, 100))
 
 
 def _ground(label: str, times: Sequence[Times]) -> list[str]:

@@ -161,8 +161,6 @@ class Overview:
     mirror: MirrorRow
     flows: tuple[Flow, ...]
     pending: int | None
-    next_due_ms: int | None
-    next_due_level: int | None
     wheel: DueWheel
     topics: int
     groups: int

@@ -84,8 +84,6 @@ def read_overview(scope: TopicScope) -> Overview:
         ),
         flows=_flows(of, strip.pending, lag),
         pending=strip.pending,
-        next_due_ms=strip.next_due_ms,
-        next_due_level=strip.next_due_level,
         wheel=wheel_of(of, levels, strip.next_due_ms),
         undecided=_undecided(of),
         topics=len({name for name, is_system in names if not is_system and scope.topic(name)}),
