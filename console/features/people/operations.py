@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -24,9 +24,10 @@ from django.db import transaction
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from console.features.people.opened import PeoplePreview, opened
 from console.operations.actor import ADD_USER, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target
+from console.operations.kind import REASON, Call, ItemResult, Kind, Outcome, Target
 from console.operations.registry import register
 from console.operations.shown_once import require_reader, show_once
 from console.security import second_factor
@@ -41,14 +42,14 @@ LONGEST_NAME = 150
 Facts = dict[str, str]
 
 
-class PeopleKind(Kind[ChangesPreview]):
+class PeopleKind(Kind[PeoplePreview]):
     """An operation on one account or role: the database is asked at once, so that it is done or refused."""
 
     permission, page = CHANGE_USER, "people"
     destroys = True
     has_figures = False
-    preview_type = ChangesPreview
-    preview_template = "access/preview.html"
+    preview_type = PeoplePreview
+    preview_template = "people/preview.html"
     #: method and what stands behind the account in the address of the REST call
     call = ("PATCH", "")
     outcomes = {"changed": Outcome(_("changed"))}
@@ -71,13 +72,18 @@ class PeopleKind(Kind[ChangesPreview]):
         """Return the name that the form says."""
         return str(parameters["name"])
 
-    def preview(self, parameters: Mapping[str, Any]) -> ChangesPreview:
+    def preview(self, parameters: Mapping[str, Any]) -> PeoplePreview:
         """Compare the account before and after."""
         before, after = self.facts(parameters)
-        changes = ChangesPreview.between(before, after)
-        return ChangesPreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes)
+        changes = PeoplePreview.between(before, after)
+        opens = opened(self.given_on(parameters))
+        return PeoplePreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes, opens=opens)
 
-    def targets(self, parameters: Mapping[str, Any], preview: ChangesPreview) -> Sequence[Target]:
+    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return the names that rights are given on, by right."""
+        return {}
+
+    def targets(self, parameters: Mapping[str, Any], preview: PeoplePreview) -> Sequence[Target]:
         """Return the account or role."""
         return [Target({"name": self.selection(parameters)}, {"name": self.selection(parameters)})]
 

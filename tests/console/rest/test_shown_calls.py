@@ -87,9 +87,9 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("people.add", {"name": "anna", "roles": ["operator"]}),
     ("people.change", {"name": "anna", "roles": [], "is_active": False}),
     ("people.reset_password", {"name": "anna"}), ("people.reset_second_factor", {"name": "anna"}),
-    ("people.limit_role", {"role": "tenants", "prefixes": ["a-"]}),
-    ("people.limit", {"name": "anna", "prefixes": ["a-"]}),
-    ("people.add_role", {"role": "shop", "permissions": ["console.view_console"], "prefixes": []}),
+    ("people.limit_role", {"role": "tenants", "topics": ["a-"]}),
+    ("people.limit", {"name": "anna", "topics": ["a-"]}),
+    ("people.add_role", {"role": "shop", "permissions": ["console.view_console"], "topics": []}),
     ("tokens.make", {"name": "n", "publish": ["orders"], "read": [], "access_user": "", "days": 30}),
     ("tokens.renew", {"prefix": "aaaaaaaaaa", "overlap_hours": 0.5}), ("tokens.end", {"prefix": "aaaaaaaaaa"}),
 ]  # fmt: skip
