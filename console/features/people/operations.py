@@ -1,6 +1,7 @@
 """Accounts of people made, changed and closed; their passwords and second factors reset.
 
     {"name": "anna", "roles": ["operator"]}            add; the first password is shown once and has to be changed
+    {"name": "anna", "roles": [], "topics": ["bill*"]} add, limited to topics from the beginning
     {"name": "anna", "roles": [], "is_active": False}  change
     {"name": "anna"}                                   another password; reset of the second factor
 
@@ -24,14 +25,16 @@ from django.db import transaction
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from console.features.people.limits import checked_topics, limit_alone, own_topics, seen_with
 from console.features.people.opened import PeoplePreview, opened
-from console.operations.actor import ADD_USER, CHANGE_USER
+from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, ItemResult, Kind, Outcome, Target
 from console.operations.registry import register
 from console.operations.shown_once import require_reader, show_once
 from console.security import second_factor
 from console.security.models import PasswordDue
+from console.security.name_patterns import EVERY
 from console.security.own_role import own_roles, shared_roles, take_roles
 from console.site.clock import real_now_ms as now_ms
 
@@ -123,12 +126,15 @@ class AddPerson(PeopleKind):
     outcomes = {"made": Outcome(_("created"))}
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return name and roles."""
-        return {**super().from_form(given), "roles": given.getlist("roles")}
+        """Return name, roles, and topics, one a line."""
+        topics = given.get("topics", "").split()
+        return {**super().from_form(given), "roles": given.getlist("roles"), "topics": topics}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return name and roles."""
-        return {**super().checked(parameters), "roles": _roles(parameters)}
+        """Return name, roles, and the topics that the user alone is limited to, if any."""
+        topics = checked_topics(parameters)
+        limit = {"topics": topics} if topics else {}
+        return {**super().checked(parameters), "roles": _roles(parameters), **limit}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that makes one."""
@@ -137,17 +143,26 @@ class AddPerson(PeopleKind):
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return the new account."""
         _require_free(parameters["name"])
-        return {}, {"roles": joined(parameters["roles"]), "is_active": "yes", "password": "new"}
+        limit = {"topics": joined(parameters["topics"])} if "topics" in parameters else {}
+        return {}, {"roles": joined(parameters["roles"]), **limit, "is_active": "yes", "password": "new"}
+
+    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return what is seen with the topics of the roles and the user's own."""
+        return {"topics": seen_with(roles_named(parameters["roles"]), parameters.get("topics", ()))}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Make the account with its roles."""
+        """Make the account with its roles, limited from the beginning; who limits has to be allowed to."""
         require_reader()
         _require_free(parameters["name"])
-        groups = roles_named(parameters["roles"])
+        groups, actor = roles_named(parameters["roles"]), person_named(who)
         require_may_give(who, groups)
+        if "topics" in parameters and actor is not None and not actor.has_perm(CHANGE_ROLE):
+            raise NotPossible(f"To limit a user to topics needs the permission {CHANGE_ROLE}.")
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         user = get_user_model().objects.create_user(parameters["name"], password=password)
         take_roles(user, groups)
+        if "topics" in parameters:
+            limit_alone(user, parameters["topics"])
         _show_due(user, parameters["name"], password)
 
 
@@ -180,6 +195,12 @@ class ChangePerson(PeopleKind):
         roles = user.groups.exclude(pk__in=own_roles(user)).values_list("name", flat=True)
         before = {"roles": joined(roles), "is_active": _yes(user.is_active)}
         return before, {"roles": joined(parameters["roles"]), "is_active": _yes(parameters["is_active"])}
+
+    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return what is seen with the topics of the roles and the user's own; a superuser sees all."""
+        user = account_named(parameters)
+        own = [EVERY] if user.is_superuser else own_topics(user)
+        return {"topics": seen_with(roles_named(parameters["roles"]), own)}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Change it as the parameters say; what the user alone is limited to stays."""

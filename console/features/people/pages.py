@@ -17,7 +17,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console.features.people.role_operations import own_topics, role_form
+from console.features.people.limits import own_topics
+from console.features.people.role_operations import role_form
 from console.features.people.token_operations import RIGHT_WORDS
 from console.operations.actor import ADD_ROLE, ADD_USER, CHANGE_ROLE, CHANGE_USER
 from console.operations.models import AuditEntry

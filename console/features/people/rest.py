@@ -16,8 +16,8 @@ from django.contrib.auth import get_user_model
 from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
+from console.features.people.limits import LONGEST_PATTERN, MOST_TOPICS
 from console.features.people.operations import LONGEST_NAME
-from console.features.people.role_operations import LONGEST_PATTERN, MOST_TOPICS
 from console.features.people.token_operations import MOST_DAYS, RIGHTS
 from console.operations.actor import (
     ADD_ROLE,
@@ -72,10 +72,12 @@ class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class NewPerson(Struct, forbid_unknown_fields=True, kw_only=True):
-    """An account to make; the answer has its first password in `secrets`, once."""
+    """An account to make, limited to topics beside those of its roles or not; the answer has its first password in
+    `secrets`, once."""
 
     name: PersonName
     roles: RoleNames = field(default_factory=list)
+    topics: Topics = field(default_factory=list)
     reason: Reason
     preview: Look = False
 
@@ -236,7 +238,8 @@ async def people(call: Call, query: Paged) -> Response:
 )
 async def add_person(call: Call, body: NewPerson) -> Response:
     """Make an account with a first password."""
-    return await _begun(call, ADD_USER, "people.add", {"name": body.name, "roles": body.roles}, body)
+    wanted = {"name": body.name, "roles": body.roles, "topics": body.topics}
+    return await _begun(call, ADD_USER, "people.add", wanted, body)
 
 
 @route(

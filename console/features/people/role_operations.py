@@ -18,6 +18,7 @@ from django.db.models import Q
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from console.features.people.limits import checked_topics, limit_alone, own_topics, seen_with, write_topics
 from console.features.people.operations import (
     Facts,
     PeopleKind,
@@ -33,10 +34,9 @@ from console.operations.kind import REASON, Call, Form, Outcome, Words
 from console.operations.registry import register
 from console.security.gate import VIEW
 from console.security.models import TopicPermission
-from console.security.name_patterns import EVERY, is_well_formed
-from console.security.own_role import LONGEST_ROLE, is_own, own_name, own_roles
+from console.security.name_patterns import EVERY
+from console.security.own_role import LONGEST_ROLE, is_own, own_roles
 
-MOST_TOPICS, LONGEST_PATTERN = 100, 256
 #: what a role can have, with what each lets one do, in the order of the form
 PERMISSIONS: Mapping[str, Words] = {
     "console.view_console": _("See the pages. Without it a user sees nothing."),
@@ -222,39 +222,19 @@ class LimitPerson(PeopleKind):
 
     def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
         """Return what is seen with the topics of all roles."""
-        of_roles = TopicPermission.objects.filter(group__user=account_named(parameters))
-        others = of_roles.exclude(group__in=own_roles(account_named(parameters))).values_list("pattern", flat=True)
-        return {"topics": sorted({*parameters["topics"], *others}) or [EVERY]}
+        user = account_named(parameters)
+        return {"topics": seen_with(user.groups.exclude(pk__in=own_roles(user)), parameters["topics"])}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Write the topics to the user's own role; without any it is gone."""
         user = account_named(parameters)
         require_may_change(who, user)
-        name = own_name(user)
-        if len(name) > LONGEST_ROLE:
-            raise NotPossible("The user's name is too long for a role of its own: limit one of the user's roles.")
-        for former in own_roles(user).exclude(name=name):
-            user.groups.remove(former)
-        group = Group.objects.filter(name=name).first()
-        if group is not None and (group.permissions.exists() or group.user_set.exclude(pk=user.pk).exists()):
-            raise NotPossible(f"The role {name} has permissions or other users: it is no role of this user alone.")
-        if parameters["topics"]:
-            group = group or Group.objects.create(name=name)
-            write_topics(group, parameters["topics"])
-            user.groups.add(group)
-        elif group is not None:
-            group.delete()
+        limit_alone(user, parameters["topics"])
 
 
 def role_form(ticked: Collection[str] = (VIEW,)) -> dict[str, Any]:
     """Return what the form of a role needs: each permission with its sentence, and whether it is ticked."""
     return {"permissions": [(name, sentence, name in ticked) for name, sentence in PERMISSIONS.items()]}
-
-
-def own_topics(user: Any) -> list[str]:
-    """Return the topics that one user is limited to beside those of roles."""
-    rows = TopicPermission.objects.filter(group__in=own_roles(user))
-    return sorted(set(rows.values_list("pattern", flat=True)))
 
 
 def rows_of(names: Iterable[str]) -> list[Permission]:
@@ -264,27 +244,6 @@ def rows_of(names: Iterable[str]) -> list[Permission]:
     for app, _dot, codename in parts:
         wanted |= Q(content_type__app_label=app, codename=codename)
     return list(Permission.objects.filter(wanted).order_by("pk"))
-
-
-def checked_topics(parameters: Mapping[str, Any]) -> list[str]:
-    """Return the topics, names or beginnings of names, each once; raises InvalidParameter."""
-    given = parameters.get("topics", ())
-    if isinstance(given, str) or len(given) > MOST_TOPICS:
-        raise InvalidParameter("topics", f"topics is a list of at most {MOST_TOPICS}.")
-    if not all(isinstance(each, str) and 0 < len(each) <= LONGEST_PATTERN for each in given):
-        raise InvalidParameter("topics", f"A topic has 1 to {LONGEST_PATTERN} characters.")
-    if wrong := [each for each in given if not is_well_formed(each)]:
-        raise InvalidParameter("topics", f"A star stands at the end only, as in orders*: {wrong[0]!r} is no name.")
-    return sorted(set(given))
-
-
-def write_topics(group: Group, patterns: Iterable[str]) -> None:
-    """Write the rows that are wanted, one by one, so that the audit has each."""
-    known = {row.pattern: row for row in TopicPermission.objects.filter(group=group)}
-    for pattern in known.keys() - set(patterns):
-        known[pattern].delete()
-    for pattern in sorted(set(patterns) - known.keys()):
-        TopicPermission.objects.create(group=group, pattern=pattern)
 
 
 def _seen(patterns: Iterable[str]) -> str:

@@ -121,6 +121,36 @@ def test_one_user_is_limited_by_a_role_of_her_own(boss: Client) -> None:
     assert not Group.objects.filter(name__startswith="@").exists()
 
 
+def test_a_user_is_limited_from_the_beginning(boss: Client) -> None:
+    """Between creation and limit a user would see all topics."""
+    page = words(boss.get("/people/"))
+    assert "Topics belong to roles: a user sees those of all their roles together" in page
+    assert "For this user alone, one per line: orders is that topic alone" in page
+    tenants = Group.objects.create(name="tenants")
+    TopicPermission.objects.create(group=tenants, pattern="t-*")
+    assert "tenants t-*" in words(boss.get("/people/"))
+    drafted = draft(boss, "people.add", name="anna", roles=["viewer", "tenants"], topics="a\nb*")
+    shown = words(boss.get(drafted.headers["Location"]))
+    for sentence in ("a, b*", "Topics that begin with t-: none yet.", "The topic a, which does not exist yet."):
+        assert sentence in shown
+    run(boss, "people.add", name="anna", roles=["viewer", "tenants"], topics="a\nb*")
+    assert sees("anna") == ("a", "b*", "t-*")
+    assert "own topics" in words(boss.get("/people/"))
+    run(boss, "people.add", name="ben", roles=["viewer"], topics="")
+    assert sees("ben") is None
+    assert draft(boss, "people.add", name="carl", topics="a*b").status_code == 422
+
+
+def test_who_may_not_limit_makes_no_limited_user(db: None) -> None:
+    clerk = person("clerk", role="viewer")
+    clerk.user_permissions.set(rows_of(["auth.change_user", "auth.add_user"]))
+    browser = browser_of(clerk)
+    assert "For this user alone" not in words(browser.get("/people/"))
+    answer = run(browser, "people.add", name="anna", roles=["viewer"], topics="a")
+    assert "needs the permission auth.change_group" in refused(answer, browser)
+    assert not get_user_model().objects.filter(username="anna").exists()
+
+
 def test_topics_of_other_roles_count_beside_her_own(boss: Client) -> None:
     tenants = Group.objects.create(name="tenants")
     TopicPermission.objects.create(group=tenants, pattern="t-*")

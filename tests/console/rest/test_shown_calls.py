@@ -85,6 +85,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
         {"name": "alice", "resource": "*", "actions": ["Pub"], "decision": "Deny", "sources": ["10.0.0.0/8"]},
     ),
     ("people.add", {"name": "anna", "roles": ["operator"]}),
+    ("people.add", {"name": "anna", "roles": [], "topics": ["a*"]}),
     ("people.change", {"name": "anna", "roles": [], "is_active": False}),
     ("people.reset_password", {"name": "anna"}), ("people.reset_second_factor", {"name": "anna"}),
     ("people.limit_role", {"role": "tenants", "topics": ["a-"]}),
