@@ -151,6 +151,10 @@ def test_a_refused_page_has_the_menu_and_says_why(db: None) -> None:
 
 
 def test_chinese_has_these_sentences(db: None) -> None:
+    boss = browser_of(get_user_model().objects.create_superuser("boss", password="a long secret"))
+    page = words(boss.get("/people/", headers={"accept-language": "zh-hans"}))
+    # an account is enabled, not opened as a page is
+    assert ("已启用" in page, "打开" in page) == (True, False)
     with override("zh-hans"), scoped(MINE):
         shown = render_to_string("groups/list.html", {"data": {"evidence": FRESH, "now_ms": NOW, "total": 0}})
     assert "No group" not in shown
