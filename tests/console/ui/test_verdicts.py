@@ -154,12 +154,22 @@ def test_a_half_that_is_delivered_or_often_asked_about() -> None:
         ({"lag": 9, "quiet_ms": 150_000}, 1, "broken", "consumed nothing for 2 min 30 s"),
         ({"lag": 9, "consumed_per_s": 3.0}, 1, "wait", "caught up in 3.00 s"),
         ({"lag": 9, "consumed_per_s": 0.0}, None, "wait", "9 messages behind."),
+        ({"lag": 9, "consumed_per_s": 3.0, "arriving_per_s": 1.5}, 1, "wait", "caught up in 6.00 s"),
+        (
+            {"lag": 99, "consumed_per_s": 3.0, "arriving_per_s": 4.0},
+            1,
+            "look",
+            "does not catch up: 4.0/s arrive, 3.0/s",
+        ),
+        ({"lag": 9, "consumed_per_s": 3.0, "arriving_per_s": 3.0}, 1, "wait", "9 messages behind."),
     ],
 )
 def test_each_state_of_a_group(group: dict[str, Any], members: int | None, tone: str, words: str) -> None:
-    row = made(GroupRow, **{"name": "billing", "consume_enable": True, "state": GroupState.CURRENT, **group})
+    given = {"name": "billing", "consume_enable": True, "state": GroupState.CURRENT, **group}
+    arriving = given.pop("arriving_per_s", None)
+    row = made(GroupRow, **given)
     connected = None if members is None else (made(Member),) * members
-    page = made(GroupPage, evidence=FRESH, name="billing", group=row, members=connected)
+    page = made(GroupPage, evidence=FRESH, name="billing", group=row, members=connected, arriving_per_s=arriving)
     assert (page.verdict.tone, words in page.verdict.words) == (tone, True), page.verdict
     assert replace(page, evidence=STALE).verdict.words.startswith("Not known now")
     assert replace(page, group=None).verdict is None
