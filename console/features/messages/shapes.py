@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.urls import reverse
@@ -20,7 +21,7 @@ from console.site.clock import local_time
 from console.site.evidence import Evidence
 from console.templatetags.escapement import due, figure, span, until
 from console.ui.charts import FOLD_MS, Stop, life_svg
-from console.ui.table import BROKER, CHIP, MOMENT, SIZE, Cell, Column, Table, file_columns
+from console.ui.table import BROKER, CHIP, LABEL, LEFT, MOMENT, SIZE, Cell, Column, Table, file_columns
 from console.ui.verdicts import Verdict, of_group, said
 
 #: in all topics
@@ -41,6 +42,20 @@ MESSAGES = Table(
 )
 #: in one topic, which the page names above the list
 MESSAGES_OF_TOPIC = replace(MESSAGES, columns=tuple(each for each in MESSAGES.columns if each.name != "topic"))
+
+
+#: with a key, and not a message yet
+WAITING = Table(
+    "waiting",
+    (
+        Column("kind", _("Waiting"), LABEL),
+        Column("name", _("Key"), Cell("messages/cells/waiting.html")),
+        Column("topic", _("Topic"), Cell("messages/cells/topic.html", by=("topic",))),
+        Column("due_ms", _("Due"), MOMENT),
+        Column("left", _("Due in"), LEFT, field="due_ms"),
+        BROKER,
+    ),
+)
 
 
 #: an offset message id: address, port and position in hexadecimal, of IPv4 or IPv6
@@ -320,6 +335,34 @@ class Found:
     broker: str = ""
 
 
+class WaitingFor(TextChoices):
+    """What keeps something from being a message of its topic."""
+
+    TIMER = "timer", _("timer")
+    DECISION = "half", _("undecided half message")
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A timer or a half that waits, by the name that people know it by, with the address of its page."""
+
+    kind: WaitingFor
+    name: str
+    topic: str
+    #: None: nobody knows when
+    due_ms: int | None
+    address: str
+    broker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingUnder:
+    """What waits with a key; `more_address`: the list that has the rest of the timers."""
+
+    rows: tuple[WaitingRow, ...] = ()
+    more_address: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
     """The choice among a topic's messages; `to_ms` is not included, a property without a value has to be there."""
@@ -335,7 +378,10 @@ class MessageFilter:
 
 @dataclass(frozen=True, slots=True)
 class MessageSearch:
-    """Messages of a topic that carry a key, newest first (request 12), also those still parked."""
+    """Messages of a topic that carry a key, newest first (request 12), also those still parked on a lane."""
+
+    #: of what else waits with that key
+    waiting_table: ClassVar[Table] = WAITING
 
     evidence: Evidence
     now_ms: int

@@ -52,6 +52,7 @@ OPEN_READS = {
     "dashboards.runs.parts_in_total": "names of brokers, and where their logs are",
     "dead_letters.pages.read_dead_letters": "REST says itself what a token sees",
     "messages.across.hops_elsewhere": "the page that asks leaves out what is not seen",
+    "messages.across.is_offset_id": "addresses of brokers",
     "overview.finding_pages.finding": "names of brokers; the findings are read for whoever looks",
     "redisson.due.due_of_queues": "who asks says which queues are seen",
     "redisson.read.read_queue": "REST says itself what a token sees",
