@@ -53,6 +53,8 @@ OPEN_READS = {
     "dead_letters.pages.read_dead_letters": "REST says itself what a token sees",
     "messages.across.hops_elsewhere": "the page that asks leaves out what is not seen",
     "messages.across.is_offset_id": "addresses of brokers",
+    "messages.sent_now.half_now": "the page that asks is of an operation, which is seen by who sees the topic",
+    "messages.sent_now.timer_now": "the page that asks is of an operation, which is seen by who sees the topic",
     "overview.finding_pages.finding": "names of brokers; the findings are read for whoever looks",
     "redisson.due.due_of_queues": "who asks says which queues are seen",
     "redisson.read.read_queue": "REST says itself what a token sees",
