@@ -161,11 +161,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class ItemNow:
-    """The place of a touched thing now: a moment (epoch ms) or a text, with the `address` of its page if any."""
+    """The place of a touched thing now: a moment (epoch ms) or a text, with the `address` of its page if any, and a
+    mark where it is something to look at."""
 
     ms: int | None = None
     text: str = ""
     address: str = ""
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +354,11 @@ class Kind(Act, ABC, Generic[PreviewOf]):
         if error == "not-supported":
             return ItemNow(text=gettext("this broker does not support this request"))
         return ItemNow(text=str(error)) if error else None
+
+    def became(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, ItemNow]:
+        """Return by number what became of items since: of those of which a broker was asked, as this page is looked at,
+        and answered; of the others `item_now` is shown."""
+        return {}
 
     @abstractmethod
     def rest_call(self, parameters: Mapping[str, Any]) -> Call | None:

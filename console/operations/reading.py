@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db.models import QuerySet
@@ -17,11 +18,12 @@ from django.utils.translation import gettext as _
 
 from broker.rocketmq.properties import KEYS, SCHEDULE_KEY, SHARDING_KEY, TAGS, UNIQUE_KEY
 from console.operations import runner
-from console.operations.kind import Kind, Preview, Undo
+from console.operations.kind import ItemNow, Kind, Preview, Undo
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.operations.registry import KINDS, names_messages, preview_of, scope_of, shown_parameters
 from console.security.masking import BODY, Masks, masks
 from console.security.topic_scope import TopicScope, current_scope
+from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
 
 #: names in a target, and the property that each is
@@ -119,6 +121,14 @@ class OperationPage:
     undo: Undo | None = None
     #: by the number of an item the item of another operation that took it back
     back: Mapping[int, OperationItem]
+    #: by the number of an item what became of it since, where a broker was asked
+    became: Mapping[int, ItemNow] = field(default_factory=dict)
+
+    @property
+    def became_counts(self) -> Mapping[str, int]:
+        """How many of the items that are shown became what."""
+        # a template takes `items` of a Counter for a key
+        return dict(Counter(each.text for each in self.became.values()))
 
     @property
     def permission(self) -> str:
@@ -184,7 +194,16 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         is_lost=runner.is_lost(row),
         undo=kind.undo_of(row),
         back=kind.taken_back(row, found),
+        became=_became(row, kind, found[:ITEMS]),
     )
+
+
+def _became(row: Operation, kind: Kind[Any], items: list[OperationItem]) -> Mapping[int, ItemNow]:
+    """Return what became of the items of one that is over; the brokers of the operation are asked."""
+    if not row.is_over:
+        return {}
+    with choosing(choice_of(row.broker)):
+        return kind.became(row, items)
 
 
 def live_operation(text: str) -> OperationPage:

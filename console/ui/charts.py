@@ -24,12 +24,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from console.site.mirrored import SLOT_MS, History
+
+Each = TypeVar("Each")
 
 
 def place(value: float) -> str:
@@ -148,6 +152,17 @@ class Stop:
     def is_ahead(self) -> bool:
         """Tell whether it is still to come; what is left until then is its gap, which the browser counts down."""
         return self.kind == "ahead"
+
+
+def drawn_of(events: Sequence[Each], most: int) -> tuple[list[Each], int]:
+    """Return the events that a line has room for, the first and the newest, and how many are left out between them."""
+    left = max(0, len(events) - most)
+    return ([events[0], *events[left + 1 :]], left) if left else (list(events), 0)
+
+
+def left_out(count: int) -> str:
+    """Return what stands on the line where events are left out: a place has room for a few words."""
+    return escape(ngettext("%(count)s left out", "%(count)s left out", count) % {"count": count})
 
 
 _MARKS = {"done": "fill-verd", "moved": "fill-ink", "failed": "fill-ruby", "ahead": "fill-sheet"}
