@@ -44,7 +44,7 @@ from console.site.broker import at
 from console.site.mirrored import cluster
 from console.templatetags.tables import view_address, view_page
 from console.ui.addresses import form_of
-from console.ui.frame import BESIDE, places_for
+from console.ui.frame import places_for
 from console.ui.saved_views import views_for
 
 
@@ -82,7 +82,7 @@ class Jump:
 def jumps(text: str, user: Any) -> Iterator[Jump]:
     """Yield operations that a verb asks for, pages, names, and searches by key; without a text, all pages."""
     yield from (_to_do(command) for command in commands(text) if user.has_perm(command.permission))
-    for place in (*places_for(user), *BESIDE):
+    for place in places_for(user):
         if _is_named(text, place.label) or text.lower() == place.key:
             yield Jump(place.address, place.label, gettext_lazy("page"), place.key.upper())
     saved = [row for row in views_for(user) if text.lower() in row.name.lower()]

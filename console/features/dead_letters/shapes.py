@@ -58,7 +58,7 @@ DEAD_LETTERS = Table(
         *file_columns("unique_key offset_message_id"),
         Column("last_error", _("Last error"), _ERROR),
         Column("preview", _("Body"), _PREVIEW),
-        Column("attempts", _("Retries"), FIGURE),
+        Column("attempts", _("Failed deliveries"), FIGURE),
         Column("born_ms", _("First sent"), AGE),
         Column("died_ms", _("Dead-lettered"), AGE),
         *file_columns("size_bytes"),
