@@ -255,6 +255,9 @@ class Kind(Act, ABC, Generic[PreviewOf]):
 
     #: verbs of the palette that begin it, in all languages, whichever the reader has
     verbs: ClassVar[tuple[str, ...]] = ()
+    #: the page on which it is begun, for who names it in the palette (the name of its address), and the place there
+    begun_on: ClassVar[str] = ""
+    begun_at: ClassVar[str] = ""
 
     # from a form or a call to its parameters
 
@@ -273,6 +276,12 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     def commands(self, verb: str, rest: str) -> Iterator[Command]:
         """Yield what one of its verbs asks for with the `rest` of the text, whoever may do it."""
         yield from ()
+
+    def offered(self) -> Iterator[Command]:
+        """Yield how it is begun by who names it in the palette, whoever may do it: by default on its page."""
+        if self.begun_on:
+            address = reverse(self.begun_on) + self.begun_at
+            yield Command("", str(self.title), self.name, self.permission, dict, address=address)
 
     # what is touched
 

@@ -370,6 +370,7 @@ class SendBack(SendAgain):
     )
     effect = _("Only their group gets each of them again; one that fails again becomes a dead letter again.")
     outcomes = {"sent_back": Outcome(_("resent to its group"))}
+    begun_on = PAGE
     verbs = ("resend", "重发")
 
     def commands(self, verb: str, rest: str) -> Iterator[Command]:

@@ -111,6 +111,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
     destroys = True
     permission = RESET_OFFSETS
     title, verb = _("Reset offsets of a group"), _("Reset offsets")
+    begun_on = "groups"
     effect = _("Consumers continue from the new offsets immediately. This can be undone.")
     outcomes = {"offset_moved": Outcome(_("offset reset"))}
     page = "groups"
