@@ -268,7 +268,7 @@ def event_words(event: LifeEvent) -> str:
     if event.kind is TransactionEvent.CHECK and event.count is not None:
         return _("check %(count)s") % {"count": event.count}
     if event.kind is TransactionEvent.UNKNOWN_CHECKS and event.count is not None:
-        words = ngettext("check %(count)s", "checks %(first)s to %(count)s", event.count - (event.first or 1) + 1)
+        words = _("check %(count)s") if event.first == event.count else _("checks %(first)s to %(count)s")
         return words % {"first": event.first, "count": event.count}
     return str(event.kind.label)
 
