@@ -244,12 +244,12 @@ def board_drawing(board: Board, now_ms: int, timeout_ms: int | None, most: int |
 def life_drawing(data: TransactionLife) -> SafeString | str:
     """The time line: half, checks, decision, delivery; and the next check of one that is open."""
     stops: list[Stop] = []
-    shown, left = drawn_of(data.events, _MOST_STOPS)
+    shown, omitted = drawn_of(data.events, _MOST_STOPS)
     for number, event in enumerate(shown):
         apart = event.ms - stops[-1].ms if stops else 0
         gap = escape(span(apart)) if apart > FOLD_MS else ""
-        if left and number == 1:
-            gap = left_out(left)
+        if omitted and number == 1:
+            gap = left_out(omitted)
         kind = _STOPS.get(event.kind, "done")
         stops.append(Stop(event.ms, escape(event_words(event)), _time(event.ms), kind, gap))
     row = data.row

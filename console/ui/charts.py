@@ -234,9 +234,9 @@ def kept_svg(columns: Sequence[Column], *, chosen: int | None, label: str, ticks
     parts.append(f'<path class="axis-2" d="M0 {KEPT_FOOT}H{KEPT_WIDTH}"/>')
     parts += _lines(columns, step, lambda column: column.waiting, "line-steel")
     parts += _lines(columns, step, lambda column: column.lag, "line-quiet")
-    for peak, style, x in zip(kept_peaks(columns), ("text-steel", "text-end"), (0, KEPT_WIDTH), strict=True):
+    for peak, style, edge in zip(kept_peaks(columns), ("text-steel", "text-end"), (0, KEPT_WIDTH), strict=True):
         if peak is not None:
-            parts.append(f'<text class="{style}" x="{x}" y="{KEPT_TOP - 4}">{peak:,}</text>')
+            parts.append(f'<text class="{style}" x="{edge}" y="{KEPT_TOP - 4}">{peak:,}</text>')
     for index, text in ticks:
         x = (index + 0.5) * step
         style = ' class="text-end"' if x > KEPT_WIDTH * 0.9 else ""

@@ -421,10 +421,10 @@ def life_of(data: MessagePage) -> SafeString | None:
     if not data.hops:
         return None
     stops: list[Stop] = []
-    shown, left = drawn_of([step for step in data.steps if step.ms is not None], _MOST)
+    shown, omitted = drawn_of([step for step in data.steps if step.ms is not None], _MOST)
     for number, step in enumerate(shown):
         stop = _stop(step, stops[-1].ms if stops else None)
-        stops.append(replace(stop, gap=left_out(left)) if left and number == 1 else stop)
+        stops.append(replace(stop, gap=left_out(omitted)) if omitted and number == 1 else stop)
     if data.pending and data.due_ms is not None:
         left = until(data.due_ms, data.now_ms)
         stops.append(Stop(data.due_ms, escape(gettext("due")), _time(data.due_ms), "ahead", left))

@@ -248,10 +248,10 @@ def line_of(data: TimerLife) -> SafeString | None:
     stops: list[Stop] = []
     if data.timer is not None and data.timer.born_ms is not None:
         stops.append(Stop(data.timer.born_ms, escape(_("born")), _time(data.timer.born_ms), "done"))
-    shown, left = drawn_of(data.events, _MOST_STEPS)
+    shown, omitted = drawn_of(data.events, _MOST_STEPS)
     for number, event in enumerate(shown):
         stop = _stop(event, stops[-1].ms if stops else None)
-        stops.append(replace(stop, gap=left_out(left)) if left and number == 1 else stop)
+        stops.append(replace(stop, gap=left_out(omitted)) if omitted and number == 1 else stop)
     if data.state == "pending" and data.timer is not None and stops:
         gap = until(data.timer.due_ms, data.now_ms)
         stops.append(Stop(data.timer.due_ms, escape(_("due")), _time(data.timer.due_ms), "ahead", gap))
