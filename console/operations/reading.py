@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -122,6 +123,14 @@ class OperationPage:
     back: Mapping[int, OperationItem]
     #: by the number of an item where what it touched is now
     now: Mapping[int, ItemNow] = field(default_factory=dict)
+    #: of these what became of it since, where a broker was asked
+    became: Mapping[int, ItemNow] = field(default_factory=dict)
+
+    @property
+    def became_counts(self) -> Mapping[str, int]:
+        """How many of the items that are shown became what."""
+        # a template takes `items` of a Counter for a key
+        return dict(Counter(each.text for each in self.became.values()))
 
     @property
     def has_due(self) -> bool:
@@ -196,6 +205,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     # what it names is the broker's
     with choosing(choice_of(row.broker)):
         now = {item.number: there for item in found[:ITEMS] if (there := kind.item_now(item)) is not None}
+        became = kind.became(row, found[:ITEMS]) if row.is_over else {}
     return OperationPage(
         row=row,
         kind=kind,
@@ -208,7 +218,8 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         is_lost=runner.is_lost(row),
         undo=kind.undo_of(row),
         back=kind.taken_back(row, found),
-        now=now,
+        now=now | became,
+        became=became,
     )
 
 
