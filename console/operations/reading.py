@@ -218,7 +218,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         is_lost=runner.is_lost(row),
         undo=kind.undo_of(row),
         back=kind.taken_back(row, found),
-        now=now | became,
+        now={**now, **became},
         became=became,
     )
 
