@@ -14,7 +14,7 @@ from console.features.due.shapes import WINDOWS, Band, DueKind, DuePage, Measure
 from console.features.due.wheel import DueWheel
 from console.security.topic_scope import current_topics
 from console.site.clock import local_time
-from console.templatetags.escapement import until
+from console.templatetags.escapement import is_late, until
 from console.ui.charts import Times
 from console.ui.time_charts import Layer, stacked_svg, ticks
 from console.ui.timer_charts import Hub, Share, shared_wheel_svg
@@ -107,7 +107,9 @@ def _hub(wheel: DueWheel, now_ms: int) -> Hub:
         # whose message is the next one of the whole broker is not known
         return Hub("", "", escape(_("of the whole broker")))
     left = until(wheel.next_due_ms, now_ms)
-    return Hub(escape(_("next due in")), left, escape(wheel.next_kind.label), due_ms=wheel.next_due_ms)
+    late = is_late(wheel.next_due_ms, now_ms)
+    kind = escape(wheel.next_kind.label)
+    return Hub(escape(_("next due")), left, kind, due_ms=wheel.next_due_ms, is_late=late)
 
 
 def _band_words(band: Band) -> str:

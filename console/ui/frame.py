@@ -64,6 +64,7 @@ SECTIONS = (
             Place("timers", "w", _("Timers")),
             Place("transactions", "x", _("Transactions")),
             Place("delayed_queues", "q", _("Redisson queues")),
+            Place("compare", "=", _("Compare")),
         ),
     ),
     Section(
@@ -96,8 +97,6 @@ SECTIONS = (
 
 #: it has a gate of its own: staff only
 _ADMIN = "admin:index"
-#: pages without a place in the rail; the palette goes there
-BESIDE = (Place("compare", "", _("Compare two points in time")),)
 
 
 def places_for(user: Any) -> list[Place]:

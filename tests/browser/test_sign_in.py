@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pyotp
+import pytest
 from django.contrib.auth import get_user_model
 from playwright.sync_api import Browser, Page, expect
 
