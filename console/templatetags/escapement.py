@@ -183,12 +183,13 @@ def due_forms() -> SafeString:
 
 @register.simple_tag
 def due(
-    due_ms: int | Literal[""] | None, now_ms: int, zone: tzinfo | None = None, as_of_ms: int | None = None
+    due_ms: int | Literal[""] | None, now_ms: int, zone: tzinfo | None = None, as_of_ms: int | Literal[""] | None = None
 ) -> SafeString:
     """What is left until a moment, counted down by the browser; what is overdue says so."""
     if due_ms is None or due_ms == "":
         return UNKNOWN
-    return _counted(due_ms, until(due_ms, now_ms, as_of_ms), "", is_late(due_ms, as_of_ms or now_ms), zone)
+    # a template that has no evidence gives nothing
+    return _counted(due_ms, until(due_ms, now_ms, as_of_ms or None), "", is_late(due_ms, as_of_ms or now_ms), zone)
 
 
 @register.simple_tag
