@@ -120,7 +120,7 @@ class OperationPage:
     undo: Undo | None = None
     #: by the number of an item the item of another operation that took it back
     back: Mapping[int, OperationItem]
-    #: by the number of an item where what it touched is now
+    #: by the number of an item where what it touched is now, after it was taken back if it was
     now: Mapping[int, ItemNow] = field(default_factory=dict)
 
     @property
@@ -194,8 +194,12 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     found = list((items.filter(outcome=outcome) if outcome else items)[: ITEMS + 1])
     hide, preview = masks_of(row.kind), preview_of(row)
     # what it names is the broker's
+    back = kind.taken_back(row, found)
     with choosing(choice_of(row.broker)):
         now = {item.number: there for item in found[:ITEMS] if (there := kind.item_now(item)) is not None}
+        for number, item in back.items():
+            if (there := KINDS[kind.undone_by].item_now(item)) is not None:
+                now[number] = there
     return OperationPage(
         row=row,
         kind=kind,
@@ -207,7 +211,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         outcome=outcome,
         is_lost=runner.is_lost(row),
         undo=kind.undo_of(row),
-        back=kind.taken_back(row, found),
+        back=back,
         now=now,
     )
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 from django.http import QueryDict
+from django.urls import reverse
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -68,6 +69,7 @@ from console.operations.selection import (
     topics_of,
 )
 from console.operations.spanning import (
+    OF,
     BrokersPreview,
     act_at_each,
     among,
@@ -346,8 +348,14 @@ class RescheduleTimers(SteerTimers):
     undone_by, undone_outcomes = selection.TAKE_BACK, ("rescheduled",)
 
     def item_now(self, item: OperationItem) -> ItemNow | None:
-        """Return the moment that a timer was moved to."""
-        return ItemNow(item.result.get("due_ms")) if item.outcome == "rescheduled" else super().item_now(item)
+        """Return the moment that a timer was moved to, with its page."""
+        position = item.result.get("new_position")
+        if item.outcome != "rescheduled":
+            return super().item_now(item)
+        if position is None:
+            return ItemNow(item.result.get("due_ms"))
+        with at(item.target.get(OF, "")):
+            return ItemNow(item.result.get("due_ms"), gettext("Open timer"), reverse("timer", args=[position]))
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the selection, and a moment or a span."""
