@@ -359,7 +359,14 @@ class Kind(Act, ABC, Generic[PreviewOf]):
         error = result.get("error")
         if error == "not-supported":
             return ItemNow(text=gettext("this broker does not support this request"))
-        return ItemNow(text=str(error)) if error else None
+        if error:
+            return ItemNow(text=str(error))
+        page = self.page_of(item) if item.outcome in self.outcomes else None
+        return ItemNow(text=page[0], address=page[1]) if page is not None else None
+
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return what leads to the page of what an item made or changed, and its address; None: it has none."""
+        return None
 
     @abstractmethod
     def rest_call(self, parameters: Mapping[str, Any]) -> Call | None:

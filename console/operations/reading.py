@@ -134,12 +134,19 @@ class OperationPage:
         return bool(self.now or self.back)
 
     @property
+    def has_topic(self) -> bool:
+        """Tell whether any of its items is of a topic."""
+        return any(item.topic for item in self.items)
+
+    @property
     def made(self) -> ItemNow | None:
-        """The page of the one thing that it was about, once it is over; None: there is none, or there are several."""
-        if self.row.total != 1 or not self.row.is_over or len(self.items) != 1:
+        """The page of the one thing that it was about, once it is over, be that at several brokers; None: there is
+        none, or there are several."""
+        if not self.row.is_over or not self.items or len(self.items) != self.row.total:
             return None
-        found = self.now.get(self.items[0].number)
-        return found if found is not None and found.address else None
+        found = {each.address: each for item in self.items if (each := self.now.get(item.number)) is not None}
+        only = next(iter(found.values()), None)
+        return only if only is not None and only.address and len(found) == 1 else None
 
     @property
     def permission(self) -> str:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, TypeVar
 
 from django.http import QueryDict
 from django.urls import reverse
+from django.utils.http import urlencode
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -309,6 +310,14 @@ class CancelTimers(SteerTimers):
     is_final = True
     undone_by, undone_outcomes = selection.TAKE_BACK, ("cancelled", "recall_noted")
 
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of the timer, which says what became of it since."""
+        position = item.result.get("position")
+        if position is None:
+            return None
+        with at(item.target.get(OF, "")):
+            return gettext("Open timer"), reverse("timer", args=[position])
+
 
 @register
 class DeliverTimersNow(SteerTimers):
@@ -322,6 +331,15 @@ class DeliverTimersNow(SteerTimers):
     key_label = _("Deliver the timers with the key “%(key)s” now")
     action = "deliver_now"
     is_final = is_at_once = True
+
+    def item_now(self, item: OperationItem) -> ItemNow | None:
+        """Return the moment at which it was delivered, with the page of the message."""
+        found, told = super().item_now(item), item.result
+        if found is None or item.outcome != "delivered_now" or not (told.get("topic") and told.get("unique_key")):
+            return found
+        with at(item.target.get(OF, "")):
+            address = f"{reverse('message', args=[told['unique_key']])}?{urlencode({'topic': told['topic']})}"
+            return replace(found, text=gettext("Open message"), address=address)
 
     def load(
         self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
