@@ -249,6 +249,8 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     preview_type: ClassVar[type[Preview]] = Preview
     preview_template: ClassVar[str]
     has_figures: ClassVar[bool] = True
+    #: template of the way to one more of the kind, beside the way to what was made
+    again_template: ClassVar[str] = ""
     #: template of what has to be chosen before it is confirmed, and the names of the fields in it
     choice_template: ClassVar[str] = ""
     choices: ClassVar[tuple[str, ...]] = ()
