@@ -204,9 +204,9 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     back = kind.taken_back(row, found)
     with choosing(choice_of(row.broker)):
         now = {item.number: there for item in found[:ITEMS] if (there := kind.item_now(item)) is not None}
-        for number, item in back.items():
+        for of, item in back.items():
             if (there := KINDS[kind.undone_by].item_now(item)) is not None:
-                now[number] = there
+                now[of] = there
     return OperationPage(
         row=row,
         kind=kind,

@@ -14,26 +14,27 @@ def timer_of(admin: Admin, parked: Message) -> AsTimer | None:
     """Return what is with the timer of a parked record; None: it is none, or the broker does not tell."""
     if parked.topic != TIMER_TOPIC:
         return None
-    life = _life(admin, TimerTarget(position=parked.position))
+    life = life_at(admin, TimerTarget(position=parked.position))
     if life is None or life.timer is None:
         return None
     again, topic = None, parked.properties.get(REAL_TOPIC, "")
     if life.state == "cancelled" and topic:
         again_id = message_id_again(life.timer.position, life.timer.message_id or "")
-        found = _life(admin, TimerTarget(topic=topic, message_id=again_id))
+        found = life_at(admin, TimerTarget(topic=topic, message_id=again_id))
         again = found.timer.position if found is not None and found.timer is not None else None
     return AsTimer(life.state, life.timer.due_ms, life.timer.position, again)
 
 
 def parked_record(admin: Admin, topic: str, message_id: str) -> Message | None:
     """Return the record of the timer with this message id; None: there is none, or the broker does not tell."""
-    life = _life(admin, TimerTarget(topic=topic, message_id=message_id))
+    life = life_at(admin, TimerTarget(topic=topic, message_id=message_id))
     if life is None or life.timer is None:
         return None
     return admin.message_at(life.timer.position, topic=TIMER_TOPIC)
 
 
-def _life(admin: Admin, target: TimerTarget) -> TimerLife | None:
+def life_at(admin: Admin, target: TimerTarget) -> TimerLife | None:
+    """Return what the broker tells of a timer; None: it tells nothing."""
     try:
         return admin.timer(target)
     except BrokerRefused:
