@@ -22,11 +22,14 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import QueryDict
+from django.urls import reverse
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.operations.actor import ADD_USER, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target
+from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.operations.shown_once import require_reader, show_once
 from console.security import second_factor
@@ -70,6 +73,11 @@ class PeopleKind(Kind[ChangesPreview]):
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the name that the form says."""
         return str(parameters["name"])
+
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of the account, if it is there."""
+        number = get_user_model().objects.filter(username=item.label["name"]).values_list("pk", flat=True).first()
+        return None if number is None else (gettext("Open user"), reverse("person", args=[number]))
 
     def preview(self, parameters: Mapping[str, Any]) -> ChangesPreview:
         """Compare the account before and after."""
