@@ -116,7 +116,7 @@ def fates_of(questions: Sequence[Question[Key]]) -> dict[Key, Became]:
         for each in questions:
             if time.monotonic() > end_s:
                 break
-            if each.broker not in ("", name):
+            if here.has_several and each.broker != name:
                 continue
             if each.group not in progress:
                 progress[each.group] = _progress(admin, each.group)
