@@ -32,8 +32,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: what stands for the prefixes is as in the help of the command
-_CREATE = "manage.py token create NAME --read PREFIX --publish PREFIX --consume PREFIX --days 90"
+#: what stands for the names is as in the help of the command
+_CREATE = "manage.py token create NAME --read TOPIC --publish TOPIC --consume NAME --days 90"
 
 
 @admin.register(ApiToken)
@@ -221,9 +221,9 @@ class SteeredGroupAdmin(ConsumerGroupAdmin):
 class TopicPermissionAdmin(admin.ModelAdmin):
     """The topics that a group of users may see."""
 
-    list_display = ("group", "prefix")
+    list_display = ("group", "pattern")
     list_filter = ("group",)
-    search_fields = ("prefix",)
+    search_fields = ("pattern",)
 
 
 @admin.register(MaskRule)

@@ -115,7 +115,7 @@ class Overview(Place):
 
     @property
     def words(self) -> str:
-        """Return words for both, the token's prefixes and the policies."""
+        """Return words for both, the token's scopes and the policies."""
         return "on some topic, and policies Get on the cluster"
 
 
@@ -229,13 +229,12 @@ def allowed(grant: Grant, *actions: str) -> Allow:
 
 
 def visible_to(grant: Grant, action: str = READ) -> TopicScope:
-    """Return what the token's own prefixes see, as the console's pages do; for a token without any, policies decide."""
+    """Return what the token's own scopes see, as the console's pages do; for a token without any, policies decide."""
     if isinstance(grant, PersonGrant):
         return grant.seen
     if not grant.scopes and grant.policies is not None:
         return TopicScope(ALL)
-    prefixes = tuple(sorted({scope.prefix for scope in grant.scopes if action in scope.actions}))
-    return TopicScope(ALL if "" in prefixes else VisibleTopics(prefixes))
+    return TopicScope(VisibleTopics.of(scope.pattern for scope in grant.scopes if action in scope.actions))
 
 
 def visible_groups(grant: Grant, names: Iterable[str]) -> frozenset[str]:

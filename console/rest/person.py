@@ -14,11 +14,12 @@ from typing import Any
 
 from console.operations.actor import Actor
 from console.rest.errors import PermissionMissing
+from console.security.name_patterns import EVERY
 from console.security.tokens import ACTIONS, UNMASK, Grant, Scope
 from console.security.topic_scope import TopicScope, visible_topics
 
 #: what the person may not do follows from permissions and topics
-_SCOPES = (Scope("", frozenset(ACTIONS) - {UNMASK}),)
+_SCOPES = (Scope(EVERY, frozenset(ACTIONS) - {UNMASK}),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,8 @@ class Access:
     #: asked for only where a form is sent: whoever comes to its address otherwise is led elsewhere
     to_send: tuple[str, ...] = ()
     is_for_staff: bool = False
+    #: it is about all topics: not for who sees some of them only
+    needs_all_topics: bool = False
     #: for strangers, too; the page itself may ask for something
     is_open: bool = False
 
@@ -81,6 +83,10 @@ class Access:
         wanted = (VIEW, *self.permissions, *(self.to_send if method == "POST" else ()))
         lacking = next((permission for permission in wanted if not user.has_perm(permission)), None)
         return "staff" if lacking is None and self.is_for_staff and not user.is_staff else lacking
+
+    def lets_in(self, user: Any, visible: VisibleTopics) -> bool:
+        """Tell whether somebody who sees these topics gets the page."""
+        return self.missing(user, "GET") is None and (visible.is_all or not self.needs_all_topics)
 
 
 SIGNED_IN, STAFF, EVERYBODY = Access(), Access(is_for_staff=True), Access(is_open=True)
@@ -113,6 +119,8 @@ def is_total(view: Any) -> bool:
 
 
 _ACCESS, _TOTAL = "access", "is_total"
+#: refused is who sees some topics only
+TOPICS = "topics"
 
 
 #: Django's own admin has its own door: staff only
@@ -130,7 +138,7 @@ def _check_admin(request: HttpRequest, url_name: str | None, visible: VisibleTop
     if not request.user.is_staff:
         raise PermissionDenied("staff")
     if not visible.is_all and url_name not in _LIMITED_ADMIN:
-        raise PermissionDenied("topics")
+        raise PermissionDenied(TOPICS)
 
 
 class Gate:
@@ -156,6 +164,8 @@ class Gate:
         see_as.enter(request, match.url_name if match is not None else None, is_admin=is_admin)
         visible = visible_topics(request.user) if request.user.is_authenticated else NOTHING
         set_scope(visible)
+        if request.user.is_authenticated and (is_admin or not access.is_open) and request.user.has_perm(VIEW):
+            see_as.let_in(request)
         if match is not None and is_admin:
             _check_admin(request, match.url_name, visible)
             is_change = request.method == "POST" and request.user.is_authenticated and match.url_name not in _OWN_ADMIN
@@ -167,4 +177,6 @@ class Gate:
             return redirect_to_login(request.get_full_path())
         if missing := access.missing(request.user, request.method):
             raise PermissionDenied(missing)
+        if access.needs_all_topics and not visible.is_all:
+            raise PermissionDenied(TOPICS)
         return None

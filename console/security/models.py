@@ -11,25 +11,36 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from console.security.name_patterns import is_well_formed
+
 
 class TopicPermission(models.Model):
-    """Users of the group see topics whose name begins with the prefix; an empty prefix is every topic.
+    """Users of the group see the topics that the pattern names: one, all that begin so, or all (name_patterns.py).
 
     A user none of whose groups has a row sees all topics.
     """
 
     group = models.ForeignKey(Group, models.CASCADE, related_name="topic_permissions", verbose_name=_("group"))
-    prefix = models.CharField(_("prefix of topics"), max_length=255, blank=True)
+    pattern = models.CharField(
+        _("topics"),
+        max_length=256,
+        help_text=_("orders is the topic of that name, orders* are all that begin so, * is every topic."),
+    )
 
     class Meta:
         verbose_name = _("topic permission")
         verbose_name_plural = _("topic permissions")
-        ordering = ["group__name", "prefix"]
+        ordering = ["group__name", "pattern"]
         permissions = [("view_console", _("Can see the console"))]
-        constraints = [models.UniqueConstraint(fields=["group", "prefix"], name="one_topic_permission")]
+        constraints = [models.UniqueConstraint(fields=["group", "pattern"], name="one_topic_permission")]
 
     def __str__(self) -> str:
-        return f"{self.group}: {self.prefix}*"
+        return f"{self.group}: {self.pattern}"
+
+    def clean(self) -> None:
+        """Check that it is a name or the beginning of names."""
+        if self.pattern and not is_well_formed(self.pattern):
+            raise ValidationError({"pattern": _("A star stands at the end only, as in orders*.")})
 
 
 class MaskRule(models.Model):
@@ -83,7 +94,7 @@ class Identity(models.Model):
 class ApiToken(models.Model):
     """A token of the REST interface. Only a hash is kept; the token itself is shown once, when it is made.
 
-    `scopes` is a list of ``{"prefix": topic prefix, "actions": ["publish", "read"]}``; an empty prefix is every topic.
+    `scopes` is a list of ``{"pattern": "orders*", "actions": ["publish", "read"]}`` (name_patterns.py).
     `access_user` is the user of the brokers' access control that the token is bound to; "" for none.
     """
 

@@ -1,4 +1,4 @@
-"""The role of one user's own: it has no permissions, only the beginnings of topics that this user is limited to.
+"""The role of one user's own: it has no permissions, only the topics that this user is limited to.
 
 Topics belong to roles (models.py); a user who is limited directly gets a role that nobody else has. Its name is the
 user's behind a mark, and lists of roles leave it out. A role that allows something is none of these, whatever its name.

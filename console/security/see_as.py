@@ -80,8 +80,8 @@ def subject_of(kind: str, number: int) -> Subject | None:
 
 def _role(group: Group) -> Subject:
     rows = group.permissions.values_list("content_type__app_label", "codename")
-    prefixes = tuple(sorted(TopicPermission.objects.filter(group=group.pk).values_list("prefix", flat=True)))
-    topics = VisibleTopics(prefixes) if prefixes and "" not in prefixes else ALL
+    patterns = set(TopicPermission.objects.filter(group=group.pk).values_list("pattern", flat=True))
+    topics = VisibleTopics.of(patterns) if patterns else ALL
     permissions = frozenset(f"{app}.{codename}" for app, codename in rows)
     return Subject(ROLE, group.pk, group.name, permissions, topics, group.name == _OF_STAFF)
 
@@ -149,7 +149,13 @@ def enter(request: Any, url_name: str | None, *, is_admin: bool) -> None:
     is_change = request.method not in _SAFE
     is_closed = url_name in _OWN or (is_admin and url_name != "logout")
     if (is_change or is_closed) and url_name not in _TAKEN:
+        let_in(request)
         raise PermissionDenied(REFUSED)
+
+
+def let_in(request: Any) -> None:
+    """Mark the request as of somebody who is in the console: what is refused is said within its frame."""
+    request.is_let_in = True
 
 
 def subject_in(request: HttpRequest) -> Subject | None:

@@ -42,25 +42,26 @@ from broker.client.admin import UserAccess
 from broker.client.names import check_user
 from broker.rocketmq.acl import Action, Kind
 from console.security.models import ApiToken
+from console.security.name_patterns import EVERY, matches
 
 PUBLISH = "publish"
 READ = "read"
-#: of producer groups, by their beginning: to set where they are asked what became of a half
+#: of producer groups: to set where they are asked what became of a half
 ADMIN = "admin"
-#: to receive messages, and so to keep them from others: of topics and of consumer groups, by their beginning
+#: to receive messages, and so to keep them from others: of topics and of consumer groups
 CONSUME = "consume"
-#: to make topics and consumer groups and to change their settings; of both, by their beginning
+#: to make topics and consumer groups and to change their settings; of both
 SETTINGS = "settings"
 #: to delete one: the same to a token, another action to policies
 DELETE = "settings.delete"
-#: to read what rules of masks hide: of topics, by their beginning; needs `read`, too
+#: to read what rules of masks hide: of topics; needs `read`, too
 UNMASK = "unmask"
 #: to make, change and delete users of the brokers' access control: on every name only, and by a token's own scopes
 ACCESS = "access"
 #: to make and change people, their roles, and tokens, in the name of whom it was made for: the same
 PEOPLE = "people"
 ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS, UNMASK, ACCESS, PEOPLE)
-#: what is never on a beginning of names, and never follows from policies
+#: what is never on some names only, and never follows from policies
 _WHOLE = frozenset({ACCESS, PEOPLE})
 #: How often the time of last use is written.
 USED_INTERVAL = timedelta(minutes=1)
@@ -77,19 +78,22 @@ _GROUP_SETTINGS = (Action.CREATE, Action.UPDATE)
 _KINDS: Mapping[str, Kind] = {"topic": Kind.TOPIC, "group": Kind.GROUP, "producer group": Kind.GROUP}
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _FORM = re.compile(r"esc_([a-z2-9]{10})_([A-Za-z0-9_-]{43})\Z")
-_PREFIX_CHARACTERS = re.compile(r"[A-Za-z0-9_|-]{0,127}\Z")
+_PATTERN = re.compile(r"[A-Za-z0-9_|-]{1,127}\*?\Z|\*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Actions allowed on the topics whose name begins with `prefix` (compared as text, never as a pattern).
+    """Actions allowed on the topics that `pattern` means (name_patterns.py).
 
-    For `admin` it is the beginning of producer groups; for `consume` and `settings` it counts for topics and for
-    consumer groups.
+    For `admin` it means producer groups; for `consume` and `settings` it counts for topics and for consumer groups.
     """
 
-    prefix: str
+    pattern: str
     actions: frozenset[str]
+
+    def covers(self, action: str, name: str) -> bool:
+        """Tell whether the action is allowed on the name; "" stands for every name."""
+        return action in self.actions and matches(self.pattern, name)
 
 
 class Policies(Protocol):
@@ -182,7 +186,7 @@ class Grant:
         if not self.scopes:
             return self._policies_decide(action)
         own = action.partition(".")[0]
-        return any(own in scope.actions and name.startswith(scope.prefix) for scope in self.scopes)
+        return any(scope.covers(own, name) for scope in self.scopes)
 
     def _policies_decide(self, action: str) -> bool:
         """Tell whether a token without scopes is allowed what the policies allow.
@@ -194,7 +198,7 @@ class Grant:
 
     def unmasks(self, topic: str) -> bool:
         """Tell whether masked contents of the topic are shown, by the token's own scopes: policies know no masks."""
-        return any(UNMASK in scope.actions and topic.startswith(scope.prefix) for scope in self.scopes)
+        return any(scope.covers(UNMASK, topic) for scope in self.scopes)
 
     def scopes_allow_somewhere(self, action: str) -> bool:
         """Tell whether the token's own scopes allow the action on any name."""
@@ -213,10 +217,9 @@ def scope_rows(
     access: Iterable[str] = (),
     people: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
+    """Return scopes as they are stored, from patterns of topics, for `admin` of producer groups (name_patterns.py).
 
-    For `consume` and `settings` they are prefixes of topics and of consumer groups; for `access` and `people` it is
-    every one.
+    For `consume` and `settings` they are of topics and of consumer groups; for `access` and `people` it is `*`.
 
     Raises ValueError.
     """
@@ -231,16 +234,17 @@ def scope_rows(
         ACCESS: access,
         PEOPLE: people,
     }
-    for action, prefixes in given_of.items():
-        for given in prefixes:
-            prefix = "" if given == "*" else given.removesuffix("*")
-            if not _PREFIX_CHARACTERS.match(prefix):
-                raise ValueError(f"{given!r} is not a prefix of a name; use A-Z a-z 0-9 _ - | or *.")
-            if action in _WHOLE and prefix:
+    for action, patterns in given_of.items():
+        for pattern in patterns:
+            if not _PATTERN.match(pattern):
+                raise ValueError(
+                    f"{pattern!r} is neither a name nor the beginning of names with * behind it; use A-Z a-z 0-9 _ - |."
+                )
+            if action in _WHOLE and pattern != EVERY:
                 whom = "broker users" if action == ACCESS else "users and tokens"
-                raise ValueError(f"The right to administer {whom} has no prefix: write *.")
-            allowed.setdefault(prefix, []).append(action)
-    return [{"prefix": prefix, "actions": actions} for prefix, actions in allowed.items()]
+                raise ValueError(f"The right to administer {whom} is never on some names only: write *.")
+            allowed.setdefault(pattern, []).append(action)
+    return [{"pattern": pattern, "actions": actions} for pattern, actions in allowed.items()]
 
 
 def create(
@@ -345,7 +349,7 @@ def grant_of(token: str) -> Grant | None:
         return None
     if row.last_used_at is None or now - row.last_used_at >= USED_INTERVAL:
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
-    scopes = tuple(Scope(str(each["prefix"]), frozenset(each["actions"])) for each in row.scopes)
+    scopes = tuple(Scope(str(each["pattern"]), frozenset(each["actions"])) for each in row.scopes)
     return Grant(
         row.name,
         scopes,

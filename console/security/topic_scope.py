@@ -1,6 +1,7 @@
 """The one place that decides which topics, groups of consumers and Redisson queues a user sees and acts on.
 
-A user with prefixes sees topics and queues that begin with one of them, and groups that read such topics and no others.
+A user whose roles name topics (name_patterns.py) sees these, queues of such names, and groups that read such topics and
+no others.
 Topics of tries and dead letters are their group's. Whatever is not known to be seen is not (docs/decisions/0012).
 
 What pages and live parts read is `authorised`: such a read is given the scope of whoever looks, and is masked by
@@ -26,6 +27,7 @@ from django.utils.translation import gettext as _
 from broker.mirror.models import ConsumerOffset
 from broker.rocketmq.topics import GROUP_PREFIXES, POP_SEPARATORS
 from console.security.models import TopicPermission
+from console.security.name_patterns import EVERY, beginning, is_beginning
 
 Row = TypeVar("Row")
 Asked = ParamSpec("Asked")
@@ -34,9 +36,20 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class VisibleTopics:
-    """Topics that begin with one of ``prefixes``; None: all of them, and what is about no topic."""
+    """Topics that begin with one of ``prefixes``, and those of exactly these ``names``; without prefixes (None): all of
+    them, and what is about no topic."""
 
     prefixes: tuple[str, ...] | None = None
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, patterns: Iterable[str]) -> VisibleTopics:
+        """Return what these patterns mean together; none of them means nothing."""
+        given = set(patterns)
+        if EVERY in given:
+            return ALL
+        begin = tuple(sorted(beginning(each) for each in given if is_beginning(each)))
+        return cls(begin, frozenset(each for each in given if each and not is_beginning(each)))
 
     @property
     def is_all(self) -> bool:
@@ -48,7 +61,14 @@ class VisibleTopics:
         if self.prefixes is None:
             return Q()
         begins = (Q(**{f"{field}__startswith": prefix}) for prefix in self.prefixes)
-        return reduce(or_, begins, Q(pk__in=())) & ~Q(**{field: ""})
+        named = Q(**{f"{field}__in": sorted(self.names)}) if self.names else Q(pk__in=())
+        return reduce(or_, begins, named) & ~Q(**{field: ""})
+
+    def has(self, name: str | None) -> bool:
+        """Tell whether a topic of this name is meant, also one that is not there yet."""
+        if self.prefixes is None:
+            return True
+        return bool(name) and (name in self.names or str(name).startswith(self.prefixes))
 
 
 #: everything, and nothing
@@ -64,9 +84,8 @@ def visible_topics(user: AbstractBaseUser | AnonymousUser) -> VisibleTopics:
         return as_others_see
     if getattr(user, "is_superuser", False):
         return ALL
-    rows = TopicPermission.objects.filter(group__user=user.pk)
-    prefixes = tuple(sorted(set(rows.values_list("prefix", flat=True))))
-    return VisibleTopics(prefixes) if prefixes and "" not in prefixes else ALL
+    patterns = set(TopicPermission.objects.filter(group__user=user.pk).values_list("pattern", flat=True))
+    return VisibleTopics.of(patterns) if patterns else ALL
 
 
 @dataclass(slots=True)
@@ -139,7 +158,7 @@ class TopicScope:
         return bool(found) and all(self._is_seen(read[name]) for name in found)
 
     def _begins(self, name: str | None) -> bool:
-        return self.visible.prefixes is None or (bool(name) and str(name).startswith(self.visible.prefixes))
+        return self.visible.has(name)
 
     def _is_seen(self, topics: Collection[str]) -> bool:
         return bool(topics) and all(map(self._begins, topics))

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from console.features.due.shapes import WINDOWS, Band, DueKind, DuePage, Measured
 from console.features.due.wheel import DueWheel
+from console.security.topic_scope import current_topics
 from console.site.clock import local_time
 from console.templatetags.escapement import is_late, until
 from console.ui.charts import Times
@@ -102,6 +103,9 @@ def due_wheel(wheel: DueWheel, now_ms: int) -> SafeString:
 def _hub(wheel: DueWheel, now_ms: int) -> Hub:
     if wheel.next_due_ms is None or wheel.next_kind is None:
         return Hub("", escape(_("nothing")), escape(_("is pending")))
+    if not current_topics().is_all:
+        # whose message is the next one of the whole broker is not known
+        return Hub("", "", escape(_("of the whole broker")))
     left = until(wheel.next_due_ms, now_ms)
     late = is_late(wheel.next_due_ms, now_ms)
     kind = escape(wheel.next_kind.label)

@@ -27,6 +27,7 @@ from console.features.timers.shapes import (
     Zoom,
     window_of,
 )
+from console.security.topic_scope import current_topics
 from console.site.clock import local_time
 from console.templatetags.escapement import is_late, size, span, until
 from console.ui.charts import Times
@@ -238,6 +239,14 @@ def _hub(page: TimersPage) -> Hub:
     due_ms = page.figures.next_due_ms
     if page.figures.paused:
         return Hub(escape(_("all timers are")), escape(_("paused")), "")
+    if not current_topics().is_all:
+        # the broker's next one may be of a topic that is not seen; the list beside the wheel begins with the own one
+        is_of_now = page.at_ms is None and not page.is_past
+        if not is_of_now or (page.first.cursor and not page.first.rows):
+            return Hub("", "", escape(_("of the whole broker")))
+        if not page.first.rows:
+            return Hub(escape(_("nothing pending")), "\u2013", escape(_("that you can see")))
+        due_ms = page.first.rows[0].due_ms
     if due_ms is None:
         return Hub(escape(_("nothing pending")), "\u2013", "")
     first = page.first.rows[0] if page.first.rows and page.at_ms is None else None

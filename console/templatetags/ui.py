@@ -24,7 +24,7 @@ from django.utils.translation import gettext as _
 from console.site.chosen import choice_of, choosing
 from console.site.evidence import Evidence
 from console.templatetags.visible import visible
-from console.ui.frame import sections_for
+from console.ui.frame import places_for, sections_with
 
 register = template.Library()
 
@@ -71,13 +71,14 @@ def frame_part(context: Context, name: str) -> SafeString:
     """
     assert context.template is not None, "a part is drawn while its page is"
     part = context.template.engine.get_template(name)
-    is_staff = getattr(context.get("user"), "is_staff", False)
-    return _frame_part(part, is_staff, context.get("here", ""), get_language(), get_script_prefix())
+    user = context.get("user")
+    places = tuple(place.name for place in places_for(user)) if user is not None else ()
+    return _frame_part(part, places, context.get("here", ""), get_language(), get_script_prefix())
 
 
 @lru_cache(maxsize=1024)
-def _frame_part(part: Template, is_staff: bool, here: str, _language: str | None, _prefix: str) -> SafeString:
-    return part.render(Context({"sections": list(sections_for(is_staff)), "here": here}))
+def _frame_part(part: Template, places: tuple[str, ...], here: str, _language: str | None, _prefix: str) -> SafeString:
+    return part.render(Context({"sections": list(sections_with(places)), "here": here}))
 
 
 @register.simple_block_tag(takes_context=True)

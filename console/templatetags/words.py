@@ -73,6 +73,8 @@ def setting_title(name: str) -> str:
         "password": _("Password"),
         "second_factor": _("Second factor"),
         "permissions": _("Permissions"),
+        "topics": _("Topics"),
+        # of operations from before a name stood for itself
         "prefixes": _("Topic prefixes"),
         "sees": _("Sees"),
         "days": _("Days"),

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.templatetags.static import static
-from django.urls import ResolverMatch, reverse
+from django.urls import ResolverMatch, get_script_prefix, resolve, reverse
 from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from broker.mirror.models import ConsumerGroup, ScheduleLevel, Topic
-from console.security.gate import is_total
+from console.security.gate import Access, access_of, is_total
 from console.security.see_as import subject_in
+from console.security.topic_scope import VisibleTopics, current_topics
 from console.site.chosen import ALL, Choice, choice_of, choosing, chosen
 from console.site.clock import real_now_ms, simulated
 from console.site.mirrored import cluster
@@ -32,7 +34,6 @@ class Place:
     name: str
     key: str
     label: str | Promise
-    is_for_staff: bool = False
 
     @property
     def here(self) -> str:
@@ -85,25 +86,43 @@ SECTIONS = (
             Place("operations", "e", _("Operations")),
             Place("audit", "u", _("Audit")),
             Place("reference", "r", _("REST")),
-            Place("access", "b", _("Broker users"), is_for_staff=True),
-            Place("people", "h", _("Users"), is_for_staff=True),
-            Place("tokens", "y", _("Tokens"), is_for_staff=True),
-            Place("admin:index", "a", _("Django admin"), is_for_staff=True),
+            Place("access", "b", _("Broker users")),
+            Place("people", "h", _("Users")),
+            Place("tokens", "y", _("Tokens")),
+            Place("admin:index", "a", _("Django admin")),
         ),
     ),
 )
 
 
-def sections_for(is_staff: bool) -> Iterator[Section]:
-    """Yield the sections of the rail that somebody sees."""
-    for section in SECTIONS:
-        places = tuple(place for place in section.places if is_staff or not place.is_for_staff)
-        yield Section(section.title, places)
+#: it has a gate of its own: staff only
+_ADMIN = "admin:index"
 
 
 def places_for(user: Any) -> list[Place]:
-    """Return all places of the rail, without headings."""
-    return [place for section in sections_for(user.is_staff) for place in section.places]
+    """Return the places of the rail that somebody can open, without headings; none for strangers."""
+    visible = current_topics()
+    return [place for section in SECTIONS for place in section.places if _opens(place.name, user, visible)]
+
+
+def sections_with(places: Collection[str]) -> Iterator[Section]:
+    """Yield the sections of the rail with the places of these names; a section without any is none."""
+    for section in SECTIONS:
+        if found := tuple(place for place in section.places if place.name in places):
+            yield Section(section.title, found)
+
+
+def _opens(name: str, user: Any, visible: VisibleTopics) -> bool:
+    """Tell whether the gate lets somebody through to a place: what cannot be opened is not offered."""
+    if name == _ADMIN:
+        return bool(user.is_staff)
+    return _access(name).lets_in(user, visible)
+
+
+@cache
+def _access(name: str) -> Access:
+    # without the broker that is chosen, which stands before an address
+    return access_of(resolve("/" + reverse(name).removeprefix(get_script_prefix())).func)
 
 
 #: parts of an address that mean the same at every broker; the others (a position, an id) are of one

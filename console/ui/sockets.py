@@ -267,8 +267,8 @@ def _users(
     named = set(roles).union(*groups.values())
     by_group = _pairs(Group.permissions.through.objects.filter(group__in=named), given, "group_id")
     topics: dict[int, set[str]] = defaultdict(set)
-    for group, prefix in TopicPermission.objects.filter(group__in=named).values_list("group_id", "prefix"):
-        topics[group].add(prefix)
+    for group, pattern in TopicPermission.objects.filter(group__in=named).values_list("group_id", "pattern"):
+        topics[group].add(pattern)
     of_group = {group: (group, group in by_group, tuple(sorted(topics[group]))) for group in named}
     told = {
         str(pk): (*facts, pk in directly, tuple(of_group[group] for group in sorted(groups[pk])))

@@ -174,11 +174,17 @@ metrics            POST never    never    never    never    never    never   -
 #: accounts, tokens and users of access control are about every topic
 LIMITED_DIFFER: Mapping[tuple[str, str, str], str] = {
     ("access", "GET", ADMINISTRATOR): "no",
+    ("access", "POST", ADMINISTRATOR): "no",
     ("access_user", "GET", ADMINISTRATOR): "no",
+    ("access_user", "POST", ADMINISTRATOR): "no",
     ("people", "GET", ADMINISTRATOR): "no",
+    ("people", "POST", ADMINISTRATOR): "no",
     ("person", "GET", ADMINISTRATOR): "no",
+    ("person", "POST", ADMINISTRATOR): "no",
+    ("see_as", "GET", ADMINISTRATOR): "no",
     ("see_as", "POST", ADMINISTRATOR): "no",
     ("tokens", "GET", ADMINISTRATOR): "no",
+    ("tokens", "POST", ADMINISTRATOR): "no",
     ("alert_rule_new", "GET", ADMINISTRATOR): "no",
     ("alert_rule_new", "POST", ADMINISTRATOR): "no",
     ("alert_rule", "GET", ADMINISTRATOR): "no",

@@ -71,8 +71,8 @@ TABLE: Mapping[str, tuple[str, str, Parameters]] = {
     "people.reset_second_factor": ("administrator", "", account()),
     "people.add_role": ("administrator", "", lambda team: {
         "role": f"{team.topic} role", "permissions": ["console.view_console"]}),
-    "people.limit": ("administrator", "", account(prefixes=["a-"])),
-    "people.limit_role": ("administrator", "", lambda team: {"role": "operator", "prefixes": [team.topic]}),
+    "people.limit": ("administrator", "", account(topics=["a-"])),
+    "people.limit_role": ("administrator", "", lambda team: {"role": "operator", "topics": [team.topic]}),
     "tokens.make": ("administrator", "", lambda team: {"name": f"{team.topic} new", "read": [team.topic]}),
     "tokens.renew": ("administrator", "", api_token(overlap_hours=0)),
     "tokens.end": ("administrator", "", api_token()),

@@ -160,7 +160,7 @@ def test_sockets_see_as_well_and_open_ones_notice(transactional_db: None) -> Non
         browser.post("/see-as/stop/")
     begin(browser, role=number_of("viewer"))
     during = marks_of([key])[key]
-    TopicPermission.objects.create(group=Group.objects.get(name="viewer"), prefix="bills")
+    TopicPermission.objects.create(group=Group.objects.get(name="viewer"), pattern="bills*")
     assert marks_of([key])[key] != during, "what the role sees has changed"
     assert _seen(key) is not None
     assert _seen(key).prefixes == ("bills",)  # type: ignore[union-attr]  # it is there, see above

@@ -22,7 +22,7 @@ from console.security.models import ApiToken, MaskRule, TopicPermission
 _WATCHED: Mapping[type[Model], tuple[str, tuple[str, ...]]] = {
     get_user_model(): ("accounts", ("username", "is_active", "is_staff", "is_superuser", "password", "email")),
     Group: ("roles", ("name",)),
-    TopicPermission: ("topic_permissions", ("group", "prefix")),
+    TopicPermission: ("topic_permissions", ("group", "pattern")),
     MaskRule: ("masks", ("prefix", "fields", "why", "is_on")),
     ApiToken: (
         "tokens",

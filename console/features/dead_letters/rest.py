@@ -1,6 +1,6 @@
 """Dead letters of consumer groups by REST: list them, give them back to their group, or send them as new messages.
 
-Who may is said by the token's `consume` prefixes, as for receiving as the group; what becomes a new message needs
+Who may is said by the token's `consume` scopes, as for receiving as the group; what becomes a new message needs
 `publish` on its topic, too.
 """
 

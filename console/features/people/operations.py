@@ -1,6 +1,7 @@
 """Accounts of people made, changed and closed; their passwords and second factors reset.
 
     {"name": "anna", "roles": ["operator"]}            add; the first password is shown once and has to be changed
+    {"name": "anna", "roles": [], "topics": ["bill*"]} add, limited to topics from the beginning
     {"name": "anna", "roles": [], "is_active": False}  change
     {"name": "anna"}                                   another password; reset of the second factor
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -26,14 +27,17 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from console.operations.actor import ADD_USER, CHANGE_USER
+from console.features.people.limits import checked_topics, limit_alone, own_topics, seen_with
+from console.features.people.opened import PeoplePreview, opened
+from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target
+from console.operations.kind import REASON, Call, ItemResult, Kind, Outcome, Target
 from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.operations.shown_once import require_reader, show_once
 from console.security import second_factor
 from console.security.models import PasswordDue
+from console.security.name_patterns import EVERY
 from console.security.own_role import own_roles, shared_roles, take_roles
 from console.site.clock import real_now_ms as now_ms
 
@@ -44,14 +48,14 @@ LONGEST_NAME = 150
 Facts = dict[str, str]
 
 
-class PeopleKind(Kind[ChangesPreview]):
+class PeopleKind(Kind[PeoplePreview]):
     """An operation on one account or role: the database is asked at once, so that it is done or refused."""
 
     permission, page = CHANGE_USER, "people"
     destroys = True
     has_figures = False
-    preview_type = ChangesPreview
-    preview_template = "access/preview.html"
+    preview_type = PeoplePreview
+    preview_template = "people/preview.html"
     #: method and what stands behind the account in the address of the REST call
     call = ("PATCH", "")
     outcomes = {"changed": Outcome(_("changed"))}
@@ -79,13 +83,18 @@ class PeopleKind(Kind[ChangesPreview]):
         number = get_user_model().objects.filter(username=item.label["name"]).values_list("pk", flat=True).first()
         return None if number is None else (gettext("Open user"), reverse("person", args=[number]))
 
-    def preview(self, parameters: Mapping[str, Any]) -> ChangesPreview:
+    def preview(self, parameters: Mapping[str, Any]) -> PeoplePreview:
         """Compare the account before and after."""
         before, after = self.facts(parameters)
-        changes = ChangesPreview.between(before, after)
-        return ChangesPreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes)
+        changes = PeoplePreview.between(before, after)
+        opens = opened(self.given_on(parameters))
+        return PeoplePreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes, opens=opens)
 
-    def targets(self, parameters: Mapping[str, Any], preview: ChangesPreview) -> Sequence[Target]:
+    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return the names that rights are given on, by right."""
+        return {}
+
+    def targets(self, parameters: Mapping[str, Any], preview: PeoplePreview) -> Sequence[Target]:
         """Return the account or role."""
         return [Target({"name": self.selection(parameters)}, {"name": self.selection(parameters)})]
 
@@ -126,12 +135,15 @@ class AddPerson(PeopleKind):
     outcomes = {"made": Outcome(_("created"))}
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return name and roles."""
-        return {**super().from_form(given), "roles": given.getlist("roles")}
+        """Return name, roles, and topics, one a line."""
+        topics = given.get("topics", "").split()
+        return {**super().from_form(given), "roles": given.getlist("roles"), "topics": topics}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return name and roles."""
-        return {**super().checked(parameters), "roles": _roles(parameters)}
+        """Return name, roles, and the topics that the user alone is limited to, if any."""
+        topics = checked_topics(parameters)
+        limit = {"topics": topics} if topics else {}
+        return {**super().checked(parameters), "roles": _roles(parameters), **limit}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that makes one."""
@@ -140,17 +152,26 @@ class AddPerson(PeopleKind):
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return the new account."""
         _require_free(parameters["name"])
-        return {}, {"roles": joined(parameters["roles"]), "is_active": "yes", "password": "new"}
+        limit = {"topics": joined(parameters["topics"])} if "topics" in parameters else {}
+        return {}, {"roles": joined(parameters["roles"]), **limit, "is_active": "yes", "password": "new"}
+
+    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return what is seen with the topics of the roles and the user's own."""
+        return {"topics": seen_with(roles_named(parameters["roles"]), parameters.get("topics", ()))}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Make the account with its roles."""
+        """Make the account with its roles, limited from the beginning; who limits has to be allowed to."""
         require_reader()
         _require_free(parameters["name"])
-        groups = roles_named(parameters["roles"])
+        groups, actor = roles_named(parameters["roles"]), person_named(who)
         require_may_give(who, groups)
+        if "topics" in parameters and actor is not None and not actor.has_perm(CHANGE_ROLE):
+            raise NotPossible(f"To limit a user to topics needs the permission {CHANGE_ROLE}.")
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         user = get_user_model().objects.create_user(parameters["name"], password=password)
         take_roles(user, groups)
+        if "topics" in parameters:
+            limit_alone(user, parameters["topics"])
         _show_due(user, parameters["name"], password)
 
 
@@ -183,6 +204,12 @@ class ChangePerson(PeopleKind):
         roles = user.groups.exclude(pk__in=own_roles(user)).values_list("name", flat=True)
         before = {"roles": joined(roles), "is_active": _yes(user.is_active)}
         return before, {"roles": joined(parameters["roles"]), "is_active": _yes(parameters["is_active"])}
+
+    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return what is seen with the topics of the roles and the user's own; a superuser sees all."""
+        user = account_named(parameters)
+        own = [EVERY] if user.is_superuser else own_topics(user)
+        return {"topics": seen_with(roles_named(parameters["roles"]), own)}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Change it as the parameters say; what the user alone is limited to stays."""

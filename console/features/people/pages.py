@@ -17,14 +17,14 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console.features.people.role_operations import own_prefixes, role_form
+from console.features.people.limits import own_topics
+from console.features.people.role_operations import role_form
 from console.features.people.token_operations import RIGHT_WORDS
 from console.operations.actor import ADD_ROLE, ADD_USER, CHANGE_ROLE, CHANGE_USER
 from console.operations.models import AuditEntry
 from console.security import see_as
 from console.security.models import ApiToken, PasswordDue, SecondFactor
 from console.security.own_role import all_own_roles, shared_roles
-from console.security.topic_scope import current_scope
 from console.site.parsing import whole_number
 from console.ui.addresses import form_of
 from console.ui.ordering import Sorting, asked_order
@@ -47,7 +47,6 @@ class TokenRow:
 @require_safe
 def people(request: HttpRequest) -> HttpResponse:
     """List the accounts, by name."""
-    _require_all(CHANGE_USER)
     offset = whole_number(request.GET.get("offset")) or 0
     order = asked_order(request.GET.get("order", ""), _PEOPLE, "name")
     rows = get_user_model().objects.order_by(*_fields(order, _PEOPLE)).prefetch_related("groups")
@@ -76,7 +75,6 @@ def people(request: HttpRequest) -> HttpResponse:
 @require_safe
 def person(request: HttpRequest, person_id: int) -> HttpResponse:
     """Show one account, and what can be done with it."""
-    _require_all(CHANGE_USER)
     row = get_user_model().objects.filter(pk=person_id).first()
     if row is None:
         raise Http404(_("There is no such user."))
@@ -87,9 +85,9 @@ def person(request: HttpRequest, person_id: int) -> HttpResponse:
         "has_password": row.has_usable_password(),
         "is_due": PasswordDue.objects.filter(user=row).exists(),
         "has_second": SecondFactor.objects.filter(user=row).exists(),
-        "roles": shared_roles(),
+        "roles": shared_roles().prefetch_related("topic_permissions"),
         "own_roles": set(row.groups.values_list("pk", flat=True)),
-        "prefixes": "\n".join(own_prefixes(row)),
+        "topics": "\n".join(own_topics(row)),
         "may_limit": request.user.has_perm(CHANGE_ROLE),
         "may_add_role": request.user.has_perm(ADD_ROLE),
         "number": uuid.uuid4(),
@@ -100,7 +98,6 @@ def person(request: HttpRequest, person_id: int) -> HttpResponse:
 @require_safe
 def api_tokens(request: HttpRequest) -> HttpResponse:
     """List the tokens, by name, with when each was used last."""
-    _require_all("console.view_apitoken")
     offset = whole_number(request.GET.get("offset")) or 0
     order = asked_order(request.GET.get("order", ""), _TOKENS, "name")
     rows = ApiToken.objects.select_related("created_by", "replaced_by").order_by(*_fields(order, _TOKENS))
@@ -123,7 +120,6 @@ def see(request: HttpRequest) -> HttpResponse:
     """Begin to see the console as a role or as somebody else; 404 for one that there is not."""
     if not request.user.has_perm(CHANGE_USER):
         raise PermissionDenied(CHANGE_USER)
-    _require_all(CHANGE_USER)
     kind = see_as.ROLE if "role" in request.POST else see_as.USER
     subject = see_as.subject_of(kind, whole_number(request.POST.get(kind)) or 0)
     if subject is None:
@@ -177,11 +173,5 @@ def _token_row(row: ApiToken) -> TokenRow:
     state = "revoked" if row.revoked_at else "expired" if is_over else "inactive" if is_orphan else "valid"
     if state == "valid" and row.replaced_by_id is not None:
         state = "replaced"
-    allowed = tuple(f"{'+'.join(each['actions'])} {each['prefix']}*" for each in row.scopes)
+    allowed = tuple(f"{'+'.join(each['actions'])} {each['pattern']}" for each in row.scopes)
     return TokenRow(row, state, allowed)
-
-
-def _require_all(permission: str) -> None:
-    """Raise PermissionDenied for who sees some topics only."""
-    if not current_scope().see_all:
-        raise PermissionDenied(permission)

@@ -16,8 +16,8 @@ from django.contrib.auth import get_user_model
 from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
+from console.features.people.limits import LONGEST_PATTERN, MOST_TOPICS
 from console.features.people.operations import LONGEST_NAME
-from console.features.people.role_operations import LONGEST_PREFIX, MOST_PREFIXES
 from console.features.people.token_operations import MOST_DAYS, RIGHTS
 from console.operations.actor import (
     ADD_ROLE,
@@ -50,7 +50,11 @@ PersonName = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
 RoleNames = Annotated[
     list[str], Meta(max_length=100, description="Names of roles; they replace the roles of the user.")
 ]
-Prefixes = Annotated[list[Annotated[str, Meta(min_length=1, max_length=LONGEST_PREFIX)]], Meta(max_length=100)]
+_PATTERNS = "Names: `orders` is that one alone, `orders*` are all that begin so, `*` is every one."
+Names = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=LONGEST_PATTERN)]], Meta(max_length=100, description=_PATTERNS)
+]
+Topics = Annotated[list[str], Meta(max_length=MOST_TOPICS, description=_PATTERNS)]
 
 
 class Paged(Struct, kw_only=True):
@@ -68,10 +72,12 @@ class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class NewPerson(Struct, forbid_unknown_fields=True, kw_only=True):
-    """An account to make; the answer has its first password in `secrets`, once."""
+    """An account to make, limited to topics beside those of its roles or not; the answer has its first password in
+    `secrets`, once."""
 
     name: PersonName
     roles: RoleNames = field(default_factory=list)
+    topics: Topics = field(default_factory=list)
     reason: Reason
     preview: Look = False
 
@@ -86,43 +92,43 @@ class PersonChange(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class PersonLimit(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The beginnings of topics that one user is limited to beside those of roles; none: roles alone decide."""
+    """The topics that one user is limited to beside those of roles; none: roles alone decide."""
 
-    prefixes: Annotated[list[str], Meta(max_length=MOST_PREFIXES)]
+    topics: Topics
     reason: Reason
     preview: Look = False
 
 
 class NewRole(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A role to make: its permissions, and the beginnings of topics that it is limited to; none: it sees all."""
+    """A role to make: its permissions, and the topics that it is limited to; none: it sees all."""
 
     name: Annotated[str, Meta(min_length=1, max_length=LONGEST_ROLE)]
     permissions: Annotated[list[str], Meta(min_length=1, max_length=100)]
-    prefixes: Annotated[list[str], Meta(max_length=MOST_PREFIXES)] = field(default_factory=list)
+    topics: Topics = field(default_factory=list)
     reason: Reason
     preview: Look = False
 
 
 class RoleChange(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The beginnings of topics that a role is limited to; none: it sees all."""
+    """The topics that a role is limited to; none: it sees all."""
 
-    prefixes: Annotated[list[str], Meta(max_length=MOST_PREFIXES)]
+    topics: Topics
     reason: Reason
     preview: Look = False
 
 
 class NewToken(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A token to make; the answer has it in `secrets`, once. Each right lists beginnings of names, `*` is every one."""
+    """A token to make; the answer has it in `secrets`, once. Each right lists the names that it is on."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
-    publish: Prefixes = field(default_factory=list)
-    read: Prefixes = field(default_factory=list)
-    admin: Prefixes = field(default_factory=list)
-    consume: Prefixes = field(default_factory=list)
-    configure: Prefixes = field(default_factory=list)
-    unmask: Prefixes = field(default_factory=list)
-    access: Prefixes = field(default_factory=list)
-    people: Prefixes = field(default_factory=list)
+    publish: Names = field(default_factory=list)
+    read: Names = field(default_factory=list)
+    admin: Names = field(default_factory=list)
+    consume: Names = field(default_factory=list)
+    configure: Names = field(default_factory=list)
+    unmask: Names = field(default_factory=list)
+    access: Names = field(default_factory=list)
+    people: Names = field(default_factory=list)
     access_user: Annotated[str, Meta(max_length=128)] = ""
     days: Annotated[int, Meta(ge=1, le=MOST_DAYS)] | None = None
     reason: Reason
@@ -142,14 +148,14 @@ class TokenRotation(Struct, forbid_unknown_fields=True, kw_only=True):
 class PersonShown(Struct, kw_only=True):
     """An account; `is_password_due`: somebody else has set its password, so that it has to be changed first.
 
-    `prefixes`: beginnings of topics that it is limited to by itself, beside those of its roles.
+    `topics`: those that it is limited to by itself, beside those of its roles; `orders*` are all that begin so.
     """
 
     name: str
     is_active: bool
     is_superuser: bool
     roles: list[str]
-    prefixes: list[str]
+    topics: list[str]
     is_password_due: bool
     has_second_factor: bool
     last_signed_in_ms: int | None
@@ -163,11 +169,11 @@ class PersonRows(Struct, kw_only=True):
 
 
 class RoleShown(Struct, kw_only=True):
-    """A role; without prefixes it sees all topics."""
+    """A role; without topics it sees all."""
 
     name: str
     permissions: list[str]
-    prefixes: list[str]
+    topics: list[str]
 
 
 class RoleRows(Struct, kw_only=True):
@@ -177,9 +183,9 @@ class RoleRows(Struct, kw_only=True):
 
 
 class ScopeShown(Struct, kw_only=True):
-    """What a token may do with names that begin so; an empty beginning is every name."""
+    """What a token may do with this name, with all that begin so (`orders*`), or with every one (`*`)."""
 
-    prefix: str
+    pattern: str
     actions: list[str]
 
 
@@ -232,7 +238,8 @@ async def people(call: Call, query: Paged) -> Response:
 )
 async def add_person(call: Call, body: NewPerson) -> Response:
     """Make an account with a first password."""
-    return await _begun(call, ADD_USER, "people.add", {"name": body.name, "roles": body.roles}, body)
+    wanted = {"name": body.name, "roles": body.roles, "topics": body.topics}
+    return await _begun(call, ADD_USER, "people.add", wanted, body)
 
 
 @route(
@@ -309,11 +316,11 @@ async def reset_second_factor(call: Call, body: Asked) -> Response:
     permission=CHANGE_ROLE,
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
-    example={"prefixes": ["order-"], "reason": "the shop's own topics"},
+    example={"topics": ["orders", "shop-*"], "reason": "the shop's own topics"},
 )
 async def limit_person(call: Call, body: PersonLimit) -> Response:
-    """Set the beginnings of topics that one user is limited to, whatever the roles are."""
-    wanted = {"name": call.named["person"], "prefixes": body.prefixes}
+    """Set the topics that one user is limited to, whatever the roles are."""
+    wanted = {"name": call.named["person"], "topics": body.topics}
     return await _begun(call, CHANGE_ROLE, "people.limit", wanted, body)
 
 
@@ -336,13 +343,13 @@ async def roles(call: Call) -> Response:
     example={
         "name": "shop",
         "permissions": ["console.view_console", "console.steer_timers"],
-        "prefixes": ["order-"],
+        "topics": ["orders", "shop-*"],
         "reason": "the shop's own users",
     },
 )
 async def add_role(call: Call, body: NewRole) -> Response:
     """Make a role; the asking user has to have all of its permissions."""
-    wanted = {"role": body.name, "permissions": body.permissions, "prefixes": body.prefixes}
+    wanted = {"role": body.name, "permissions": body.permissions, "topics": body.topics}
     return await _begun(call, ADD_ROLE, "people.add_role", wanted, body)
 
 
@@ -355,13 +362,13 @@ async def add_role(call: Call, body: NewRole) -> Response:
     on=_ON,
     answers=(BEGUN_OR_WAITS, PREVIEWED),
     errors=(RoleUnknown,),
-    example={"prefixes": ["order-"], "reason": "the shop's own topics"},
+    example={"topics": ["orders", "shop-*"], "reason": "the shop's own topics"},
 )
 async def limit_role(call: Call, body: RoleChange) -> Response:
-    """Set the beginnings of topics that a role is limited to."""
+    """Set the topics that a role is limited to."""
     name = call.named["role"]
     await _read(call, CHANGE_ROLE, "people.limit_role", lambda: _require_role(name))
-    return await _begun(call, CHANGE_ROLE, "people.limit_role", {"role": name, "prefixes": body.prefixes}, body)
+    return await _begun(call, CHANGE_ROLE, "people.limit_role", {"role": name, "topics": body.topics}, body)
 
 
 # Tokens.
@@ -499,8 +506,13 @@ def _persons(rows: Iterable[Any]) -> list[PersonShown]:
             is_active=row.is_active,
             is_superuser=row.is_superuser,
             roles=sorted(group.name for group in row.groups.all() if group.pk not in own),
-            prefixes=sorted(
-                {each.prefix for group in row.groups.all() if group.pk in own for each in group.topic_permissions.all()}
+            topics=sorted(
+                {
+                    each.pattern
+                    for group in row.groups.all()
+                    if group.pk in own
+                    for each in group.topic_permissions.all()
+                }
             ),
             is_password_due=row.pk in due,
             has_second_factor=row.pk in second,
@@ -517,7 +529,7 @@ def _roles() -> RoleRows:
             RoleShown(
                 name=row.name,
                 permissions=sorted(f"{each.content_type.app_label}.{each.codename}" for each in row.permissions.all()),
-                prefixes=[each.prefix for each in row.topic_permissions.all()],
+                topics=[each.pattern for each in row.topic_permissions.all()],
             )
             for row in rows
         ]

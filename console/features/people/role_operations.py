@@ -1,8 +1,8 @@
 """Roles made and limited to topics, and single users limited.
 
-    {"role": "tenants", "permissions": ["console.view_console"], "prefixes": ["a-"]}     make
-    {"role": "tenants", "prefixes": ["a-", "b-"]}            the topics that a role is limited to; none: it sees all
-    {"name": "anna", "prefixes": ["a-"]}                     the same for one user, by a role of her own (own_role.py)
+    {"role": "tenants", "permissions": ["console.view_console"], "topics": ["orders"]}    make
+    {"role": "tenants", "topics": ["orders", "bill*"]}        the topics that a role is limited to; none: it sees all
+    {"name": "anna", "topics": ["bill*"]}                     the same for one user, by a role of her own (own_role.py)
 
 Nobody gives away what is not one's own, as in operations.py.
 """
@@ -20,6 +20,7 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from console.features.people.limits import checked_topics, limit_alone, own_topics, seen_with, write_topics
 from console.features.people.operations import (
     Facts,
     PeopleKind,
@@ -36,9 +37,9 @@ from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.security.gate import VIEW
 from console.security.models import TopicPermission
-from console.security.own_role import LONGEST_ROLE, is_own, own_name, own_roles
+from console.security.name_patterns import EVERY
+from console.security.own_role import LONGEST_ROLE, is_own, own_roles
 
-MOST_PREFIXES, LONGEST_PREFIX = 100, 255
 #: what a role can have, with what each lets one do, in the order of the form
 PERMISSIONS: Mapping[str, Words] = {
     "console.view_console": _("See the pages. Without it a user sees nothing."),
@@ -96,15 +97,15 @@ class AddRole(RoleKind):
     name, permission = "people.add_role", ADD_ROLE
     title, verb = _("Create a role"), _("Create role")
     begun_on, begun_at = "people", "#new-role"
-    effect = _("Users get it on their pages. It allows what its permissions say, on the topics of its prefixes.")
+    effect = _("Users get it on their pages. It allows what its permissions say, on its topics.")
     outcomes = {"made": Outcome(_("created"))}
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return name, permissions and prefixes, one a line."""
+        """Return name, permissions and topics, one a line."""
         return {
             "role": given.get("role", "").strip(),
             "permissions": given.getlist("permissions"),
-            "prefixes": given.get("prefixes", "").split(),
+            "topics": given.get("topics", "").split(),
         }
 
     def form_again(self, given: QueryDict, faults: Mapping[str, str]) -> Form:
@@ -112,7 +113,7 @@ class AddRole(RoleKind):
         return Form("people/new_role.html", role_form(given.getlist("permissions")))
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return name, permissions and prefixes."""
+        """Return name, permissions and topics."""
         role, given = parameters.get("role"), parameters.get("permissions", ())
         if not isinstance(role, str) or not 0 < len(role) <= LONGEST_ROLE or not role.isprintable() or is_own(role):
             raise InvalidParameter(
@@ -125,7 +126,7 @@ class AddRole(RoleKind):
         return {
             "role": role,
             "permissions": [name for name in PERMISSIONS if name in given],
-            "prefixes": checked_prefixes(parameters),
+            "topics": checked_topics(parameters),
         }
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
@@ -136,7 +137,11 @@ class AddRole(RoleKind):
         """Return what the new role allows, and where."""
         _require_free(parameters["role"])
         permissions = ", ".join(parameters["permissions"])
-        return {}, {"permissions": permissions, "prefixes": joined(parameters["prefixes"])}
+        return {}, {"permissions": permissions, "topics": joined(parameters["topics"])}
+
+    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return the topics; a role without any sees all."""
+        return {"topics": parameters["topics"] or [EVERY]}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Make the role; who has not all of its permissions may not."""
@@ -144,113 +149,100 @@ class AddRole(RoleKind):
         group = Group.objects.create(name=parameters["role"])
         group.permissions.add(*rows_of(parameters["permissions"]))
         require_may_give(who, [group])
-        write_prefixes(group, parameters["prefixes"])
+        write_topics(group, parameters["topics"])
 
 
 @register
 class LimitRole(RoleKind):
-    """Limit a role to topics that begin with one of some prefixes."""
+    """Limit a role to some topics."""
 
     name, permission = "people.limit_role", CHANGE_ROLE
     title, verb = _("Limit a role to topics"), _("Apply changes")
-    effect = _(
-        "A user sees the topics that begin with a prefix of any of their roles; a user whose roles have no "
-        "prefixes sees all."
-    )
+    effect = _("A user sees the topics of all their roles together; a user whose roles name none sees all.")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return the role and its prefixes, one a line."""
-        return {"role": given.get("role", ""), "prefixes": given.get("prefixes", "").split()}
+        """Return the role and its topics, one a line."""
+        return {"role": given.get("role", ""), "topics": given.get("topics", "").split()}
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return role and prefixes."""
+        """Return role and topics."""
         (group,) = roles_named([str(parameters.get("role", ""))])
-        return {"role": group.name, "prefixes": checked_prefixes(parameters)}
+        return {"role": group.name, "topics": checked_topics(parameters)}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that limits it."""
-        return "PATCH", f"roles/{quote(parameters['role'], safe='')}", {"prefixes": parameters["prefixes"], **REASON}
+        return "PATCH", f"roles/{quote(parameters['role'], safe='')}", {"topics": parameters["topics"], **REASON}
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
-        """Return the prefixes before and after."""
+        """Return the topics before and after."""
         rows = TopicPermission.objects.filter(group__name=parameters["role"])
-        before = joined(rows.values_list("prefix", flat=True))
-        return {"prefixes": before}, {"prefixes": joined(parameters["prefixes"])}
+        before = joined(rows.values_list("pattern", flat=True))
+        return {"topics": before}, {"topics": joined(parameters["topics"])}
+
+    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return the topics; a role without any sees all."""
+        return {"topics": parameters["topics"] or [EVERY]}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Write the rows that are wanted."""
         (group,) = roles_named([parameters["role"]])
         require_may_give(who, [group])
-        write_prefixes(group, parameters["prefixes"])
+        write_topics(group, parameters["topics"])
 
 
 @register
 class LimitPerson(PeopleKind):
-    """Limit one user to topics that begin with one of some prefixes: by a role of the user's own."""
+    """Limit one user to some topics: by a role of the user's own."""
 
     name, permission, call = "people.limit", CHANGE_ROLE, ("POST", ":limit")
     title, verb = _("Limit a user to topics"), _("Apply changes")
     effect = _(
-        "Kept as a role of this user alone, without permissions. Prefixes of their other roles count as well; "
-        "without any prefix the user sees all topics."
+        "Kept as a role of this user alone, without permissions. Topics of their other roles count as well; "
+        "a user none of whose roles names topics sees all."
     )
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return the user and the prefixes, one a line."""
-        return {**super().from_form(given), "prefixes": given.get("prefixes", "").split()}
+        """Return the user and the topics, one a line."""
+        return {**super().from_form(given), "topics": given.get("topics", "").split()}
 
     def form_again(self, given: QueryDict, faults: Mapping[str, str]) -> Form:
-        """Return the form with the prefixes that were written."""
+        """Return the form with the topics that were written."""
         row = {"username": given.get("name", "")}
-        return Form("people/limit.html", {"row": row, "prefixes": given.get("prefixes", "")})
+        return Form("people/limit.html", {"row": row, "topics": given.get("topics", "")})
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return user and prefixes."""
-        return {**super().checked(parameters), "prefixes": checked_prefixes(parameters)}
+        """Return user and topics."""
+        return {**super().checked(parameters), "topics": checked_topics(parameters)}
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
-        """Return the user's own prefixes, and what is seen with those of all roles, before and after."""
+        """Return the user's own topics, and what is seen with those of all roles, before and after."""
         user = account_named(parameters)
         if user.is_superuser:
             raise NotPossible(f"{parameters['name']} is a superuser and sees all topics.")
         rows = TopicPermission.objects.filter(group__user=user)
-        own = own_prefixes(user)
-        others = set(rows.exclude(group__in=own_roles(user)).values_list("prefix", flat=True))
-        wanted = set(parameters["prefixes"])
+        own = own_topics(user)
+        others = set(rows.exclude(group__in=own_roles(user)).values_list("pattern", flat=True))
+        wanted = set(parameters["topics"])
         return (
-            {"prefixes": joined(own), "sees": _seen({*own, *others})},
-            {"prefixes": joined(wanted), "sees": _seen(wanted | others)},
+            {"topics": joined(own), "sees": _seen({*own, *others})},
+            {"topics": joined(wanted), "sees": _seen(wanted | others)},
         )
 
+    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return what is seen with the topics of all roles."""
+        user = account_named(parameters)
+        return {"topics": seen_with(user.groups.exclude(pk__in=own_roles(user)), parameters["topics"])}
+
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Write the prefixes to the user's own role; without any it is gone."""
+        """Write the topics to the user's own role; without any it is gone."""
         user = account_named(parameters)
         require_may_change(who, user)
-        name = own_name(user)
-        if len(name) > LONGEST_ROLE:
-            raise NotPossible("The user's name is too long for a role of its own: limit one of the user's roles.")
-        for former in own_roles(user).exclude(name=name):
-            user.groups.remove(former)
-        group = Group.objects.filter(name=name).first()
-        if group is not None and (group.permissions.exists() or group.user_set.exclude(pk=user.pk).exists()):
-            raise NotPossible(f"The role {name} has permissions or other users: it is no role of this user alone.")
-        if parameters["prefixes"]:
-            group = group or Group.objects.create(name=name)
-            write_prefixes(group, parameters["prefixes"])
-            user.groups.add(group)
-        elif group is not None:
-            group.delete()
+        limit_alone(user, parameters["topics"])
 
 
 def role_form(ticked: Collection[str] = (VIEW,)) -> dict[str, Any]:
     """Return what the form of a role needs: each permission with its sentence, and whether it is ticked."""
     return {"permissions": [(name, sentence, name in ticked) for name, sentence in PERMISSIONS.items()]}
-
-
-def own_prefixes(user: Any) -> list[str]:
-    """Return the beginnings of topics that one user is limited to beside those of roles."""
-    rows = TopicPermission.objects.filter(group__in=own_roles(user))
-    return sorted(set(rows.values_list("prefix", flat=True)))
 
 
 def rows_of(names: Iterable[str]) -> list[Permission]:
@@ -262,28 +254,9 @@ def rows_of(names: Iterable[str]) -> list[Permission]:
     return list(Permission.objects.filter(wanted).order_by("pk"))
 
 
-def checked_prefixes(parameters: Mapping[str, Any]) -> list[str]:
-    """Return the beginnings of topics, each once; raises InvalidParameter."""
-    given = parameters.get("prefixes", ())
-    if isinstance(given, str) or len(given) > MOST_PREFIXES:
-        raise InvalidParameter("prefixes", f"prefixes is a list of at most {MOST_PREFIXES}.")
-    if not all(isinstance(each, str) and 0 < len(each) <= LONGEST_PREFIX for each in given):
-        raise InvalidParameter("prefixes", f"A prefix has 1 to {LONGEST_PREFIX} characters.")
-    return sorted(set(given))
-
-
-def write_prefixes(group: Group, prefixes: Iterable[str]) -> None:
-    """Write the rows that are wanted, one by one, so that the audit has each."""
-    known = {row.prefix: row for row in TopicPermission.objects.filter(group=group)}
-    for prefix in known.keys() - set(prefixes):
-        known[prefix].delete()
-    for prefix in sorted(set(prefixes) - known.keys()):
-        TopicPermission.objects.create(group=group, prefix=prefix)
-
-
-def _seen(prefixes: Iterable[str]) -> str:
-    found = set(prefixes)
-    return joined(found) if found and "" not in found else _ALL
+def _seen(patterns: Iterable[str]) -> str:
+    found = set(patterns)
+    return joined(found) if found and EVERY not in found else _ALL
 
 
 def _require_free(role: str) -> None:

@@ -4,13 +4,14 @@
     {"prefix": "k3v9qxw2ab", "overlap_hours": 24}                                                 rotate
     {"prefix": "k3v9qxw2ab"}                                                                      revoke
 
-A token is its maker's: it ends with the account. `*` is every name. Who may not unmask, change settings or administer
-broker users or people neither makes a token that may, nor is shown another one of it.
+A token is its maker's: it ends with the account. `orders` is that name, `orders*` are all that begin so, `*` is every
+one. Who may not unmask, change settings or administer broker users or people neither makes a token that may, nor is
+shown another one of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -34,7 +35,7 @@ from console.security.models import ApiToken
 
 #: what a token may do, in the order of `tokens.scope_rows`
 RIGHTS = ("publish", "read", "admin", "consume", "configure", "unmask", "access", "people")
-#: what each permits on the names that begin so
+#: what each permits on the names
 RIGHT_WORDS: Mapping[str, Words] = {
     "publish": _("Send to these topics; act on their timers, halves, dead letters and Redisson queues."),
     "read": _("Read messages, timers, transactions and figures of these topics and groups."),
@@ -107,7 +108,7 @@ class MakeToken(TokenKind):
         }
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return name, prefixes by right, user of access control, and days."""
+        """Return name, names by right, user of access control, and days."""
         name, days = parameters.get("name"), parameters.get("days", settings.TOKEN_DAYS)
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise InvalidParameter("name", f"A token's name has 1 to {LONGEST_NAME} printable characters.")
@@ -117,7 +118,7 @@ class MakeToken(TokenKind):
         for right in RIGHTS:
             names = parameters.get(right, [])
             if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-                raise InvalidParameter(right, f"{right} is a list of prefixes.")
+                raise InvalidParameter(right, f"{right} is a list of names.")
             given[right] = names
         try:
             scopes = tokens.scope_rows(*given.values())
@@ -125,7 +126,7 @@ class MakeToken(TokenKind):
             raise InvalidParameter("scopes", str(error)) from None
         access_user = str(parameters.get("access_user", ""))
         if not scopes and not access_user:
-            raise InvalidParameter("scopes", "A token without a scope is of no use: give a prefix, or * for all.")
+            raise InvalidParameter("scopes", "A token without a scope is of no use: give a name, or * for all.")
         return {"name": name, **given, "access_user": access_user, "days": days}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
@@ -141,6 +142,10 @@ class MakeToken(TokenKind):
         rights = {right: ", ".join(parameters[right]) for right in RIGHTS if parameters[right]}
         bound = {"access_user": parameters["access_user"]} if parameters["access_user"] else {}
         return {}, {**rights, **bound, "days": str(parameters["days"])}
+
+    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return the names of each right."""
+        return {right: parameters[right] for right in RIGHTS}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Make it in the name of who acts."""

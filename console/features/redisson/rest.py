@@ -1,6 +1,6 @@
 """Redisson's delayed queues by REST: look at them, offer values, and do what the console's operations do to them.
 
-The name of a queue is checked against the token's topic prefixes as if it were a topic. All `_ms` are by the clock of
+The name of a queue is checked against the token's scopes as if it were a topic's. All `_ms` are by the clock of
 the Redis server.
 """
 

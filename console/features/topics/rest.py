@@ -1,7 +1,7 @@
 """Topics, and the settings of topics and consumer groups, by REST: look at them, make, change and delete them.
 
 Changes are the console's operations, and requests and answers have the fields of the console's forms. A change needs
-the token's `settings` prefixes, a deletion `delete`; both are of topics and of consumer groups.
+the token's `settings` scopes, a deletion `delete`; both are of topics and of consumer groups.
 """
 
 from __future__ import annotations

@@ -26,43 +26,18 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Subcommands: create NAME, list, rotate PREFIX, revoke PREFIX."""
         actions = parser.add_subparsers(dest="action", required=True)
-        create = actions.add_parser("create", help="create a token; it is shown once")
+        create = actions.add_parser(
+            "create",
+            help="create a token; it is shown once",
+            description="Names: orders is that one alone, orders* are all that begin so, * is every one.",
+        )
         create.add_argument("name", help="what the token is for")
-        create.add_argument("--publish", action="append", default=[], metavar="PREFIX", help="topics to send to; * all")
-        create.add_argument("--read", action="append", default=[], metavar="PREFIX", help="topics to read; * all")
-        create.add_argument(
-            "--admin", action="append", default=[], metavar="PREFIX", help="producer groups to administer; * all"
-        )
-        create.add_argument(
-            "--consume",
-            action="append",
-            default=[],
-            metavar="PREFIX",
-            help="topics to receive from, and consumer groups to receive as; * all",
-        )
-        create.add_argument(
-            "--configure", action="append", default=[], metavar="PREFIX",
-            help="topics and consumer groups to create, change and delete; * all",
-        )  # fmt: skip
-        create.add_argument(
-            "--unmask",
-            action="append",
-            default=[],
-            metavar="PREFIX",
-            help="topics of which it reads what rules of masks hide, as well; * all",
-        )
-        create.add_argument(
-            "--access", action="append", default=[], metavar="*", help="to administer users of the brokers: * only"
-        )
-        create.add_argument(
-            "--people", action="append", default=[], metavar="*",
-            help="to administer users and tokens, in the name of --user: * only",
-        )  # fmt: skip
+        _add_scopes(create)
         create.add_argument(
             "--access-user",
             default="",
             metavar="USER",
-            help="user of the brokers' access control whose policies apply, too (alone, if no prefix is given)",
+            help="user of the brokers' access control whose policies apply, too (alone, if no scope is given)",
         )
         _add_lasting(create)
         create.add_argument(
@@ -107,7 +82,7 @@ class Command(BaseCommand):
         if not scopes and not options["access_user"]:
             raise CommandError(
                 "A token without a scope is of no use; give --publish, --read, --consume, --configure or --admin"
-                " (* for all), or --access-user."
+                " with a name (orders), a beginning (orders*) or * for all, or --access-user."
             )
         if options["requests_per_s"] < 0:
             raise CommandError("--requests-per-s must not be below 0.")
@@ -156,7 +131,7 @@ class Command(BaseCommand):
             is_over = row.expires_at is not None and row.expires_at <= timezone.now()
             state = "revoked" if row.revoked_at else "expired" if is_over else "inactive" if is_orphan else "valid"
             used = row.last_used_at.strftime("%Y-%m-%d %H:%M") if row.last_used_at else "never"
-            allowed = ", ".join(f"{'+'.join(each['actions'])} {each['prefix']}*" for each in row.scopes)
+            allowed = ", ".join(f"{'+'.join(each['actions'])} {each['pattern']}" for each in row.scopes)
             if row.access_user:
                 allowed = f"{allowed or 'all'} that User:{row.access_user} may"
             expires = row.expires_at.date().isoformat() if row.expires_at else "never"
@@ -176,6 +151,39 @@ def _row_of(given: str) -> ApiToken:
     if row is None:
         raise CommandError(f"There is no token with prefix {prefix!r}; `token list` shows all.")
     return row
+
+
+def _add_scopes(create: CommandParser) -> None:
+    create.add_argument(
+        "--publish", action="append", default=[], metavar="TOPIC", help="topics to send to: orders, orders*, *"
+    )
+    create.add_argument("--read", action="append", default=[], metavar="TOPIC", help="topics to read")
+    create.add_argument("--admin", action="append", default=[], metavar="GROUP", help="producer groups to administer")
+    create.add_argument(
+        "--consume",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="topics to receive from, and consumer groups to receive as",
+    )
+    create.add_argument(
+        "--configure", action="append", default=[], metavar="NAME",
+        help="topics and consumer groups to create, change and delete",
+    )  # fmt: skip
+    create.add_argument(
+        "--unmask",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="topics of which it reads what rules of masks hide, as well",
+    )
+    create.add_argument(
+        "--access", action="append", default=[], metavar="*", help="to administer users of the brokers: * only"
+    )
+    create.add_argument(
+        "--people", action="append", default=[], metavar="*",
+        help="to administer users and tokens, in the name of --user: * only",
+    )  # fmt: skip
 
 
 def _add_lasting(parser: CommandParser) -> None:

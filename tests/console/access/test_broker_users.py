@@ -160,7 +160,7 @@ def test_who_may_not_is_refused_by_every_door_and_the_audit_has_it(guarded: Runn
         denied = AuditEntry.objects.filter(what="denied", kind=f"access.{kind}", actor="operator")
         assert denied.exists()
     limited = person("limited", "change_access")
-    limited.groups.first().topic_permissions.create(prefix="a-")
+    limited.groups.first().topic_permissions.create(pattern="a-*")
     assert browser_of(limited).get("/access/").status_code == 403
     assert draft(browser_of(limited), "create", name="alice").status_code == 403
 

@@ -102,10 +102,10 @@ def test_who_is_made_an_administrator_finds_users_in_the_menu_until_it_ends(boss
 
 def test_topics_of_a_role_are_set(boss: Client) -> None:
     group = Group.objects.create(name="tenants")
-    TopicPermission.objects.create(group=group, prefix="old-")
-    run(boss, "people.limit_role", role="tenants", prefixes="a-\nb-\r\n a-")
-    assert sorted(group.topic_permissions.values_list("prefix", flat=True)) == ["a-", "b-"]
-    run(boss, "people.limit_role", role="tenants", prefixes="")
+    TopicPermission.objects.create(group=group, pattern="old-*")
+    run(boss, "people.limit_role", role="tenants", topics="a-*\nb-\r\n a-*")
+    assert sorted(group.topic_permissions.values_list("pattern", flat=True)) == ["a-*", "b-"]
+    run(boss, "people.limit_role", role="tenants", topics="")
     assert not group.topic_permissions.exists()
 
 
@@ -133,9 +133,9 @@ def test_nobody_gives_away_what_is_not_ones_own(boss: Client) -> None:
         ("people.add", {"name": "BOSS"}, "There is an account BOSS already."),
         ("people.add", {"name": "anna", "roles": ["none"]}, "There is no role"),
         ("people.change", {"name": "nobody"}, "There is no account nobody."),
-        ("people.limit_role", {"role": "viewer", "prefixes": "x" * 256}, "1 to 255 characters"),
+        ("people.limit_role", {"role": "viewer", "topics": "x" * 257}, "1 to 256 characters"),
         ("tokens.make", {"name": "t", "days": "5"}, "without a scope"),
-        ("tokens.make", {"name": "t", "days": "5", "publish": "a/b"}, "not a prefix of a name"),
+        ("tokens.make", {"name": "t", "days": "5", "publish": "a/b"}, "neither a name"),
         ("tokens.make", {"name": "t", "days": "5", "access": "a"}, "write *"),
         ("tokens.make", {"name": "t", "days": "0", "publish": "*"}, "days is from 1"),
         ("tokens.make", {"name": "", "days": "5", "publish": "*"}, "1 to 100 printable"),

@@ -27,8 +27,11 @@ def boss(db: None) -> Client:
 
 
 def sees(name: str) -> Any:
-    """The beginnings of topics that a user sees; None: all."""
-    return visible_topics(get_user_model().objects.get(username=name)).prefixes
+    """The topics that a user sees; None: all."""
+    visible = visible_topics(get_user_model().objects.get(username=name))
+    if visible.prefixes is None:
+        return None
+    return tuple(sorted([*visible.names, *(f"{prefix}*" for prefix in visible.prefixes)]))
 
 
 def permissions_of(group: Group) -> set[str]:
@@ -40,21 +43,19 @@ def test_a_role_is_made_with_its_permissions_and_topics(boss: Client) -> None:
     for sentence in ("Create role…", "Cancel and reschedule timers, and deliver them now. console.steer_timers"):
         assert sentence in page
     wanted = ["console.view_console", "console.steer_timers"]
-    address = draft(boss, "people.add_role", role="shop", permissions=wanted, prefixes="order-\npay-").headers[
-        "Location"
-    ]
+    address = draft(boss, "people.add_role", role="shop", permissions=wanted, topics="order-*\npay").headers["Location"]
     shown = words(boss.get(address))
     assert "console.view_console, console.steer_timers" in shown
-    assert "order-, pay-" in shown
-    run(boss, "people.add_role", role="shop", permissions=wanted, prefixes="order-\npay-")
+    assert "order-*, pay" in shown
+    run(boss, "people.add_role", role="shop", permissions=wanted, topics="order-*\npay")
     group = Group.objects.get(name="shop")
     assert permissions_of(group) == set(wanted)
-    assert sorted(group.topic_permissions.values_list("prefix", flat=True)) == ["order-", "pay-"]
+    assert sorted(group.topic_permissions.values_list("pattern", flat=True)) == ["order-*", "pay"]
     run(boss, "people.add", name="anna", roles=["shop"])
     anna = get_user_model().objects.get(username="anna")
     assert anna.has_perm("console.steer_timers")
     assert not anna.has_perm("console.pause_timers")
-    assert sees("anna") == ("order-", "pay-")
+    assert sees("anna") == ("order-*", "pay")
 
 
 def test_nobody_makes_a_role_that_may_more(db: None) -> None:
@@ -75,7 +76,7 @@ def test_nobody_makes_a_role_that_may_more(db: None) -> None:
         ({"role": "@anna", "permissions": "console.view_console"}, "does not begin with @"),
         ({"role": "x", "permissions": "console.fly"}, "permissions is a list of"),
         ({"role": "x"}, "choose at least one"),
-        ({"role": "x", "permissions": "console.view_console", "prefixes": "y" * 256}, "1 to 255 characters"),
+        ({"role": "x", "permissions": "console.view_console", "topics": "y" * 257}, "1 to 256 characters"),
         ({"role": "Viewer", "permissions": "console.view_console"}, "There is a role Viewer already."),
     ],
 )
@@ -104,40 +105,70 @@ def test_one_user_is_limited_by_a_role_of_her_own(boss: Client) -> None:
     page = words(boss.get(f"/people/{anna.pk}/"))
     assert "Topics of this user" in page
     assert "Kept as a role that only this user has." in page
-    address = draft(boss, "people.limit", name="anna", prefixes="a-\nb-").headers["Location"]
-    assert "Sees all topics a-, b-" in words(boss.get(address))
-    run(boss, "people.limit", name="anna", prefixes="a-\nb-")
-    assert sees("anna") == ("a-", "b-")
+    address = draft(boss, "people.limit", name="anna", topics="a-*\nb").headers["Location"]
+    assert "Sees all topics a-*, b" in words(boss.get(address))
+    run(boss, "people.limit", name="anna", topics="a-*\nb")
+    assert sees("anna") == ("a-*", "b")
     assert anna.has_perm("console.steer_timers")
     # it is no role to give, to limit, or to take away by another choice of roles
     assert "@anna" not in boss.get("/people/").content.decode()
-    assert "a-\nb-" in boss.get(f"/people/{anna.pk}/").content.decode()
-    assert draft(boss, "people.limit_role", role="@anna", prefixes="").status_code == 422
+    assert "a-*\nb" in boss.get(f"/people/{anna.pk}/").content.decode()
+    assert draft(boss, "people.limit_role", role="@anna", topics="").status_code == 422
     run(boss, "people.change", name="anna", roles=["viewer"], is_active="yes")
-    assert sees("anna") == ("a-", "b-")
-    run(boss, "people.limit", name="anna", prefixes="")
+    assert sees("anna") == ("a-*", "b")
+    run(boss, "people.limit", name="anna", topics="")
     assert sees("anna") is None
     assert not Group.objects.filter(name__startswith="@").exists()
 
 
-def test_prefixes_of_other_roles_count_beside_her_own(boss: Client) -> None:
+def test_a_user_is_limited_from_the_beginning(boss: Client) -> None:
+    """Between creation and limit a user would see all topics."""
+    page = words(boss.get("/people/"))
+    assert "Topics belong to roles: a user sees those of all their roles together" in page
+    assert "For this user alone, one per line: orders is that topic alone" in page
     tenants = Group.objects.create(name="tenants")
-    TopicPermission.objects.create(group=tenants, prefix="t-")
+    TopicPermission.objects.create(group=tenants, pattern="t-*")
+    assert "tenants t-*" in words(boss.get("/people/"))
+    drafted = draft(boss, "people.add", name="anna", roles=["viewer", "tenants"], topics="a\nb*")
+    shown = words(boss.get(drafted.headers["Location"]))
+    for sentence in ("a, b*", "Topics that begin with t-: none yet.", "The topic a, which does not exist yet."):
+        assert sentence in shown
+    run(boss, "people.add", name="anna", roles=["viewer", "tenants"], topics="a\nb*")
+    assert sees("anna") == ("a", "b*", "t-*")
+    assert "own topics" in words(boss.get("/people/"))
+    run(boss, "people.add", name="ben", roles=["viewer"], topics="")
+    assert sees("ben") is None
+    assert draft(boss, "people.add", name="carl", topics="a*b").status_code == 422
+
+
+def test_who_may_not_limit_makes_no_limited_user(db: None) -> None:
+    clerk = person("clerk", role="viewer")
+    clerk.user_permissions.set(rows_of(["auth.change_user", "auth.add_user"]))
+    browser = browser_of(clerk)
+    assert "For this user alone" not in words(browser.get("/people/"))
+    answer = run(browser, "people.add", name="anna", roles=["viewer"], topics="a")
+    assert "needs the permission auth.change_group" in refused(answer, browser)
+    assert not get_user_model().objects.filter(username="anna").exists()
+
+
+def test_topics_of_other_roles_count_beside_her_own(boss: Client) -> None:
+    tenants = Group.objects.create(name="tenants")
+    TopicPermission.objects.create(group=tenants, pattern="t-*")
     person("anna", role="viewer").groups.add(tenants)
-    address = draft(boss, "people.limit", name="anna", prefixes="a-").headers["Location"]
-    assert "Sees t- a-, t-" in words(boss.get(address))
-    run(boss, "people.limit", name="anna", prefixes="a-")
-    assert sees("anna") == ("a-", "t-")
+    address = draft(boss, "people.limit", name="anna", topics="a-*").headers["Location"]
+    assert "Sees t-* a-*, t-*" in words(boss.get(address))
+    run(boss, "people.limit", name="anna", topics="a-*")
+    assert sees("anna") == ("a-*", "t-*")
 
 
 def test_a_role_of_that_name_that_allows_something_is_left_alone(boss: Client) -> None:
     person("anna", role="viewer")
     Group.objects.create(name="@anna").permissions.add(*rows_of(["auth.change_user"]))
-    assert "no role of this user alone" in refused(run(boss, "people.limit", name="anna", prefixes="a-"), boss)
+    assert "no role of this user alone" in refused(run(boss, "people.limit", name="anna", topics="a-*"), boss)
     assert sees("anna") is None
     ben = person("ben", role="viewer")
     ben.groups.add(Group.objects.get(name="@anna"))
-    run(boss, "people.limit", name="ben", prefixes="b-")
+    run(boss, "people.limit", name="ben", topics="b-*")
     assert {group.name for group in ben.groups.all()} == {"viewer", "@anna", "@ben"}
     run(boss, "people.change", name="ben", roles=["viewer"], is_active="yes")
     assert {group.name for group in ben.groups.all()} == {"viewer", "@ben"}
@@ -145,10 +176,10 @@ def test_a_role_of_that_name_that_allows_something_is_left_alone(boss: Client) -
 
 def test_a_superuser_and_oneself_are_not_limited(boss: Client) -> None:
     get_user_model().objects.create_superuser("chief", password="a long secret")
-    assert "is a superuser" in draft(boss, "people.limit", name="chief", prefixes="a-").content.decode()
+    assert "is a superuser" in draft(boss, "people.limit", name="chief", topics="a-*").content.decode()
     clerk = person("clerk", role="administrator")
     browser = browser_of(clerk)
-    assert "your own account" in refused(run(browser, "people.limit", name="clerk", prefixes="a-"), browser)
+    assert "your own account" in refused(run(browser, "people.limit", name="clerk", topics="a-*"), browser)
 
 
 def test_each_right_of_a_token_says_what_it_permits(boss: Client) -> None:

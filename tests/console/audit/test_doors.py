@@ -110,9 +110,9 @@ def test_accounts_and_roles_are_kept_with_what_was_and_what_is(db: None) -> None
         assert len(told()) == count
         anna.delete()
         assert (newest().kind, newest().result["name"]) == ("accounts.delete", "anna")
-        TopicPermission.objects.create(group=viewer, prefix="a-")
+        TopicPermission.objects.create(group=viewer, pattern="a-*")
         assert (newest().kind, newest().result["facts"]) == (
-            "topic_permissions.create", {"group": "viewer", "prefix": "a-"},
+            "topic_permissions.create", {"group": "viewer", "pattern": "a-*"},
         )  # fmt: skip
         rule = MaskRule.objects.create(prefix="pay-", why="cards")
         rule.is_on = False
@@ -123,7 +123,7 @@ def test_accounts_and_roles_are_kept_with_what_was_and_what_is(db: None) -> None
 def test_who_changes_a_role_in_the_admin_is_named(db: None) -> None:
     boss = browser_of(get_user_model().objects.create_superuser("boss", password=PASSWORD))
     answer = boss.post(
-        "/admin/console/topicpermission/add/", {"group": Group.objects.get(name="viewer").pk, "prefix": "a-"}
+        "/admin/console/topicpermission/add/", {"group": Group.objects.get(name="viewer").pk, "pattern": "a-*"}
     )
     assert answer.status_code == 302
     assert told() == [("boss", "done", "topic_permissions.create")]
@@ -135,7 +135,7 @@ def test_tokens_are_kept_with_their_number_and_without_what_opens(db: None) -> N
         row = ApiToken.objects.get()
         assert newest().kind == "tokens.create"
         assert row.prefix in newest().result["name"]
-        assert newest().result["facts"]["scopes"] == [{"prefix": "a-", "actions": ["read"]}]
+        assert newest().result["facts"]["scopes"] == [{"pattern": "a-", "actions": ["read"]}]
         assert row.digest not in str(newest().result)
         tokens.revoke(row)
         assert newest().kind == "tokens.revoke"

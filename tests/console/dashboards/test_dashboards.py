@@ -184,7 +184,7 @@ def reader(*permissions: str, prefixes: tuple[str, ...] | None = None) -> Client
     if prefixes is not None:
         group = Group.objects.create(name="team")
         user.groups.add(group, Group.objects.create(name="without rows"))
-        TopicPermission.objects.bulk_create(TopicPermission(group=group, prefix=prefix) for prefix in prefixes)
+        TopicPermission.objects.bulk_create(TopicPermission(group=group, pattern=f"{prefix}*") for prefix in prefixes)
     browser = Client()
     browser.force_login(user)
     return browser

@@ -126,9 +126,9 @@ BODIES: Mapping[type[msgspec.Struct], Callable[[str], dict[str, Any]]] = {
     BrokerSettingsChange: lambda side: {"settings": {"transactionCheckMax": 9}, **WHY},
     NewPerson: lambda side: {"name": f"{side}u", **WHY},
     PersonChange: lambda side: {"is_active": False, **WHY},
-    PersonLimit: lambda side: {"prefixes": [side], **WHY},
+    PersonLimit: lambda side: {"topics": [side], **WHY},
     NewRole: lambda side: {"name": f"{side}r", "permissions": ["console.view_console"], **WHY},
-    RoleChange: lambda side: {"prefixes": [side], **WHY},
+    RoleChange: lambda side: {"topics": [side], **WHY},
     NewToken: lambda side: {"name": f"{side}n", "read": ["*"], **WHY},
     TokenRotation: lambda side: WHY,
     NewPolicy: lambda side: {"resource": f"Topic:{side}t", "actions": ["Pub"], **WHY},
@@ -211,7 +211,7 @@ async def test_every_route_is_answered_as_the_token_allows(
 ) -> None:
     for side in (OWN, OTHER):
         service.engine.topics.ensure(f"{side}t", 1)
-    given = {action: [prefix] for action in actions}
+    given = {action: [prefix if prefix == "*" else f"{prefix}*"] for action in actions}
     rows = security_tokens.scope_rows(
         **{name: given.get(name, ()) for name in ("publish", "read")},
         **{name: given.get(name, ()) for name in ("admin", "consume", "settings", "unmask")},

@@ -29,7 +29,7 @@ def listed(settings: Any) -> None:
 @pytest.fixture
 def admin_token(transactional_db: None) -> str:
     """A token that administers shop and shop-2, and may do nothing else."""
-    return security_tokens.create("ops", security_tokens.scope_rows((), (), ("shop",)))[1]
+    return security_tokens.create("ops", security_tokens.scope_rows((), (), ("shop*",)))[1]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ SETTING = {"descriptor_set": base64_of(SHOP), "type": ORDER, "reason": "because"
 @pytest.fixture
 def token(transactional_db: None) -> str:
     """May read and set what begins with "order"."""
-    scopes = security_tokens.scope_rows([], ["order"], settings=["order"])
+    scopes = security_tokens.scope_rows([], ["order*"], settings=["order*"])
     return security_tokens.create("test", scopes)[1]
 
 

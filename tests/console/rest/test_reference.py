@@ -44,7 +44,7 @@ def of_role(*permissions: str, role: str = VIEWER, prefix: str = "") -> Client:
     for name in permissions:
         user.user_permissions.add(Permission.objects.get(codename=name, content_type__app_label="console"))
     if prefix:
-        TopicPermission.objects.create(group=group, prefix=prefix)
+        TopicPermission.objects.create(group=group, pattern=f"{prefix}*")
     browser = Client()
     browser.force_login(user)
     return browser

@@ -34,7 +34,7 @@ NOW = {"read_queues": 2, "write_queues": 2, "permission": 6, "message_type": "",
 @pytest.fixture
 def token(transactional_db: None) -> str:
     """May look at everything, and change what is called so."""
-    scopes = security_tokens.scope_rows(["*"], ["*"], settings=["order", "billing"])
+    scopes = security_tokens.scope_rows(["*"], ["*"], settings=["order*", "billing*"])
     return security_tokens.create("test", scopes)[1]
 
 

@@ -263,7 +263,7 @@ async def test_a_token_sees_and_steers_its_own_topics_only(
 @pytest.fixture
 def invoices_only(make_token: MakeToken) -> str:
     """A token for invoices alone."""
-    return make_token(publish=("invoice",), read=("invoice",))
+    return make_token(publish=("invoice*",), read=("invoice*",))
 
 
 async def test_a_handle_of_a_send_by_a_client_of_rocketmq_is_good_here(

@@ -60,12 +60,29 @@ async def test_the_right_prefix_with_another_secret_is_refused(anonymous: httpx.
     assert (await anonymous.get("/api/v1/topics", headers=bearer(wrong))).status_code == 401
 
 
-async def test_a_scope_is_a_beginning_of_topic_names(anonymous: httpx.AsyncClient, narrow: str) -> None:
+async def test_a_scope_is_a_beginning_of_topic_names_where_a_star_says_so(
+    anonymous: httpx.AsyncClient, narrow: str
+) -> None:
     assert (await anonymous.post(ORDERS, json={"body": "x"}, headers=bearer(narrow))).status_code == 201
     refused = await anonymous.post(INVOICES, json={"body": "x"}, headers=bearer(narrow))
     assert (refused.status_code, refused.json()["code"]) == (403, "scope_missing")
     for path in ("/api/v1/topics", "/api/v1/groups", "/api/v1/schedule/levels"):
         assert (await anonymous.get(path, headers=bearer(narrow))).status_code == 403
+
+
+async def test_a_token_for_a_topic_neither_sends_to_nor_makes_one_that_begins_so(
+    anonymous: httpx.AsyncClient, make_token: MakeToken
+) -> None:
+    """`publish: order-paid` once opened order-paid2, too, which a send created."""
+    token = await asyncio.to_thread(
+        lambda: (make_token(publish=("order-paid",), read=("order-paid",)), connection.close())[0]
+    )
+    assert (await anonymous.post(ORDERS, json={"body": "x"}, headers=bearer(token))).status_code == 201
+    longer = ORDERS.replace("order-paid", "order-paid2")
+    refused = await anonymous.post(longer, json={"body": "x"}, headers=bearer(token))
+    assert (refused.status_code, refused.json()["code"]) == (403, "scope_missing")
+    listed = (await anonymous.get("/api/v1/topics", headers=bearer(token))).json()
+    assert [row["name"] for row in listed["topics"]] == ["order-paid"]
 
 
 async def test_an_expired_token_is_refused(anonymous: httpx.AsyncClient, expired: str) -> None:

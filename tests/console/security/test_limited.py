@@ -91,7 +91,7 @@ def limited_person(name: str, *prefixes: str, role: str = "operator") -> Any:
     group = Group.objects.create(name=f"of {name}")
     user.groups.add(group)
     for prefix in prefixes:
-        TopicPermission.objects.create(group=group, prefix=prefix)
+        TopicPermission.objects.create(group=group, pattern=f"{prefix}*")
     return user
 
 

@@ -167,7 +167,7 @@ def test_strangers_are_led_to_the_login_and_guesses_there_are_counted(db: None, 
 
 def test_the_admin_asks_before_it_changes_anything(db: None) -> None:
     browser = browser_of(get_user_model().objects.create_superuser("boss", password=PASSWORD))
-    form = {"group": Group.objects.get(name="viewer").pk, "prefix": "a-"}
+    form = {"group": Group.objects.get(name="viewer").pk, "pattern": "a-*"}
     later(browser, 16)
     assert browser.get("/admin/console/topicpermission/").status_code == 200
     assert browser.post("/admin/console/topicpermission/add/", form).headers["Location"].startswith("/prove/")

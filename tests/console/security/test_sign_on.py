@@ -112,7 +112,7 @@ def test_the_topics_that_one_user_is_limited_to_are_not_the_providers_matter(pro
     sign_on(provider, Client())
     anna = get_user_model().objects.get()
     own = anna.groups.create(name=own_name(anna))
-    TopicPermission.objects.create(group=own, prefix="a-")
+    TopicPermission.objects.create(group=own, pattern="a-*")
     sign_on(provider, Client())
     assert visible_topics(anna).prefixes == ("a-",)
 

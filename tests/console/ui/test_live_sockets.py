@@ -229,7 +229,7 @@ def take_what_the_role_may() -> None:
 
 
 def limit_the_topics() -> None:
-    TopicPermission.objects.create(group=Group.objects.get(name=VIEWER), prefix="a-")
+    TopicPermission.objects.create(group=Group.objects.get(name=VIEWER), pattern="a-*")
 
 
 def change_the_password() -> None:

@@ -86,3 +86,21 @@ def test_open_pages_say_moments_in_the_same_zone(stage: Stage, settings: object)
     }
     assert set(shown(parts[""])) <= {"UTC"}
     assert set(shown(parts[SHANGHAI])) <= {"CST"}
+
+
+def test_a_stranger_chooses_the_language_before_signing_in(db: None) -> None:
+    """By forms alone: they need no script."""
+    stranger = Client(enforce_csrf_checks=True)
+    page = stranger.get("/login/?next=/topics/").content.decode()
+    form = page.partition('class="languages"')[2].partition("</form>")[0]
+    token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', form)
+    assert token
+    assert 'value="/login/?next=/topics/"' in form
+    elsewhere = stranger.get("/login/?next=https://evil.example/").content.decode()
+    assert "evil" not in elsewhere.partition('class="languages"')[2]
+    pressed = re.findall(r'value="([\w-]+)"\s+lang="[\w-]+"\s+aria-pressed="(\w+)"', form)
+    assert pressed == [("en", "true"), ("zh-hans", "false")]
+    chosen = {"csrfmiddlewaretoken": token[1], "language": "zh-hans", "next": "/login/?next=/topics/"}
+    answer = stranger.post("/i18n/setlang/", chosen)
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/login/?next=/topics/")
+    assert "登录" in stranger.get("/login/?next=/topics/").content.decode()

@@ -20,7 +20,7 @@ from tests.console.markup import tight
 from tests.console.people import browser_of, person
 from tests.console.security.test_roles import CLOSED, NOT_ALLOWED
 from tests.console.stage import Stage
-from tests.console.ui.test_pages import tags_of
+from tests.console.ui.test_pages import tags_of, words
 
 REFUSED = 422
 HOSTILE = '"><script>alert(1)</script>'
@@ -191,7 +191,7 @@ def test_whoever_loads_the_answer_to_a_form_again_finds_a_page(stage: Stage, ope
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
 def test_an_address_with_nothing_says_no_name_of_the_program(operator: Client, settings: object, language: str) -> None:
     for address in ("/there/is/none/", "/timers/99999999999999999999/", "/operations/none/"):
-        page = operator.get(address, headers={"accept-language": language}).content.decode()
+        page = words(operator.get(address, headers={"accept-language": language}))
         assert "404" not in page
         assert "Resolver" not in page
         assert "Http" not in page
