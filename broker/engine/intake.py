@@ -410,18 +410,9 @@ class Intake:
         if tickets is None:
             return None
         positions = [ticket.position for ticket in tickets]
-        about = (
-            repeat(topic),
-            queue_ids,
-            bodies,
-            begun.copies,
-            flags,
-            repeat(0),
-            born_ms,
-            repeat(born_host),
-            repeat(0),
-        )
-        self._transactions.began_all(tickets, begun, map(RecentHalf, positions, begun.groups, *about))
+        about = (queue_ids, bodies, begun.copies, flags, repeat(0), born_ms, repeat(born_host), repeat(0))
+        rows = zip(positions, begun.groups, repeat(topic), *about, strict=False)
+        self._transactions.began_all(tickets, begun, map(tuple.__new__, repeat(RecentHalf), rows))
         return tickets
 
     def plan_copies(self, halves: Sequence[RecentHalf]) -> list[Copy]:

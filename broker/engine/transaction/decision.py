@@ -151,17 +151,19 @@ class Decider:
         outcomes: list[bool | None] = [None] * len(asked)
         chosen: dict[int, tuple[int, Chunk, int]] = {}
         commits: list[RecentHalf] = []
+        kept = self._kept
         for number, each in enumerate(asked):
-            found = self._kept(each)
-            if found is None or each.offset in chosen:
+            found = kept(each)
+            if found is None:
                 continue
-            if each.commit is None:
-                outcomes[number] = False
-                continue
+            offset, _, commit, _, _, _, _ = each
             half, chunk, at = found
-            if each.commit:
-                commits.append(half)
-            chosen[each.offset] = number, chunk, at
+            if commit is None:
+                outcomes[number] = False
+            elif offset not in chosen:
+                if commit:
+                    commits.append(half)
+                chosen[offset] = number, chunk, at
         if commits:
             try:
                 self._copies += self._plan_copies(commits)
@@ -197,7 +199,8 @@ class Decider:
 
     def _decided_at(self, chunk: Chunk, at: int, asked: Ending, owner: object) -> None:
         offset, _, commit, by, reason, _, _ = asked
-        self._pending[offset] = Decision(offset, commit, by, reason), [] if owner is None else [owner]
+        decision = tuple.__new__(Decision, (offset, commit, by, reason))
+        self._pending[offset] = decision, [] if owner is None else [owner]
         self._unwritten.append(offset)
         chunk.flags[at] = COMMITTING if commit else ROLLING_BACK
 

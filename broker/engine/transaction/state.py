@@ -253,7 +253,8 @@ class TransactionTable:
                 self.parked.remove(offset)
         self.changes += len(decisions)
         settled = self.settled
-        settled.update(zip(offsets, map(Settled, decisions, repeat(at_ms)), strict=False))
+        rows = zip(decisions, repeat(at_ms), strict=False)
+        settled.update(zip(offsets, map(tuple.__new__, repeat(Settled), rows), strict=True))
         while len(settled) > _REMEMBERED:
             settled.popitem(last=False)
         commits = sum([1 for decision in decisions if decision.commit])

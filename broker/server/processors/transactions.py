@@ -105,13 +105,14 @@ class TransactionProcessor:
             return
         held, self._held = self._held, []
         names = [f"{role} {connection.address}" for role in _ROLES]
-        asked: list[Ending] = []
-        owners: list[BriefOwner | None] = []
-        for (opaque, frame_flag, commit, offset, position, group, transaction_id, is_check), _ in held:
-            row = (offset, position, commit, names[is_check], "", group, transaction_id or None)
-            asked.append(tuple.__new__(Ending, row))
-            is_oneway = frame_flag & ONEWAY_FLAG
-            owners.append(None if is_oneway else BriefOwner(connection, opaque, Request.END_TRANSACTION, now_ms))
+        asked = [
+            tuple.__new__(Ending, (offset, position, commit, names[is_check], "", group, transaction_id or None))
+            for (_, _, commit, offset, position, group, transaction_id, is_check), _ in held
+        ]
+        owners = [
+            None if said[1] & ONEWAY_FLAG else BriefOwner(connection, said[0], Request.END_TRANSACTION, now_ms)
+            for said, _ in held
+        ]
         outcomes: list[bool | None] = [None] * len(asked)
         if len(asked) > 1 and self._engine.is_open:
             outcomes = self._transactions.end_together(asked, owners)
