@@ -110,6 +110,35 @@ def test_records(name, rows):
     assert FAST.records(*said) == IN_PYTHON["records"](*said)
 
 
+@given(
+    st.lists(st.binary(max_size=40), min_size=1, max_size=5), INT.map(abs), st.integers(0, 1 << 40),
+    st.integers(0, 1 << 50), st.integers(0, 1 << 30), st.data(),
+)  # fmt: skip
+def test_records_that_stand_where_they_should(bodies, queue_id, offset, position, cut, data):
+    records, positions = [], []
+    for number, body in enumerate(bodies):
+        size = record_size(b"T", body, b"a\x01b\x02", IPV4, IPV4)
+        said = (b"T", queue_id, offset + number, position, body, b"a\x01b\x02", 0, 0, 1, IPV4, 2, IPV4, 0, 0, size)
+        records.append(encode_record(*said))
+        positions.append(position)
+        position += size + cut % 9
+    sizes = tuple(map(len, records))
+    assert FAST.all_stand_here(records, tuple(positions), sizes, queue_id, offset) is True
+    number, record = cut % len(records), records[cut % len(records)]
+    at, wrong = cut % len(record), data.draw(st.sampled_from(["bit", "end", "size", "position", "offset", "queue"]))
+    if wrong == "bit":
+        records[number] = record[:at] + bytes((record[at] ^ 1 << cut % 8,)) + record[at + 1 :]
+    elif wrong == "end":
+        records[number] = record[:at]
+        sizes = data.draw(st.sampled_from([sizes, tuple(map(len, records))]))
+    elif wrong == "size":
+        sizes = (*sizes[:number], data.draw(INT), *sizes[number + 1 :])
+    elif wrong == "position":
+        positions[number] = data.draw(LONG)
+    asked = (records, positions, sizes, queue_id + (wrong == "queue" and queue_id < 9), offset + (wrong == "offset"))
+    assert FAST.all_stand_here(*asked) is IN_PYTHON["all_stand_here"](*asked)
+
+
 @given(st.lists(st.tuples(PLACE, INT, LONG), max_size=40), st.booleans())
 def test_entries_of_a_queue(rows, has_tags):
     positions, sizes, codes = zip(*rows, strict=True) if rows else ((), (), ())
@@ -351,6 +380,8 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("records", (b"T", [0], [0, 1], [0], [112], [b""], [b""], [0], [bytes(48)]), ValueError),
     ("records", (b"T" * 128, [], [], [], [], [], [], [], []), ValueError),
     ("entries", ([0], (), None), ValueError),
+    ("all_stand_here", ([b""], [0], [], 0, 0), ValueError),
+    ("all_stand_here", (["record"], [0], [6], 0, 0), TypeError),
     ("entries", (range(1), [0], None), TypeError),
     ("put_entries", (array("q", [0]), [0], [0], 0, 1, set(), 1), ValueError),
     ("put_entries", (array("i"), [0], [0], 0, 1, set(), 1), ValueError),
