@@ -428,18 +428,9 @@ class Intake:
                 place = places[asked_topic, asked_id] = self.place(asked_topic, asked_id)
             stored += b"ESC_SOURCE\x01%d\x02" % position
             size += len(body) + len(stored) + _LARGEST_REST_BYTES
-            row = (
-                unique_key,
-                tags,
-                keys,
-                flag,
-                sys_flag | FLAG_TRANSACTION_COMMIT,
-                born_ms,
-                born_host,
-                times,
-                position,
-            )
-            copies.append(tuple.__new__(Copy, (*place, body, stored, *row)))
+            sys_flag |= FLAG_TRANSACTION_COMMIT
+            more = (unique_key, tags, keys, flag, sys_flag, born_ms, born_host, times, position)
+            copies.append(tuple.__new__(Copy, (*place, body, stored, *more)))
         if copies:
             self._store.make_room(size)
         return copies
