@@ -85,9 +85,13 @@ class LagPreview(Preview):
     #: messages that the groups are behind, now and at once afterwards; None: not known
     lag_before: int | None = None
     lag_after: int | None = None
-    #: what the group (of several the slowest) took of late, and how long it would need for what it is behind then
+    #: what the group (of several the slowest) took of late, what arrived for it, and how long it would need for what it
+    #: is behind then
     consumed_per_s: float | None = None
+    arriving_per_s: float | None = None
     catch_up_ms: int | None = None
+    #: it never catches up, as more arrives than it takes
+    is_outrun: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,11 +165,17 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class ItemNow:
-    """The place of a touched thing now: a moment (epoch ms) or a text, with the `address` of its page if any."""
+    """The place of a touched thing now: a moment (epoch ms) or a text, with the `address` of its page if any, and a
+    mark where it is something to look at.
+
+    With a `state`, what is with it now, the moment is when it is or was due and the text names the page.
+    """
 
     ms: int | None = None
     text: str = ""
     address: str = ""
+    state: str = ""
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +263,9 @@ class Kind(Act, ABC, Generic[PreviewOf]):
 
     #: verbs of the palette that begin it, in all languages, whichever the reader has
     verbs: ClassVar[tuple[str, ...]] = ()
+    #: the page on which it is begun, for who names it in the palette (the name of its address), and the place there
+    begun_on: ClassVar[str] = ""
+    begun_at: ClassVar[str] = ""
 
     # from a form or a call to its parameters
 
@@ -271,6 +284,12 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     def commands(self, verb: str, rest: str) -> Iterator[Command]:
         """Yield what one of its verbs asks for with the `rest` of the text, whoever may do it."""
         yield from ()
+
+    def offered(self) -> Iterator[Command]:
+        """Yield how it is begun by who names it in the palette, whoever may do it: by default on its page."""
+        if self.begun_on:
+            address = reverse(self.begun_on) + self.begun_at
+            yield Command("", str(self.title), self.name, self.permission, dict, address=address)
 
     # what is touched
 
@@ -352,6 +371,11 @@ class Kind(Act, ABC, Generic[PreviewOf]):
         if error == "not-supported":
             return ItemNow(text=gettext("this broker does not support this request"))
         return ItemNow(text=str(error)) if error else None
+
+    def became(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, ItemNow]:
+        """Return by number what became of items since: of those of which a broker was asked, as this page is looked at,
+        and answered; of the others `item_now` is shown."""
+        return {}
 
     @abstractmethod
     def rest_call(self, parameters: Mapping[str, Any]) -> Call | None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db.models import QuerySet
@@ -17,11 +18,12 @@ from django.utils.translation import gettext as _
 
 from broker.rocketmq.properties import KEYS, SCHEDULE_KEY, SHARDING_KEY, TAGS, UNIQUE_KEY
 from console.operations import runner
-from console.operations.kind import Kind, Preview, Undo
+from console.operations.kind import ItemNow, Kind, Preview, Undo
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.operations.registry import KINDS, names_messages, preview_of, scope_of, shown_parameters
 from console.security.masking import BODY, Masks, masks
 from console.security.topic_scope import TopicScope, current_scope
+from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
 
 #: names in a target, and the property that each is
@@ -119,6 +121,34 @@ class OperationPage:
     undo: Undo | None = None
     #: by the number of an item the item of another operation that took it back
     back: Mapping[int, OperationItem]
+    #: by the number of an item where what it touched is now
+    now: Mapping[int, ItemNow] = field(default_factory=dict)
+    #: of these what became of it since, where a broker was asked
+    became: Mapping[int, ItemNow] = field(default_factory=dict)
+
+    @property
+    def became_counts(self) -> Mapping[str, int]:
+        """How many of the items that are shown became what."""
+        # a template takes `items` of a Counter for a key
+        return dict(Counter(each.text for each in self.became.values()))
+
+    @property
+    def has_due(self) -> bool:
+        """Tell whether any of its items was due at some moment."""
+        return any(item.due_ms for item in self.items)
+
+    @property
+    def has_now(self) -> bool:
+        """Tell whether there is anything to say of where any of its items is now."""
+        return bool(self.now or self.back)
+
+    @property
+    def made(self) -> ItemNow | None:
+        """The page of the one thing that it was about, once it is over; None: there is none, or there are several."""
+        if self.row.total != 1 or not self.row.is_over or len(self.items) != 1:
+            return None
+        found = self.now.get(self.items[0].number)
+        return found if found is not None and found.address else None
 
     @property
     def permission(self) -> str:
@@ -172,6 +202,10 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     items = row.items.filter(number__gt=after)
     found = list((items.filter(outcome=outcome) if outcome else items)[: ITEMS + 1])
     hide, preview = masks_of(row.kind), preview_of(row)
+    # what it names is the broker's
+    with choosing(choice_of(row.broker)):
+        now = {item.number: there for item in found[:ITEMS] if (there := kind.item_now(item)) is not None}
+        became = kind.became(row, found[:ITEMS]) if row.is_over else {}
     return OperationPage(
         row=row,
         kind=kind,
@@ -184,6 +218,8 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         is_lost=runner.is_lost(row),
         undo=kind.undo_of(row),
         back=kind.taken_back(row, found),
+        now={**now, **became},
+        became=became,
     )
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from django import template
 from django.utils.translation import gettext as _
 
-from console.operations.kind import ItemNow, Kind, Preview
+from console.operations.kind import ItemNow, Preview
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.operations.move_times import all_at, later
-from console.operations.reading import masked_parameters
+from console.operations.reading import OperationPage, masked_parameters
 from console.operations.registry import ACTS, KINDS, OUTCOMES
 from console.rest.curl import curl
 from console.templatetags.escapement import span
@@ -63,9 +63,9 @@ def selection_words(row: Operation) -> str:
 
 
 @register.simple_tag
-def item_now(kind: Kind[Any], item: OperationItem) -> ItemNow | None:
+def item_now(page: OperationPage, item: OperationItem) -> ItemNow | None:
     """Return where a touched thing is now; None: nothing is known of that."""
-    return kind.item_now(item)
+    return page.now.get(item.number)
 
 
 @register.inclusion_tag("operations/move_times.html", takes_context=True)

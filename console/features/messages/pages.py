@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
@@ -14,10 +15,18 @@ from django.views.decorators.http import require_safe
 
 from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.messages import read
+from console.features.messages.across import is_offset_id
 from console.features.messages.decoders import Decoder
 from console.features.messages.hops import TOLD_LIMIT
 from console.features.messages.operations import Unmask
-from console.features.messages.shapes import MESSAGES, OFFSET_ID, MessageFilter, MessagePage, MessageSearch, life_of
+from console.features.messages.shapes import (
+    MESSAGES,
+    MessageFilter,
+    MessagePage,
+    MessageSearch,
+    WaitingUnder,
+    life_of,
+)
 from console.features.messages.through import messages_through
 from console.operations.models import AuditEntry
 from console.operations.typed_moments import bound_ms
@@ -31,22 +40,26 @@ _TOPICS_OFFERED = 200
 _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500, "text": 500}
 
 
-@require_safe
-def search(request: HttpRequest) -> Answer:
-    """Search by offset id; by key or message id, in a topic or those written last; or a topic's newest by filters."""
+def search(request: HttpRequest, waiting_under: Callable[[str, str], WaitingUnder]) -> Answer:
+    """Search by offset id; by key or message id, in a topic or those written last; or a topic's newest by filters.
+
+    `waiting_under` tells what else waits with a key, in a topic or ("") in all.
+    """
     sought = (request.GET.get("q") or "").strip()[:300]
     topic = (request.GET.get("topic") or "").strip()[:255]
-    if OFFSET_ID.fullmatch(sought) and not topic:
+    if not topic and is_offset_id(sought):
         return redirect("message", sought)
-    found = None
+    found, waiting = None, WaitingUnder()
     errors: dict[str, str] = {}
     given = {name: request.GET.get(name, "").strip()[:most] for name, most in _LENGTHS.items()}
     if topic and not sought:
         found = messages_through(topic, _filter(given, errors), read_cursor(request.GET.get("after")))
     elif sought:
         found = read.messages(topic, sought) if topic else read.messages_everywhere(sought)
+        waiting = waiting_under(sought, topic)
     context = {
         "data": found,
+        "waiting": waiting,
         "here": "messages",
         "sought": sought,
         "topic": topic,
@@ -74,7 +87,7 @@ def _continued(request: HttpRequest, found: MessageSearch | None) -> str:
 
 def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
     """Read the filter from the form; what is no moment is said in `errors`, and asks for nothing."""
-    from_ms, to_ms = (bound_ms(given[name], name, errors) for name in ("from", "to"))
+    from_ms, to_ms = (bound_ms(given[name], name, errors, "back") for name in ("from", "to"))
     name, _equals, value = given["property"].partition("=")
     return MessageFilter(from_ms, to_ms, given["tag"], name.strip(), value.strip(), given["text"])
 
@@ -88,16 +101,33 @@ def message(request: HttpRequest, message_id: str) -> HttpResponse:
 @form_of("message", "message_id")
 def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
     """Show once, to a user who may see it and gives a reason, what a rule masks; `what=body` gives the stored bytes."""
+    topic = request.GET.get("topic", "")[:255] or None
+    return shown_unmasked(
+        request,
+        (message_id, topic or ""),
+        lambda reason, error: _message(request, message_id, reason, error, 422 if error else 200),
+        lambda: body_answer(message_id, topic),
+    )
+
+
+def shown_unmasked(
+    request: HttpRequest,
+    of: tuple[str, str],
+    page: Callable[[str, str], HttpResponse],
+    content: Callable[[], HttpResponse],
+) -> HttpResponse:
+    """Show a page (given the reason, or what is wrong), or the stored bytes, unmasked this once; `of`: message, topic.
+
+    The audit keeps who saw it and why.
+    """
     reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
     if not reason:
-        return _message(request, message_id, error=_("Enter a reason. It is kept in the audit log."), status=422)
-    topic = request.GET.get("topic", "")[:255] or None
+        return page("", _("Enter a reason. It is kept in the audit log."))
     with lifted():
-        is_body = request.POST.get("what") == "body"
-        shown = _body(message_id, topic) if is_body else _message(request, message_id, reason)
+        shown = content() if request.POST.get("what") == "body" else page(reason, "")
     AuditEntry.objects.create(
         user_id=request.user.pk, actor=request.user.get_username(), what=AuditEntry.What.CONFIRMED, kind=Unmask.name,
-        reason=reason, result={"message": message_id, "topic": topic or "", "what": request.POST.get("what", "page")},
+        reason=reason, result={"message": of[0], "topic": of[1], "what": request.POST.get("what", "page")},
     )  # fmt: skip
     shown["Cache-Control"] = "no-store"
     return shown
@@ -119,13 +149,13 @@ def _message(
         "body_url": reverse("message_body", args=[message_id]) + query,
         "like_url": f"{reverse('send', args=[data.topic])}?{like}" if is_own else "",
         "unmask_url": reverse("message_unmask", args=[message_id]) + query,
-        "decoders": _decoders(data), "topic_of_id": topic or "",
+        "decoders": decoders_of(data), "topic_of_id": topic or "",
         "may_unmask": request.user.has_perm(UNMASK), "unmasked_for": unmasked_for, "reason_length": REASON_LENGTH,
     }  # fmt: skip
     return render(request, "messages/message.html", context, status=status)
 
 
-def _decoders(data: MessagePage) -> list[tuple[str, Any]]:
+def decoders_of(data: MessagePage) -> list[tuple[str, Any]]:
     """Return the ways to open the body that can be chosen: Protobuf where the topic has a descriptor."""
     is_asked = data.body is not None and data.body.asked == Decoder.PROTOBUF
     is_known = data.has_descriptor or is_asked
@@ -135,10 +165,11 @@ def _decoders(data: MessagePage) -> list[tuple[str, Any]]:
 @require_safe
 def body(request: HttpRequest, message_id: str) -> HttpResponse:
     """Send the stored bytes as a download: never shown by the browser, whatever they are."""
-    return _body(message_id, request.GET.get("topic", "")[:255] or None)
+    return body_answer(message_id, request.GET.get("topic", "")[:255] or None)
 
 
-def _body(message_id: str, topic: str | None) -> HttpResponse:
+def body_answer(message_id: str, topic: str | None = None) -> HttpResponse:
+    """Return the stored bytes as a download; raises Http404."""
     found = read.raw_body(message_id, topic)
     if found is None:
         raise Http404(_("There is no such message."))

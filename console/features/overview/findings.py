@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby, islice
 from threading import Lock
@@ -29,7 +29,7 @@ from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.finding_marks import PutOff
 from console.features.redisson.read import QUEUES_SHOWN, QueueRow, read_queues
 from console.features.schedule.shapes import Lane
-from console.features.timers.shapes import LATE_MS, ZOOMS
+from console.features.timers.shapes import ZOOMS
 from console.last_known import Away
 from console.operations.models import Operation
 from console.operations.registry import scope_of
@@ -39,6 +39,7 @@ from console.site.broker import ask
 from console.site.chosen import choice_of, choosing
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Cluster, History, Mirrored
+from console.templatetags.escapement import is_late
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,16 @@ def by_kind(findings: Sequence[Finding]) -> tuple[KindOfFindings, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Halves:
+    """Half messages that nobody has decided, as the Transactions page counts them: what is parked is counted apart."""
+
+    undecided: int = 0
+    parked: int = 0
+    #: so many are mirrored of a broker at most: there may be more
+    is_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """The content of the first page."""
 
@@ -167,8 +178,8 @@ class Overview:
     lag: int | None
     #: messages ever accepted by all topics that are not system topics
     stored_total: int | None
-    #: half messages that nobody has decided, of topics that are seen
-    undecided: int = 0
+    #: half messages of topics that are seen
+    halves: Halves = field(default_factory=Halves)
     #: timers; None: the broker does not tell
     timers_pending: int | None = None
     lateness_p99_ms: float | None = None
@@ -368,7 +379,7 @@ def _of_timers(here: Mirrored, known: ServerFacts, most: int) -> Iterator[Findin
     status = known.timers
     if status is not None and status.backlog and not status.paused and status.next_due_ms:
         late_ms = here.now_ms - status.next_due_ms
-        if late_ms > LATE_MS:
+        if is_late(status.next_due_ms, here.now_ms):
             yield Finding(FindingCode.TIMERS_LATE, here.name, status.backlog, span_ms=late_ms)
 
 

@@ -466,7 +466,7 @@ def transaction_list(request: HttpRequest) -> Answer:
     if given["state"] not in STATES:
         given["state"] = STATES[0]
     errors: dict[str, str] = {}
-    before_ms = bound_ms(given["before"], "before", errors)
+    before_ms = bound_ms(given["before"], "before", errors, "back")
     wanted = TransactionFilter(given["state"], given["group"], given["topic"], before_ms)
 
     def page(place: Place | None) -> TransactionList:
@@ -496,17 +496,6 @@ def transaction_list(request: HttpRequest) -> Answer:
         following=attrgetter("following"),
         status=422 if errors else 200,
     )
-
-
-@require_safe
-def transaction(request: HttpRequest, position: int) -> HttpResponse:
-    """Show one transaction by the position of its half."""
-    if position >= 2**63:
-        raise Http404(_("There is no such transaction."))
-    data = read_transaction_life(position)
-    if data.row is None and not data.evidence.stale:
-        raise Http404(_("There is no such transaction."))
-    return render(request, "transactions/transaction.html", {"data": data, "here": FAMILY, "number": uuid.uuid4()})
 
 
 LIVE = {

@@ -14,7 +14,7 @@ from console.features.checkback.registry import AddressRow
 from console.last_known import Away
 from console.site.evidence import Evidence
 from console.site.merged import Place
-from console.templatetags.escapement import due, figure
+from console.templatetags.escapement import due_in, figure
 from console.ui.table import AGE, BROKER, KEY, LEFT, MOMENT, SPAN, VALUE, Cell, Choice, Column, Table
 from console.ui.verdicts import Tone, Verdict, not_known, said
 
@@ -110,6 +110,8 @@ class TransactionEvent(TextChoices):
     TIMER_CANCELLED = "timer cancelled", _("timer cancelled")
     TIMER_MOVED = "timer moved", _("timer rescheduled")
     NOTHING_CHANGED = "nothing changed", _("no timer changed")
+    #: checks whose records are gone
+    UNKNOWN_CHECKS = "unknown checks", _("checks no longer known")
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,12 +326,14 @@ class TransactionsPage:
 
 @dataclass(frozen=True, slots=True)
 class LifeEvent:
-    """Something that happened; `count`: how often its producer had been asked by then."""
+    """Something that happened; `count`: how often its producer had been asked by then; `first`: of checks that are no
+    longer known, the first one."""
 
     kind: TransactionEvent
     ms: int
     position: int | None = None
     count: int | None = None
+    first: int | None = None
     by: str = ""
     reason: str = ""
     topic: str = ""
@@ -350,6 +354,24 @@ class TransactionLife:
     events: tuple[LifeEvent, ...]
     max_checks: int | None = None
     polled: bool = False
+
+    @property
+    def listed(self) -> tuple[LifeEvent, ...]:
+        """The events, and in their place the checks of which no record is left."""
+        found: list[LifeEvent] = []
+        known = 0
+        for event in self.events:
+            if event.kind is TransactionEvent.CHECK and event.count is not None:
+                # where checks begin anew after a halt they are counted anew
+                before = known if event.count > known else 0
+                if event.count > before + 1:
+                    found.append(_unknown_checks(before + 1, event.count - 1, event.ms))
+                known = event.count
+            found.append(event)
+        count = self.row.checks if self.row is not None else None
+        if not known and count is not None and count > 1:
+            found.insert(1, _unknown_checks(1, count, self.now_ms))
+        return tuple(found)
 
     @property
     def delivered(self) -> LifeEvent | None:
@@ -382,8 +404,8 @@ class TransactionLife:
             words = said(gettext("Undecided and invisible to consumers."))
         else:
             words = said(
-                gettext("Undecided and invisible to consumers; the next check is in {left}."),
-                left=due(row.next_check_ms, self.now_ms),
+                gettext("Undecided and invisible to consumers; the next check is {when}."),
+                when=due_in(row.next_check_ms, self.now_ms),
             )  # fmt: skip
         if row.checks and self.max_checks:
             advice = said(
@@ -392,6 +414,10 @@ class TransactionLife:
             )  # fmt: skip
             return Verdict("wait", words, advice)
         return Verdict("wait", words, gettext("Its producer decides; it can be committed or rolled back here, too."))
+
+
+def _unknown_checks(first: int, last: int, ms: int) -> LifeEvent:
+    return LifeEvent(TransactionEvent.UNKNOWN_CHECKS, ms, count=last, first=first)
 
 
 #: what is said of a half that nobody is asked about: tone, sentence, what one can do
