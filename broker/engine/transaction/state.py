@@ -91,7 +91,7 @@ class RecentHalves:
         self._halves.pop(offset, None)
 
     def drop_all(self, offsets: Iterable[int]) -> None:
-        """Forget several."""
+        """Forget several that are decided."""
         pop = self._halves.pop
         for offset in offsets:
             pop(offset, None)
