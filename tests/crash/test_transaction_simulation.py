@@ -29,6 +29,8 @@ def test_random_transactions_keep_every_promise_whatever_crashes(part, say):
     say(f"R12: {STORES * TRANSACTIONS:,} transactions in {STORES} stores, 0 violations, {dict(tried)}")
     assert tried["crash"] > STORES
     assert tried["cut while writing"] > 0
+    assert tried["halves together"] > 0
+    assert tried["decided together"] > STORES
 
 
 @pytest.mark.parametrize("flush", ["sync", "async"])
