@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
 from django.db.models import TextChoices
@@ -131,6 +131,12 @@ class Comparison:
         return self.after.at_ms - self.before.at_ms
 
     @property
+    def is_oldest(self) -> bool:
+        """Tell whether the earlier moment has no snapshot, and the oldest one there is stands for it."""
+        asked_ms, at_ms = self.before.asked_ms, self.before.at_ms
+        return asked_ms is not None and at_ms is not None and at_ms > asked_ms
+
+    @property
     def is_known(self) -> bool:
         """Tell whether there is something to compare: a snapshot of each moment, or the present."""
         return self.before.at_ms is not None and self.after.at_ms is not None
@@ -165,10 +171,16 @@ _FIGURES: tuple[tuple[Measure, Callable[[Taken], int | None], bool], ...] = (
 
 @authorised
 def compared(scope: TopicScope, before_ms: int | None, after_ms: int | None) -> Comparison:
-    """Compare two moments, None: the present; the earlier one comes first."""
+    """Compare two moments, None: the present; the earlier one comes first. What is older than all snapshots is the
+    oldest of them."""
     far = 2**62
     one, other = sorted((before_ms, after_ms), key=lambda ms: far if ms is None else ms)
     (before, then), (after, now) = _taken(one, scope), _taken(other, scope)
+    first_ms = before.first_ms
+    if before.at_ms is None and first_ms is not None and (other is None or first_ms < other):
+        # nothing is so old: the oldest one is the nearest
+        oldest, then = _taken(first_ms, scope)
+        before = replace(oldest, asked_ms=before.asked_ms)
     return Comparison(
         before,
         after,

@@ -21,7 +21,7 @@ from console.features.due.wheel import DueRing, DueWheel
 from console.features.groups.read import Groups, GroupState
 from console.features.messages.shapes import Hop, HopKind, LifeStep, MessagePage, StepKind, life_of
 from console.features.overview.finding_kinds import Finding, FindingCode
-from console.features.overview.findings import Flow, MirrorRow, Overview
+from console.features.overview.findings import Flow, Halves, MirrorRow, Overview
 from console.features.schedule.shapes import BUCKETS, DueSpread, Lane, LaneState
 from console.features.timers.operations import TimersPreview
 from console.features.timers.shapes import (
@@ -137,7 +137,7 @@ def overview(now_ms: int) -> Overview:
     mirror = MirrorRow("stale", 9, now_ms - 754_000, 754_000, 4.2, now_ms - 9_000_000, "")
     return Overview(
         stale(now_ms), now_ms, findings, (), mirror, flows, 12_345_678, wheel, 1_204, 318, None,
-        98_765_432, 4, 1_000_000, 4.1,
+        98_765_432, Halves(4, 1), 1_000_000, 4.1,
     )  # fmt: skip
 
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.urls import get_script_prefix, resolve, reverse
 from django.utils.functional import Promise
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
@@ -40,12 +41,13 @@ from console.operations.errors import NotAllowed
 from console.operations.kind import Command, Kind
 from console.operations.pages import drafted
 from console.operations.registry import KINDS
+from console.security.gate import access_of
 from console.security.topic_scope import current_scope
 from console.site.broker import at
 from console.site.mirrored import cluster
 from console.templatetags.tables import view_address, view_page
 from console.ui.addresses import form_of
-from console.ui.frame import BESIDE, places_for
+from console.ui.frame import places_for
 from console.ui.saved_views import views_for
 from console.waiting import address_at
 
@@ -83,8 +85,9 @@ class Jump:
 
 def jumps(text: str, user: Any) -> Iterator[Jump]:
     """Yield operations that a verb asks for, pages, names, and searches by key; without a text, all pages."""
-    yield from (_to_do(command) for command in commands(text) if user.has_perm(command.permission))
-    for place in (*places_for(user), *BESIDE):
+    asked = [command for command in commands(text) if _may_do(KINDS[command.kind], user)]
+    yield from map(_to_do, asked)
+    for place in places_for(user):
         if _is_named(text, place.label) or text.lower() == place.key:
             yield Jump(place.address, place.label, gettext_lazy("page"), place.key.upper())
     saved = [row for row in views_for(user) if text.lower() in row.name.lower()]
@@ -92,6 +95,11 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
         yield Jump(view_address(row), row.name, _("view of %(page)s") % {"page": view_page(row)})
     if not text:
         return
+    yield from islice(_acts(text, user, {command.kind for command in asked}), LISTED)
+    is_short = len(text) <= _SHORT
+    if is_short:
+        # of so few letters half of all names are made: a key stands before them
+        yield from islice(_with_key(text), 1)
     if _is_named(text, gettext_lazy("Saved views")):
         yield Jump(reverse("saved_views"), gettext_lazy("Saved views"), gettext_lazy("page"))
     yield from _of_the_account(text)
@@ -102,7 +110,58 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
     yield from (jump for jump in topics if _is_of_a_group(str(jump.label)))
     if is_offset_id(text):
         yield Jump(reverse("message", args=[text]), text, gettext_lazy("message at this offset id"))
-    yield from _with_key(text)
+    yield from islice(_with_key(text), 1 if is_short else 0, None)
+
+
+#: words with which somebody asks for something new, whatever the act itself is called
+_NEW = ("new", "create", "add", "make", "新建", "创建", "添加", "新增")
+#: words that say nothing of what is meant
+_LITTLE = frozenset({"a", "an", "the", "to", "of"})
+#: letters of which half of all names are made, rather than acts
+_SHORT = 2
+
+
+def _acts(text: str, user: Any, asked: Set[str]) -> Iterator[Jump]:
+    """Yield the acts that the text names, of those that the user may do, on pages that the user may open; those that
+    are `asked` for by a verb are there already."""
+    words = [word for word in text.lower().split() if word not in _LITTLE]
+    if not words or (len(text) <= _SHORT and text.isascii()):
+        return
+    for kind in KINDS.values():
+        if kind.name not in asked and _may_do(kind, user) and _names_act(words, kind.title):
+            offered = (each for each in kind.offered() if not each.address or _may_open(each.address, user))
+            yield from map(_to_do, offered)
+
+
+def _may_do(kind: Kind[Any], user: Any) -> bool:
+    """Tell whether the user may do it to something; what no name bounds is for those who see all."""
+    return user.has_perm(kind.permission) and (not kind.is_of_all or current_scope().see_all)
+
+
+def _names_act(words: Sequence[str], title: str | Promise) -> bool:
+    """Tell whether each word begins one of the title's in English, or stands in it in the reader's language."""
+    with override("en"):
+        english = f" {title}".lower()
+    is_new = english.startswith((" create ", " add "))
+    return all(
+        f" {word}" in english or (is_new and word in _NEW) or (not word.isascii() and _stands_in(word, str(title)))
+        for word in words
+    )
+
+
+def _stands_in(word: str, shown: str) -> bool:
+    """Tell whether a word of a language without blanks stands in a title, whichever word for new it begins with."""
+    rest = next((word.removeprefix(new) for new in _NEW if word.startswith(new)), word)
+    is_new = rest == word or shown.startswith(_NEW)
+    letters = iter(shown)
+    # in this order, whatever stands between: people write less than the title does
+    return is_new and all(letter in letters for letter in rest)
+
+
+def _may_open(address: str, user: Any) -> bool:
+    """Tell whether the user may open the page at an address of the console."""
+    path = address.partition("#")[0]
+    return access_of(resolve(f"/{path.removeprefix(get_script_prefix())}").func).missing(user, "GET") is None
 
 
 #: what is kept of how somebody wants to see the console, without the zone, which the browser tells

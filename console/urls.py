@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, register_converter
 
-from console import comparison, components, health, palette, waiting
+from console import comparison, components, half_page, health, palette, waiting
 from console.features import clients
 from console.features.access import pages as access_pages
 from console.features.alerts import pages as alerts_pages
@@ -62,7 +62,8 @@ urlpatterns: list[URLPattern] = [
     page("timers/<int:position>/", timers_pages.timer, "timer"),
     page("transactions/", transactions_pages.transactions, "transactions", is_total=True),
     page("transactions/list/", transactions_pages.transaction_list, "transaction_list", is_total=True),
-    page("transactions/<int:position>/", transactions_pages.transaction, "transaction"),
+    page("transactions/<int:position>/", half_page.transaction, "transaction"),
+    page("transactions/<int:position>/unmask/", half_page.unmask, "transaction_unmask", UNMASKING),
     page("redisson/", redisson_pages.queues, "delayed_queues", is_total=True),
     page("redisson/queue/", redisson_pages.queue, "delayed_queue", is_total=True),
     page("operations/", operations_pages.operations, "operations", is_total=True),

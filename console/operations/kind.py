@@ -165,7 +165,8 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class ItemNow:
-    """The place of a touched thing now: a moment (epoch ms) or a text, with the `address` of its page if any.
+    """The place of a touched thing now: a moment (epoch ms) or a text, with the `address` of its page if any, and a
+    mark where it is something to look at.
 
     With a `state`, what is with it now, the moment is when it is or was due and the text names the page.
     """
@@ -174,6 +175,7 @@ class ItemNow:
     text: str = ""
     address: str = ""
     state: str = ""
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,9 @@ class Kind(Act, ABC, Generic[PreviewOf]):
 
     #: verbs of the palette that begin it, in all languages, whichever the reader has
     verbs: ClassVar[tuple[str, ...]] = ()
+    #: the page on which it is begun, for who names it in the palette (the name of its address), and the place there
+    begun_on: ClassVar[str] = ""
+    begun_at: ClassVar[str] = ""
 
     # from a form or a call to its parameters
 
@@ -281,6 +286,12 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     def commands(self, verb: str, rest: str) -> Iterator[Command]:
         """Yield what one of its verbs asks for with the `rest` of the text, whoever may do it."""
         yield from ()
+
+    def offered(self) -> Iterator[Command]:
+        """Yield how it is begun by who names it in the palette, whoever may do it: by default on its page."""
+        if self.begun_on:
+            address = reverse(self.begun_on) + self.begun_at
+            yield Command("", str(self.title), self.name, self.permission, dict, address=address)
 
     # what is touched
 
@@ -369,6 +380,11 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     def page_of(self, item: OperationItem) -> tuple[str, str] | None:
         """Return what leads to the page of what an item made or changed, and its address; None: it has none."""
         return None
+
+    def became(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, ItemNow]:
+        """Return by number what became of items since: of those of which a broker was asked, as this page is looked at,
+        and answered; of the others `item_now` is shown."""
+        return {}
 
     @abstractmethod
     def rest_call(self, parameters: Mapping[str, Any]) -> Call | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -122,6 +123,14 @@ class OperationPage:
     back: Mapping[int, OperationItem]
     #: by the number of an item where what it touched is now, after it was taken back if it was
     now: Mapping[int, ItemNow] = field(default_factory=dict)
+    #: of these what became of it since, where a broker was asked
+    became: Mapping[int, ItemNow] = field(default_factory=dict)
+
+    @property
+    def became_counts(self) -> Mapping[str, int]:
+        """How many of the items that are shown became what."""
+        # a template takes `items` of a Counter for a key
+        return dict(Counter(each.text for each in self.became.values()))
 
     @property
     def has_due(self) -> bool:
@@ -144,7 +153,9 @@ class OperationPage:
         none, or there are several."""
         if not self.row.is_over or not self.items or len(self.items) != self.row.total:
             return None
-        found = {each.address: each for item in self.items if (each := self.now.get(item.number)) is not None}
+        # what became of it is no name of a page
+        numbers = (item.number for item in self.items if item.number not in self.became)
+        found = {each.address: each for number in numbers if (each := self.now.get(number)) is not None}
         only = next(iter(found.values()), None)
         return only if only is not None and only.address and len(found) == 1 else None
 
@@ -207,6 +218,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         for of, item in back.items():
             if (there := KINDS[kind.undone_by].item_now(item)) is not None:
                 now[of] = there
+        became = kind.became(row, found[:ITEMS]) if row.is_over else {}
     return OperationPage(
         row=row,
         kind=kind,
@@ -219,7 +231,8 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         is_lost=runner.is_lost(row),
         undo=kind.undo_of(row),
         back=back,
-        now=now,
+        now={**now, **became},
+        became=became,
     )
 
 

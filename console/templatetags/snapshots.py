@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape as text
 
 from django import template
@@ -16,7 +17,7 @@ from console.features.timers.shapes import DAY, MINUTE, SECOND
 from console.past import Past, Sums
 from console.templatetags.escapement import UNKNOWN, delay_name, figure, moment
 from console.templatetags.timers import stamp
-from console.ui.charts import Column, kept_svg
+from console.ui.charts import Column, kept_peaks, kept_svg
 
 register = template.Library()
 
@@ -76,6 +77,20 @@ def _cells(measure: Measure, pair: Pair) -> str:
     if measure in _STEPS:
         return moved
     return f'<td class="number">{figure(pair.before)}</td><td class="number">{figure(pair.after)}</td>{moved}'
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """Where the scale of each line of the kept snapshots ends; None: there is no such line."""
+
+    waiting: int | None
+    lag: int | None
+
+
+@register.simple_tag
+def kept_scales(past: Past) -> Scales:
+    """The ends of both scales."""
+    return Scales(*kept_peaks([Column(row.waiting, row.lag, "", "") for row in past.sums]))
 
 
 @register.simple_tag

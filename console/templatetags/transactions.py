@@ -32,7 +32,7 @@ from console.site.chosen import choice_of, choosing, chosen
 from console.site.clock import local_time
 from console.templatetags.escapement import delay_name, is_late, span, until
 from console.templatetags.visible import visible
-from console.ui.charts import FOLD_MS, Stop, life_svg, place
+from console.ui.charts import FOLD_MS, Stop, drawn_of, left_out, life_svg, place
 
 WIDTH = 1160
 _ROW, _TOP = 34, 34
@@ -244,10 +244,12 @@ def board_drawing(board: Board, now_ms: int, timeout_ms: int | None, most: int |
 def life_drawing(data: TransactionLife) -> SafeString | str:
     """The time line: half, checks, decision, delivery; and the next check of one that is open."""
     stops: list[Stop] = []
-    shown = data.events if len(data.events) <= _MOST_STOPS else (data.events[0], *data.events[1 - _MOST_STOPS :])
-    for event in shown:
+    shown, omitted = drawn_of(data.events, _MOST_STOPS)
+    for number, event in enumerate(shown):
         apart = event.ms - stops[-1].ms if stops else 0
         gap = escape(span(apart)) if apart > FOLD_MS else ""
+        if omitted and number == 1:
+            gap = left_out(omitted)
         kind = _STOPS.get(event.kind, "done")
         stops.append(Stop(event.ms, escape(event_words(event)), _time(event.ms), kind, gap))
     row = data.row
@@ -267,6 +269,9 @@ def event_words(event: LifeEvent) -> str:
     """What happened, with the number of a check."""
     if event.kind is TransactionEvent.CHECK and event.count is not None:
         return _("check %(count)s") % {"count": event.count}
+    if event.kind is TransactionEvent.UNKNOWN_CHECKS and event.count is not None:
+        words = _("check %(count)s") if event.first == event.count else _("checks %(first)s to %(count)s")
+        return words % {"first": event.first, "count": event.count}
     return str(event.kind.label)
 
 

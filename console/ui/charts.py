@@ -24,12 +24,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from console.site.mirrored import SLOT_MS, History
+
+Each = TypeVar("Each")
 
 
 def place(value: float) -> str:
@@ -157,6 +161,17 @@ def counted_down(due_ms: int, is_late: bool) -> str:
     return f'{" data-is-late" if is_late else ""} data-due-ms="{due_ms}"'
 
 
+def drawn_of(events: Sequence[Each], most: int) -> tuple[list[Each], int]:
+    """Return the events that a line has room for, the first and the newest, and how many are left out between them."""
+    left = max(0, len(events) - most)
+    return ([events[0], *events[left + 1 :]], left) if left else (list(events), 0)
+
+
+def left_out(count: int) -> str:
+    """Return what stands on the line where events are left out: a place has room for a few words."""
+    return escape(ngettext("%(count)s left out", "%(count)s left out", count) % {"count": count})
+
+
 _MARKS = {"done": "fill-verd", "moved": "fill-ink", "failed": "fill-ruby", "ahead": "fill-sheet"}
 
 
@@ -216,7 +231,9 @@ class Column:
 
 
 def kept_svg(columns: Sequence[Column], *, chosen: int | None, label: str, ticks: Sequence[tuple[int, str]]) -> str:
-    """Draw two lines, each on a scale of its own: only courses are compared. `chosen` is the column that is shown."""
+    """Draw two lines, each on a scale of its own, whose end stands above it: at the left what waits, at the right lag.
+
+    `chosen` is the column that is shown."""
     step = KEPT_WIDTH / max(1, len(columns))
     moments, figures = [column.at_ms for column in columns], [column.figures for column in columns]
     told = slots(moments, figures, Box(0, KEPT_WIDTH, KEPT_TOP - 8, KEPT_FOOT + 4))
@@ -224,6 +241,9 @@ def kept_svg(columns: Sequence[Column], *, chosen: int | None, label: str, ticks
     parts.append(f'<path class="axis-2" d="M0 {KEPT_FOOT}H{KEPT_WIDTH}"/>')
     parts += _lines(columns, step, lambda column: column.waiting, "line-steel")
     parts += _lines(columns, step, lambda column: column.lag, "line-quiet")
+    for peak, style, edge in zip(kept_peaks(columns), ("text-steel", "text-end"), (0, KEPT_WIDTH), strict=True):
+        if peak is not None:
+            parts.append(f'<text class="{style}" x="{edge}" y="{KEPT_TOP - 4}">{peak:,}</text>')
     for index, text in ticks:
         x = (index + 0.5) * step
         style = ' class="text-end"' if x > KEPT_WIDTH * 0.9 else ""
@@ -237,6 +257,12 @@ def kept_svg(columns: Sequence[Column], *, chosen: int | None, label: str, ticks
         parts.append(f'<a href="{column.href}" tabindex="-1"><title>{column.title}</title>{area}</a>')
     parts.append("</svg>")
     return "".join(parts)
+
+
+def kept_peaks(columns: Sequence[Column]) -> tuple[int | None, int | None]:
+    """Return the highest that waited and the highest lag: where the scale of each line ends. None: it has no line."""
+    waiting = max((column.waiting for column in columns if column.waiting is not None), default=None)
+    return waiting, max((column.lag for column in columns if column.lag is not None), default=None)
 
 
 def _lines(columns: Sequence[Column], step: float, read: Callable[[Column], int | None], style: str) -> list[str]:

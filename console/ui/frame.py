@@ -63,6 +63,7 @@ SECTIONS = (
             Place("timers", "w", _("Timers")),
             Place("transactions", "x", _("Transactions")),
             Place("delayed_queues", "q", _("Redisson queues")),
+            Place("compare", "=", _("Compare")),
         ),
     ),
     Section(
@@ -91,10 +92,6 @@ SECTIONS = (
         ),
     ),
 )
-
-
-#: pages without a place in the rail; the palette goes there
-BESIDE = (Place("compare", "", _("Compare two points in time")),)
 
 
 def sections_for(is_staff: bool) -> Iterator[Section]:

@@ -163,3 +163,18 @@ def test_a_row_of_figures_that_is_not_full_has_no_block_of_another_colour(visit:
         shown = page.locator("main .figures").evaluate("e => getComputedStyle(e).backgroundColor")
         sheet = page.locator("main .sheet").first.evaluate("e => getComputedStyle(e).backgroundColor")
         assert shown == sheet
+
+
+#: for each drawing that is wider than its place: how far its right edge is beyond that of the place
+BEYOND = """all => all.map((place) => {
+    const drawn = place.firstElementChild.getBoundingClientRect(), room = place.getBoundingClientRect();
+    return [drawn.width > room.width, Math.round(drawn.right - room.right)];
+})"""
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_course_of_what_was_opens_at_its_newest_end(visit: Visit, scripts: bool) -> None:
+    page = visit("/topics/orders/", 390, scripts=scripts)
+    places = page.locator("#over-panels .scroll").evaluate_all(BEYOND)
+    assert places
+    assert all(is_wider and beyond <= 1 for is_wider, beyond in places), places

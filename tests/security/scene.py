@@ -111,6 +111,7 @@ def form_of(name: str, topic: str) -> dict[str, str]:
         "saved_view_keep": {"address": "/groups/?search=x", "name": "mine"},
         "saved_view": {"name": "mine now"},
         "message_unmask": {"reason": "because"},
+        "transaction_unmask": {"reason": "because"},
         "set_language": {"language": "en"},
         "set_theme": {"theme": "dark"},
         "set_zone": {"zone": "Asia/Shanghai"},
@@ -149,7 +150,8 @@ def _made(stage: Stage, actor: Actor) -> dict[str, dict[str, Any]]:
         parts = {
             "access_user.name": f"user-of-{topic}", "person_id": clerk.pk, "person": clerk.username,
             "token": token.prefix,
-            "level": 16, "timer.position": timers[topic], "transaction.position": halves[topic], "queue_id": 0,
+            "level": 16, "timer.position": timers[topic], "transaction.position": halves[topic],
+            "transaction_unmask.position": halves[topic], "queue_id": 0,
             "operation_id": str(draft.pk), "operation_undo.operation_id": str(done.pk),
             "topic.name": topic, "tail.name": topic, "queue.name": topic, "group.name": group,
             "send.name": topic, "topic_descriptor.name": topic, "topic_descriptor_draft.name": topic,

@@ -41,6 +41,8 @@ timer              GET  sign-in  no       yes      yes      yes      yes     gon
 transactions       GET  sign-in  no       yes      yes      yes      yes     -
 transaction_list   GET  sign-in  no       yes      yes      yes      yes     -
 transaction        GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
+transaction_unmask GET  sign-in  no       led      led      led      led     led      led      led
+transaction_unmask POST sign-in  no       no       no       yes      yes     no       no       gone
 delayed_queues     GET  sign-in  no       yes      yes      yes      yes     -
 delayed_queue      GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
 operations         GET  sign-in  no       yes      yes      yes      yes     -

@@ -193,6 +193,7 @@ class CreateUser(AccessKind):
 
     name = "access.create"
     title, verb = _("Create a broker user"), _("Create broker user")
+    begun_on, begun_at = "access", "#new"
     effect = _("The secret is shown once. Without a policy the user has no access, unless it is Super.")
     outcomes = {"made": Outcome(_("created"))}
     is_new = makes_secret = True

@@ -160,6 +160,7 @@ class CreateRule(AlertKind[RulePreview]):
 
     name, permission = "alerts.create", ADD_ALERT_RULE
     title, verb = _("Create an alert rule"), _("Create rule")
+    begun_on = "alert_rule_new"
     effect = _("It is evaluated from now on and notifies its recipients.")
     outcomes = {"made": Outcome(_("created"))}
     preview_type = RulePreview

@@ -21,13 +21,22 @@ Unit = Literal["count", "bytes", "ms", "share", "moment"]
 
 @dataclass(frozen=True, slots=True)
 class PanelSpec:
-    """A sheet of a dashboard. ``by``: the column whose values are the bars. A quantile panel's series is a prefix."""
+    """A sheet of a dashboard. ``by``: the column whose values are the bars. A quantile panel's series is a prefix.
+
+    ``is_ahead``: it is about the time to come.
+    """
 
     title: str | Promise
     series: str
     kind: Kind
     unit: Unit = "count"
     by: Literal["topic", "label", "part"] = "topic"
+    is_ahead: bool = False
+
+    @property
+    def is_past(self) -> bool:
+        """Tell whether it is a course that ends with what is newest."""
+        return self.kind == "time" and not self.is_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +76,9 @@ DASHBOARDS: Mapping[str, Dashboard] = {
         _("Pending messages by due time, up to ten years ahead."),
         (
             PanelSpec(_("Time until due"), "pending", "bars", by="label"),
-            PanelSpec(_("The next hour"), "minute", "time"),
-            PanelSpec(_("The next two days"), "hour", "time"),
-            PanelSpec(_("The next sixty days"), "day", "time"),
+            PanelSpec(_("The next hour"), "minute", "time", is_ahead=True),
+            PanelSpec(_("The next two days"), "hour", "time", is_ahead=True),
+            PanelSpec(_("The next sixty days"), "day", "time", is_ahead=True),
         ),
     ),
     "cancellations": Dashboard(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -27,22 +27,23 @@ from broker.client.names import check_group
 from broker.rocketmq.topics import DLQ_PREFIX
 from console.features.dead_letters.models import Marks, marks_of
 from console.features.dead_letters.pages import (
-    PAGE,
     STEP,
     bounds_of,
     letter_of,
-    marked,
     matches,
     newest_first,
     one_name,
     with_state,
 )
-from console.features.dead_letters.shapes import STATES, DeadLetter, DeadLetterFilter
+from console.features.dead_letters.resent import Done, marked, question_of
+from console.features.dead_letters.shapes import PAGE, SENT_AS_NEW, SENT_BACK, STATES, DeadLetter, DeadLetterFilter
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope
 from console.operations.catch_up import Behind, behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, TooMany
-from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target
+from console.operations.fates import dead_letter_ends, fates_of
+from console.operations.kind import LIMIT, REASON, Call, Command, ItemNow, ItemResult, Kind, Outcome, Target
+from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
 from console.operations.selection import (
     EXAMPLES,
@@ -305,11 +306,31 @@ class SendAgain(Kind[SentAgainPreview]):
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send one after the other; each can be sent as long as its record is there."""
         results = []
+        ends: dict[str, Mapping[int, int]] = {}
         for target in targets:
-            with at(target.get("broker", "")):
+            broker, queue_id = target.get("broker", ""), target["queueId"]
+            with at(broker):
                 admin = site_broker.admin()
-                results.append(self._act_on(admin, parameters["group"], target["queueId"], target["offset"]))
+                if broker not in ends:
+                    ends[broker] = dead_letter_ends(admin, parameters["group"])
+                result = self._act_on(admin, parameters["group"], queue_id, target["offset"])
+            end = ends[broker].get(queue_id)
+            is_told = result.outcome == SENT_BACK and end is not None
+            results.append(replace(result, result={**result.result, "letters_end": end}) if is_told else result)
         return results
+
+    def became(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, ItemNow]:
+        """Return what became of those that were sent."""
+        group = row.parameters["group"]
+        asked = (
+            question_of(
+                item.number, group, item.target.get("broker", ""), Done(item.outcome, item.result),
+                _letter_at(group, item.target),
+            )
+            for item in items
+        )  # fmt: skip
+        found = fates_of([each for each in asked if each is not None])
+        return {number: became.now for number, became in found.items()}
 
     @abstractmethod
     def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
@@ -349,6 +370,7 @@ class SendBack(SendAgain):
     )
     effect = _("Only their group gets each of them again; one that fails again becomes a dead letter again.")
     outcomes = {"sent_back": Outcome(_("resent to its group"))}
+    begun_on = PAGE
     verbs = ("resend", "重发")
 
     def commands(self, verb: str, rest: str) -> Iterator[Command]:
@@ -393,7 +415,24 @@ class SendAsNew(SendAgain):
         if not topic:
             return ItemResult("refused", {"error": "the record does not name its topic"})
         sent = send_copy(message, topic)
-        return ItemResult("sent_as_new", {"topic": topic, "message_id": sent.offset_message_id})
+        told = {"topic": topic, "message_id": sent.offset_message_id, "unique_key": sent.message_id}
+        return ItemResult(SENT_AS_NEW, {**told, "broker": sent.broker})
+
+    def item_now(self, item: OperationItem) -> ItemNow | None:
+        """Return the way to the new message."""
+        result = item.result
+        if item.outcome != SENT_AS_NEW or not result.get("message_id"):
+            return super().item_now(item)
+        with at(result.get("broker", "") if cluster().has_several else ""):
+            return ItemNow(text=gettext("Open message"), address=reverse("message", args=[result["message_id"]]))
+
+
+def _letter_at(group: str, target: Mapping[str, Any]) -> Callable[[Admin], DeadLetter | None]:
+    def find(admin: Admin) -> DeadLetter | None:
+        message = message_at(admin, group, target["queueId"], target["offset"])
+        return None if message is None else letter_of(message)
+
+    return find
 
 
 def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:

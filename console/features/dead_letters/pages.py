@@ -7,7 +7,7 @@ each is shown with what was done with it here before.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -22,12 +22,14 @@ from broker.rocketmq.codes import Request
 from broker.rocketmq.properties import DEAD_REASON, DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.dead_letters.models import LetterMark, Marks, marks_of
+from console.features.dead_letters.resent import marked, with_fates
 from console.features.dead_letters.shapes import (
     ALL,
     DEAD_LETTERS,
     GROUPS,
     MOST,
     NO_ERROR,
+    PAGE,
     STATES,
     After,
     DeadLetter,
@@ -43,15 +45,13 @@ from console.features.dead_letters.shapes import (
     read_after,
     read_place,
 )
-from console.operations.models import OperationItem
-from console.operations.registry import KINDS
 from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask_each, pull_all, row_of
-from console.site.chosen import Choice, choosing, chosen
+from console.site.chosen import chosen
 from console.site.merged import Part, Places, merged
-from console.site.mirrored import Cluster, cluster, mirrored
+from console.site.mirrored import Cluster, cluster
 from console.ui.export import Answer, page_or_file
 from console.ui.ordering import Key, asked_order, ordered
 
@@ -64,10 +64,6 @@ READ_AT_MOST = 2_000
 
 #: records read at once
 STEP = 32
-#: the address of the page to which operations on dead letters belong
-PAGE = "dead_letters"
-#: operations that say what became of a letter, and send nothing
-MARKING = ("dead_letters.mark_handled", "dead_letters.reopen", "dead_letters.hide")
 
 
 @authorised
@@ -142,7 +138,7 @@ def read_dead_letters(
     own = tuple(replace(row, broker=here.source) for row in rows) if here.brokers else rows
     members = _members(here, group).get(group)
     return DeadLetterPage(
-        evidence, here.now_ms, group, wanted, marked(group, own), total, following, members, looked,
+        evidence, here.now_ms, group, wanted, with_fates(group, marked(group, own)), total, following, members, looked,
         dealt_with=len(wants.marks),
     )  # fmt: skip
 
@@ -181,7 +177,7 @@ def _read_of_several(
         now_ms=here.now_ms,
         group=group,
         wanted=wanted,
-        rows=marked(group, whole.rows),
+        rows=with_fates(group, marked(group, whole.rows)),
         total=sum(held for _each, (_rows, held, _following, _looked) in found) if found else None,
         following=whole.places,
         members=_members(here, group).get(group),
@@ -273,35 +269,6 @@ def letter_of(message: Message) -> DeadLetter:
         died_ms=row.store_ms, attempts=row.reconsume_times, size_bytes=row.size_bytes, preview=row.preview,
         last_error=message.properties.get(DEAD_REASON) or "",
     )  # fmt: skip
-
-
-def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
-    """Return the letters, each with what was done with it here before."""
-    kinds = [kind for kind in KINDS.values() if kind.page == PAGE and kind.name not in MARKING]
-    sent = [code for kind in kinds for code, outcome in kind.outcomes.items() if outcome.mark == "ok"]
-    items = OperationItem.objects.filter(
-        operation__kind__in=[kind.name for kind in kinds], operation__parameters__group=group, outcome__in=sent,
-        target__offset__in=[row.offset for row in rows],
-    )  # fmt: skip
-    done: dict[tuple[str, int, int], str] = {}
-    known = items.order_by("operation__created_at").values_list("target", "outcome", "operation__broker")
-    for target, outcome, broker in known:
-        done[target.get("broker") or broker, target["queueId"], target["offset"]] = outcome
-    # without a broker it was done when there was one: the first
-    first = _first() if any(not broker for broker, _queue, _offset in done) else ""
-    return tuple(replace(row, sent_again=_done_with(row, done, first)) for row in rows)
-
-
-def _first() -> str:
-    """Return the name of the first broker, whichever is chosen."""
-    with choosing(Choice(chosen().entry)):
-        return mirrored().name
-
-
-def _done_with(row: DeadLetter, done: Mapping[tuple[str, int, int], str], first: str) -> str:
-    place = (row.queue_id, row.offset)
-    found = done.get((row.broker, *place), "")
-    return found or (done.get(("", *place), "") if row.broker in ("", first) else "")
 
 
 def matches(row: DeadLetter, wanted: DeadLetterFilter) -> bool:

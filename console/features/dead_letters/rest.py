@@ -6,7 +6,7 @@ Who may is said by the token's `consume` prefixes, as for receiving as the group
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from msgspec import Meta, Struct, field
 from starlette.responses import Response
@@ -96,8 +96,13 @@ class ManyLetters(Struct, forbid_unknown_fields=True, kw_only=True):
     preview: Look = False
 
 
+#: values of console.operations.fates.Fate
+FateWord = Literal["waits", "out", "again", "received", "dead", "unknown"]
+
+
 class DeadLetterShown(Struct, kw_only=True):
-    """A message that the group gave up. `sent_again`: what an operation has done with it since, if anything;
+    """A message that the group gave up. `sent_again`: what an operation has done with it since, if anything; `became`:
+    what became of it then, as far as it is known, and `became_id`: the offset id of the record that says so;
     `last_error`: why its handler gave it up, where that was reported; `state`: `handled`, or null."""
 
     queue: int
@@ -112,6 +117,8 @@ class DeadLetterShown(Struct, kw_only=True):
     attempts: int
     size_bytes: int
     sent_again: str | None
+    became: FateWord | None
+    became_id: str | None
     last_error: str | None
     state: str | None
     broker: str
@@ -290,6 +297,8 @@ def _letter(row: DeadLetter) -> DeadLetterShown:
         attempts=row.attempts,
         size_bytes=row.size_bytes,
         sent_again=row.sent_again or None,
+        became=None if row.became is None else cast(FateWord, row.became.fate.value),
+        became_id=None if row.became is None else row.became.message_id or None,
         last_error=row.last_error or None,
         state=row.state or None,
         broker=row.broker,

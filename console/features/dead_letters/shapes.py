@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from django.utils.translation import gettext_lazy as _
 
+from console.operations.fates import Became
 from console.site.evidence import Evidence
 from console.site.merged import Places, read_cursor, write_cursor
 from console.site.parsing import whole_number
@@ -32,7 +34,7 @@ MOST = "-count"
 _MESSAGE = Cell("dead_letters/cells/message.html")
 _TOPIC = Cell("dead_letters/cells/topic.html")
 _PREVIEW = Cell("dead_letters/cells/preview.html")
-_SENT_AGAIN = Cell("dead_letters/cells/sent_again.html", by=(VALUE,))
+_SENT_AGAIN = Cell("dead_letters/cells/sent_again.html", by=(VALUE, "became"))
 _ERROR = Cell("dead_letters/cells/error.html", by=(VALUE,))
 _STATE = Cell("dead_letters/cells/state.html", by=(VALUE,))
 _COPY = Cell("dead_letters/cells/copy.html")
@@ -56,11 +58,12 @@ DEAD_LETTERS = Table(
         *file_columns("unique_key offset_message_id"),
         Column("last_error", _("Last error"), _ERROR),
         Column("preview", _("Body"), _PREVIEW),
-        Column("attempts", _("Retries"), FIGURE),
+        Column("attempts", _("Failed deliveries"), FIGURE),
         Column("born_ms", _("First sent"), AGE),
         Column("died_ms", _("Dead-lettered"), AGE),
         *file_columns("size_bytes"),
         Column("sent_again", _("Resent"), _SENT_AGAIN),
+        *file_columns("became.fate became.message_id"),
         Column("state", _("State"), _STATE),
         BROKER,
         Column("copy", _("Edit"), _COPY, field="offset_message_id", in_file=False),
@@ -71,6 +74,13 @@ DEAD_LETTERS = Table(
         " sent_again last_error state"
     ),
 )
+
+#: the address of the page to which operations on dead letters belong
+PAGE = "dead_letters"
+#: operations that say what became of a letter, and send nothing
+MARKING = ("dead_letters.mark_handled", "dead_letters.reopen", "dead_letters.hide")
+#: outcomes of letters that were sent again
+SENT_BACK, SENT_AS_NEW = "sent_back", "sent_as_new"
 
 #: which are listed: those that nobody has dealt with, those that are handled, or both; hidden ones never are
 OPEN, HANDLED, ALL = "", "handled", "all"
@@ -136,6 +146,10 @@ class DeadLetter:
     state: str = ""
     #: what was done with it in this console: an outcome code; "": nothing
     sent_again: str = ""
+    #: what the operation told of that
+    sent: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    #: what became of it since; None: it was not sent again, or that is not known now
+    became: Became | None = None
     #: where it lies, and whether the list has those of several brokers
     broker: str = ""
     of_several: bool = False

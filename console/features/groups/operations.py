@@ -1,15 +1,20 @@
-"""A group set back or forward in one topic: to a moment, to the first message, to the end, or to offsets it had before.
+"""A group set back or forward in a topic, or in all that it reads: to a moment, to the first message, to the end, or to
+offsets it had before.
 
     {"group": "billing", "topic": "orders", "to": "time", "at_ms": 1795247527000}
     {"group": "billing", "topic": "orders", "to": "first" | "last"}
     {"group": "billing", "topic": "orders", "to": "offsets", "offsets": [[0, 120], [1, 118]]}
+    {"group": "billing", "topic": "*", "to": "time", "at_ms": 1795247527000}
 
 One item is one queue; each keeps where the group was, so that it can be put back. Where no broker is chosen, the group
-is moved at all of them, and offsets say whose queue they are of: `[0, 120, "broker-a"]`.
+is moved at all of them, and offsets say whose queue they are of: `[0, 120, "broker-a"]`. With `"topic": "*"` it is
+moved in each topic that it has offsets in when it runs, but its own tries and dead letters; offsets say the topic at
+their end: `[0, 120, "", "orders"]`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +26,7 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
+from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, RouteNotFound
 from broker.client.names import check_group, check_topic
 from broker.mirror.models import ConsumerOffset
 from broker.rocketmq.codes import Answer
@@ -29,7 +34,7 @@ from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.groups import read
 from console.operations.actor import RESET_OFFSETS, Scope, named
 from console.operations.catch_up import behind_at, pace
-from console.operations.errors import InvalidParameter, NotPossible
+from console.operations.errors import InvalidParameter, NotPossible, TooMany
 from console.operations.kind import (
     REASON,
     Call,
@@ -57,6 +62,8 @@ from console.site.mirrored import Cluster, cluster
 _TOPICS = 8
 WAYS = ("time", "first", "last", "offsets")
 MOST_QUEUES = 1_000
+#: stands for all topics of the group: no topic can be called so
+ALL_TOPICS = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,7 @@ class QueueMove:
     high: int
     before: int | None
     after: int
+    topic: str = ""
 
     @property
     def lag_before(self) -> int | None:
@@ -103,6 +111,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
     destroys = True
     permission = RESET_OFFSETS
     title, verb = _("Reset offsets of a group"), _("Reset offsets")
+    begun_on = "groups"
     effect = _("Consumers continue from the new offsets immediately. This can be undone.")
     outcomes = {"offset_moved": Outcome(_("offset reset"))}
     page = "groups"
@@ -125,17 +134,17 @@ class ResetOffsets(Kind[OffsetsPreview]):
         group = words[0]
         found = ConsumerOffset.objects.filter(broker__in=cluster().names, group=group).values_list("topic", flat=True)
         topics = [name for name in found.distinct().order_by("topic") if not name.startswith(GROUP_PREFIXES)]
-        if len(words) > 1 and words[1] in topics:
+        if len(words) > 1 and words[1] in (*topics, ALL_TOPICS):
             topics, words = [words[1]], [group, *words[2:]]
         if len(words) < 2 or not current_scope().group(group):
             return
         to, reason = words[1], " ".join(words[2:])
-        for topic in topics[:_TOPICS]:
-            label = gettext("Reset offsets of %(group)s on %(topic)s to %(to)s") % {
-                "group": group,
-                "topic": topic,
-                "to": to,
-            }
+        for topic in [*topics[:_TOPICS], *([ALL_TOPICS] if len(topics) > 1 else [])]:
+            if topic == ALL_TOPICS:
+                words_of = gettext("Reset offsets of %(group)s on all its topics to %(to)s")
+            else:
+                words_of = gettext("Reset offsets of %(group)s on %(topic)s to %(to)s")
+            label = words_of % {"group": group, "topic": topic, "to": to}
             text = " ".join(word for word in (verb, group, topic, to, reason) if word)
             parameters = partial(_place, {"group": group, "topic": topic}, to)
             yield Command(text, label, self.name, self.permission, parameters, reason)
@@ -145,22 +154,30 @@ class ResetOffsets(Kind[OffsetsPreview]):
         return Form("groups/move.html", {"data": read.group(given.get("group", ""))})
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
-        """Return the topic and the group."""
+        """Return the topic and the group; of all topics those that were counted."""
+        if parameters.get("topic") == ALL_TOPICS:
+            counted = frozenset(str(topic) for topic, _count in (preview or {}).get("topics", ()))
+            return Scope(counted, named(parameters.get("group")))
         return Scope(named(parameters.get("topic")), named(parameters.get("group")))
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the group and the topic."""
+        if parameters["topic"] == ALL_TOPICS:
+            return gettext("%(group)s in all its topics") % {"group": parameters["group"]}
         return gettext("%(group)s in %(topic)s") % {name: parameters[name] for name in ("group", "topic")}
 
     def leave_address(self, parameters: Mapping[str, Any]) -> str:
         """Return the address of the group."""
         return reverse("group", args=[parameters["group"]])
 
-    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
-        """Return the call on the group in the topic."""
+    def rest_call(self, parameters: Mapping[str, Any]) -> Call | None:
+        """Return the call on the group in the topic, or in all its topics."""
         topic, group = (quote(parameters[name], safe="") for name in ("topic", "group"))
         body = renamed(parameters, {"to": "to", "at_ms": "at", "offsets": "offsets"})
         of = f"?broker={quote(chosen().name, safe='')}" if chosen().broker else ""
+        if parameters["topic"] == ALL_TOPICS:
+            # no call puts single queues of several topics back
+            return None if "offsets" in body else ("POST", f"groups/{group}:reset-offsets{of}", {**body, **REASON})
         return "POST", f"topics/{topic}/groups/{group}:reset-offsets{of}", {**body, **REASON}
 
     def undo_of(self, row: Operation) -> Undo | None:
@@ -177,7 +194,8 @@ class ResetOffsets(Kind[OffsetsPreview]):
         group, topic, way = (parameters.get(name) for name in ("group", "topic", "to"))
         try:
             check_group(group if isinstance(group, str) else "")
-            check_topic(topic if isinstance(topic, str) else "")
+            if topic != ALL_TOPICS:
+                check_topic(topic if isinstance(topic, str) else "")
         except InvalidArgument as error:
             raise InvalidParameter(error.field or "topic", str(error)) from None
         if way not in WAYS:
@@ -188,7 +206,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
                 raise InvalidParameter("at_ms", "at_ms must be a time in epoch milliseconds.")
             checked["at_ms"] = parameters["at_ms"]
         if way == "offsets":
-            checked["offsets"] = _offsets(parameters.get("offsets"))
+            checked["offsets"] = _offsets(parameters.get("offsets"), of_all=topic == ALL_TOPICS)
         return checked
 
     def preview(self, parameters: Mapping[str, Any]) -> OffsetsPreview:
@@ -204,6 +222,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
             examples=[
                 {
                     **({"broker": move.broker} if move.broker else {}),
+                    **({"topic": move.topic} if parameters["topic"] == ALL_TOPICS else {}),
                     "queue_id": move.queue_id,
                     "before": move.before,
                     "after": move.after,
@@ -211,6 +230,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
                 }
                 for move in moves
             ],
+            topics=[[topic, count] for topic, count in Counter(move.topic for move in moves).most_common()],
             **then.as_fields() | {"lag_before": before},
             replayed=sum(max(0, move.before - move.after) for move in moves if move.before is not None),
             skipped=sum(max(0, move.after - move.before) for move in moves if move.before is not None),
@@ -220,22 +240,24 @@ class ResetOffsets(Kind[OffsetsPreview]):
     def targets(self, parameters: Mapping[str, Any], preview: OffsetsPreview) -> Sequence[Target]:
         """Return every queue that changes, looked for again now."""
         moves, _away = _moves(parameters)
-        return [_target(parameters["topic"], move) for move in moves if move.broker not in preview.away]
+        is_all = parameters["topic"] == ALL_TOPICS
+        return [_target(move, is_all=is_all) for move in moves if move.broker not in preview.away]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send one request for each queue; the broker tells consumers that are at work."""
         results = []
         for target in targets:
             with at(target.get("broker", "")):
-                results.append(_moved(site_broker.admin(), parameters, target["queueId"], target["offset"]))
+                results.append(_moved(site_broker.admin(), parameters, target))
         return results
 
 
-def _target(topic: str, move: QueueMove) -> Target:
+def _target(move: QueueMove, *, is_all: bool) -> Target:
     of = {"broker": move.broker} if move.broker else {}
     name = f"{move.queue_id}: {'-' if move.before is None else f'{move.before:,}'} → {move.after:,}"
-    label = {"topic": topic, "queue_id": move.queue_id, "before": move.before, "name": name, **of}
-    return Target({"queueId": move.queue_id, "offset": move.after, **of}, label)
+    label = {"topic": move.topic, "queue_id": move.queue_id, "before": move.before, "name": name, **of}
+    in_topic = {"topic": move.topic} if is_all else {}
+    return Target({"queueId": move.queue_id, "offset": move.after, **in_topic, **of}, label)
 
 
 def _place(place: Mapping[str, str], to: str) -> dict[str, Any]:
@@ -247,8 +269,9 @@ def _place(place: Mapping[str, str], to: str) -> dict[str, Any]:
 
 def undo_parameters(parameters: Mapping[str, Any], labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what puts a group back where it was before an operation with these items; raises NotPossible."""
+    is_all = parameters["topic"] == ALL_TOPICS
     offsets = [
-        [label["queue_id"], label["before"], *([label["broker"]] if label.get("broker") else [])]
+        [label["queue_id"], label["before"], *_whose(label, is_all=is_all)]
         for label in labels
         if label.get("before") is not None
     ]
@@ -257,22 +280,31 @@ def undo_parameters(parameters: Mapping[str, Any], labels: Sequence[Mapping[str,
     return {"group": parameters["group"], "topic": parameters["topic"], "to": "offsets", "offsets": offsets}
 
 
-def _moved(admin: Admin, parameters: Mapping[str, Any], queue_id: int, offset: int) -> ItemResult:
+def _whose(label: Mapping[str, Any], *, is_all: bool) -> list[str]:
+    """Return whose queue an item is of: its broker where there are several, and its topic where it is not the only."""
+    broker = label.get("broker") or ""
+    return [broker, label["topic"]] if is_all else [broker] if broker else []
+
+
+def _moved(admin: Admin, parameters: Mapping[str, Any], target: Mapping[str, Any]) -> ItemResult:
+    topic, offset = target.get("topic", parameters["topic"]), target["offset"]
     try:
-        admin.move_group(parameters["group"], parameters["topic"], queue_id, offset)
+        admin.move_group(parameters["group"], topic, target["queueId"], offset)
     except BrokerRefused as error:
         return ItemResult("refused", {"error": str(error)})
     except ClientError as error:
         return ItemResult("unknown", {"error": str(error)})
-    return ItemResult("offset_moved", {"topic": parameters["topic"], "offset": offset})
+    return ItemResult("offset_moved", {"topic": topic, "offset": offset})
 
 
 def _moves(parameters: Mapping[str, Any]) -> tuple[list[QueueMove], list[str]]:
-    """Return the queues that change, and the brokers that are away; raises ClientError, InvalidParameter."""
+    """Return the queues that change, and the brokers that are away; raises ClientError, InvalidParameter, TooMany."""
     here = cluster()
     given = _by_queue(parameters, here)
     told = tell_each(lambda admin: _moves_at(admin, parameters, given), asked_of(here))
     moves = [replace(move, broker=each.broker) for each in told for move in each.answer or ()]
+    if parameters["topic"] == ALL_TOPICS and len(moves) > MOST_QUEUES:
+        raise TooMany(MOST_QUEUES)
     return moves, [each.broker for each in told if each.error is not None and not _is_absent(each.error)]
 
 
@@ -281,39 +313,66 @@ def _is_absent(error: ClientError) -> bool:
     return isinstance(error, BrokerRefused) and error.code == Answer.TOPIC_NOT_EXIST
 
 
-def _by_queue(parameters: Mapping[str, Any], here: Cluster) -> dict[tuple[str, int], int]:
-    """Return the offsets that were given, by broker ("": the one there is) and queue; raises InvalidParameter."""
+#: offsets that were given, by broker ("": the one there is), topic and queue
+_Given = Mapping[tuple[str, str, int], int]
+
+
+def _by_queue(parameters: Mapping[str, Any], here: Cluster) -> _Given:
+    """Return the offsets that were given; raises InvalidParameter."""
     given = {}
-    for queue_id, offset, *broker in parameters.get("offsets", []):
-        name = broker[0] if broker else ""
+    for queue_id, offset, *whose in parameters.get("offsets", []):
+        name, topic = (*whose, "", "")[0], whose[1] if len(whose) > 1 else parameters["topic"]
         if here.has_several and name not in here.names:
             raise InvalidParameter("offsets", f"Give the broker of each queue: {', '.join(here.names)}.")
-        given[name if here.has_several else "", queue_id] = offset
+        given[name if here.has_several else "", topic, queue_id] = offset
     return given
 
 
-def _moves_at(admin: Admin, parameters: Mapping[str, Any], offsets: Mapping[tuple[str, int], int]) -> list[QueueMove]:
+def _moves_at(admin: Admin, parameters: Mapping[str, Any], given: _Given) -> list[QueueMove]:
     """Return the queues that change at one broker, none where it has no such topic; raises ClientError."""
-    group, topic, name = parameters["group"], parameters["topic"], chosen().name
+    name = chosen().name
+    progress = _progress(admin, parameters["group"])
+    own = {(topic, queue_id): offset for (broker, topic, queue_id), offset in given.items() if broker in ("", name)}
+    if parameters["topic"] != ALL_TOPICS:
+        return _moves_in(admin, parameters["topic"], parameters, progress, own)
+    topics = sorted({each.queue.topic for each in progress if not each.queue.topic.startswith(GROUP_PREFIXES)})
+    moves = []
+    for topic in topics:
+        try:
+            moves += _moves_in(admin, topic, parameters, progress, own)
+        except (BrokerRefused, RouteNotFound) as error:
+            # deleted while the group still has offsets in it
+            if isinstance(error, BrokerRefused) and not _is_absent(error):
+                raise
+    return moves
+
+
+def _moves_in(
+    admin: Admin,
+    topic: str,
+    parameters: Mapping[str, Any],
+    progress: Sequence[Any],
+    given: Mapping[tuple[str, int], int],
+) -> list[QueueMove]:
+    """Return the queues of a topic that change; raises ClientError."""
     committed = {
-        progress.queue.queue_id: progress.consumer_offset
-        for progress in _progress(admin, group)
-        if progress.queue.topic == topic and progress.consumer_offset >= 0
+        each.queue.queue_id: each.consumer_offset
+        for each in progress
+        if each.queue.topic == topic and each.consumer_offset >= 0
     }
-    given = {queue_id: offset for (broker, queue_id), offset in offsets.items() if broker in ("", name)}
     moves = []
     for part in admin.topic_stats(topic).queues:
         queue_id, low, high = part.queue.queue_id, part.min_offset, part.max_offset
         if parameters["to"] == "offsets":
-            if queue_id not in given:
+            if (topic, queue_id) not in given:
                 continue
-            after = min(max(given[queue_id], low), high)
+            after = min(max(given[topic, queue_id], low), high)
         elif parameters["to"] == "time":
             after = min(max(admin.offset_at(topic, queue_id, parameters["at_ms"]), low), high)
         else:
             after = low if parameters["to"] == "first" else high
         if committed.get(queue_id) != after:
-            moves.append(QueueMove("", queue_id, low, high, committed.get(queue_id), after))
+            moves.append(QueueMove("", queue_id, low, high, committed.get(queue_id), after, topic))
     return moves
 
 
@@ -325,12 +384,13 @@ def _progress(admin: Admin, group: str) -> Sequence[Any]:
         return ()
 
 
-def _offsets(given: Any) -> list[list[Any]]:
+def _offsets(given: Any, *, of_all: bool) -> list[list[Any]]:
     if not isinstance(given, list) or not 0 < len(given) <= MOST_QUEUES:
         raise InvalidParameter("offsets", f"offsets are 1 to {MOST_QUEUES:,} pairs of queue and offset.")
+    sizes = (4,) if of_all else (2, 3)
     for pair in given:
-        is_pair = isinstance(pair, list | tuple) and len(pair) in (2, 3) and all(map(_is_whole, pair[:2]))
-        if not is_pair or not all(isinstance(broker, str) for broker in pair[2:]):
+        is_pair = isinstance(pair, list | tuple) and len(pair) in sizes and all(map(_is_whole, pair[:2]))
+        if not is_pair or not all(isinstance(name, str) for name in pair[2:]):
             raise InvalidParameter("offsets", "offsets are pairs of queue and offset, both whole numbers.")
     return [list(pair) for pair in given]
 

@@ -18,7 +18,7 @@ from broker.client import Admin, BrokerRefused
 from broker.client.admin import ConsumeStats, GroupConnections
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 from broker.rocketmq.codes import Request
-from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from broker.rocketmq.topics import DLQ_PREFIX, GROUP_PREFIXES, RETRY_PREFIX
 from console.operations.catch_up import Pace, arriving
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask_each
@@ -197,6 +197,11 @@ class GroupPage:
     def topics(self) -> tuple[str, ...]:
         """The topics in which it can be moved: all that it has offsets in."""
         return tuple(dict.fromkeys(queue.topic for queue in self.queues if not queue.topic.startswith(DLQ_PREFIX)))
+
+    @property
+    def own_topics(self) -> tuple[str, ...]:
+        """The topics in which it can be moved at once: without those of its tries."""
+        return tuple(topic for topic in self.topics if not topic.startswith(GROUP_PREFIXES))
 
 
 def verdict_of(group: GroupRow, members: int | None, arriving_per_s: float | None = None) -> Verdict:

@@ -12,8 +12,9 @@ from starlette.responses import Response
 
 from broker.client import InvalidArgument, NotHeld, Receipt, Received, Sql, read_receipt
 from broker.client.names import check_group, check_topic
+from console.features.groups.operations import ALL_TOPICS
 from console.operations.actor import RESET_OFFSETS
-from console.rest.access import Group, InRows, Topic, visible_groups
+from console.rest.access import Group, InBody, InRows, Topic, visible_groups
 from console.rest.database import token_actor
 from console.rest.errors import InvalidParameter, InvalidReceipt, SchemaViolated, TooManyRequests
 from console.rest.identifiers import written
@@ -165,6 +166,16 @@ class NewOffsets(Struct, forbid_unknown_fields=True, kw_only=True):
     to: Literal["time", "first", "last", "offsets"]
     at: Moment | None = None
     offsets: Annotated[list[QueueOffset], Meta(min_length=1, max_length=1_000)] | None = None
+    reason: Reason
+    preview: Look = False
+
+
+class NewPlace(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The place where a group is to go on in each topic that it reads: at the first message stored at or after `at`, at
+    the first there is, or behind the last (what is between is skipped)."""
+
+    to: Literal["time", "first", "last"]
+    at: Moment | None = None
     reason: Reason
     preview: Look = False
 
@@ -325,6 +336,30 @@ async def reset_offsets(call: Call, query: OfBroker, body: NewOffsets) -> Respon
     actor = token_actor(call.grant, frozenset((RESET_OFFSETS,)))
     return await begun(
         "groups.reset_offsets", parameters, body.reason, actor, is_look=body.preview, broker=query.broker
+    )
+
+
+@route(
+    "POST",
+    "/groups/{group}:reset-offsets",
+    "Reset the offsets of a group in all its topics",
+    action=CONSUME,
+    permission=RESET_OFFSETS,
+    on=(Group(), Group(SETTINGS), InBody()),
+    answers=(BEGUN_OR_WAITS, PREVIEWED),
+)
+async def reset_all_offsets(call: Call, query: OfBroker, body: NewPlace) -> Response:
+    """Have the group go on elsewhere in every topic that it has offsets in; its retries and dead letters stay."""
+    group = call.named["group"]
+    check_group(group)
+    if (body.at is not None) != (body.to == "time"):
+        raise SchemaViolated("`at` is given with to: time, and not else.")
+    parameters: dict[str, Any] = {"group": group, "topic": ALL_TOPICS, "to": body.to}
+    if body.at is not None:
+        parameters["at_ms"] = moment_ms(body.at, "at")
+    actor, allow = token_actor(call.grant, frozenset((RESET_OFFSETS,))), call.preview_check(CONSUME)
+    return await begun(
+        "groups.reset_offsets", parameters, body.reason, actor, allow=allow, is_look=body.preview, broker=query.broker
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from django.http import QueryDict
@@ -26,8 +27,9 @@ from console.operations.actor import RESEND_DEAD_LETTERS, Scope, named
 from console.operations.catch_up import behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Act, Call, ItemResult, Kind, Outcome, Target
-from console.operations.models import OperationItem
+from console.operations.fates import Question, Resent, dead_letter_ends, fates_of
+from console.operations.kind import REASON, Act, Call, ItemNow, ItemResult, Kind, Outcome, Target
+from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
 from console.site import broker as site_broker
 from console.site.broker import at
@@ -152,7 +154,9 @@ class ResendMessage(Kind[SentAgainPreview]):
             if message is None:
                 return ItemResult("gone")
             if group:
-                return send_back(admin, group, message, topic)
+                end = dead_letter_ends(admin, group).get(0, 0)
+                sent_back = send_back(admin, group, message, topic)
+                return replace(sent_back, result={**sent_back.result, "letters_end": end})
             sent = send_copy(message, topic)
         except (BrokerRefused, InvalidArgument, NotReadable, NotPossible) as error:
             return ItemResult("refused", {"error": str(error)})
@@ -161,6 +165,38 @@ class ResendMessage(Kind[SentAgainPreview]):
             return ItemResult("unknown", {"error": str(error)})
         result = {"topic": topic, "message_id": sent.offset_message_id, "unique_key": sent.message_id}
         return ItemResult("sent_as_new", {**result, "broker": sent.broker})
+
+    def became(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, ItemNow]:
+        """Return what became of it in the group that was given it again; of a new message, where it is."""
+        parameters, has_several = row.parameters, cluster().has_several
+        found: dict[int, ItemNow] = {}
+        asked: list[Question[int]] = []
+        for item in items:
+            result = item.result
+            if item.outcome == "sent_as_new" and result.get("message_id"):
+                with at(result.get("broker", "") if has_several else ""):
+                    address = reverse("message", args=[result["message_id"]])
+                found[item.number] = ItemNow(text=gettext("Open message"), address=address)
+            elif item.outcome == "sent_back":
+                home = broker_of(cluster(), parameters["message_id"]) if has_several else None
+                asked.append(_question(item.number, home.name if home is not None else "", parameters, result))
+        return found | {number: each.now for number, each in fates_of(asked).items()}
+
+
+def _question(number: int, broker: str, parameters: Mapping[str, Any], result: Mapping[str, Any]) -> Question[int]:
+    group, topic = parameters["group"], parameters["topic"]
+
+    def find(admin: Admin) -> Resent | None:
+        try:
+            record = _record(admin, parameters)
+        except NotPossible:
+            return None
+        if record is None or not record.unique_key:
+            return None
+        tries, since = record.reconsume_times + 1, int(result.get("letters_end", 0))
+        return Resent(group, topic, record.unique_key, record.position, tries, since)
+
+    return Question(number, broker, group, topic, find)
 
 
 def _at_its_broker(parameters: Mapping[str, Any]) -> AbstractContextManager[None]:

@@ -101,16 +101,33 @@ def message(request: HttpRequest, message_id: str) -> HttpResponse:
 @form_of("message", "message_id")
 def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
     """Show once, to a user who may see it and gives a reason, what a rule masks; `what=body` gives the stored bytes."""
+    topic = request.GET.get("topic", "")[:255] or None
+    return shown_unmasked(
+        request,
+        (message_id, topic or ""),
+        lambda reason, error: _message(request, message_id, reason, error, 422 if error else 200),
+        lambda: body_answer(message_id, topic),
+    )
+
+
+def shown_unmasked(
+    request: HttpRequest,
+    of: tuple[str, str],
+    page: Callable[[str, str], HttpResponse],
+    content: Callable[[], HttpResponse],
+) -> HttpResponse:
+    """Show a page (given the reason, or what is wrong), or the stored bytes, unmasked this once; `of`: message, topic.
+
+    The audit keeps who saw it and why.
+    """
     reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
     if not reason:
-        return _message(request, message_id, error=_("Enter a reason. It is kept in the audit log."), status=422)
-    topic = request.GET.get("topic", "")[:255] or None
+        return page("", _("Enter a reason. It is kept in the audit log."))
     with lifted():
-        is_body = request.POST.get("what") == "body"
-        shown = _body(message_id, topic) if is_body else _message(request, message_id, reason)
+        shown = content() if request.POST.get("what") == "body" else page(reason, "")
     AuditEntry.objects.create(
         user_id=request.user.pk, actor=request.user.get_username(), what=AuditEntry.What.CONFIRMED, kind=Unmask.name,
-        reason=reason, result={"message": message_id, "topic": topic or "", "what": request.POST.get("what", "page")},
+        reason=reason, result={"message": of[0], "topic": of[1], "what": request.POST.get("what", "page")},
     )  # fmt: skip
     shown["Cache-Control"] = "no-store"
     return shown
@@ -132,13 +149,13 @@ def _message(
         "body_url": reverse("message_body", args=[message_id]) + query,
         "like_url": f"{reverse('send', args=[data.topic])}?{like}" if is_own else "",
         "unmask_url": reverse("message_unmask", args=[message_id]) + query,
-        "decoders": _decoders(data), "topic_of_id": topic or "",
+        "decoders": decoders_of(data), "topic_of_id": topic or "",
         "may_unmask": request.user.has_perm(UNMASK), "unmasked_for": unmasked_for, "reason_length": REASON_LENGTH,
     }  # fmt: skip
     return render(request, "messages/message.html", context, status=status)
 
 
-def _decoders(data: MessagePage) -> list[tuple[str, Any]]:
+def decoders_of(data: MessagePage) -> list[tuple[str, Any]]:
     """Return the ways to open the body that can be chosen: Protobuf where the topic has a descriptor."""
     is_asked = data.body is not None and data.body.asked == Decoder.PROTOBUF
     is_known = data.has_descriptor or is_asked
@@ -148,10 +165,11 @@ def _decoders(data: MessagePage) -> list[tuple[str, Any]]:
 @require_safe
 def body(request: HttpRequest, message_id: str) -> HttpResponse:
     """Send the stored bytes as a download: never shown by the browser, whatever they are."""
-    return _body(message_id, request.GET.get("topic", "")[:255] or None)
+    return body_answer(message_id, request.GET.get("topic", "")[:255] or None)
 
 
-def _body(message_id: str, topic: str | None) -> HttpResponse:
+def body_answer(message_id: str, topic: str | None = None) -> HttpResponse:
+    """Return the stored bytes as a download; raises Http404."""
     found = read.raw_body(message_id, topic)
     if found is None:
         raise Http404(_("There is no such message."))

@@ -16,11 +16,12 @@ from django.utils.translation import gettext as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
 from broker.mirror.models import ConsumerOffset, Queue, Topic
 from broker.rocketmq.codes import Answer, Request
-from broker.rocketmq.properties import REAL_TOPIC, SOURCE
-from broker.rocketmq.topics import GROUP_PREFIXES, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
+from broker.rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC, SOURCE
+from broker.rocketmq.topics import GROUP_PREFIXES, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.across import home_of, hops_elsewhere, in_time
 from console.features.messages.as_timer import parked_record, timer_of
 from console.features.messages.bodies import body_of
+from console.features.messages.decoders import BodyType
 from console.features.messages.hops import (
     TOLD_LIMIT,
     Told,
@@ -56,6 +57,7 @@ MESSAGE_REQUESTS = (
     Request.QUERY_CONSUME_QUEUE,
     Request.GET_ALL_DELAY_OFFSET,
 )
+HALF_REQUESTS = (Request.VIEW_MESSAGE_BY_ID,)
 SEARCH_REQUESTS = (Request.QUERY_MESSAGE, Request.GET_ALL_DELAY_OFFSET)
 #: records of one message that are looked for: far more than retries make
 RECORDS_LIMIT = 32
@@ -136,38 +138,67 @@ def _message(scope: TopicScope, message_id: str, topic: str | None, others: Clus
     elsewhere = hops_elsewhere(others, opened, trail.topics)
     if elsewhere:
         hops = in_time((*(replace(hop, broker=here.name) for hop in hops), *elsewhere))
-    host, port = opened.born_host
     sent_to = topic_sent_to(opened)
     body_type = types_of(scope, [sent_to]).get(sent_to)
-    return MessagePage(
-        evidence=evidence,
-        now_ms=here.now_ms,
+    shown = _shown(evidence, here, opened, (trail.real_topic, trail.real_queue_id), decoder, body_type)
+    return replace(
+        shown,
         message_id=message_id,
-        broker=here.name,
-        found=True,
-        topic=trail.real_topic,
-        queue_id=trail.real_queue_id,
-        unique_key=opened.unique_key,
-        tag=opened.tags,
-        keys=tuple(opened.keys),
-        born_ms=opened.born_ms,
-        born_host=f"{host}:{port}",
-        store_host=":".join(map(str, opened.store_host)),
-        reconsume_times=opened.reconsume_times,
-        flag=opened.flag,
-        sys_flag=opened.sys_flag,
         due_ms=trail.due_ms,
         pending=trail.pending,
         delay_level=trail.delay_level,
         hops=hops,
-        properties=tuple(sorted(opened.properties.items())),
-        properties_bytes=sum(len(name.encode()) + len(text.encode()) + 2 for name, text in opened.properties.items()),
-        body=body_of(opened.body, opened.sys_flag, opened.properties, decoder, body_type),
-        has_descriptor=body_type is not None,
         steps=steps_of(opened, hops, (trail.told or ())[:TOLD_LIMIT]),
         told=None if trail.told is None else len(trail.told),
         timer=trail.timer,
     )
+
+
+@authorised
+def half(scope: TopicScope, position: int, decoder: str = "") -> MessagePage | None:
+    """Return what a half holds, by the position of its record, as a message of the topic that it is to be in; None
+    where the record is gone, the broker is away, or its topic is not seen."""
+    here = mirrored()
+    record, evidence = ask(lambda admin: _half_at(admin, position), source=here.name, requests=HALF_REQUESTS)
+    topic = topic_sent_to(record) if record is not None else None
+    if record is None or topic is None or not scope.topic(topic):
+        return None
+    body_type = types_of(scope, [topic]).get(topic)
+    number = record.properties.get(REAL_QUEUE_ID, "")
+    queue_id = int(number) if number.isdigit() else None
+    return _masked(_shown(evidence, here, record, (topic, queue_id), decoder, body_type), masks())
+
+
+def _half_at(admin: Admin, position: int) -> Message | None:
+    try:
+        record = admin.message_at(position, topic=HALF_TOPIC)
+    except BrokerRefused as refusal:
+        if refusal.code not in ABSENT_CODES:
+            raise
+        return None
+    return record if record.topic == HALF_TOPIC else None
+
+
+def _shown(
+    evidence: Evidence,
+    here: Mirrored,
+    opened: Message,
+    place: tuple[str | None, int | None],
+    decoder: str,
+    body_type: BodyType | None,
+) -> MessagePage:
+    """Return what a record says of itself; `place`: the topic and the queue that its consumers see."""
+    host, port = opened.born_host
+    return MessagePage(
+        evidence=evidence, now_ms=here.now_ms, message_id=opened.offset_message_id, broker=here.name, found=True,
+        topic=place[0], queue_id=place[1], unique_key=opened.unique_key, tag=opened.tags, keys=tuple(opened.keys),
+        born_ms=opened.born_ms, born_host=f"{host}:{port}", store_host=":".join(map(str, opened.store_host)),
+        reconsume_times=opened.reconsume_times, flag=opened.flag, sys_flag=opened.sys_flag, due_ms=None, pending=False,
+        delay_level=None, hops=(), properties=tuple(sorted(opened.properties.items())),
+        properties_bytes=sum(len(name.encode()) + len(text.encode()) + 2 for name, text in opened.properties.items()),
+        body=body_of(opened.body, opened.sys_flag, opened.properties, decoder, body_type),
+        has_descriptor=body_type is not None,
+    )  # fmt: skip
 
 
 @authorised
@@ -205,10 +236,15 @@ def _stored(scope: TopicScope, message_id: str, topic: str | None) -> tuple[str,
         opened, _evidence = ask(
             lambda admin: _open(admin, message_id.strip(), topic), source=here.source, requests=MESSAGE_REQUESTS
         )
-    real_topic = None if opened is None else Trail(opened).real_topic
+    real_topic = None if opened is None else _real_topic_of(opened)
     if opened is None or real_topic is None or not scope.topic(real_topic):
         return None
     return real_topic, opened
+
+
+def _real_topic_of(record: Message) -> str:
+    """Return the topic that consumers see; of a half the one that it is to be in."""
+    return topic_sent_to(record) if record.topic == HALF_TOPIC else real_topic_of(record)
 
 
 @authorised

@@ -113,6 +113,10 @@ class SendMessage(Kind[SendPreview]):
                 f"{verb} {name}", label, self.name, self.permission, dict, address=reverse("send", args=[name])
             )
 
+    def offered(self) -> Iterator[Command]:
+        """Yield the first topics: each has its form."""
+        yield from self.commands(self.verbs[0], "")
+
     # what is touched
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:

@@ -21,7 +21,7 @@ from console.operations.copies import COPY_OF
 from console.site.clock import local_time
 from console.site.evidence import Evidence
 from console.templatetags.escapement import due_in, figure, is_late, span, until
-from console.ui.charts import FOLD_MS, Stop, life_svg
+from console.ui.charts import FOLD_MS, Stop, drawn_of, left_out, life_svg
 from console.ui.table import BROKER, CHIP, LABEL, LEFT, MOMENT, SIZE, Cell, Column, Table, file_columns
 from console.ui.verdicts import Verdict, of_group, said
 
@@ -507,8 +507,10 @@ def life_of(data: MessagePage) -> SafeString | None:
     if not data.hops:
         return None
     stops: list[Stop] = []
-    for step in [step for step in data.steps if step.ms is not None][-_MOST:]:
-        stops.append(_stop(step, stops[-1].ms if stops else None))
+    shown, omitted = drawn_of([step for step in data.steps if step.ms is not None], _MOST)
+    for number, step in enumerate(shown):
+        stop = _stop(step, stops[-1].ms if stops else None)
+        stops.append(replace(stop, gap=left_out(omitted)) if omitted and number == 1 else stop)
     if data.pending and data.due_ms is not None:
         left = until(data.due_ms, data.now_ms)
         late = is_late(data.due_ms, data.now_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby, islice
 from threading import Lock
@@ -151,6 +151,16 @@ def by_kind(findings: Sequence[Finding]) -> tuple[KindOfFindings, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Halves:
+    """Half messages that nobody has decided, as the Transactions page counts them: what is parked is counted apart."""
+
+    undecided: int = 0
+    parked: int = 0
+    #: so many are mirrored of a broker at most: there may be more
+    is_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """The content of the first page."""
 
@@ -168,8 +178,8 @@ class Overview:
     lag: int | None
     #: messages ever accepted by all topics that are not system topics
     stored_total: int | None
-    #: half messages that nobody has decided, of topics that are seen
-    undecided: int = 0
+    #: half messages of topics that are seen
+    halves: Halves = field(default_factory=Halves)
     #: timers; None: the broker does not tell
     timers_pending: int | None = None
     lateness_p99_ms: float | None = None

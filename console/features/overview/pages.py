@@ -7,10 +7,11 @@ from dataclasses import replace
 from operator import attrgetter
 
 from django.conf import settings
-from django.db.models import Sum
+from django.db.models import Count, Q, Sum
 from django.http import HttpRequest
 from django.views.decorators.http import require_safe
 
+from broker.mirror.halves import MOST_OPEN
 from broker.mirror.models import Broker, HalfMessage, Queue, RateHistory, Replica, Topic
 from broker.rocketmq.codes import Request
 from console.features.due.wheel import wheel_of
@@ -21,6 +22,7 @@ from console.features.overview.findings import (
     UNDECIDED,
     BrokerRow,
     Flow,
+    Halves,
     MirrorRow,
     Overview,
     SlaveRow,
@@ -85,7 +87,7 @@ def read_overview(scope: TopicScope) -> Overview:
         flows=_flows(of, strip.pending, lag),
         pending=strip.pending,
         wheel=wheel_of(of, levels, strip.next_due_ms),
-        undecided=_undecided(of),
+        halves=_halves(of),
         topics=len({name for name, is_system in names if not is_system and scope.topic(name)}),
         groups=len(groups),
         lag=lag,
@@ -191,10 +193,16 @@ def _lateness_p99_ms(watched: Sequence[Watched]) -> float | None:
     return max((each for each in late if each is not None), default=None)
 
 
-def _undecided(of: Cluster) -> int:
-    """Return the half messages of topics that are seen and that nobody has decided, as far as they are mirrored."""
+def _halves(of: Cluster) -> Halves:
+    """Return the half messages of topics that are seen, as far as they are mirrored."""
     mine = HalfMessage.objects.filter(current_topics().among("topic"), broker__in=of.names)
-    return mine.filter(state__in=(*UNDECIDED, HalfMessage.State.PARKED)).count()
+    counts = mine.values_list("broker").annotate(
+        undecided=Count("pk", filter=Q(state__in=UNDECIDED)),
+        parked=Count("pk", filter=Q(state=HalfMessage.State.PARKED)),
+    )
+    rows = [(undecided, parked) for _broker, undecided, parked in counts.order_by()]
+    is_least = any(count >= MOST_OPEN for row in rows for count in row)
+    return Halves(sum(row[0] for row in rows), sum(row[1] for row in rows), is_least)
 
 
 def _stored(here: Cluster, others: Sequence[str]) -> int | None:

@@ -119,6 +119,7 @@ class AddPerson(PeopleKind):
 
     name, permission = "people.add", ADD_USER
     title, verb = _("Add a user"), _("Add user")
+    begun_on, begun_at = "people", "#new"
     effect = _(
         "The initial password is shown once, when the account is created; the user must change it at the first sign-in."
     )

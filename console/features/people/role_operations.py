@@ -95,6 +95,7 @@ class AddRole(RoleKind):
 
     name, permission = "people.add_role", ADD_ROLE
     title, verb = _("Create a role"), _("Create role")
+    begun_on, begun_at = "people", "#new-role"
     effect = _("Users get it on their pages. It allows what its permissions say, on the topics of its prefixes.")
     outcomes = {"made": Outcome(_("created"))}
 

@@ -91,6 +91,7 @@ class MakeToken(TokenKind):
 
     name, permission = "tokens.make", ADD_TOKEN
     title, verb = _("Create a token"), _("Create token")
+    begun_on, begun_at = "tokens", "#new"
     effect = _("The token is shown once; only its hash is kept. It ends with your account.")
     outcomes = {"made": Outcome(_("created"))}
 

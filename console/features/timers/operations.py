@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from typing import Any, ClassVar, TypeVar
 
 from django.http import QueryDict
@@ -302,6 +303,7 @@ class CancelTimers(SteerTimers):
     name = "timers.cancel"
     destroys = True
     title, verb = _("Cancel timers"), ngettext_lazy("Cancel timer", "Cancel timers", "count")
+    begun_on = "timer_list"
     effect = _("They are not delivered. This can be undone until they are due.")
     outcomes = {**OVER, "cancelled": Outcome(_("cancelled")), "recall_noted": Outcome(_("recall accepted"))}
     verbs = ("cancel", "取消")
@@ -325,6 +327,7 @@ class DeliverTimersNow(SteerTimers):
 
     name = "timers.deliver_now"
     title, verb = _("Deliver timers now"), ngettext_lazy("Deliver timer now", "Deliver timers now", "count")
+    begun_on = "timer_list"
     effect = _("They fire immediately. This cannot be undone.")
     outcomes = {**OVER, "delivered_now": Outcome(_("delivered now"))}
     verbs = ("deliver", "投递")
@@ -358,6 +361,7 @@ class RescheduleTimers(SteerTimers):
 
     name = "timers.reschedule"
     title, verb = _("Reschedule timers"), ngettext_lazy("Reschedule timer", "Reschedule timers", "count")
+    begun_on = "timer_list"
     effect = _("The same messages fire at another time. This can be undone.")
     outcomes = {**OVER, "rescheduled": Outcome(_("rescheduled"))}
     action = "reschedule"
@@ -406,6 +410,10 @@ class RescheduleTimers(SteerTimers):
         return max(1, row.due_ms + parameters["shift_ms"])
 
 
+#: what may stand behind "pause", in all languages
+_TIMERS = ("timers", "all", "定时器")
+
+
 class SwitchTimers(TimerKind[TimersPreview]):
     """Pausing and resuming: one switch for all timers of the broker. What is sent while they are paused is taken."""
 
@@ -413,6 +421,16 @@ class SwitchTimers(TimerKind[TimersPreview]):
     preview_template = "timers/switch_preview.html"
     is_repeatable = True
     is_paused_after: ClassVar[bool]
+
+    def commands(self, verb: str, rest: str) -> Iterator[Command]:
+        """Yield it for `timers REASON`, or without the word."""
+        reason = " ".join(dropwhile(lambda word: word.lower() in _TIMERS, rest.split()))
+        text = " ".join((verb, _TIMERS[0], *reason.split()))
+        yield Command(text, str(self.title), self.name, self.permission, dict, reason)
+
+    def offered(self) -> Iterator[Command]:
+        """Yield it as it is: there is nothing to choose."""
+        yield from self.commands(self.verbs[0], "")
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the brokers whose switches are turned, where there are several and none is chosen; else nothing."""
@@ -494,6 +512,7 @@ class PauseTimers(SwitchTimers):
     title, verb = _("Pause all timers"), _("Pause timers")
     effect = _("New timers are accepted; none fires until timers are resumed.")
     outcomes = {"paused": Outcome(_("paused"))}
+    verbs = ("pause", "暂停")
     is_paused_after = True
 
 
@@ -505,6 +524,7 @@ class ResumeTimers(SwitchTimers):
     title, verb = _("Resume all timers"), _("Resume timers")
     effect = _("Overdue timers fire immediately, oldest first; then all continue as usual.")
     outcomes = {"resumed": Outcome(_("resumed"))}
+    verbs = ("resume", "恢复")
     is_paused_after = False
 
 

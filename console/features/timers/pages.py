@@ -56,7 +56,7 @@ from console.site.merged import LONGEST
 from console.site.mirrored import Mirrored, alone
 from console.site.parsing import whole_number
 from console.templatetags.escapement import is_late, span, until
-from console.ui.charts import FOLD_MS, Stop, life_svg
+from console.ui.charts import FOLD_MS, Stop, drawn_of, left_out, life_svg
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 
@@ -248,8 +248,10 @@ def line_of(data: TimerLife) -> SafeString | None:
     stops: list[Stop] = []
     if data.timer is not None and data.timer.born_ms is not None:
         stops.append(Stop(data.timer.born_ms, escape(_("born")), _time(data.timer.born_ms), "done"))
-    for event in data.events[-_MOST_STEPS:]:
-        stops.append(_stop(event, stops[-1].ms if stops else None))
+    shown, omitted = drawn_of(data.events, _MOST_STEPS)
+    for number, event in enumerate(shown):
+        stop = _stop(event, stops[-1].ms if stops else None)
+        stops.append(replace(stop, gap=left_out(omitted)) if omitted and number == 1 else stop)
     if data.state == "pending" and data.timer is not None and stops:
         gap = until(data.timer.due_ms, data.now_ms)
         late = is_late(data.timer.due_ms, data.now_ms)

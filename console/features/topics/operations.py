@@ -408,6 +408,7 @@ class CreateTopic(_Change):
 
     name, page, is_topic, is_new = "topics.create", "topics", True, True
     title, verb = _("Create a topic"), _("Create topic")
+    begun_on, begun_at = "topics", "#create"
     effect = _("Producers and consumers can use it immediately.")
     outcomes = {"made": Outcome(_("created"))}
 
@@ -515,6 +516,7 @@ class CreateGroup(_Change):
     name, page, is_topic, is_new = "groups.create", "groups", False, True
     is_of_all = True
     title, verb = _("Create a consumer group"), _("Create group")
+    begun_on, begun_at = "groups", "#create"
     effect = _("Consumers can join it immediately.")
     outcomes = {"made": Outcome(_("created"))}
 

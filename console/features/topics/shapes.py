@@ -80,7 +80,7 @@ QUEUE = Table(
         Column("tag", _("Tag"), CHIP, length=30),
         Column("preview", _("Body"), Cell("topics/cells/preview.html")),
         Column("size_bytes", _("Size"), SIZE),
-        Column("reconsume_times", _("Retries"), FIGURE),
+        Column("reconsume_times", _("Failed deliveries"), FIGURE),
         Column("position", _("Position"), Cell("topics/cells/position.html", is_figure=True)),
         *file_columns("broker"),
     ),

@@ -368,6 +368,7 @@ class CommitTransactions(SteerTransactions):
     name = "transactions.commit"
     destroys = True
     title, verb = _("Commit transactions"), ngettext_lazy("Commit transaction", "Commit transactions", "count")
+    begun_on = "transaction_list"
     effect = _("The messages are delivered to their topics, whatever their databases say. This cannot be undone.")
     outcomes = {**_DECIDED, "committed": Outcome(_("committed"))}
     verbs = ("commit", "提交")
@@ -388,6 +389,7 @@ class RollBackTransactions(SteerTransactions):
     name = "transactions.rollback"
     destroys = True
     title, verb = _("Roll back transactions"), ngettext_lazy("Roll back transaction", "Roll back transactions", "count")
+    begun_on = "transaction_list"
     effect = _("Consumers never get these messages. This cannot be undone.")
     outcomes = {**_DECIDED, "rolled_back": Outcome(_("rolled back"))}
     verbs = ("rollback", "回滚")
@@ -403,6 +405,7 @@ class CheckTransactions(SteerTransactions):
 
     name = "transactions.check"
     title, verb = _("Check producers now"), _("Check now")
+    begun_on = "transaction_list"
     effect = _("A connected producer of each group is checked immediately; this counts as one of the checks.")
     outcomes = {**_DECIDED, "check_planned": Outcome(_("check due"))}
     verbs = ("check", "回查")

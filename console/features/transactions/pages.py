@@ -498,17 +498,6 @@ def transaction_list(request: HttpRequest) -> Answer:
     )
 
 
-@require_safe
-def transaction(request: HttpRequest, position: int) -> HttpResponse:
-    """Show one transaction by the position of its half."""
-    if position >= 2**63:
-        raise Http404(_("There is no such transaction."))
-    data = read_transaction_life(position)
-    if data.row is None and not data.evidence.stale:
-        raise Http404(_("There is no such transaction."))
-    return render(request, "transactions/transaction.html", {"data": data, "here": FAMILY, "number": uuid.uuid4()})
-
-
 LIVE = {
     "transactions": LiveKind(
         lambda _, __: read_transactions(), frozenset({"queues", "transactions"}), mark=transactions_mark

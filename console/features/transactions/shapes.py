@@ -110,6 +110,8 @@ class TransactionEvent(TextChoices):
     TIMER_CANCELLED = "timer cancelled", _("timer cancelled")
     TIMER_MOVED = "timer moved", _("timer rescheduled")
     NOTHING_CHANGED = "nothing changed", _("no timer changed")
+    #: checks whose records are gone
+    UNKNOWN_CHECKS = "unknown checks", _("checks no longer known")
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,12 +326,14 @@ class TransactionsPage:
 
 @dataclass(frozen=True, slots=True)
 class LifeEvent:
-    """Something that happened; `count`: how often its producer had been asked by then."""
+    """Something that happened; `count`: how often its producer had been asked by then; `first`: of checks that are no
+    longer known, the first one."""
 
     kind: TransactionEvent
     ms: int
     position: int | None = None
     count: int | None = None
+    first: int | None = None
     by: str = ""
     reason: str = ""
     topic: str = ""
@@ -350,6 +354,24 @@ class TransactionLife:
     events: tuple[LifeEvent, ...]
     max_checks: int | None = None
     polled: bool = False
+
+    @property
+    def listed(self) -> tuple[LifeEvent, ...]:
+        """The events, and in their place the checks of which no record is left."""
+        found: list[LifeEvent] = []
+        known = 0
+        for event in self.events:
+            if event.kind is TransactionEvent.CHECK and event.count is not None:
+                # where checks begin anew after a halt they are counted anew
+                before = known if event.count > known else 0
+                if event.count > before + 1:
+                    found.append(_unknown_checks(before + 1, event.count - 1, event.ms))
+                known = event.count
+            found.append(event)
+        count = self.row.checks if self.row is not None else None
+        if not known and count is not None and count > 1:
+            found.insert(1, _unknown_checks(1, count, self.now_ms))
+        return tuple(found)
 
     @property
     def delivered(self) -> LifeEvent | None:
@@ -392,6 +414,10 @@ class TransactionLife:
             )  # fmt: skip
             return Verdict("wait", words, advice)
         return Verdict("wait", words, gettext("Its producer decides; it can be committed or rolled back here, too."))
+
+
+def _unknown_checks(first: int, last: int, ms: int) -> LifeEvent:
+    return LifeEvent(TransactionEvent.UNKNOWN_CHECKS, ms, count=last, first=first)
 
 
 #: what is said of a half that nobody is asked about: tone, sentence, what one can do

@@ -250,3 +250,70 @@ def test_without_a_broker_the_pages_say_so(operator: Client, settings: Any) -> N
         response = operator.get(path)
         assert response.status_code == 200
         assert "Unknown now" in words(response)
+
+
+def fail_again(stage: Stage, *keys: str) -> None:
+    """Let billing take what it was given once more, and give up those with these keys."""
+    seen: set[str] = set()
+
+    def take(message: Message) -> None:
+        if "RETRY_TOPIC" in message.properties:
+            seen.update(message.keys)
+            if set(keys) & set(message.keys):
+                stage.admin.send_back("billing", message, delay_level=-1, max_reconsume_times=0)
+
+    consumer = Consumer("billing", stage.broker.namesrv)
+    consumer.subscribe("orders", "*", take)
+    with consumer:
+        stage.wait_for(lambda: seen >= {"order-1", "order-2"})
+    stage.mirror.run_once()
+
+
+def became(key: str) -> list[str]:
+    """What became of the letters with this key, the oldest first."""
+    rows = dead_letters_pages.dead_letters("billing", DeadLetterFilter(key=key)).rows
+    return ["" if row.became is None else row.became.fate.value for row in reversed(rows)]
+
+
+def test_what_became_of_a_resent_letter_is_said_when_one_looks(graves: Stage, operator: Client) -> None:
+    for key in ("order-1", "order-2"):
+        wanted = {**ALL, "filter": {"key": key}}
+        done = workflow.start("dead_letters.send_back", wanted, ACTOR, reason="try")
+        assert became(key) == ["waits"]
+        assert "waiting for delivery" in words(operator.get(f"/operations/{done.pk}/"))
+    assert became("order-3") == [""]
+    fail_again(graves, "order-1")
+    assert (became("order-1"), became("order-2")) == (["dead", ""], ["received"])
+    newest = dead_letters_pages.dead_letters("billing", DeadLetterFilter(key="order-1")).rows[0]
+    to_it = f'href="/messages/{newest.offset_message_id}/"'
+    first, second = Operation.objects.order_by("created_at")
+    shown = operator.get(f"/operations/{first.pk}/")
+    assert "died again 1" in words(shown)
+    assert to_it in shown.content.decode()
+    assert "received 1" in words(operator.get(f"/operations/{second.pk}/"))
+    listed = operator.get("/dead-letters/of/billing/")
+    assert "resent to its group: died again" in words(listed)
+    assert to_it in listed.content.decode()
+    # once more: the letter that came of the first time says nothing of the second
+    old = {"group": "billing", "targets": [first.items.get().target]}
+    again = workflow.start("dead_letters.send_back", old, ACTOR, reason="once more")
+    assert "waiting for delivery 1" in words(operator.get(f"/operations/{again.pk}/"))
+    assert "died again 1" in words(operator.get(f"/operations/{first.pk}/"))
+
+
+def test_what_became_of_a_new_message_is_said_for_the_group_that_gave_it_up(graves: Stage, operator: Client) -> None:
+    done = workflow.start("dead_letters.send_as_new", {**ALL, "filter": {"key": "order-4"}}, ACTOR, reason="try")
+    copy = graves.admin.messages_by_key("orders", "order-4", 8)[0]
+    assert became("order-4") == ["waits"]
+    graves.admin.send_back("billing", copy, delay_level=-1, max_reconsume_times=0)
+    assert became("order-4") == ["dead", ""]
+    assert "died again 1" in words(operator.get(f"/operations/{done.pk}/"))
+
+
+def test_a_broker_that_is_away_says_nothing_of_resent_letters(graves: Stage, operator: Client, settings: Any) -> None:
+    done = workflow.start("dead_letters.send_back", {**ALL, "filter": {"key": "order-4"}}, ACTOR, reason="try")
+    settings.ESCAPEMENT_NAMESRV = "127.0.0.1:1"
+    page = operator.get(f"/operations/{done.pk}/")
+    assert page.status_code == 200
+    assert "resent to its group" in words(page)
+    assert "waiting for delivery" not in words(page)

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from broker.client import Consumer
+from console import palette
 from console.features.groups.operations import undo_parameters
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, RESET_OFFSETS, Actor
@@ -139,6 +140,7 @@ def test_a_group_without_offsets_cannot_be_put_back() -> None:
         {"group": "billing", "topic": "orders", "to": "offsets"},
         {"group": "billing", "topic": "orders", "to": "offsets", "offsets": [[0]]},
         {"group": "billing", "topic": "orders", "to": "offsets", "offsets": [[0, True]]},
+        {"group": "billing", "topic": "*", "to": "offsets", "offsets": [[0, 1]]},
     ],
 )
 def test_parameters_are_checked_before_anything_is_done(db: None, parameters: dict[str, Any]) -> None:
@@ -155,3 +157,74 @@ def test_it_needs_its_own_permission(read: Stage) -> None:
     browser.force_login(person("clerk"))
     assert browser.post(DRAFT, {**MOVE, "topic": "orders", "to": "first"}).status_code == 403
     assert b"disabled" in browser.get("/groups/billing/").content
+
+
+def all_offsets(stage: Stage) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for part in stage.admin.consume_stats("billing").queues:
+        found.setdefault(part.queue.topic, []).append(part.consumer_offset)
+    return {topic: found[topic] for topic in ("orders", "bills")}
+
+
+@pytest.fixture
+def read_two(read: Stage) -> Stage:
+    """It has read two messages of `bills`, too, which has one queue."""
+    read.admin.create_topic("bills", queues=1)
+    for number in range(2):
+        read.producer.send("bills", f"bill {number}")
+    got: list[bytes] = []
+    consumer = Consumer("billing", read.broker.namesrv, from_where="first")
+    consumer.subscribe("bills", "*", lambda message: got.append(message.body))
+    with consumer:
+        read.wait_for(lambda: len(got) >= 2)
+    read.mirror.run_once()
+    return read
+
+
+def test_a_group_is_set_back_in_all_its_topics_and_put_back(read_two: Stage, operator: Client) -> None:
+    assert "all 2 topics of the group" in words(operator.get("/groups/billing/"))
+    before = all_offsets(read_two)
+    assert before == {"orders": [3, 3], "bills": [2]}
+    address = drafted(operator, topic="*", to="first")
+    page = words(operator.get(address))
+    assert "billing in all its topics" in page
+    assert "8 already received by the group" in page
+    assert "bills 0 2 0 2" in page
+    assert "Its retries and dead letters stay where they are." in page
+    assert "/api/v1/groups/billing:reset-offsets" in page
+    moved = confirmed(operator, address)
+    assert moved.results == {"offset_moved": 3}
+    assert all_offsets(read_two) == {"orders": [0, 0], "bills": [0]}
+    assert [(item.topic, item.name) for item in moved.items.all()] == [
+        ("bills", "0: 2 → 0"), ("orders", "0: 3 → 0"), ("orders", "1: 3 → 0"),
+    ]  # fmt: skip
+    back = operator.post(f"/operations/{moved.pk}/undo/")
+    assert back.status_code == 303, words(back)
+    assert "8 never received by the group" in words(operator.get(back.headers["Location"]))
+    confirmed(operator, back.headers["Location"])
+    assert all_offsets(read_two) == before
+
+
+def test_tries_are_not_moved_with_all_topics(read_two: Stage) -> None:
+    record = read_two.admin.pull("bills", 0, 0, 1)[0]
+    read_two.admin.send_back("billing", record, delay_level=1, max_reconsume_times=16)
+    got: list[bytes] = []
+    consumer = Consumer("billing", read_two.broker.namesrv, from_where="first")
+    consumer.subscribe("bills", "*", lambda message: got.append(message.body))
+    with consumer:
+        read_two.wait_for(lambda: got)
+    row = workflow.draft(KIND, {"group": "billing", "topic": "*", "to": "first"}, ACTOR)
+    assert {topic for topic, _count in row.preview["topics"]} == {"orders", "bills"}
+
+
+def test_a_group_with_one_topic_has_no_choice_of_all(read: Stage, operator: Client) -> None:
+    assert "topics of the group" not in words(operator.get("/groups/billing/"))
+    assert [command.text for command in palette.commands("reset billing last")] == ["reset billing orders last"]
+
+
+def test_the_palette_offers_all_topics(read_two: Stage) -> None:
+    assert [command.text for command in palette.commands("reset billing -1h")] == [
+        "reset billing bills -1h", "reset billing orders -1h", "reset billing * -1h",
+    ]  # fmt: skip
+    (command,) = palette.commands("reset billing * last because")
+    assert (command.parameters(), command.reason) == ({"group": "billing", "topic": "*", "to": "last"}, "because")

@@ -178,3 +178,64 @@ def test_why_a_message_waits_is_told_to_who_sees_the_group(shop: Stage, operator
     assert "Consumption by group" in page
     assert "no consumer of the group is connected" in page
     assert "received</span>" in operator.get(opened(operator, "order-1")).content.decode()
+
+
+def offered(browser: Client, text: str) -> dict[str, str]:
+    """What the palette offers: label, and where it leads or what it does."""
+    jumps = browser.get("/find/", {"q": text, "part": "1"}).context["jumps"]
+    return {str(jump.label): jump.address or jump.command for jump in jumps}
+
+
+ACTS = {
+    "create topic": ("创建主题", "Create a topic", "/topics/#create"),
+    "new group": ("新建消费组", "Create a consumer group", "/groups/#create"),
+    "create user": ("添加用户", "Add a user", "/people/#new"),
+    "add role": ("创建角色", "Create a role", "/people/#new-role"),
+    "create token": ("创建令牌", "Create a token", "/tokens/#new"),
+    "new alert rule": ("新建告警规则", "Create an alert rule", "/alerts/rules/new/"),
+    "pause all timers": ("暂停所有定时", "Pause all timers", "pause timers"),
+    "reset offsets": ("重置位点", "Reset offsets of a group", "/groups/"),
+    "send a message": ("发送消息", "Send a message to orders", "/topics/orders/send/"),
+}
+
+
+@pytest.mark.parametrize("text", ACTS)
+def test_acts_are_found_by_their_names_in_both_languages(shop: Stage, operator: Client, text: str) -> None:
+    chinese, label, leads = ACTS[text]
+    assert offered(operator, text)[label] == leads
+    operator.cookies["django_language"] = "zh-hans"
+    for said in (chinese, text):
+        assert leads in offered(operator, said).values(), said
+
+
+def test_forms_that_acts_lead_to_are_on_their_pages(shop: Stage, operator: Client) -> None:
+    for _chinese, _label, leads in ACTS.values():
+        path, _, place = leads.partition("#")
+        if place:
+            assert f'id="{place}"' in operator.get(path).content.decode(), leads
+
+
+def test_who_may_not_is_offered_no_act(shop: Stage) -> None:
+    viewer = browser_of(person("viewer"))
+    limited = browser_of(limited_person("anna", "ord"))
+    for text, (_chinese, label, _leads) in ACTS.items():
+        assert label not in offered(viewer, text), text
+    assert "Pause all timers" not in offered(limited, "pause all timers")
+    assert "Send a message to orders" in offered(limited, "send a message")
+
+
+def test_pausing_is_a_command_that_leads_to_its_preview(shop: Stage, operator: Client) -> None:
+    assert list(offered(operator, "pause timers a fire")).count("Pause all timers: a fire") == 1
+    answer = acted(operator, "pause timers a fire")
+    assert answer.status_code == 303
+    assert (Operation.objects.get().kind, Operation.objects.get().state) == ("timers.pause", "draft")
+    assert acted(operator, "resume timers").status_code == 303
+
+
+def test_a_key_of_two_letters_stands_before_the_names_with_them(shop: Stage, operator: Client) -> None:
+    shop.producer.send("orders", "x", keys=["or"], queue_id=0)
+    labels = list(offered(operator, "or"))
+    assert labels.index("Key or id “or”") < labels.index("orders")
+    assert opened(operator, "or").startswith("/messages/7F")
+    labels = list(offered(operator, "ord"))
+    assert labels.index("orders") < labels.index("Key or id “ord”")

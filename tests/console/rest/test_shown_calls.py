@@ -70,6 +70,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "time", "at_ms": 5}),
     ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "last"}),
+    ("groups.reset_offsets", {"group": "g", "topic": "*", "to": "time", "at_ms": 5}),
     ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "offsets", "offsets": [[0, 0], [1, 7]]}),
     ("findings.snooze", {"kind": "group-without-consumer", "subject": "g", "place": "", "until_ms": 5}),
     ("findings.snooze", {"kind": "disk-filling", "subject": "b", "place": "b", "until_ms": None}),

@@ -100,8 +100,8 @@ CLOSED = {
 ACTS = {
     "operation_draft", "operation_preview", "operation_confirm", "operation_abort", "operation_continue",
     "operation_approve", "operation_decline", "operation_undo", "message_unmask", "dashboards_run", "dashboards_cancel",
-    "alert_silence", "alert_rule_test", "saved_view_keep", "saved_view", "saved_view_delete", "find_act", "logout",
-    "set_theme", "set_zone", "set_density", "see_as", "see_as_stop", "topic_descriptor_draft",
+    "transaction_unmask", "alert_silence", "alert_rule_test", "saved_view_keep", "saved_view", "saved_view_delete",
+    "find_act", "logout", "set_theme", "set_zone", "set_density", "see_as", "see_as_stop", "topic_descriptor_draft",
 }  # fmt: skip
 #: sentences that say that there is nothing of anybody
 _NOTHING = re.compile(

@@ -122,6 +122,7 @@ def test_a_page_is_refused_to_who_lacks_one_permission_that_its_address_names(db
         "audit",
         "audit_data",
         "message_unmask",
+        "transaction_unmask",
         "send",
         "access",
         "access_user",

@@ -14,9 +14,22 @@ from django.test import Client
 from broker.client import Decision, Half, TransactionProducer, prepare
 from console.features.overview.pages import read_overview
 from console.features.transactions import pages as transactions_pages
-from console.features.transactions.shapes import TransactionEvent, TransactionFilter, TransactionRow
+from console.features.transactions.shapes import (
+    LifeEvent,
+    TransactionEvent,
+    TransactionFilter,
+    TransactionLife,
+    TransactionRow,
+    TransactionState,
+)
+from console.operations.models import AuditEntry
+from console.security.models import MaskRule
 from console.site.clock import now_ms
+from console.site.evidence import Evidence
+from console.templatetags.transactions import event_words, life_drawing
 from console.ui.live import page_of, parts_of
+from tests.console.people import browser_of, person
+from tests.console.security.test_limited import limited_person
 from tests.console.stage import HOSTILE, Stage, one_word, staged
 from tests.console.ui.test_pages import tags_of, words
 
@@ -165,6 +178,97 @@ def test_the_life_of_one_that_is_committed_leads_to_its_message(
     assert "transactions.commit" not in response.content.decode()
 
 
+def test_a_half_shows_what_it_holds_as_a_message_does(
+    stage: Stage, payers: TransactionProducer, operator: Client
+) -> None:
+    message = prepare('{"amount": 7}', keys=["pay-1"], tag="paid", properties={"note": "by hand"})
+    half = payers.send_half("orders", message)
+    path = f"/transactions/{half.position}/"
+    shown = operator.get(path)
+    page = words(shown)
+    for said in ("JSON, shown as text", '"amount": 7', "note", "by hand", "pay-1", "paid", "download the stored bytes"):
+        assert said in page, said
+    body = re.search(r'href="(/messages/[^"]+/body)"', shown.content.decode())
+    assert body and operator.get(body[1]).content == b'{"amount": 7}'
+    # opened by another decoder, as on the page of a message
+    assert "The body is not of this format" in words(operator.get(path + "?decode=gzip"))
+    # decided: what the half held is still there
+    payers.rollback(half)
+    stage.wait_for(lambda: listed("decided"))
+    assert '"amount": 7' in words(operator.get(path))
+
+
+def test_a_rule_masks_what_a_half_holds_and_who_may_see_it_says_why(stage: Stage, payers: TransactionProducer) -> None:
+    half = payers.send_half("orders", prepare("secret words", keys=["pay-1"]))
+    payers.send_half("bills", prepare("open words", keys=["bill-1"]))
+    MaskRule.objects.create(prefix="orders", fields="body", why="they are of patients")
+    path = f"/transactions/{half.position}/"
+    viewer = browser_of(person("viewer"))
+    page = viewer.get(path)
+    assert "secret words" not in page.content.decode()
+    assert "masked: they are of patients" in words(page)
+    assert "console.unmask" in words(page)
+    assert viewer.post(path + "unmask/", {"reason": "a call"}).status_code == 403
+    (bill,) = [row for row in listed("open") if row.topic == "bills"]
+    assert "open words" in words(viewer.get(f"/transactions/{bill.position}/"))
+    clerk = browser_of(person("clerk", "unmask"))
+    assert clerk.post(path + "unmask/", {"reason": ""}).status_code == 422
+    seen = clerk.post(path + "unmask/", {"reason": "a call"})
+    assert "secret words" in words(seen)
+    assert seen["Cache-Control"] == "no-store"
+    (entry,) = AuditEntry.objects.filter(kind="messages.unmask")
+    assert (entry.actor, entry.reason, entry.result["topic"]) == ("clerk", "a call", "orders")
+    raw = clerk.post(path + "unmask/", {"reason": "a call", "what": "body"})
+    assert raw.content == b"secret words"
+
+
+def test_what_a_half_holds_is_of_its_topic_for_somebody_who_sees_some(
+    stage: Stage, payers: TransactionProducer
+) -> None:
+    stage.admin.create_topic("bills", queues=1)
+    mine = payers.send_half("orders", prepare("my words", keys=["pay-1"]))
+    others = payers.send_half("bills", prepare("their words", keys=["bill-1"]))
+    browser = browser_of(limited_person("limited", "orders"))
+    shown = browser.get(f"/transactions/{mine.position}/")
+    assert "my words" in words(shown)
+    body = re.search(r'href="(/messages/[^"]+/body)"', shown.content.decode())
+    assert body and browser.get(body[1]).content == b"my words"
+    assert browser.get(f"/transactions/{others.position}/").status_code == 404
+
+
+def test_checks_of_which_no_record_is_left_are_said() -> None:
+    def check(count: int, ms: int) -> LifeEvent:
+        return LifeEvent(TransactionEvent.CHECK, ms, count=count)
+
+    def told(*events: LifeEvent, checks: int = 0) -> list[str]:
+        row = TransactionRow(7, TransactionState.OPEN, checks=checks)
+        life = TransactionLife(Evidence("broker", 1, False), 100, 9, row, (half, *events))
+        return [event_words(event) for event in life.listed]
+
+    half = LifeEvent(TransactionEvent.HALF, 1)
+    assert told(check(1, 2), check(2, 3)) == ["half message stored", "check 1", "check 2"]
+    assert told(check(3, 2), check(4, 3)) == ["half message stored", "checks 1 to 2", "check 3", "check 4"]
+    assert told(check(2, 2), check(5, 3)) == [
+        "half message stored", "check 1", "check 2", "checks 3 to 4", "check 5",
+    ]  # fmt: skip
+    resumed = LifeEvent(TransactionEvent.RESUMED, 5)
+    assert told(check(1, 2), check(2, 3), resumed, check(1, 6)) == [
+        "half message stored", "check 1", "check 2", "checks resumed", "check 1",
+    ]  # fmt: skip
+    assert told(checks=4) == ["half message stored", "checks 1 to 4"]
+
+
+def test_what_a_life_line_has_no_room_for_is_counted_on_it() -> None:
+    events = [LifeEvent(TransactionEvent.HALF, 1)]
+    events += [LifeEvent(TransactionEvent.CHECK, 1_000 * count, count=count) for count in range(1, 13)]
+    life = TransactionLife(Evidence("broker", 1, False), 100, 9, None, tuple(events))
+    drawing = str(life_drawing(life))
+    assert "3 left out" in drawing
+    assert "half message stored" in drawing
+    assert ">check 3<" not in drawing
+    assert ">check 4<" in drawing
+
+
 def test_what_is_not_there_is_not_found(stage: Stage, operator: Client) -> None:
     for path in ("/transactions/7/", f"/transactions/{2**70}/", "/transactions/x/"):
         assert operator.get(path).status_code == 404, path
@@ -236,7 +340,11 @@ def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage,
         assert "parked after 1 / 1" in page
         assert "1 half message is parked: it reached the check limit without a decision and needs an operator." in page
         hurried.wait_for(lambda: hurried.mirror.run_once() and read_overview().findings)
-        assert "1 half message reached the check limit without a decision of its producer" in words(operator.get("/"))
+        first = words(operator.get("/"))
+        assert "1 half message reached the check limit without a decision of its producer" in first
+        # both pages count what is undecided without what is parked, and say that beside it
+        assert transactions_pages.read_transactions().figures.open == 0
+        assert "Half messages undecided 0 and 1 parked" in first
         said[0] = Decision.COMMIT
         form = {"kind": "transactions.resume", "scope": "selected", "half": row.choice}
         address = operator.post("/operations/draft/", form).headers["Location"]

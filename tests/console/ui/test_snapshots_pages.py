@@ -240,3 +240,44 @@ def test_what_is_unknown_breaks_a_line() -> None:
     assert drawn.count('<polyline class="line-steel"') == 2
     assert drawn.count('<circle class="line-steel"') == 1
     assert drawn.count('<polyline class="line-quiet"') == 1
+
+
+def test_a_young_broker_is_compared_with_its_oldest_snapshot(filled: Stage, operator: Client) -> None:
+    row = taken()
+    filled.producer.send("orders", "more", delay_level=16)
+    filled.mirror.run_once()
+    page = operator.get("/compare/")
+    found = page.context["data"]
+    assert (found.is_oldest, found.before.at_ms, found.is_known) == (True, row.at_ms, True)
+    assert {line.name: dict(line.pairs) for line in found.lanes}["16"]["waiting"].difference == 1
+    assert "compared with the oldest one, of" in words(page)
+    # one of that age is taken without a word; two moments before all snapshots are not made up
+    move(row, -2 * HOUR_MS)
+    page = operator.get("/compare/")
+    assert (page.context["data"].is_oldest, "compared with the oldest" in words(page)) == (False, False)
+    assert not operator.get("/compare/?from=-10d&to=-9d").context["data"].is_known
+
+
+def test_comparing_is_in_the_menu(filled: Stage, operator: Client) -> None:
+    rail = text_of(operator, "/").split('<nav class="rail"')[1].split("</nav>")[0]
+    assert 'href="/compare/"' in rail
+    assert re.search(r'href="/compare/"[^>]*aria-current="page"', text_of(operator, "/compare/"))
+
+
+def test_both_scales_of_the_kept_snapshots_are_said(filled: Stage, operator: Client) -> None:
+    row = taken()
+    move(row, -HOUR_MS)
+    taken()
+    page = operator.get(f"/schedule/?as_of={row.at_ms}")
+    sums = page.context["past"].sums
+    most = max(each.waiting for each in sums), max(each.lag for each in sums)
+    said = words(page)
+    assert f"pending on lanes and as timers, 0 to {most[0]:,}" in said
+    assert f"lag of all groups, 0 to {most[1]:,}" in said
+    assert "Each line has its own scale." in said
+    columns = [Column(1_234, 7, "", ""), Column(10, None, "", "")]
+    drawn = kept_svg(columns, chosen=None, label="", ticks=())
+    assert '<text class="text-steel" x="0" y="10">1,234</text>' in drawn
+    assert '<text class="text-end" x="1000" y="10">7</text>' in drawn
+    # who does not see the lag has one line, and one scale
+    assert "text-end" not in kept_svg([Column(5, None, "", "")], chosen=None, label="", ticks=())
