@@ -153,7 +153,9 @@ class OperationPage:
         none, or there are several."""
         if not self.row.is_over or not self.items or len(self.items) != self.row.total:
             return None
-        found = {each.address: each for item in self.items if (each := self.now.get(item.number)) is not None}
+        # what became of it is no name of a page
+        numbers = (item.number for item in self.items if item.number not in self.became)
+        found = {each.address: each for number in numbers if (each := self.now.get(number)) is not None}
         only = next(iter(found.values()), None)
         return only if only is not None and only.address and len(found) == 1 else None
 
@@ -213,10 +215,10 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     back = kind.taken_back(row, found)
     with choosing(choice_of(row.broker)):
         now = {item.number: there for item in found[:ITEMS] if (there := kind.item_now(item)) is not None}
-        became = kind.became(row, found[:ITEMS]) if row.is_over else {}
         for of, item in back.items():
             if (there := KINDS[kind.undone_by].item_now(item)) is not None:
                 now[of] = there
+        became = kind.became(row, found[:ITEMS]) if row.is_over else {}
     return OperationPage(
         row=row,
         kind=kind,
