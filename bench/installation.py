@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 
 from bench.results import REPOSITORY
-from tests.interop.ports import free_ports
 from tests.interop.process import Child
+from tests.ports import free_ports
 
 START_TIMEOUT_S = 180
 USER, PASSWORD = "bench", "a long word for one run"

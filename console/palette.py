@@ -30,7 +30,8 @@ from django.views.decorators.http import require_safe
 from broker.mirror.models import ConsumerGroup, Topic
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.messages import read as messages_read
-from console.features.messages.shapes import OFFSET_ID, Found
+from console.features.messages.across import is_offset_id
+from console.features.messages.shapes import Found
 from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter
 from console.features.transactions.operations import halves_named
@@ -48,6 +49,7 @@ from console.templatetags.tables import view_address, view_page
 from console.ui.addresses import form_of
 from console.ui.frame import places_for
 from console.ui.saved_views import views_for
+from console.waiting import address_at
 
 
 def commands(text: str) -> Iterator[Command]:
@@ -106,7 +108,7 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
     for name in groups_named(text, LISTED):
         yield Jump(reverse("group", args=[name]), name, gettext_lazy("group"))
     yield from (jump for jump in topics if _is_of_a_group(str(jump.label)))
-    if OFFSET_ID.fullmatch(text):
+    if is_offset_id(text):
         yield Jump(reverse("message", args=[text]), text, gettext_lazy("message at this offset id"))
     yield from islice(_with_key(text), 1 if is_short else 0, None)
 
@@ -269,7 +271,7 @@ def open_key(request: HttpRequest) -> HttpResponse:
     """See the one thing with the key, id or offset id `q`, or what it may be: a timer that waits is not passed over for
     a message of another topic. `of=timers` and `of=transactions` look there only."""
     text = request.GET.get("q", "").strip()[:TEXT_LENGTH]
-    if OFFSET_ID.fullmatch(text):
+    if is_offset_id(text):
         return redirect("message", text)
     found = _found(text, request.GET.get("of", "")) if text else {}
     if len(found) > 1:
@@ -306,7 +308,7 @@ def _of_timers(text: str, known: Set[str | None]) -> str | None:
     if all(row.unique_key in known for row in rows):
         return None
     if len(rows) == 1:
-        return _at(rows[0].broker, "timer", rows[0].position)
+        return address_at(rows[0].broker, "timer", rows[0].position)
     return reverse("timer_list") + "?" + urlencode({"key": text}) if rows else None
 
 
@@ -317,13 +319,7 @@ def _of_transactions(text: str, *, is_decided_too: bool) -> str | None:
         if row.position is not None and (is_decided_too or row.state in UNDECIDED)
     )  # fmt: skip
     row = next(rows, None)
-    return None if row is None else _at(row.broker, "transaction", row.position)
-
-
-def _at(broker: str, page: str, *position: object) -> str:
-    """Return the address of a page of one broker, about what stands at a position there."""
-    with at(broker if cluster().has_several else ""):
-        return reverse(page, args=position)
+    return None if row is None else address_at(row.broker, "transaction", row.position)
 
 
 def _places_of(command: Command) -> list[str]:
@@ -349,7 +345,7 @@ def act(request: HttpRequest) -> HttpResponse:
         return redirect(command.address)
     names = _places_of(command)
     if len(names) > 1:
-        places = [(name, _at(name, "find_act")) for name in names]
+        places = [(name, address_at(name, "find_act")) for name in names]
         return render(request, "jumping/brokers.html", {"places": places, "text": text}, status=422)
     with at("".join(names)):
         answer = drafted(request, command.kind, command.parameters)

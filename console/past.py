@@ -435,7 +435,7 @@ def asked_of(request: HttpRequest, field: str = FIELD) -> Asked:
     errors: dict[str, str] = {}
     zone: Any = get_current_timezone()
     moment = last_time_of_day(text, datetime.fromtimestamp(now_ms() / 1000, UTC).astimezone(zone))
-    at_ms = bound_ms(text, field, errors) if moment is None else round(moment.timestamp() * 1000)
+    at_ms = bound_ms(text, field, errors, "back") if moment is None else round(moment.timestamp() * 1000)
     return Asked(text, at_ms, errors.get(field, ""))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, register_converter
 
-from console import comparison, components, half_page, health, palette
+from console import comparison, components, half_page, health, palette, waiting
 from console.features import clients
 from console.features.access import pages as access_pages
 from console.features.alerts import pages as alerts_pages
@@ -83,7 +83,7 @@ urlpatterns: list[URLPattern] = [
     page("topics/<name:name>/send/", send_pages.send, "send", SENDING, is_total=True),
     page("topics/<name:name>/descriptor/", descriptor_pages.descriptor, "topic_descriptor", is_total=True),
     page("topics/<name:name>/descriptor/preview/", descriptor_pages.draft, "topic_descriptor_draft", is_total=True),
-    page("messages/", messages_pages.search, "messages", is_total=True),
+    page("messages/", waiting.search, "messages", is_total=True),
     page("messages/<name:message_id>/", messages_pages.message, "message", is_total=True),
     page("messages/<name:message_id>/unmask/", messages_pages.unmask, "message_unmask", UNMASKING),
     page("messages/<name:message_id>/body", messages_pages.body, "message_body"),

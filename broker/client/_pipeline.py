@@ -27,6 +27,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from itertools import count, cycle
 from struct import Struct
@@ -267,12 +268,19 @@ class Pipeline(Connection):
 
     def ask(self, code: int, fields: bytes, body: bytes, timeout_ms: int, answered: Answered) -> None:
         """Send a request with these encoded header fields; `answered` is called exactly once."""
+        self.ask_all(code, ((fields, body, answered),), timeout_ms)
+
+    def ask_all(self, code: int, requests: Iterable[tuple[bytes, bytes, Answered]], timeout_ms: int) -> None:
+        """Send many requests, each of encoded header fields, a body and what is called exactly once."""
         if not self.is_open:
-            answered(BrokerUnreachable(self.address, "the connection is closed"))
+            for _, _, answered in requests:
+                answered(BrokerUnreachable(self.address, "the connection is closed"))
             return
-        opaque = next(self._opaques) & 0x7FFFFFFF
-        self._waiting[opaque] = (self._loop.time() + timeout_ms / 1000, timeout_ms, answered)
-        self._write(code, 0, opaque, fields, body)
+        late_s = self._loop.time() + timeout_ms / 1000
+        for fields, body, answered in requests:
+            opaque = next(self._opaques) & 0x7FFFFFFF
+            self._waiting[opaque] = (late_s, timeout_ms, answered)
+            self._write(code, 0, opaque, fields, body)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
@@ -501,21 +509,21 @@ async def ask_each(
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     left = len(going)
 
-    def answer_to(nth: int, way: Destination) -> Answered:
-        def answered(outcome: Outcome) -> None:
-            nonlocal left
-            results[nth] = result_of(way, messages[nth], outcome)
-            left -= 1
-            if not left and not done.done():
-                done.set_result(None)
+    def answered(nth: int, way: Destination, outcome: Outcome) -> None:
+        nonlocal left
+        results[nth] = result_of(way, messages[nth], outcome)
+        left -= 1
+        if not left and not done.done():
+            done.set_result(None)
 
-        return answered
-
-    timeout_ms = deadline.left_ms
+    requests: dict[str, list[tuple[bytes, bytes, Answered]]] = {address: [] for address in connected}
+    born_ms = time.time_ns() // 1_000_000
     for nth, way in going:
-        message = messages[nth]
-        connected[way.address].ask(SEND, fields_of(way, message), message.body, timeout_ms, answer_to(nth, way))
-    for pipeline in connected.values():
+        fields = way.fields(born_ms, messages[nth].properties)
+        requests[way.address].append((fields, messages[nth].body, partial(answered, nth, way)))
+    timeout_ms = deadline.left_ms
+    for address, pipeline in connected.items():
+        pipeline.ask_all(SEND, requests[address], timeout_ms)
         pipeline.flush()  # the broker works on these while the next batch is read here
     if going:
         await done

@@ -352,25 +352,33 @@ class AsyncProducer(AsyncClosing):
     ) -> Destination:
         if queue_id is not None:
             names.check_queue_id(queue_id)
-        group = message.group or self.group
-        known = self._destinations.get((topic, group))
-        if known is None or known.expires_s <= time.monotonic():
-            known = await self._find(topic, group)
-        return known.of(message, queue_id, avoid)
+        return (await self._known(topic, message.group or self.group)).of(message, queue_id, avoid)
 
     async def _ways(
         self, topic: str, messages: Sequence[Outgoing], queue_id: int | None
     ) -> list[Destination | NoSuchQueue]:
-        return [await self._way(topic, message, queue_id) for message in messages]
+        """Find all destinations; a queue that one message alone asks for and that is not there harms no other."""
+        if queue_id is not None:
+            names.check_queue_id(queue_id)
+        known: dict[str | None, Destinations] = {}
+        ways: list[Destination | NoSuchQueue] = []
+        for message in messages:
+            there = known.get(message.group)
+            if there is None:
+                there = known[message.group] = await self._known(topic, message.group or self.group)
+            try:
+                ways.append(there.of(message, queue_id, None))
+            except NoSuchQueue as error:
+                if queue_id is not None:
+                    raise
+                ways.append(error)
+        return ways
 
-    async def _way(self, topic: str, message: Outgoing, queue_id: int | None) -> Destination | NoSuchQueue:
-        """Find one destination; a queue that one message alone asks for and that is not there harms no other."""
-        try:
-            return await self._destination(topic, message, queue_id)
-        except NoSuchQueue as error:
-            if queue_id is not None:
-                raise
-            return error
+    async def _known(self, topic: str, group: str) -> Destinations:
+        known = self._destinations.get((topic, group))
+        if known is None or known.expires_s <= time.monotonic():
+            known = await self._find(topic, group)
+        return known
 
     async def _find(self, topic: str, group: str) -> Destinations:
         if self._closed:

@@ -62,7 +62,7 @@ class MessageQueue:
     queue_id: int
 
 
-class SendResult(msgspec.Struct, frozen=True):
+class SendResult(msgspec.Struct, frozen=True, gc=False):
     """The place where a message went. `queue_offset` is in the level's queue while a delayed message waits.
 
     `status`: SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE (stored, less safely).

@@ -130,7 +130,7 @@ def _asked(request: HttpRequest) -> tuple[dict[str, str], dict[str, str], QueryS
         if given[name]:
             rows = rows.filter(**{lookup: given[name]})
     for name, lookup in (("from", "at__gte"), ("to", "at__lt")):
-        at_ms = bound_ms(given[name], name, errors)
+        at_ms = bound_ms(given[name], name, errors, "back")
         if at_ms is not None:
             rows = rows.filter(**{lookup: datetime.fromtimestamp(at_ms / 1000, UTC)})
     return given, errors, rows

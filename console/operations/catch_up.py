@@ -1,17 +1,59 @@
-"""The lag of groups after an operation, and how long they would need for it at their recent pace."""
+"""The lag of groups after an operation, and how long they would need for it at their recent pace.
+
+What arrives meanwhile counts: a group catches up by what it takes more than that. Where no more is seen than arrives,
+either it never does, or it took all that there was, and how much more it could take was not seen.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from broker.client import Admin, ClientError
-from console.site.mirrored import History, cluster, lags_by_group
+from broker.mirror.models import ConsumerOffset
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from console.site.mirrored import Cluster, History, cluster, lags_by_group
 
 #: of more groups than that nobody waits for the rates
 MOST_GROUPS = 50
+#: what arrived in so short a time is on its way to a group that keeps up
+ON_ITS_WAY_S = 5
+#: of two means of the same messages one is larger by so much at most
+_NOISE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Messages a second that a group takes when it takes any, and that arrive for it; None: nobody knows."""
+
+    consumed_per_s: float | None
+    arriving_per_s: float | None = None
+
+    def catch_up_ms(self, behind: int, before: int | None = None) -> int | None:
+        """Return how long it needs for all that it is `behind`, in ms; None: nothing is taken, it never does, or it is
+        not known. `before` is what it is behind now, if that is less."""
+        if not behind:
+            return 0
+        if not self.consumed_per_s:
+            return None
+        spare_per_s = self.consumed_per_s - (self.arriving_per_s or 0)
+        if spare_per_s <= 0:
+            return None
+        if self.keeps_up(behind if before is None else before) and spare_per_s < _NOISE * self.consumed_per_s:
+            return None
+        return round(1000 * behind / spare_per_s)
+
+    def keeps_up(self, behind: int) -> bool:
+        """Tell whether it takes all that arrives: it is behind by no more than is on its way."""
+        return behind <= (self.arriving_per_s or 0) * ON_ITS_WAY_S
+
+    def is_outrun(self, behind: int) -> bool:
+        """Tell whether it is behind, takes something, and as much or more arrives."""
+        if not self.consumed_per_s or self.arriving_per_s is None:
+            return False
+        return self.arriving_per_s >= self.consumed_per_s and not self.keeps_up(behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +62,20 @@ class Behind:
 
     before: int
     after: int
-    per_s: float | None
+    pace: Pace
     catch_up_ms: int | None
+    #: it never catches up, as more arrives than it takes
+    is_outrun: bool = False
 
     def as_fields(self) -> dict[str, Any]:
         """Return the fields of a preview that tell it."""
         return {
             "lag_before": self.before,
             "lag_after": self.after,
-            "consumed_per_s": self.per_s,
+            "consumed_per_s": self.pace.consumed_per_s,
+            "arriving_per_s": self.pace.arriving_per_s,
             "catch_up_ms": self.catch_up_ms,
+            "is_outrun": self.is_outrun,
         }
 
 
@@ -49,25 +95,28 @@ def behind_after(admin: Admin, arriving: Mapping[str, int]) -> Behind | None:
 def group_behind_after(admin: Admin, group: str, count: int) -> Behind | None:
     """Return the lag of one group if it is given so many more; None: its lag is not known."""
     lag = next((each.lag for each in lags_by_group(cluster().names, group=group)), 0)
-    if lag is None:
-        return None
-    rate = pace(admin, group)
-    return Behind(lag, lag + count, rate, catch_up_ms(lag + count, rate))
+    return None if lag is None else behind_at(pace(admin, group), lag, lag + count)
 
 
-def pace(admin: Admin, group: str) -> float | None:
-    """Return messages a second in those slots of the last five minutes in which the group took any; 0.0: none.
+def behind_at(found: Pace, before: int, after: int) -> Behind:
+    """Return what it means to be behind by so much afterwards, at this pace."""
+    return Behind(before, after, found, found.catch_up_ms(after, before), bool(after) and found.is_outrun(before))
 
-    Where the mirror keeps no rates (Apache RocketMQ) it is what the broker says that the group takes now. None: nobody
-    knows.
+
+def pace(admin: Admin, group: str) -> Pace:
+    """Return what the group took in those slots of the last five minutes in which it took any, and what arrived for it
+    in all of them.
+
+    Where the mirror keeps no rates (Apache RocketMQ) it is what the broker says that the group takes now.
     """
-    history = cluster().histories("group", [group])[group]
+    here = cluster()
+    history = here.histories("group", [group])[group]
     if history.known:
-        return busy_rate(history)
+        return Pace(busy_rate(history), arriving(here, group, _topics_of(here, group), _mean))
     try:
-        return admin.consume_stats(group).consume_per_s
+        return Pace(admin.consume_stats(group).consume_per_s)
     except ClientError:
-        return None
+        return Pace(None)
 
 
 def busy_rate(history: History) -> float:
@@ -76,24 +125,38 @@ def busy_rate(history: History) -> float:
     return sum(busy) / len(busy) if busy else 0.0
 
 
-def catch_up_ms(behind: int, per_s: float | None) -> int | None:
-    """Return how long catching up takes, in ms; None where the pace is not known, or nothing is taken at all."""
-    if not behind:
-        return 0
-    return round(1000 * behind / per_s) if per_s else None
+def arriving(here: Cluster, group: str, topics: Iterable[str], rate: Callable[[History], float | None]) -> float | None:
+    """Return what arrives a second for a group that reads these topics, its own of retries among them; None: nobody
+    knows."""
+    names = {name for name in topics if not name.startswith(DLQ_PREFIX)} | {f"{RETRY_PREFIX}{group}"}
+    known = [found for each in here.histories("topic", names).values() if (found := rate(each)) is not None]
+    return sum(known) if known else None
 
 
-def _slowest(admin: Admin, brokers: Sequence[str], more: Mapping[str, int]) -> tuple[float | None, int | None]:
-    """Return pace and time of the group that needs longest for all that it is behind then; None: one is not known."""
+def _mean(history: History) -> float | None:
+    known = [rate for rate in history.per_s if rate is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _topics_of(here: Cluster, group: str) -> list[str]:
+    read = ConsumerOffset.objects.filter(broker__in=here.names, group=group).order_by()
+    return list(read.values_list("topic", flat=True).distinct())
+
+
+def _slowest(admin: Admin, brokers: Sequence[str], more: Mapping[str, int]) -> tuple[Pace, int | None, bool]:
+    """Return pace and time of the group that needs longest for all that it is behind then, and whether more arrives
+    than it takes; no time: one is not known."""
     if not 0 < len(more) <= MOST_GROUPS:
-        return None, None
-    longest: tuple[float | None, int] = (None, -1)
+        return Pace(None), None, False
+    longest: tuple[Pace, int, bool] = (Pace(None), -1, False)
     for name, count in more.items():
         whole = next((each.lag for each in lags_by_group(brokers, group=name)), None)
-        rate = pace(admin, name)
-        needed = None if whole is None else catch_up_ms(whole + count, rate)
-        if needed is None:
-            return rate, None
-        if needed > longest[1]:
-            longest = rate, needed
+        found = pace(admin, name)
+        if whole is None:
+            return found, None, False
+        then = behind_at(found, whole, whole + count)
+        if then.catch_up_ms is None:
+            return found, None, then.is_outrun
+        if then.catch_up_ms > longest[1]:
+            longest = found, then.catch_up_ms, False
     return longest

@@ -85,9 +85,13 @@ class LagPreview(Preview):
     #: messages that the groups are behind, now and at once afterwards; None: not known
     lag_before: int | None = None
     lag_after: int | None = None
-    #: what the group (of several the slowest) took of late, and how long it would need for what it is behind then
+    #: what the group (of several the slowest) took of late, what arrived for it, and how long it would need for what it
+    #: is behind then
     consumed_per_s: float | None = None
+    arriving_per_s: float | None = None
     catch_up_ms: int | None = None
+    #: it never catches up, as more arrives than it takes
+    is_outrun: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +166,15 @@ class Form:
 @dataclass(frozen=True, slots=True)
 class ItemNow:
     """The place of a touched thing now: a moment (epoch ms) or a text, with the `address` of its page if any, and a
-    mark where it is something to look at."""
+    mark where it is something to look at.
+
+    With a `state`, what is with it now, the moment is when it is or was due and the text names the page.
+    """
 
     ms: int | None = None
     text: str = ""
     address: str = ""
+    state: str = ""
     mark: str = ""
 
 

@@ -15,7 +15,8 @@ from console.site.clock import epoch_ms, real_ms, shown_ms
 
 #: operations that are looked through, the newest first, and marks of one chart
 LOOKED_THROUGH, MOST = 200, 24
-#: operations that are nearer than this share of the stretch are one mark
+#: operations that are nearer than this share of the stretch to the first of a mark are part of it: a row of them that
+#: goes on and on becomes many marks, not one
 _NEAR = 1 / 60
 
 
@@ -60,10 +61,12 @@ def _is_shown(row: Operation, about: tuple[str, str] | None) -> bool:
 
 def _together(rows: Sequence[Operation], span_ms: int) -> Iterator[Mark]:
     marks: list[Mark] = []
+    first_ms = 0
     for row in rows:
         at_ms = shown_ms(epoch_ms(row.started_at) or 0)
-        is_near = bool(marks) and at_ms - marks[-1].at_ms < span_ms * _NEAR
+        is_near = bool(marks) and at_ms - first_ms < span_ms * _NEAR
         count = marks.pop().count + 1 if is_near else 1
+        first_ms = first_ms if is_near else at_ms
         kind = KINDS.get(row.kind)
         marks.append(Mark(at_ms, str(row.pk), str(kind.title) if kind else row.kind, row.actor, count))
     yield from marks[-MOST:]

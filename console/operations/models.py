@@ -144,8 +144,8 @@ class OperationItem(models.Model):
 
     @property
     def due_ms(self) -> int | None:
-        """The moment when it was due before it was touched."""
-        return self.label.get("due_ms") or self.result.get("previous_due_ms")
+        """The moment when it was due before it was touched; of what was made, when it is."""
+        return self.label.get("due_ms") or self.result.get("previous_due_ms") or self.result.get("due_ms")
 
 
 class AuditEntryKeptError(TypeError):

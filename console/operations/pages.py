@@ -284,4 +284,4 @@ def _moved(text: str) -> dict[str, Any]:
     """Return the parameters for a moment of all, or for a span of each; the other one is unset."""
     if is_shift(text):
         return {"shift_ms": shift_ms(text), "due_ms": None}
-    return {"due_ms": moment_ms(text), "shift_ms": None}
+    return {"due_ms": moment_ms(text, unsigned="later"), "shift_ms": None}

@@ -121,7 +121,9 @@ class OperationPage:
     undo: Undo | None = None
     #: by the number of an item the item of another operation that took it back
     back: Mapping[int, OperationItem]
-    #: by the number of an item what became of it since, where a broker was asked
+    #: by the number of an item where what it touched is now
+    now: Mapping[int, ItemNow] = field(default_factory=dict)
+    #: of these what became of it since, where a broker was asked
     became: Mapping[int, ItemNow] = field(default_factory=dict)
 
     @property
@@ -129,6 +131,24 @@ class OperationPage:
         """How many of the items that are shown became what."""
         # a template takes `items` of a Counter for a key
         return dict(Counter(each.text for each in self.became.values()))
+
+    @property
+    def has_due(self) -> bool:
+        """Tell whether any of its items was due at some moment."""
+        return any(item.due_ms for item in self.items)
+
+    @property
+    def has_now(self) -> bool:
+        """Tell whether there is anything to say of where any of its items is now."""
+        return bool(self.now or self.back)
+
+    @property
+    def made(self) -> ItemNow | None:
+        """The page of the one thing that it was about, once it is over; None: there is none, or there are several."""
+        if self.row.total != 1 or not self.row.is_over or len(self.items) != 1:
+            return None
+        found = self.now.get(self.items[0].number)
+        return found if found is not None and found.address else None
 
     @property
     def permission(self) -> str:
@@ -182,6 +202,10 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     items = row.items.filter(number__gt=after)
     found = list((items.filter(outcome=outcome) if outcome else items)[: ITEMS + 1])
     hide, preview = masks_of(row.kind), preview_of(row)
+    # what it names is the broker's
+    with choosing(choice_of(row.broker)):
+        now = {item.number: there for item in found[:ITEMS] if (there := kind.item_now(item)) is not None}
+        became = kind.became(row, found[:ITEMS]) if row.is_over else {}
     return OperationPage(
         row=row,
         kind=kind,
@@ -194,16 +218,9 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         is_lost=runner.is_lost(row),
         undo=kind.undo_of(row),
         back=kind.taken_back(row, found),
-        became=_became(row, kind, found[:ITEMS]),
+        now={**now, **became},
+        became=became,
     )
-
-
-def _became(row: Operation, kind: Kind[Any], items: list[OperationItem]) -> Mapping[int, ItemNow]:
-    """Return what became of the items of one that is over; the brokers of the operation are asked."""
-    if not row.is_over:
-        return {}
-    with choosing(choice_of(row.broker)):
-        return kind.became(row, items)
 
 
 def live_operation(text: str) -> OperationPage:

@@ -163,7 +163,8 @@ def totals(parts: Mapping[str, BrokersPreview]) -> dict[str, Any]:
         topics.update(dict(each.topics))
     examples = [{**row, OF: name} for name, each in parts.items() for row in each.examples]
     lags = [each for each in previews if each.lag_after is not None]
-    slowest = max(lags, key=lambda each: each.catch_up_ms or 0, default=None)
+    # one that never catches up is slower than any
+    slowest = max(lags, key=lambda each: (each.is_outrun, each.catch_up_ms or 0), default=None)
     is_whole = len(lags) == len(previews)
     return {
         "at_ms": min(each.at_ms for each in previews),
@@ -174,7 +175,9 @@ def totals(parts: Mapping[str, BrokersPreview]) -> dict[str, Any]:
         "lag_before": sum(each.lag_before or 0 for each in lags) if lags and is_whole else None,
         "lag_after": sum(each.lag_after or 0 for each in lags) if lags and is_whole else None,
         "consumed_per_s": slowest.consumed_per_s if slowest else None,
+        "arriving_per_s": slowest.arriving_per_s if slowest else None,
         "catch_up_ms": slowest.catch_up_ms if slowest else None,
+        "is_outrun": bool(slowest and slowest.is_outrun),
     }
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from django.utils.translation import gettext as _
 
@@ -18,38 +18,74 @@ from console.site.parsing import NoMoment, read_moment, read_span, span_meant, w
 _FURTHEST_MS = 2**53
 
 
-def moment_ms(text: str, field: str = "moment") -> int:
+#: what a span without a sign is taken for, or what is advised: from now on, so long ago, or later by so much
+Unsigned = Literal["from_now", "ahead", "back", "later"]
+
+
+def time_ms(text: str, field: str = "moment", unsigned: Unsigned = "ahead") -> int:
+    """Return the epoch ms of a moment, or of a span from now; raises InvalidParameter, which says what is missing.
+
+    A span without a sign is taken as one from now on if it can mean nothing else ("from_now").
+    """
+    span_ms = bare_span_ms(text) if unsigned == "from_now" else None
+    if span_ms is not None:
+        return now_ms() + span_ms
+    return now_ms() + shift_ms(text, field) if is_shift(text) else moment_ms(text, field, unsigned)
+
+
+def moment_ms(text: str, field: str = "moment", unsigned: Unsigned = "ahead") -> int:
     """Return the epoch ms of a moment; raises InvalidParameter, which says what is missing."""
     text = text.strip()
     if not text:
-        raise InvalidParameter(field, _("Enter a time such as 2026-11-21T15:00:00+08:00, or a duration such as +1h."))
+        said = _("Enter a time such as 2026-11-21T15:00:00+08:00, or a duration such as %(such)s.")
+        raise InvalidParameter(field, said % {"such": _SUCH[unsigned]})
     if text.isascii() and text.isdigit() and len(text) <= 16:
         found = int(text)
     else:
         try:
             found = read_moment(text, is_typed=True)
         except NoMoment as error:
-            raise InvalidParameter(field, _why_not(text, error)) from None
+            raise InvalidParameter(field, _why_not(text, error, unsigned)) from None
     if not 0 < found < _FURTHEST_MS:
         raise InvalidParameter(field, _("The time is beyond the range of timers."))
     return found
 
 
-def _why_not(text: str, error: NoMoment) -> str:
+#: a span as an example
+_SUCH: Mapping[Unsigned, str] = {"from_now": "+1h", "ahead": "+1h", "back": "-1h", "later": "+1h"}
+
+
+def _why_not(text: str, error: NoMoment, unsigned: Unsigned) -> str:
     """Return what is missing, and what would do."""
     if error.why == "zone":
         return _("The time has no zone; end it with Z or +08:00.")
     if error.why == "early":
         return _("The time is beyond the range of timers.")
     meant = span_meant(text)
-    if meant is not None:
-        return _("“%(text)s” has no sign: a duration from now is written %(meant)s.") % {
-            "text": text[:60],
-            "meant": meant,
-        }
-    return _("“%(text)s” is not a time; write it like 2026-11-21T15:00:00+08:00, or as a duration such as +1h.") % {
-        "text": text[:60]
-    }
+    if meant is None:
+        said = _(
+            "“%(text)s” is not a time; write it like 2026-11-21T15:00:00+08:00, or as a duration such as %(such)s."
+        )
+        return said % {"text": text[:60], "such": _SUCH[unsigned]}
+    back = f"-{meant.removeprefix('+')}"
+    if unsigned == "back":
+        return _("“%(text)s” has no sign: so long ago is written %(meant)s.") % {"text": text[:60], "meant": back}
+    if unsigned == "later":
+        said = _("“%(text)s” has no sign: %(later)s is later by so much, %(earlier)s is earlier.")
+        return said % {"text": text[:60], "later": meant, "earlier": back}
+    return _("“%(text)s” has no sign: a duration from now is written %(meant)s.") % {"text": text[:60], "meant": meant}
+
+
+def bare_span_ms(text: str) -> int | None:
+    """Return the milliseconds of a span without a sign, such as "10 min"; None if it is none."""
+    meant = span_meant(text.strip())
+    return None if meant is None else read_span(meant)
+
+
+def delay_ms(text: str, field: str = "moment") -> int:
+    """Return the milliseconds of a delay, with or without its sign; raises InvalidParameter."""
+    found = bare_span_ms(text)
+    return shift_ms(text, field) if found is None else found
 
 
 def shown_moment(text: str) -> str:
@@ -79,12 +115,12 @@ def is_shift(text: str) -> bool:
     return text.strip()[:1] in ("+", "-")
 
 
-def bound_ms(text: str, name: str, errors: dict[str, str]) -> int | None:
+def bound_ms(text: str, name: str, errors: dict[str, str], unsigned: Unsigned = "ahead") -> int | None:
     """Return an end of a range in epoch ms: a moment, or a span from now. What is neither is said in `errors`."""
     if not text:
         return None
     try:
-        return now_ms() + shift_ms(text, name) if is_shift(text) else moment_ms(text, name)
+        return time_ms(text, name, unsigned)
     except InvalidParameter as error:
         errors[name] = str(error)
         return None

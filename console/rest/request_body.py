@@ -119,15 +119,18 @@ def _timing(wanted: NewMessage) -> Timing:
 def _check_moments(wanted: NewMessage) -> None:
     """Raise InvalidArgument for moments that exclude each other, by the names of the request (the client has
     others)."""
-    asked = {
-        "delay_level": bool(wanted.delay_level),
-        "deliver_at": wanted.deliver_at is not None,
-        "delay_ms": wanted.delay_ms is not None,
-    }
-    given = [name for name, is_given in asked.items() if is_given]
-    if len(given) > 1:
-        raise InvalidArgument(f"Give one of delay_level, deliver_at and delay_ms, not {len(given)}.", field=given[-1])
-    if asked["deliver_at"] or asked["delay_ms"]:
+    is_timer = wanted.deliver_at is not None or wanted.delay_ms is not None
+    if is_timer:
+        asked = {
+            "delay_level": bool(wanted.delay_level),
+            "deliver_at": wanted.deliver_at is not None,
+            "delay_ms": wanted.delay_ms is not None,
+        }
+        given = [name for name, is_given in asked.items() if is_given]
+        if len(given) > 1:
+            raise InvalidArgument(
+                f"Give one of delay_level, deliver_at and delay_ms, not {len(given)}.", field=given[-1]
+            )
         return
     if wanted.schedule_key is not None:
         raise InvalidArgument("A schedule_key needs deliver_at or delay_ms.", field="schedule_key")

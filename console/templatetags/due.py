@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from console.features.due.shapes import WINDOWS, Band, DueKind, DuePage, Measured
 from console.features.due.wheel import DueWheel
 from console.site.clock import local_time
-from console.templatetags.escapement import until
+from console.templatetags.escapement import is_late, until
 from console.ui.charts import Times
 from console.ui.time_charts import Layer, stacked_svg, ticks
 from console.ui.timer_charts import Hub, Share, shared_wheel_svg
@@ -103,7 +103,9 @@ def _hub(wheel: DueWheel, now_ms: int) -> Hub:
     if wheel.next_due_ms is None or wheel.next_kind is None:
         return Hub("", escape(_("nothing")), escape(_("is pending")))
     left = until(wheel.next_due_ms, now_ms)
-    return Hub(escape(_("next due in")), left, escape(wheel.next_kind.label), due_ms=wheel.next_due_ms)
+    late = is_late(wheel.next_due_ms, now_ms)
+    kind = escape(wheel.next_kind.label)
+    return Hub(escape(_("next due")), left, kind, due_ms=wheel.next_due_ms, is_late=late)
 
 
 def _band_words(band: Band) -> str:

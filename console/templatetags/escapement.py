@@ -7,7 +7,7 @@ from functools import cache
 from typing import Literal
 
 from django import template
-from django.utils.html import escape, format_html
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
@@ -147,26 +147,65 @@ def moment(ms: int | None, style: str = "full", zone: tzinfo | None = None) -> S
     return SafeString(f'<time datetime="{at.isoformat()}" title="{full}">{text}</time>')  # nosec B703 - as said above
 
 
-def until(due_ms: int, now_ms: int) -> str:
-    """Return what is left until a moment, escaped; of what is overdue by how much it is late."""
+#: what fell due so short a time ago is on its way: the mirror follows a broker, and a page the mirror
+LATE_MS = 2_000
+
+
+def is_late(due_ms: int, as_of_ms: int) -> bool:
+    """Tell whether what was still pending at `as_of_ms` was overdue then, not just on its way."""
+    return as_of_ms - due_ms > LATE_MS
+
+
+def until(due_ms: int, now_ms: int, as_of_ms: int | None = None) -> str:
+    """Return what is left until a moment, escaped; of what is overdue by how much it is late.
+
+    `as_of_ms`: when it was seen to be pending, where that is not just now.
+    """
     left = due_ms - now_ms
-    return span(left) if left >= 0 else escape(_("%(span)s late") % {"span": span(-left)})
+    if left > 0:
+        return span(left)
+    if not is_late(due_ms, now_ms if as_of_ms is None else as_of_ms):
+        return escape(_("now"))
+    return escape(_("%(span)s late") % {"span": span(-left)})
 
 
 @register.simple_tag
-def late_form() -> str:
-    """How the browser writes that something is late: "#" stands for by how much."""
-    return _("%(span)s late") % {"span": "#"}
+def due_forms() -> SafeString:
+    """How the browser writes what is left, is due, was due, or is late: "#" stands for by how much. As attributes."""
+    forms = {
+        "late": _("%(span)s late") % {"span": "#"},
+        "in": _("in %(span)s") % {"span": "#"},
+        "ago": _("{} ago").format("#"),
+        "now": _("now"),
+    }
+    return format_html_join(" ", 'data-{}="{}"', forms.items())
 
 
 @register.simple_tag
-def due(due_ms: int | Literal[""] | None, now_ms: int, zone: tzinfo | None = None) -> SafeString:
+def due(
+    due_ms: int | Literal[""] | None, now_ms: int, zone: tzinfo | None = None, as_of_ms: int | None = None
+) -> SafeString:
     """What is left until a moment, counted down by the browser; what is overdue says so."""
     if due_ms is None or due_ms == "":
         return UNKNOWN
+    return _counted(due_ms, until(due_ms, now_ms, as_of_ms), "", is_late(due_ms, as_of_ms or now_ms), zone)
+
+
+@register.simple_tag
+def due_in(due_ms: int | Literal[""] | None, now_ms: int) -> SafeString:
+    """The same as a part of a sentence: in 4.20 s, now, 4.20 s late."""
+    if due_ms is None or due_ms == "":
+        return UNKNOWN
     text = until(due_ms, now_ms)
+    if due_ms > now_ms:
+        text = escape(_("in %(span)s") % {"span": text})
+    return _counted(due_ms, text, "data-in ", is_late(due_ms, now_ms), None)
+
+
+def _counted(due_ms: int, text: str, form: str, late: bool, zone: tzinfo | None) -> SafeString:
     full = _full(due_ms, _moment(due_ms, zone))
-    return SafeString(f'<time data-due-ms="{due_ms}" title="{full}">{text}</time>')  # nosec B703 - as said above
+    marks = f"{form}{'data-is-late ' if late else ''}"
+    return SafeString(f'<time {marks}data-due-ms="{due_ms}" title="{full}">{text}</time>')  # nosec B703 - as said above
 
 
 @register.simple_tag

@@ -63,9 +63,9 @@ def selection_words(row: Operation) -> str:
 
 
 @register.simple_tag
-def item_now(data: OperationPage, item: OperationItem) -> ItemNow | None:
+def item_now(page: OperationPage, item: OperationItem) -> ItemNow | None:
     """Return where a touched thing is now; None: nothing is known of that."""
-    return data.became.get(item.number) or data.kind.item_now(item)
+    return page.now.get(item.number)
 
 
 @register.inclusion_tag("operations/move_times.html", takes_context=True)

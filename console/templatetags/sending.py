@@ -38,8 +38,8 @@ class Sent:
     #: those that are not seen, and connected members of all
     hidden: int
     members: int
-    #: from when it was previewed until it is due
-    delay_ms: int
+    #: how long it is kept from when it is sent; None: not at all, or until a moment
+    delay_ms: int | None
     #: the page of what waits under its key
     waiting_address: str
 
@@ -58,7 +58,6 @@ class Sent:
 def sent_message(row: Operation, preview: SendPreview) -> Sent:
     """Return the message of an operation with what it would meet."""
     shown, seen = masked_parameters(row.kind, row.parameters), current_scope()
-    due_ms = preview.due_ms
     readers = tuple(each for each in preview.readers if seen.group(each[0]))
     return Sent(
         parameters=shown,
@@ -67,7 +66,7 @@ def sent_message(row: Operation, preview: SendPreview) -> Sent:
         readers=readers,
         hidden=len(preview.readers) - len(readers),
         members=sum(each[2] or 0 for each in preview.readers),
-        delay_ms=due_ms - preview.at_ms if due_ms is not None else 0,
+        delay_ms=preview.delay_ms,
         waiting_address=_address(preview.waiting),
     )
 

@@ -28,7 +28,7 @@ from console.features.timers.shapes import (
     window_of,
 )
 from console.site.clock import local_time
-from console.templatetags.escapement import size, span
+from console.templatetags.escapement import is_late, size, span, until
 from console.ui.charts import Times
 from console.ui.timer_charts import (
     Cell,
@@ -243,7 +243,8 @@ def _hub(page: TimersPage) -> Hub:
     first = page.first.rows[0] if page.first.rows and page.at_ms is None else None
     below = escape(first.topic[:40]) if first else ""
     last = escape(_("slot %(number)s") % {"number": due_ms // 1000})
-    return Hub(escape(_("next due in")), escape(span(due_ms - page.now_ms)), below, last, due_ms)
+    left = until(due_ms, page.now_ms)
+    return Hub(escape(_("next due")), left, below, last, due_ms, is_late(due_ms, page.now_ms))
 
 
 def _roll_text(ms: int, count: int) -> str:

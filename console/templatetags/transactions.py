@@ -30,7 +30,7 @@ from console.features.transactions.shapes import (
 )
 from console.site.chosen import choice_of, choosing, chosen
 from console.site.clock import local_time
-from console.templatetags.escapement import delay_name, span, until
+from console.templatetags.escapement import delay_name, is_late, span, until
 from console.templatetags.visible import visible
 from console.ui.charts import FOLD_MS, Stop, drawn_of, left_out, life_svg, place
 
@@ -255,7 +255,9 @@ def life_drawing(data: TransactionLife) -> SafeString | str:
     row = data.row
     if row is not None and row.next_check_ms is not None and stops and not row.is_parked and row.is_undecided:
         left = until(row.next_check_ms, data.now_ms)
-        stops.append(Stop(row.next_check_ms, escape(_("next check")), _time(row.next_check_ms), "ahead", left))
+        late = is_late(row.next_check_ms, data.now_ms)
+        at = _time(row.next_check_ms)
+        stops.append(Stop(row.next_check_ms, escape(_("next check")), at, "ahead", left, is_late=late))
     if not stops:
         return ""
     label = escape(_("Lifecycle of the transaction: %(count)s events") % {"count": len(data.events)})

@@ -147,11 +147,18 @@ class Stop:
     gap: str = ""
     #: a client told it, no record shows it
     is_told: bool = False
+    #: it should have been
+    is_late: bool = False
 
     @property
     def is_ahead(self) -> bool:
         """Tell whether it is still to come; what is left until then is its gap, which the browser counts down."""
         return self.kind == "ahead"
+
+
+def counted_down(due_ms: int, is_late: bool) -> str:
+    """Return the attributes of a text that the browser counts down; what is late counts up."""
+    return f'{" data-is-late" if is_late else ""} data-due-ms="{due_ms}"'
 
 
 def drawn_of(events: Sequence[Each], most: int) -> tuple[list[Each], int]:
@@ -194,7 +201,7 @@ def life_svg(stops: Sequence[Stop], *, label: str, width: int = 960) -> str:
 
 
 def _stretch(start: float, end: float, stop: Stop) -> str:
-    line, counted = ("line-faint dash", f' data-due-ms="{stop.ms}"') if stop.is_ahead else ("line-faint", "")
+    line, counted = ("line-faint dash", counted_down(stop.ms, stop.is_late)) if stop.is_ahead else ("line-faint", "")
     if not stop.gap:
         return f'<path class="{line}" d="M{place(start)} {LIFE_LINE}H{place(end)}"/>'
     middle = (start + end) / 2

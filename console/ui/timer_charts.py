@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from console.ui.charts import Box, Times, even, heat, nice_ceiling, opened, place, turns
+from console.ui.charts import Box, Times, counted_down, even, heat, nice_ceiling, opened, place, turns
 
 CENTRE = 230
 #: inner and outer radius of each ring, the seconds outside
@@ -40,6 +40,7 @@ class Hub:
     below: str
     last: str = ""
     due_ms: int | None = None
+    is_late: bool = False
 
 
 def wheel_svg(
@@ -168,7 +169,7 @@ def _linked(slot: Slot, drawing: str) -> str:
 
 
 def _hub(hub: Hub) -> str:
-    counted = f' data-due-ms="{hub.due_ms}"' if hub.due_ms is not None else ""
+    counted = counted_down(hub.due_ms, hub.is_late) if hub.due_ms is not None else ""
     return (
         f'<text class="text-middle" x="{CENTRE}" y="204">{hub.above}</text>'
         f'<text class="text-middle big" x="{CENTRE}" y="{place(238)}"{counted}>{hub.figure}</text>'

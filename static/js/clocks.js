@@ -58,7 +58,17 @@ function brokerNow(real) {
 }
 
 // as the server's `due` says it
-const late = document.body.dataset.late;
+const words = document.body.dataset;
+// A moment that passes while the page is open is not late: what was due then is on its way, and whether it is still
+// there only the server knows. It says so of what it saw to be overdue.
+const PASSED = 10 * SECOND;
+
+function left(element, now) {
+  const ms = Number(element.dataset.dueMs) - now;
+  if (ms > 0) return "in" in element.dataset ? words.in.replace("#", span(ms)) : span(ms);
+  if ("isLate" in element.dataset) return words.late.replace("#", span(-ms));
+  return -ms < PASSED ? words.now : words.ago.replace("#", span(-ms));
+}
 
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -74,8 +84,7 @@ function tick() {
   // what a snapshot says was so at its moment, and stays so
   const still = document.querySelector("[data-past]");
   for (const element of still ? [] : document.querySelectorAll("[data-due-ms]")) {
-    const left = Number(element.dataset.dueMs) - now;
-    write(element, left >= 0 ? span(left) : late.replace("#", span(-left)));
+    write(element, left(element, now));
   }
   for (const element of still ? [] : document.querySelectorAll("time[data-since-ms]")) {
     write(element, span(now - Number(element.dataset.sinceMs)));

@@ -41,6 +41,7 @@ from console.features.checkback import allowed, worker
 from console.features.checkback.request import NoAnswer
 from console.features.dead_letters import shapes
 from console.features.messages import descriptor_sets, protobuf_text
+from console.operations import typed_moments
 from console.rest import identifiers
 from console.rest.errors import RequestError
 from console.site import chosen, merged, parsing
@@ -209,7 +210,7 @@ DECODERS = (
     of_text(merged.read_cursor),
     of_text(parsing.read_moment, parsing.NoMoment),
     of_text(parsing.read_span),
-    of_text(units.read_span_of),
+    of_text(typed_moments.bare_span_ms),
     Decoder(
         units.read, lambda raw: [units.read(what, raw.decode("utf-8", "surrogateescape")) for what in units.UNIT_OF]
     ),

@@ -19,8 +19,9 @@ import pytest
 import redis
 
 from broker.client import Admin, Producer
-from console.run.addresses import answers, free_port
+from console.run.addresses import answers
 from tests.first_password import OWN, set_own_password
+from tests.ports import free_port
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -250,6 +251,7 @@ def test_a_killed_broker_is_back_with_what_it_had_answered(home: Home) -> None:
 
 def test_ctrl_c_stops_in_order_and_a_second_run_has_all_data(home: Home) -> None:
     send_what_the_readme_sends(home)
+    assert log_in(home).status_code == 200
     home.press_ctrl_c()
     stopped = [line.split("|")[0].strip() for line in home.lines if line.endswith("| stopped")]
     assert stopped == STOP_ORDER

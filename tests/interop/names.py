@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from tests.interop import jars
 from tests.interop.guarded import ROOT, guarded_settings
-from tests.interop.ports import free_ports
 from tests.interop.process import Child
 from tests.interop.servers import START_TIMEOUT_S, ApacheServer, EscapementServer, StoreShape, says
+from tests.ports import free_ports
 
 SMALL = StoreShape(heap="512m")
 

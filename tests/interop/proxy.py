@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from tests.interop import jars
-from tests.interop.ports import free_ports
 from tests.interop.process import Child
 from tests.interop.servers import START_TIMEOUT_S, Server, says
+from tests.ports import free_ports
 
 
 class Proxy:

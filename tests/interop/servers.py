@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from tests.interop import jars
-from tests.interop.ports import free_ports
 from tests.interop.process import Child, ChildFailed
 from tests.interop.readiness import await_registration, await_runtime
+from tests.ports import free_ports
 
 START_TIMEOUT_S = 180
 LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.ports import first_given_port, free_ports
+from tests.ports import first_given_port, free_ports
 
 REPOSITORY = Path(__file__).parents[2]
 #: Says which port it was given, and keeps it until it is told to end.
 OTHER = """
 import sys
-from tests.interop.ports import free_ports
+from tests.ports import free_ports
 print(free_ports(1), flush=True)
 sys.stdin.read()
 """

@@ -15,7 +15,6 @@ import httpx
 import pytest
 
 from broker.client import Producer
-from console.run.addresses import free_port
 from console.run.postgres import Cluster
 from tests.first_password import set_own_password
 from tests.house.sources import ROOT
@@ -23,6 +22,7 @@ from tests.interop.process import Child
 from tests.interop.servers import says
 from tests.interop.waiting import wait_until
 from tests.package.conftest import Install, run
+from tests.ports import free_port
 
 DEPLOY = ROOT / "docs" / "deploy"
 NAME = "console.example.com"

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from broker.testing import BrokerThread
-from console.run.addresses import free_port
 from tests.house.sources import ROOT
 from tests.package.conftest import Install
 from tests.package.walkthrough import Walk
+from tests.ports import free_port
 from tests.waiting import until
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from console.run.addresses import free_port
 from tests.first_password import set_own_password
 from tests.house.sources import ROOT
 from tests.package.walkthrough import PATIENCE_S, Walk, blocks_of, lines_of_python
+from tests.ports import free_port
 from tests.waiting import until
 
 PAGE = ROOT / "docs" / "TUTORIAL.md"

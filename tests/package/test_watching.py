@@ -19,9 +19,9 @@ import pytest
 
 from broker.client import Consumer, Producer
 from broker.testing import BrokerThread
-from console.run.addresses import free_port
 from tests.house.sources import ROOT
 from tests.interop.process import Child
+from tests.ports import free_port
 from tests.waiting import until
 
 GUIDE = (ROOT / "docs" / "WATCHING.md").read_text()

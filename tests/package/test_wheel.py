@@ -14,12 +14,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from console.run.addresses import free_port
 from tests.first_password import set_own_password
 from tests.house.sources import ROOT
 from tests.interop.process import Child
 from tests.interop.servers import says
 from tests.package.conftest import UV, Install, run
+from tests.ports import free_port
 
 START_S = 60
 CONSOLE_S = 240

@@ -18,6 +18,7 @@ from console.features.alerts.models import AlertRule
 from console.features.alerts.webhooks.plain import Plain
 from console.features.alerts.webhooks.registry import FORMATS, format_of
 from console.operations.errors import InvalidParameter
+from console.operations.typed_moments import bare_span_ms
 from console.site.parsing import whole_number
 
 Value = str | float | int | bool
@@ -139,7 +140,7 @@ def _limit(value: Any, what: str = "") -> Value:
 
 def _for_s(value: Any) -> Value:
     if isinstance(value, str):
-        span_ms = units.read_span_of(value)
+        span_ms = bare_span_ms(value)
         seconds = None if span_ms is None or span_ms % 1_000 else span_ms // 1_000
         value = whole_number(value.strip()) if span_ms is None else seconds
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LONGEST_FOR_S:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.site.parsing import read_span, span_meant
+from console.operations.typed_moments import bare_span_ms
 
 #: the unit in which each watched value and its threshold are kept
 UNIT_OF: Mapping[str, str] = {
@@ -87,7 +87,7 @@ def read(what: str, text: str) -> float | None:
     if not sign:
         return number
     if unit in _UNIT_MS:
-        ms = read_span_of(text)
+        ms = bare_span_ms(text)
         return None if ms is None else ms / _UNIT_MS[unit]
     if unit == "%":
         return number if sign == "%" else None
@@ -96,12 +96,6 @@ def read(what: str, text: str) -> float | None:
     else:
         size = _COUNTS.get(re.sub(r"\s*(messages?|条)?$", "", sign.lower()))
     return None if size is None else number * size
-
-
-def read_span_of(text: str) -> int | None:
-    """Return milliseconds of a length such as "90 s" or "5 minutes", written without a sign; None if it is none."""
-    meant = span_meant(text.strip())
-    return None if meant is None else read_span(meant)
 
 
 def _scaled(value: float, units: tuple[tuple[str, int], ...]) -> str:

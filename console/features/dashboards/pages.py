@@ -16,10 +16,8 @@ from console.features.dashboards import read as reads
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.read import Asked, Bar
 from console.features.dashboards.runs import run_dashboards
-from console.operations.errors import InvalidParameter
-from console.operations.typed_moments import is_shift, moment_ms, shift_ms
+from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import visible_topics
-from console.site.clock import now_ms
 from console.site.parsing import whole_number
 from console.ui.addresses import form_of
 from console.ui.export import FORMS, exported
@@ -133,11 +131,7 @@ def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:
     bounds: dict[str, int | None] = {"from": None, "to": None}
     for name in bounds:
         text = request.GET.get(name, "").strip()[:64]
-        if text:
-            try:
-                bounds[name] = now_ms() + shift_ms(text, name) if is_shift(text) else moment_ms(text, name)
-            except InvalidParameter as error:
-                errors[name] = str(error)
+        bounds[name] = bound_ms(text, name, errors, "back")
     window = request.GET.get("window", "all")
     if window != dashboards_runs.LIVE and not dashboards_runs.WINDOW.fullmatch(window):
         errors["window"] = _("%(text)s is not a window: all, or hours or days such as 24h, 7d.") % {"text": window[:16]}

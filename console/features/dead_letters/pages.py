@@ -333,7 +333,7 @@ def letters(request: HttpRequest, name: str) -> Answer:
     """Show dead letters of one group, the newest first; rows or all that match can be sent again."""
     given = {field: request.GET.get(field, "").strip()[:length] for field, length in _LENGTHS.items()}
     errors: dict[str, str] = {}
-    bounds = {field: bound_ms(given[field], field, errors) for field in ("from", "to")}
+    bounds = {field: bound_ms(given[field], field, errors, "back") for field in ("from", "to")}
     if given["state"] not in STATES:
         given["state"] = ""
     wanted = DeadLetterFilter(

@@ -33,7 +33,7 @@ from broker.rocketmq.codes import Answer
 from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.groups import read
 from console.operations.actor import RESET_OFFSETS, Scope, named
-from console.operations.catch_up import catch_up_ms, pace
+from console.operations.catch_up import behind_at, pace
 from console.operations.errors import InvalidParameter, NotPossible, TooMany
 from console.operations.kind import (
     REASON,
@@ -50,7 +50,7 @@ from console.operations.kind import (
 )
 from console.operations.models import Operation
 from console.operations.registry import register
-from console.operations.typed_moments import is_shift, moment_ms, shift_ms
+from console.operations.typed_moments import time_ms
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
 from console.site.broker import asked_of, at, tell_each
@@ -125,7 +125,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
         parameters: dict[str, Any] = {name: given.get(name, "") for name in ("group", "topic", "to")}
         if parameters["to"] == "time":
             text = given.get("moment", "").strip()
-            parameters["at_ms"] = now_ms() + shift_ms(text) if is_shift(text) else moment_ms(text)
+            parameters["at_ms"] = time_ms(text, unsigned="back")
         return parameters
 
     def commands(self, verb: str, rest: str) -> Iterator[Command]:
@@ -217,8 +217,9 @@ class ResetOffsets(Kind[OffsetsPreview]):
         """Look at each queue: where the group is and would be; the lag of them all before and after."""
         moves, away = _moves(parameters)
         behind = sum(move.lag_after for move in moves)
-        rate = pace(site_broker.admin(), parameters["group"])
         known = [move.lag_before for move in moves if move.lag_before is not None]
+        before = sum(known) if len(known) == len(moves) else None
+        then = behind_at(pace(site_broker.admin(), parameters["group"]), before or 0, behind)
         return OffsetsPreview(
             at_ms=now_ms(),
             count=len(moves),
@@ -234,10 +235,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
                 for move in moves
             ],
             topics=[[topic, count] for topic, count in Counter(move.topic for move in moves).most_common()],
-            lag_before=sum(known) if len(known) == len(moves) else None,
-            lag_after=behind,
-            consumed_per_s=rate,
-            catch_up_ms=catch_up_ms(behind, rate),
+            **then.as_fields() | {"lag_before": before},
             replayed=sum(max(0, move.before - move.after) for move in moves if move.before is not None),
             skipped=sum(max(0, move.after - move.before) for move in moves if move.before is not None),
             away=away,
@@ -273,7 +271,7 @@ def _place(place: Mapping[str, str], to: str) -> dict[str, Any]:
     """Return the parameters for an end, a span or a moment; raises InvalidParameter."""
     if to in ("first", "last"):
         return {**place, "to": to}
-    return {**place, "to": "time", "at_ms": now_ms() + shift_ms(to) if is_shift(to) else moment_ms(to)}
+    return {**place, "to": "time", "at_ms": time_ms(to, unsigned="back")}
 
 
 def undo_parameters(parameters: Mapping[str, Any], labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 from django.db.models import TextChoices
@@ -18,11 +19,12 @@ from broker.client.admin import ConsumeStats, GroupConnections
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 from broker.rocketmq.codes import Request
 from broker.rocketmq.topics import DLQ_PREFIX, GROUP_PREFIXES, RETRY_PREFIX
+from console.operations.catch_up import Pace, arriving
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask_each
 from console.site.evidence import Evidence
 from console.site.mirrored import Cluster, GroupLag, Here, History, cluster, lags_by_group, lags_of_each
-from console.templatetags.escapement import figure, span
+from console.templatetags.escapement import figure, rate, span
 from console.ui.ordering import Key, Sorting, ordered
 from console.ui.table import BROKER, FIGURE, LOUD, NAME, RATE, VALUE, Cell, Column, Table, file_columns
 from console.ui.verdicts import Verdict, not_known, said
@@ -180,6 +182,8 @@ class GroupPage:
     missing_at: tuple[str, ...] = ()
     #: the names of settings that differ from broker to broker
     differing: tuple[str, ...] = ()
+    #: in the topics that it reads, mean of 10 s; None: nobody knows
+    arriving_per_s: float | None = None
 
     @property
     def verdict(self) -> Verdict | None:
@@ -187,7 +191,7 @@ class GroupPage:
         if self.group is None:
             return None
         connected = self.group.members if self.members is None else len(self.members)
-        return not_known() if self.evidence.stale else verdict_of(self.group, connected)
+        return not_known() if self.evidence.stale else verdict_of(self.group, connected, self.arriving_per_s)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -200,8 +204,8 @@ class GroupPage:
         return tuple(topic for topic in self.topics if not topic.startswith(GROUP_PREFIXES))
 
 
-def verdict_of(group: GroupRow, members: int | None) -> Verdict:
-    """Return what is with a group that has so many consumers; None: not known."""
+def verdict_of(group: GroupRow, members: int | None, arriving_per_s: float | None = None) -> Verdict:
+    """Return what is with a group that has so many consumers, and for which so much arrives; None: not known."""
     lag = figure(group.lag)
     if group.lag and not group.consume_enable:
         words = said(
@@ -241,26 +245,36 @@ def verdict_of(group: GroupRow, members: int | None) -> Verdict:
             address,
         )
     if group.lag:
-        return _behind(group)
+        return _behind(group, arriving_per_s)
     return _caught_up(group, members)
 
 
-def _behind(group: GroupRow) -> Verdict:
-    """Return how long a group that consumes needs for what it is behind."""
-    lag = figure(group.lag)
-    if group.consumed_per_s:
-        left = span((group.lag or 0) / group.consumed_per_s * 1_000)
+def _behind(group: GroupRow, arriving_per_s: float | None) -> Verdict:
+    """Return how long a group that consumes needs for what it is behind, while so much arrives."""
+    behind = group.lag or 0
+    lag, pace = figure(behind), Pace(group.consumed_per_s, arriving_per_s)
+    if pace.is_outrun(behind):
         words = said(
             ngettext(
-                "{lag} message behind; at the recent rate caught up in {left}.",
-                "{lag} messages behind; at the recent rate caught up in {left}.",
-                group.lag or 0,
+                "{lag} message behind, and it does not catch up: {arriving}/s arrive, {consumed}/s are consumed.",
+                "{lag} messages behind, and it does not catch up: {arriving}/s arrive, {consumed}/s are consumed.",
+                behind,
             ),
-            lag=lag,
-            left=left,
-        )
-    else:
-        words = said(ngettext("{lag} message behind.", "{lag} messages behind.", group.lag or 0), lag=lag)
+            lag=lag, arriving=rate(arriving_per_s), consumed=rate(group.consumed_per_s),
+        )  # fmt: skip
+        return Verdict("look", words)
+    left_ms = pace.catch_up_ms(behind)
+    if left_ms is None:
+        return Verdict("wait", said(ngettext("{lag} message behind.", "{lag} messages behind.", behind), lag=lag))
+    words = said(
+        ngettext(
+            "{lag} message behind; at the recent rates caught up in {left}.",
+            "{lag} messages behind; at the recent rates caught up in {left}.",
+            behind,
+        ),
+        lag=lag,
+        left=span(left_ms),
+    )
     return Verdict("wait", words)
 
 
@@ -459,12 +473,13 @@ def group(scope: TopicScope, name: str) -> GroupPage:
     first = next(iter(connected.values()), None)
     subscribed = sorted({pair for each in connected.values() for pair in each.subscriptions.items()})
     stats = {each.name: answer[1] for each, answer in told}
+    queues = _queues(here, name, stats)
     return GroupPage(
         evidence=here.evidence(polled_by=GROUP_REQUESTS),
         now_ms=here.now_ms,
         name=name,
         group=_row(lines[0], lag, history, dead) if lines else None,
-        queues=scope.rows(_queues(here, name, stats), lambda queue: queue.topic),
+        queues=scope.rows(queues, lambda queue: queue.topic),
         members=_members(connected) if told else None,
         members_evidence=members_evidence,
         consume_type=first.consume_type if first else None,
@@ -474,6 +489,7 @@ def group(scope: TopicScope, name: str) -> GroupPage:
         parts=parts,
         missing_at=tuple(each for each in here.names if each not in {row.broker_id for row in found}),
         differing=_differing(found),
+        arriving_per_s=arriving(here, name, {queue.topic for queue in queues}, attrgetter("latest")),
     )
 
 

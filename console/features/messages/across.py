@@ -16,7 +16,7 @@ from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.messages.hops import Trail, hops_of
 from console.features.messages.shapes import OFFSET_ID, Hop
 from console.site.broker import ask_each
-from console.site.mirrored import Cluster, Mirrored
+from console.site.mirrored import Cluster, Mirrored, cluster
 
 LOOKING_REQUESTS = (Request.QUERY_MESSAGE,)
 #: records of one message at one other broker that are shown
@@ -44,6 +44,11 @@ def broker_of(here: Cluster, offset_message_id: str) -> Mirrored | None:
     host, port, _position = parse_offset_message_id(offset_message_id)
     address = written_address(host, port)
     return next((each for each in here.brokers if each.broker is not None and each.broker.address == address), None)
+
+
+def is_offset_id(text: str) -> bool:
+    """Tell whether the text is an offset id of one of these brokers: message ids may have as many digits."""
+    return broker_of(cluster(), text) is not None
 
 
 def _first(admin: Admin, message_id: str, topics: Sequence[str]) -> list[Message]:

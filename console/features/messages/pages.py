@@ -15,10 +15,18 @@ from django.views.decorators.http import require_safe
 
 from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.messages import read
+from console.features.messages.across import is_offset_id
 from console.features.messages.decoders import Decoder
 from console.features.messages.hops import TOLD_LIMIT
 from console.features.messages.operations import Unmask
-from console.features.messages.shapes import MESSAGES, OFFSET_ID, MessageFilter, MessagePage, MessageSearch, life_of
+from console.features.messages.shapes import (
+    MESSAGES,
+    MessageFilter,
+    MessagePage,
+    MessageSearch,
+    WaitingUnder,
+    life_of,
+)
 from console.features.messages.through import messages_through
 from console.operations.models import AuditEntry
 from console.operations.typed_moments import bound_ms
@@ -32,22 +40,26 @@ _TOPICS_OFFERED = 200
 _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500, "text": 500}
 
 
-@require_safe
-def search(request: HttpRequest) -> Answer:
-    """Search by offset id; by key or message id, in a topic or those written last; or a topic's newest by filters."""
+def search(request: HttpRequest, waiting_under: Callable[[str, str], WaitingUnder]) -> Answer:
+    """Search by offset id; by key or message id, in a topic or those written last; or a topic's newest by filters.
+
+    `waiting_under` tells what else waits with a key, in a topic or ("") in all.
+    """
     sought = (request.GET.get("q") or "").strip()[:300]
     topic = (request.GET.get("topic") or "").strip()[:255]
-    if OFFSET_ID.fullmatch(sought) and not topic:
+    if not topic and is_offset_id(sought):
         return redirect("message", sought)
-    found = None
+    found, waiting = None, WaitingUnder()
     errors: dict[str, str] = {}
     given = {name: request.GET.get(name, "").strip()[:most] for name, most in _LENGTHS.items()}
     if topic and not sought:
         found = messages_through(topic, _filter(given, errors), read_cursor(request.GET.get("after")))
     elif sought:
         found = read.messages(topic, sought) if topic else read.messages_everywhere(sought)
+        waiting = waiting_under(sought, topic)
     context = {
         "data": found,
+        "waiting": waiting,
         "here": "messages",
         "sought": sought,
         "topic": topic,
@@ -75,7 +87,7 @@ def _continued(request: HttpRequest, found: MessageSearch | None) -> str:
 
 def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
     """Read the filter from the form; what is no moment is said in `errors`, and asks for nothing."""
-    from_ms, to_ms = (bound_ms(given[name], name, errors) for name in ("from", "to"))
+    from_ms, to_ms = (bound_ms(given[name], name, errors, "back") for name in ("from", "to"))
     name, _equals, value = given["property"].partition("=")
     return MessageFilter(from_ms, to_ms, given["tag"], name.strip(), value.strip(), given["text"])
 

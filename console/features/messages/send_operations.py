@@ -22,12 +22,13 @@ from broker.rocketmq.message import parse_offset_message_id
 from console.features.messages.sending import (
     SendPreview,
     check_half,
-    due_ms_of,
+    due_of,
     levels,
     queues_of,
     readers_of_topic,
     waiting_under,
 )
+from console.features.messages.sent_now import half_now, message_now, timer_now
 from console.features.messages.written import (
     WRITTEN,
     checked_message,
@@ -43,7 +44,7 @@ from console.operations.kind import Call, Command, Form, ItemNow, ItemResult, Ki
 from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.security.topic_scope import current_scope
-from console.site.broker import admin, at
+from console.site.broker import admin
 from console.site.chosen import Choice, chosen
 from console.site.clock import now_ms
 from console.site.mirrored import cluster
@@ -74,10 +75,10 @@ class SendMessage(Kind[SendPreview]):
     effect = _("It is stored once, for every group that subscribes to the topic.")
     outcomes = {
         "sent": Outcome(_("sent")),
-        "waits": Outcome(_("pending until it is due")),
-        "replaced": Outcome(_("pending, replaced the previous one")),
-        "kept": Outcome(_("not sent: the pending one stays"), "idle"),
-        "half_sent": Outcome(_("waiting for a decision")),
+        "waits": Outcome(_("scheduled")),
+        "replaced": Outcome(_("scheduled, replaced the previous one")),
+        "kept": Outcome(_("not sent: the pending one was kept"), "idle"),
+        "half_sent": Outcome(_("sent as a half message")),
     }
     page = "topics"
     is_final = True
@@ -127,7 +128,7 @@ class SendMessage(Kind[SendPreview]):
         here = cluster()
         queues = queues_of(here, topic)
         check_half(here, parameters)
-        due_ms = due_ms_of(parameters, at_ms)
+        due_ms, delay_ms = due_of(parameters, at_ms)
         waiting = waiting_under(here, topic, key) if key else {}
         if waiting and "on_conflict" not in parameters:
             raise InvalidParameter(
@@ -142,6 +143,7 @@ class SendMessage(Kind[SendPreview]):
             body_bytes=len(message.body),
             properties_bytes=len(message.properties.encode()),
             due_ms=due_ms,
+            delay_ms=delay_ms,
             queues=queues,
             readers=readers_of_topic(here, topic),
             waiting=waiting,
@@ -170,23 +172,14 @@ class SendMessage(Kind[SendPreview]):
         return {**parameters, "body": most_of(str(parameters.get("body", "")), SHOWN_CHARACTERS)}
 
     def item_now(self, item: OperationItem) -> ItemNow | None:
-        """Return the way to where it is: the message, the timer, or the half."""
-        page, words = {
-            "sent": ("message", gettext("Open message")),
-            "waits": ("timer", gettext("Open timer")),
-            "replaced": ("timer", gettext("Open timer")),
-            "kept": ("timer", gettext("Open timer")),
-            "half_sent": ("transaction", gettext("Open half message")),
-        }.get(item.outcome, ("", ""))
+        """Return what has become of it, with the way to the message, the timer, or the half."""
         result = item.result
-        if not page or not result.get("message_id"):
+        if item.outcome not in self.outcomes or not result.get("message_id"):
             return super().item_now(item)
-        if page == "timer" and not result.get("is_timer"):
-            # on a lane, whose messages have pages as stored ones have
-            page, words = "message", gettext("Open message")
-        with at(result["broker"] if cluster().has_several else ""):
-            place = result["message_id"] if page == "message" else result["position"]
-            return ItemNow(text=words, address=reverse(page, args=[place]))
+        if item.outcome == "half_sent":
+            return half_now(result)
+        # on a lane messages have pages as stored ones have
+        return timer_now(result) if result.get("is_timer") else message_now(result)
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that sends it, or begins the transaction."""

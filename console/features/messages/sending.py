@@ -34,8 +34,10 @@ class SendPreview(Preview):
     #: bytes of the body, and of the properties with what the client adds
     body_bytes: int = 0
     properties_bytes: int = 0
-    #: when consumers could get it; None: at once, or when a half is committed
+    #: when consumers could get it; None: at once, after a delay, or when a half is committed
     due_ms: int | None = None
+    #: how long the broker keeps it, counted from when it takes it; None: not at all, or until a moment
+    delay_ms: int | None = None
     #: queues that it may go to; None: not known yet
     queues: int | None = None
     #: groups that read the topic: [group, lag, connected members]; None: not known
@@ -104,29 +106,33 @@ def _delays_ms() -> dict[int, int]:
     return dict(rows.values_list("level", "delay_ms"))
 
 
-def due_ms_of(parameters: Mapping[str, Any], now_ms: int) -> int | None:
-    """Return when it would be due, were it sent now; None: at once. Raises InvalidParameter for what is past, or is
-    further away than the brokers take."""
+def due_of(parameters: Mapping[str, Any], now_ms: int) -> tuple[int | None, int | None]:
+    """Return the moment when it is due, or how long it is kept from when a broker takes it; neither: it is not kept.
+
+    Raises InvalidParameter for what is past, or is further away than the brokers take.
+    """
     if "delay_level" in parameters:
-        delays = _delays_ms()
-        level = parameters["delay_level"]
-        if delays and level not in delays:
-            said = _("There is no delay level %(level)s here: the highest is %(highest)s.")
-            raise InvalidParameter("when", said % {"level": level, "highest": max(delays)})
-        return now_ms + delays[level] if delays else None
-    if "delay_ms" in parameters:
-        due_ms: int = now_ms + parameters["delay_ms"]
-    elif "deliver_at_ms" in parameters:
-        due_ms = parameters["deliver_at_ms"]
-        if due_ms <= now_ms:
-            raise InvalidParameter("moment", _("That time has passed: choose a later one, or deliver immediately."))
-    else:
-        return None
-    furthest_ms = min((each for each in _furthest_ms() if each is not None), default=None)
-    if furthest_ms is not None and due_ms - now_ms > furthest_ms:
-        said = _("That is beyond the maximum of the broker, %(most)s.")
-        raise InvalidParameter("moment", said % {"most": span(furthest_ms)})
-    return due_ms
+        return None, _delay_of_level(parameters["delay_level"])
+    due_ms: int | None = parameters.get("deliver_at_ms")
+    delay_ms: int | None = parameters.get("delay_ms")
+    if due_ms is not None and due_ms <= now_ms:
+        raise InvalidParameter("moment", _("That time has passed: choose a later one, or deliver immediately."))
+    ahead_ms = due_ms - now_ms if due_ms is not None else delay_ms
+    if ahead_ms is not None:
+        furthest_ms = min((each for each in _furthest_ms() if each is not None), default=None)
+        if furthest_ms is not None and ahead_ms > furthest_ms:
+            said = _("That is beyond the maximum of the broker, %(most)s.")
+            raise InvalidParameter("moment", said % {"most": span(furthest_ms)})
+    return due_ms, delay_ms
+
+
+def _delay_of_level(level: int) -> int | None:
+    """Return the delay of a level; None: nobody knows the levels yet. Raises InvalidParameter where there is none."""
+    delays = _delays_ms()
+    if delays and level not in delays:
+        said = _("There is no delay level %(level)s here: the highest is %(highest)s.")
+        raise InvalidParameter("when", said % {"level": level, "highest": max(delays)})
+    return delays.get(level)
 
 
 def _furthest_ms() -> list[int | None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.urls import reverse
@@ -18,9 +19,9 @@ from django.utils.translation import gettext_lazy as _
 from console.features.messages.decoders import TypedBody
 from console.site.clock import local_time
 from console.site.evidence import Evidence
-from console.templatetags.escapement import due, figure, span, until
+from console.templatetags.escapement import due_in, figure, is_late, span, until
 from console.ui.charts import FOLD_MS, Stop, drawn_of, left_out, life_svg
-from console.ui.table import BROKER, CHIP, MOMENT, SIZE, Cell, Column, Table, file_columns
+from console.ui.table import BROKER, CHIP, LABEL, LEFT, MOMENT, SIZE, Cell, Column, Table, file_columns
 from console.ui.verdicts import Verdict, of_group, said
 
 #: in all topics
@@ -41,6 +42,20 @@ MESSAGES = Table(
 )
 #: in one topic, which the page names above the list
 MESSAGES_OF_TOPIC = replace(MESSAGES, columns=tuple(each for each in MESSAGES.columns if each.name != "topic"))
+
+
+#: with a key, and not a message yet
+WAITING = Table(
+    "waiting",
+    (
+        Column("kind", _("Waiting"), LABEL),
+        Column("name", _("Key"), Cell("messages/cells/waiting.html")),
+        Column("topic", _("Topic"), Cell("messages/cells/topic.html", by=("topic",))),
+        Column("due_ms", _("Due"), MOMENT),
+        Column("left", _("Due in"), LEFT, field="due_ms"),
+        BROKER,
+    ),
+)
 
 
 #: an offset message id: address, port and position in hexadecimal, of IPv4 or IPv6
@@ -209,8 +224,9 @@ class MessagePage:
     @property
     def overdue_ms(self) -> int | None:
         """The time in ms since it should have left its lane; None: it is in time, or gone."""
-        late_ms = self.now_ms - self.due_ms if self.pending and self.due_ms is not None else 0
-        return late_ms if late_ms > 0 else None
+        if not self.pending or self.due_ms is None or not is_late(self.due_ms, self.now_ms):
+            return None
+        return self.now_ms - self.due_ms
 
     @property
     def verdict(self) -> Verdict | None:
@@ -244,8 +260,8 @@ class MessagePage:
             )  # fmt: skip
             return Verdict("look", words, "", label, address)
         words = said(
-            gettext("Waiting on level {level}; released in {left}."),
-            level=self.delay_level, left=due(self.due_ms, self.now_ms),
+            gettext("Waiting on level {level}; released {when}."),
+            level=self.delay_level, when=due_in(self.due_ms, self.now_ms),
         )  # fmt: skip
         return Verdict("wait", words, gettext("A delay level cannot be cancelled or changed."), label, address)
 
@@ -276,8 +292,8 @@ def _of_reader(reader: Reader, now_ms: int) -> Verdict:
         words = said(gettext("Not received by {group}: no consumer of it is connected."), group=group)
         return of_group("look", words, group, gettext("It is delivered when one connects."))
     if reader.next_ms is not None:
-        left = due(reader.next_ms, now_ms)
-        words = said(gettext("Rejected by {group}; the next retry is in {left}."), group=group, left=left)
+        when = due_in(reader.next_ms, now_ms)
+        words = said(gettext("Rejected by {group}; the next retry is {when}."), group=group, when=when)
         return of_group("wait", words, group)
     if reader.state is ReaderState.OUT:
         words = said(gettext("Delivered to {group}, which has not acknowledged it yet."), group=group)
@@ -320,6 +336,34 @@ class Found:
     broker: str = ""
 
 
+class WaitingFor(TextChoices):
+    """What keeps something from being a message of its topic."""
+
+    TIMER = "timer", _("timer")
+    DECISION = "half", _("undecided half message")
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A timer or a half that waits, by the name that people know it by, with the address of its page."""
+
+    kind: WaitingFor
+    name: str
+    topic: str
+    #: None: nobody knows when
+    due_ms: int | None
+    address: str
+    broker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingUnder:
+    """What waits with a key; `more_address`: the list that has the rest of the timers."""
+
+    rows: tuple[WaitingRow, ...] = ()
+    more_address: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
     """The choice among a topic's messages; `to_ms` is not included, a property without a value has to be there."""
@@ -335,7 +379,10 @@ class MessageFilter:
 
 @dataclass(frozen=True, slots=True)
 class MessageSearch:
-    """Messages of a topic that carry a key, newest first (request 12), also those still parked."""
+    """Messages of a topic that carry a key, newest first (request 12), also those still parked on a lane."""
+
+    #: of what else waits with that key
+    waiting_table: ClassVar[Table] = WAITING
 
     evidence: Evidence
     now_ms: int
@@ -427,7 +474,8 @@ def life_of(data: MessagePage) -> SafeString | None:
         stops.append(replace(stop, gap=left_out(omitted)) if omitted and number == 1 else stop)
     if data.pending and data.due_ms is not None:
         left = until(data.due_ms, data.now_ms)
-        stops.append(Stop(data.due_ms, escape(gettext("due")), _time(data.due_ms), "ahead", left))
+        late = is_late(data.due_ms, data.now_ms)
+        stops.append(Stop(data.due_ms, escape(gettext("due")), _time(data.due_ms), "ahead", left, is_late=late))
     label = escape(gettext("Lifecycle of the message: %(count)s steps") % {"count": len(data.steps)})
     return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped # nosec B308 B703
 

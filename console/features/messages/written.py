@@ -29,7 +29,7 @@ from broker.client import InvalidArgument, Outgoing, Timing, as_half, prepare
 from broker.client.names import MAX_BODY_BYTES, check_group
 from broker.rocketmq.properties import OWN_PREFIX, SYSTEM_PROPERTIES
 from console.operations.errors import InvalidParameter
-from console.operations.typed_moments import is_shift, moment_ms, shift_ms
+from console.operations.typed_moments import bare_span_ms, delay_ms, is_shift, moment_ms
 from console.rest.request_body import check_topic_to_send_to
 from console.site.chosen import chosen
 from console.site.parsing import whole_number
@@ -278,9 +278,9 @@ def from_fields(sent: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _typed_moment(text: str) -> dict[str, int]:
-    if not is_shift(text):
+    if not is_shift(text) and bare_span_ms(text) is None:
         return {"deliver_at_ms": moment_ms(text)}
-    span = shift_ms(text)
+    span = delay_ms(text)
     if span <= 0:
         raise InvalidParameter("moment", _("That time has passed: choose a later one, or deliver immediately."))
     return {"delay_ms": span}

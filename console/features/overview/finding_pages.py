@@ -109,7 +109,7 @@ def _until_ms(given: Mapping[str, str], faults: dict[str, str]) -> int | None:
     """Return the moment that was typed, or now plus the chosen length; None: until it changes. Raises Http404 for a
     length that was not offered."""
     if given["until"]:
-        return bound_ms(given["until"], "until", faults)
+        return bound_ms(given["until"], "until", faults, "from_now")
     minutes = whole_number(given["minutes"])
     if minutes not in LENGTHS_MIN:
         raise Http404

@@ -29,7 +29,7 @@ from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.finding_marks import PutOff
 from console.features.redisson.read import QUEUES_SHOWN, QueueRow, read_queues
 from console.features.schedule.shapes import Lane
-from console.features.timers.shapes import LATE_MS, ZOOMS
+from console.features.timers.shapes import ZOOMS
 from console.last_known import Away
 from console.operations.models import Operation
 from console.operations.registry import scope_of
@@ -39,6 +39,7 @@ from console.site.broker import ask
 from console.site.chosen import choice_of, choosing
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Cluster, History, Mirrored
+from console.templatetags.escapement import is_late
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +379,7 @@ def _of_timers(here: Mirrored, known: ServerFacts, most: int) -> Iterator[Findin
     status = known.timers
     if status is not None and status.backlog and not status.paused and status.next_due_ms:
         late_ms = here.now_ms - status.next_due_ms
-        if late_ms > LATE_MS:
+        if is_late(status.next_due_ms, here.now_ms):
             yield Finding(FindingCode.TIMERS_LATE, here.name, status.backlog, span_ms=late_ms)
 
 

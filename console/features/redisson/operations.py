@@ -30,7 +30,7 @@ from console.operations.errors import InvalidParameter, NotPossible, TooMany
 from console.operations.kind import LIMIT, REASON, Call, Form, ItemResult, Kind, Outcome, Preview, Target, renamed
 from console.operations.registry import register
 from console.operations.selection import EXAMPLES, all_of, window_words
-from console.operations.typed_moments import checked_move, is_shift, shift_ms
+from console.operations.typed_moments import checked_move, delay_ms
 from console.site.parsing import whole_number
 
 #: named at once, as for timers
@@ -50,6 +50,8 @@ class ValuesPreview(Preview):
     last_due_ms: int | None = None
     #: how many wait, where `count` says something else
     met_count: int | None = None
+    #: how long what is offered is kept, counted from when it is
+    delay_ms: int | None = None
 
 
 class QueueKind(Kind[ValuesPreview]):
@@ -69,7 +71,7 @@ class QueueKind(Kind[ValuesPreview]):
         found |= {name: given.get(name) for name in ("to", "topic", "value", "codec", "packing") if name in given}
         if "delay" in given:
             text = given.get("delay", "").strip()
-            found["delay_ms"] = shift_ms(text if is_shift(text) else f"+{text}", "delay")
+            found["delay_ms"] = delay_ms(text, "delay")
         if given.get("scope") == "matching":
             found["filter"] = {name: whole_number(given.get(name)) for name in ("from_ms", "to_ms")}
             found["is_all"] = given.get("is_all") == "1"

@@ -61,9 +61,8 @@ class OfferValue(QueueKind):
     def preview(self, parameters: Mapping[str, Any]) -> ValuesPreview:
         """Return the value as it would wait."""
         at_ms = in_redis(lambda: queue_named(parameters["queue"]).server.now_ms()[0])
-        due_ms = at_ms + parameters["delay_ms"]
-        label = {"topic": parameters["queue"], "name": parameters["value"][:200], "due_ms": due_ms}
-        return ValuesPreview(at_ms=at_ms, count=1, examples=[label], first_due_ms=due_ms)
+        label = {"topic": parameters["queue"], "name": parameters["value"][:200], "due_ms": None}
+        return ValuesPreview(at_ms=at_ms, count=1, examples=[label], delay_ms=parameters["delay_ms"])
 
     def targets(self, parameters: Mapping[str, Any], preview: ValuesPreview) -> Sequence[Target]:
         """Return the value as the one target."""

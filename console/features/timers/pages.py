@@ -55,7 +55,7 @@ from console.site.evidence import Evidence
 from console.site.merged import LONGEST
 from console.site.mirrored import Mirrored, alone
 from console.site.parsing import whole_number
-from console.templatetags.escapement import span, until
+from console.templatetags.escapement import is_late, span, until
 from console.ui.charts import FOLD_MS, Stop, drawn_of, left_out, life_svg
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
@@ -254,7 +254,8 @@ def line_of(data: TimerLife) -> SafeString | None:
         stops.append(replace(stop, gap=left_out(omitted)) if omitted and number == 1 else stop)
     if data.state == "pending" and data.timer is not None and stops:
         gap = until(data.timer.due_ms, data.now_ms)
-        stops.append(Stop(data.timer.due_ms, escape(_("due")), _time(data.timer.due_ms), "ahead", gap))
+        late = is_late(data.timer.due_ms, data.now_ms)
+        stops.append(Stop(data.timer.due_ms, escape(_("due")), _time(data.timer.due_ms), "ahead", gap, is_late=late))
     if not stops:
         return None
     label = escape(_("Lifecycle of the timer: %(count)s events") % {"count": len(data.events)})

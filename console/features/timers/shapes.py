@@ -23,7 +23,7 @@ from broker.client.timers import WheelBucket
 from console.last_known import Away
 from console.operations.selection import window_words
 from console.site.evidence import Evidence
-from console.templatetags.escapement import due, span
+from console.templatetags.escapement import due, due_in, is_late, span
 from console.ui.table import (
     AGE,
     BROKER,
@@ -471,10 +471,6 @@ class LifeEvent:
     reason: str = ""
 
 
-#: later than this a timer is overdue: what is being released now is not
-LATE_MS = 2_000
-
-
 @dataclass(frozen=True, slots=True)
 class TimerLife:
     """The page of a timer. `state`: pending, released, cancelled, rescheduled or unknown."""
@@ -514,10 +510,10 @@ class TimerLife:
         return Verdict("look", said(gettext("Its outcome is unknown.")), gettext("Its record may have expired."))
 
     def _pending(self, due_ms: int) -> Verdict:
-        if self.now_ms - due_ms > LATE_MS:
+        if is_late(due_ms, self.now_ms):
             words = said(gettext("It should have fired: {late}."), late=due(due_ms, self.now_ms))
             return Verdict("look", words, "", gettext("Open timers"), reverse("timers"))
-        words = said(gettext("It fires in {left}."), left=due(due_ms, self.now_ms))
+        words = said(gettext("It fires {when}."), when=due_in(due_ms, self.now_ms))
         if self.polled:
             return Verdict("wait", words, gettext("Until then it can be cancelled."))
         return Verdict("wait", words, gettext("Until then it can be cancelled, rescheduled or delivered immediately."))

@@ -466,7 +466,7 @@ def transaction_list(request: HttpRequest) -> Answer:
     if given["state"] not in STATES:
         given["state"] = STATES[0]
     errors: dict[str, str] = {}
-    before_ms = bound_ms(given["before"], "before", errors)
+    before_ms = bound_ms(given["before"], "before", errors, "back")
     wanted = TransactionFilter(given["state"], given["group"], given["topic"], before_ms)
 
     def page(place: Place | None) -> TransactionList:

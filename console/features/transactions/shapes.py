@@ -14,7 +14,7 @@ from console.features.checkback.registry import AddressRow
 from console.last_known import Away
 from console.site.evidence import Evidence
 from console.site.merged import Place
-from console.templatetags.escapement import due, figure
+from console.templatetags.escapement import due_in, figure
 from console.ui.table import AGE, BROKER, KEY, LEFT, MOMENT, SPAN, VALUE, Cell, Choice, Column, Table
 from console.ui.verdicts import Tone, Verdict, not_known, said
 
@@ -404,8 +404,8 @@ class TransactionLife:
             words = said(gettext("Undecided and invisible to consumers."))
         else:
             words = said(
-                gettext("Undecided and invisible to consumers; the next check is in {left}."),
-                left=due(row.next_check_ms, self.now_ms),
+                gettext("Undecided and invisible to consumers; the next check is {when}."),
+                when=due_in(row.next_check_ms, self.now_ms),
             )  # fmt: skip
         if row.checks and self.max_checks:
             advice = said(

@@ -26,7 +26,7 @@ from broker.testing import BrokerThread
 from console.doctor import services, settings_checks
 from console.management.commands.doctor import all_checks
 from console.operations.audit_stream import Position, position_file
-from console.run.addresses import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from importlib import import_module
@@ -23,6 +24,7 @@ from console.operations.actor import Actor
 from console.operations.errors import OutOfReach
 from console.operations.models import AuditEntry, Operation
 from console.security.models import MaskRule
+from console.templatetags.escapement import moment
 from tests.console.kept import hang_up
 from tests.console.people import browser_of, person
 from tests.console.security.test_limited import limited_person
@@ -393,3 +395,88 @@ def test_roles_that_send_dead_letters_again_get_the_permission(db: None) -> None
     for each in (role, operators):
         assert each.permissions.filter(codename="send_messages", name="Can send messages").exists()
     assert not Group.objects.get(name="viewer").permissions.filter(codename="send_messages").exists()
+
+
+def at_text(ms: int) -> str:
+    """A moment as pages write it."""
+    return re.sub(r"<[^>]*>", "", moment(ms))
+
+
+def now_said(browser: Client, row: Operation) -> str:
+    """The page of an operation that is over."""
+    return words(browser.get(f"/operations/{row.pk}/"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"when": "moment", "moment": "+10 min"}, "Delivered 10 min after you confirm"),
+        ({"when": "moment", "moment": "10 min"}, "Delivered 10 min after you confirm"),
+        ({"when": "moment", "moment": "10 minutes"}, "Delivered 10 min after you confirm"),
+        ({"when": "14"}, "Delivered 10 min after you confirm · level 14"),
+    ],
+)
+def test_a_delay_counts_from_the_confirmation(stage: Stage, operator: Client, given: Any, said: str) -> None:
+    """The preview named a moment that counted from the preview; the broker counts from when it takes the message."""
+    address = previewed(operator, **given)
+    assert said in words(operator.get(address))
+    row = Operation.objects.get()
+    assert (row.preview["due_ms"], row.preview["delay_ms"]) == (None, 600_000)
+    assert row.preview["examples"][0]["due_ms"] is None
+    begun_ms = time.time_ns() // 1_000_000
+    operator.post(f"/operations/{row.pk}/confirm/", {"reason": "because"})
+    item = row.items.get()
+    assert begun_ms + 600_000 <= item.result["due_ms"] <= time.time_ns() // 1_000_000 + 600_000
+    assert item.due_ms == item.result["due_ms"]
+    page = now_said(operator, row)
+    assert f"Now pending due {at_text(item.due_ms)}" in page
+    assert "after you confirm" not in page
+
+
+def test_the_page_says_what_became_of_it(stage: Stage, operator: Client, consumer: SimpleConsumer) -> None:
+    """It said "pending until it is due" and "Open timer" when the message was consumed long since."""
+    timer, lane = sent(operator, when="moment", moment="+1s", keys="a"), sent(operator, when="1", keys="b")
+    assert {got(consumer).keys[0] for _each in range(2)} == {"a", "b"}
+    stage.wait_for(lambda: not stage.admin.consume_stats("billing").lag)
+    stage.mirror.run_once()
+    for row in (timer, lane):
+        page = now_said(operator, row)
+        assert "received by 1 of 1 group" in page, page
+        assert "pending" not in page
+        assert "Open message" in page
+        assert "Open timer" not in page
+    assert "a" in followed(operator, timer)
+    assert "Received" in followed(operator, timer)
+
+
+def test_the_page_of_a_timer_that_was_moved_or_cancelled_says_so(stage: Stage, operator: Client) -> None:
+    row = sent(operator, when="moment", moment="+1h")
+    actor = Actor.of(person("boss", role="operator"))
+    (timer,) = stage.admin.timers(0, 2**62).items
+    later = timer.due_ms + 3_600_000
+    chosen = {"targets": [{"position": timer.position}], "due_ms": later}
+    workflow.start("timers.reschedule", chosen, actor, reason="because")
+    (moved,) = stage.admin.timers(0, 2**62).items
+    assert f"Now pending due {at_text(later)}" in now_said(operator, row)
+    assert f'href="/timers/{moved.position}/"' in operator.get(f"/operations/{row.pk}/").content.decode()
+    workflow.start("timers.cancel", {"targets": [{"position": moved.position}]}, actor, reason="because")
+    assert "Now cancelled" in now_said(operator, row)
+
+
+def test_the_page_of_a_half_says_what_was_decided(stage: Stage, operator: Client) -> None:
+    row = sent(operator, half="1", producer_group="shop", keys="order-1")
+    assert "Now undecided" in now_said(operator, row)
+    (half,) = stage.admin.transactions("open").items
+    actor = Actor.of(person("boss", role="operator"))
+    place = {"offset": half.offset, "position": half.position}
+    workflow.start("transactions.rollback", {"targets": [place]}, actor, reason="because")
+    assert "Now rolled back" in now_said(operator, row)
+
+
+def test_a_broker_that_is_away_takes_nothing_from_the_page(stage: Stage, operator: Client) -> None:
+    row = sent(operator, when="moment", moment="+1h")
+    due_ms = row.items.get().result["due_ms"]
+    stage.broker.stop()
+    page = now_said(operator, row)
+    assert "Open timer" in page
+    assert at_text(due_ms) in page

@@ -18,9 +18,9 @@ from console import tasks
 from console.operations import audit_stream, chain
 from console.operations.audit_stream import StreamRefused, sender_to, stream, without_secrets
 from console.operations.models import AuditEntry
-from console.run.addresses import free_port
 from tests.console.operations.test_audit_chain import HARD, entries
 from tests.hosting.test_log_lines import HOSTILE
+from tests.ports import free_port
 from tests.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)

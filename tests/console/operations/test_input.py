@@ -15,9 +15,10 @@ from console.features.timers.selection import checked_selection
 from console.features.timers.shapes import TimerFilter
 from console.operations.errors import InvalidParameter
 from console.operations.selection import window_words
-from console.operations.typed_moments import moment_ms, shift_ms, shown_moment
+from console.operations.typed_moments import bound_ms, delay_ms, moment_ms, shift_ms, shown_moment, time_ms
 from console.rest.query import moment_ms as rest_moment_ms
 from console.rest.query import written_moment
+from console.site.clock import now_ms
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,33 @@ def test_a_span_without_a_sign_is_told_how_it_is_written(text: str, meant: str) 
     with pytest.raises(InvalidParameter, match=re.escape(meant)):
         moment_ms(text)
     assert shift_ms(meant) > 0
+
+
+@pytest.mark.parametrize("text", ["10 min", "10 minutes", "10min"])
+def test_a_span_without_a_sign_is_told_the_sign_that_it_needs(text: str) -> None:
+    """Where a time that is past was wanted the advice was "+10min"."""
+    with pytest.raises(InvalidParameter, match=r": so long ago is written -10min\.$"):
+        time_ms(text, unsigned="back")
+    with pytest.raises(InvalidParameter, match=r"\+10min is later by so much, -10min is earlier"):
+        moment_ms(text, unsigned="later")
+    errors: dict[str, str] = {}
+    assert bound_ms(text, "to", errors, "back") is None
+    assert "-10min" in errors["to"]
+    with pytest.raises(InvalidParameter, match=r"2026-11-21T15:00:00\+08:00.* -1h"):
+        time_ms("soon", unsigned="back")
+
+
+@pytest.mark.parametrize("text", ["10 min", "10 minutes", "+10 min", "10m", "600s"])
+def test_a_delay_needs_no_sign(text: str) -> None:
+    assert delay_ms(text) == 600_000
+    before = now_ms()
+    assert before <= time_ms(text, unsigned="from_now") - 600_000 <= now_ms()
+
+
+@pytest.mark.parametrize("text", ["soon", "", "10", "-1", "10 fortnights"])
+def test_what_is_no_delay_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="is not a duration"):
+        delay_ms(text)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "soon", "2026-11-21"])

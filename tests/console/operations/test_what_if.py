@@ -10,7 +10,7 @@ from django.test import Client
 from broker.mirror.models import SLOT_MS, SLOTS, MirrorState, RateHistory
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
-from console.operations.catch_up import busy_rate, catch_up_ms
+from console.operations.catch_up import Pace, behind_at, busy_rate
 from console.operations.models import Operation
 from console.site.clock import now_ms
 from console.site.mirrored import History
@@ -31,8 +31,9 @@ def readers(stage: Stage) -> Stage:
     return stage
 
 
-def measured(stage: Stage) -> None:
-    """Mirror what is there, and give the last five minutes a pace: they were not waited for."""
+def measured(stage: Stage, arrived: int = 0) -> None:
+    """Mirror what is there, and give the last five minutes a pace: they were not waited for. So many arrived in each
+    slot."""
     stage.mirror.run_once()
     state = MirrorState.objects.get()
     slot = now_ms() // SLOT_MS - 1
@@ -40,7 +41,8 @@ def measured(stage: Stage) -> None:
     MirrorState.upsert([state], ("broker",))
     counts = [50] * 10 + [0] * (SLOTS - 10)
     row = RateHistory(broker_id=state.broker_id, kind="group", name="billing", slot=slot, counts=counts)
-    RateHistory.upsert([row], ("broker", "kind", "name"))
+    topic = RateHistory(broker_id=state.broker_id, kind="topic", name="orders", slot=slot, counts=[arrived] * SLOTS)
+    RateHistory.upsert([row, topic], ("broker", "kind", "name"))
 
 
 def figures(row: Operation, *names: str) -> list[Any]:
@@ -49,7 +51,32 @@ def figures(row: Operation, *names: str) -> list[Any]:
 
 @pytest.mark.parametrize(("behind", "per_s", "needed"), [(0, None, 0), (5, None, None), (5, 0.0, None), (5, 10.0, 500)])
 def test_an_unknown_pace_is_no_time(behind: int, per_s: float | None, needed: int | None) -> None:
-    assert catch_up_ms(behind, per_s) == needed
+    assert Pace(per_s).catch_up_ms(behind) == needed
+
+
+@pytest.mark.parametrize(
+    ("consumed", "arriving", "before", "behind", "needed", "is_outrun"),
+    [
+        # what arrives meanwhile is taken off
+        (10.0, 6.0, 400, 400, 100_000, False),
+        (10.0, 0.0, 0, 400, 40_000, False),
+        (10.0, 10.0, 400, 400, None, True),
+        (10.0, 12.5, 400, 400, None, True),
+        # it takes all that arrives, and nobody saw it take more
+        (10.0, 10.0, 0, 400, None, False),
+        (10.0, 9.9, 20, 400, None, False),
+        # in bursts it takes more than arrives on the whole
+        (10.0, 2.0, 0, 400, 50_000, False),
+        (0.0, 12.5, 400, 400, None, False),
+        (None, 12.5, 400, 400, None, False),
+    ],
+)
+def test_what_arrives_meanwhile_counts(
+    consumed: float | None, arriving: float, before: int, behind: int, needed: int | None, is_outrun: bool
+) -> None:
+    """A group was said to catch up by all that it takes, however much arrived."""
+    found = behind_at(Pace(consumed, arriving), before, behind)
+    assert (found.catch_up_ms, found.is_outrun) == (needed, is_outrun)
 
 
 def test_a_pace_is_that_of_the_time_in_which_there_was_anything_to_take() -> None:
@@ -63,7 +90,35 @@ def test_a_group_set_back_says_how_long_it_needs(readers: Stage, operator: Clien
     measured(readers)
     row = workflow.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
     assert figures(row, "lag_before", "lag_after", "consumed_per_s", "catch_up_ms") == [7, 8, 10.0, 800]
-    assert "at 10/s, the recent rate" in words(operator.get(f"/operations/{row.pk}/"))
+    assert "recently 10/s consumed, 0/s arriving" in words(operator.get(f"/operations/{row.pk}/"))
+
+
+@pytest.mark.parametrize(
+    ("arrived", "needed", "said"),
+    [
+        (30, 2_000, "recently 10/s consumed, 6.0/s arriving"),
+        (60, None, "it keeps up with 12/s"),
+    ],
+)
+def test_a_preview_takes_off_what_arrives(
+    readers: Stage, operator: Client, arrived: int, needed: int | None, said: str
+) -> None:
+    for _ in range(7):
+        readers.producer.send("orders", "x", queue_id=0)
+    measured(readers, arrived)
+    row = workflow.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
+    assert figures(row, "catch_up_ms", "is_outrun") == [needed, False]
+    assert said in words(operator.get(f"/operations/{row.pk}/"))
+
+
+def test_a_group_that_is_outrun_is_told_that_it_does_not_catch_up(readers: Stage, operator: Client) -> None:
+    for _ in range(70):
+        readers.producer.send("orders", "x", queue_id=0)
+    measured(readers, 60)
+    row = workflow.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
+    assert figures(row, "lag_before", "arriving_per_s", "catch_up_ms", "is_outrun") == [70, 12.0, None, True]
+    page = words(operator.get(f"/operations/{row.pk}/"))
+    assert "does not catch up recently 10/s consumed, 12/s arriving" in page
 
 
 def test_dead_letters_add_to_the_lag_of_those_who_get_them(readers: Stage, operator: Client) -> None:

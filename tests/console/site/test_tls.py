@@ -20,10 +20,10 @@ import trustme
 import uvloop
 
 from broker.hosting import Certificates, TlsConfig
-from console.run.addresses import free_port as another_port
 from console.site.bounds import Bounds
 from console.site.tls import LeadsToHttps
 from tests.console.site.listening import DEADLINE_S, Serving, serving
+from tests.ports import free_port as another_port
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]

@@ -34,7 +34,7 @@ from console.ui.timer_charts import (
 )
 
 COUNTS = st.lists(st.integers(0, 10**7), min_size=1, max_size=60)
-HUB = Hub("next due in", "0.019 s", "orders", "slot 1", 1_795_247_527_000)
+HUB = Hub("next due", "0.019 s", "orders", "slot 1", 1_795_247_527_000)
 NOW = 1_795_247_527_123
 
 

@@ -16,7 +16,7 @@ from console.features.timers.shapes import LifeEvent, LifeKind, TimerLife, Timer
 from console.features.transactions.shapes import LifeEvent as TransactionStep
 from console.features.transactions.shapes import TransactionEvent, TransactionLife, TransactionRow, TransactionState
 from console.site.evidence import Evidence
-from console.templatetags.escapement import due
+from console.templatetags.escapement import due, due_in
 from console.templatetags.transactions import life_drawing
 
 NOW, MINUTE = 1_790_000_000_000, 60_000
@@ -56,7 +56,41 @@ def test_what_waits_on_a_lane_is_counted_from_now() -> None:
     assert counted(str(life_of(data))) == [(str(data.due_ms), "20 min")]
 
 
-@pytest.mark.parametrize(("language", "form"), [("en", "# late"), ("zh-hans", "已晚 #")])
-def test_the_browser_is_told_how_what_is_late_is_written(language: str, form: str) -> None:
+@pytest.mark.parametrize(
+    ("left_ms", "as_of_ms", "said"),
+    [
+        (1, NOW, "1 ms"),
+        (0, NOW, "now"),
+        # what is on its way was late for an instant, each time that one fell due
+        (-713, NOW, "now"),
+        (-2_000, NOW, "now"),
+        (-2_001, NOW, "2.00 s late"),
+        # it was pending five seconds ago, when it was not due
+        (-4_000, NOW - 5_000, "now"),
+        (-8_000, NOW - 5_000, "8.00 s late"),
+        (4_000, NOW - 5_000, "4.00 s"),
+    ],
+)
+def test_what_falls_due_is_now_before_it_is_late(left_ms: int, as_of_ms: int, said: str) -> None:
+    shown = str(due(NOW + left_ms, NOW, as_of_ms=as_of_ms))
+    assert re.sub("<[^>]+>", "", shown) == said
+    assert ("data-is-late" in shown) == said.endswith("late")
+
+
+@pytest.mark.parametrize(("left_ms", "said"), [(9_000, "in 9.00 s"), (-713, "now"), (-9_000, "9.00 s late")])
+def test_a_sentence_says_it_as_well(left_ms: int, said: str) -> None:
+    assert re.sub("<[^>]+>", "", str(due_in(NOW + left_ms, NOW))) == said
+
+
+@pytest.mark.parametrize(
+    ("language", "forms"),
+    [
+        ("en", {"late": "# late", "in": "in #", "ago": "# ago", "now": "now"}),
+        ("zh-hans", {"late": "已晚 #", "in": "# 后", "ago": "# 前", "now": "现在"}),
+    ],
+)
+def test_the_browser_is_told_how_each_is_written(language: str, forms: dict[str, str]) -> None:
     with translation.override(language):
-        assert f'data-late="{form}"' in render_to_string("base.html", {})
+        page = render_to_string("base.html", {})
+    for name, form in forms.items():
+        assert f'data-{name}="{form}"' in page

@@ -55,6 +55,11 @@ def free_ports(count: int, *, below: int = 0) -> int:
     raise NoPort(f"no {count + below} free ports in a row")
 
 
+def free_port() -> int:
+    """A loopback port that is free, as is the one two below it, a broker's VIP channel; both are claimed."""
+    return free_ports(1, below=2)
+
+
 def first_given_port() -> int:
     """The lowest port that the kernel gives to a socket that asks for none."""
     return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
