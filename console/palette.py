@@ -42,7 +42,7 @@ from console.operations.kind import Command, Kind
 from console.operations.pages import drafted
 from console.operations.registry import KINDS
 from console.security.gate import access_of
-from console.security.topic_scope import current_scope
+from console.security.topic_scope import current_scope, current_topics
 from console.site.broker import at
 from console.site.mirrored import cluster
 from console.templatetags.tables import view_address, view_page
@@ -161,7 +161,8 @@ def _stands_in(word: str, shown: str) -> bool:
 def _may_open(address: str, user: Any) -> bool:
     """Tell whether the user may open the page at an address of the console."""
     path = address.partition("#")[0]
-    return access_of(resolve(f"/{path.removeprefix(get_script_prefix())}").func).missing(user, "GET") is None
+    access = access_of(resolve(f"/{path.removeprefix(get_script_prefix())}").func)
+    return access.lets_in(user, current_topics())
 
 
 #: what is kept of how somebody wants to see the console, without the zone, which the browser tells

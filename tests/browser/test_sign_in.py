@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pyotp
+import pytest
 from django.contrib.auth import get_user_model
 from playwright.sync_api import Browser, Page, expect
 
@@ -67,4 +68,24 @@ def test_a_new_person_comes_in_and_sets_up_a_second_factor(web: Web, chromium: B
         page.set_viewport_size({"width": 390, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
         assert page.evaluate("violations") == [], address
+    context.close()
+
+
+@pytest.mark.parametrize("locale", ["en", "zh-CN"])
+def test_the_sentence_stands_on_no_wheel_and_the_language_is_chosen_without_a_script(
+    chromium: Browser, web: Web, locale: str
+) -> None:
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, locale=locale, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{web.address}/login/?next=/topics/")
+    plate, sentence = page.locator(".plate").bounding_box(), page.locator(".plate p").bounding_box()
+    assert plate
+    assert sentence
+    # so far from below the movement has faded away
+    clear = 5.5 * 16
+    assert plate["y"] + plate["height"] - sentence["y"] <= clear
+    title = {"en": "登录", "zh-CN": "Sign in"}[locale]
+    page.get_by_role("button", name={"en": "简体中文", "zh-CN": "English"}[locale]).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(title)
+    assert page.url == f"{web.address}/login/?next=/topics/"
     context.close()

@@ -156,7 +156,9 @@ class AddPerson(PeopleKind):
         return {}, {"roles": joined(parameters["roles"]), **limit, "is_active": "yes", "password": "new"}
 
     def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
-        """Return what is seen with the topics of the roles and the user's own."""
+        """Return what is seen with the topics of the roles and the user's own; who has no role sees nothing."""
+        if not parameters["roles"]:
+            return {}
         return {"topics": seen_with(roles_named(parameters["roles"]), parameters.get("topics", ()))}
 
     def done(self, who: str, parameters: Mapping[str, Any]) -> None:
@@ -208,6 +210,8 @@ class ChangePerson(PeopleKind):
     def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
         """Return what is seen with the topics of the roles and the user's own; a superuser sees all."""
         user = account_named(parameters)
+        if not parameters["roles"] and not user.is_superuser:
+            return {}
         own = [EVERY] if user.is_superuser else own_topics(user)
         return {"topics": seen_with(roles_named(parameters["roles"]), own)}
 

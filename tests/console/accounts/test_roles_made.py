@@ -138,6 +138,8 @@ def test_a_user_is_limited_from_the_beginning(boss: Client) -> None:
     assert "own topics" in words(boss.get("/people/"))
     run(boss, "people.add", name="ben", roles=["viewer"], topics="")
     assert sees("ben") is None
+    nobody = draft(boss, "people.add", name="dora")
+    assert "What this opens" not in words(boss.get(nobody.headers["Location"]))
     assert draft(boss, "people.add", name="carl", topics="a*b").status_code == 422
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +38,13 @@ EMPTY = {
     "delayed_queues/list.html": ("No delayed queue is on this server.", "No queue that you can see matches."),
     "overview/findings.html": ("Nothing needs attention.", "Nothing that you can see needs attention."),
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def english() -> Iterator[None]:
+    """Templates are drawn in English, whatever the last request was answered in."""
+    with override("en"):
+        yield
 
 
 @pytest.mark.parametrize("template", EMPTY)
@@ -151,6 +159,11 @@ def test_a_refused_page_has_the_menu_and_says_why(db: None) -> None:
 
 
 def test_chinese_has_these_sentences(db: None) -> None:
+    boss = browser_of(get_user_model().objects.create_superuser("boss", password="a long secret"))
+    answer: Any = boss.get("/people/", headers={"accept-language": "zh-hans"})
+    page = answer.content.decode().partition('id="main"')[2].partition("</main>")[0]
+    # an account is enabled, not opened as a page is
+    assert ("已启用" in page, "打开" in page) == (True, False)
     with override("zh-hans"), scoped(MINE):
         shown = render_to_string("groups/list.html", {"data": {"evidence": FRESH, "now_ms": NOW, "total": 0}})
     assert "No group" not in shown
