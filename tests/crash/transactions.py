@@ -173,6 +173,23 @@ class Simulation:
         sends = Sends([0] * count, bodies, properties, [0] * count, [now_ms] * count, [None] * count)
         return self.driver.engine.append_halves("orders", sends, born_host=BORN_HOST, now_ms=now_ms)
 
+    def begin_crowd(self, count: int) -> list[str]:
+        """Begin so many halves as of one read; return their keys."""
+        keys = [f"K{self._number + number:06d}" for number in range(count)]
+        self._number += count
+        said = [{"UNIQ_KEY": key, "TRAN_MSG": "true", "PGROUP": GROUPS[0]} for key in keys]
+        tickets = self._taken_together([key.encode() for key in keys], said)
+        assert tickets is not None
+        self.ledger.halves |= {key: Half(ticket, GROUPS[0]) for key, ticket in zip(keys, tickets, strict=True)}
+        return keys
+
+    def decide_crowd(self, keys: list[str]) -> None:
+        """Decide these as of one read: one is rolled back, the others are committed."""
+        asked = [self._asked(key, commit=key != keys[3]) for key in keys]
+        assert all(self.driver.engine.transactions.end_together(asked, [None] * len(asked)))
+        for each in asked:
+            self.ledger.halves[each.transaction_id or ""].commit = each.commit
+
     def _asked(self, key: str, *, commit: bool | None) -> Ending:
         half = self.ledger.halves[key]
         return Ending(half.ticket.queue_offset, half.ticket.position, commit, "producer", "", half.group, key)
@@ -272,7 +289,7 @@ class Simulation:
     def restart(self) -> None:
         """A clean stop and start."""
         self.driver.settle()
-        self._durable()
+        self.durable()
         self.driver.close()
         self.driver = self._open()
         self.ledger.check(self.driver)
@@ -311,9 +328,10 @@ class Simulation:
                 self._crash(caught[0])
                 return
         self.driver.settle()
-        self._durable()
+        self.durable()
 
-    def _durable(self) -> None:
+    def durable(self) -> None:
+        """Note that all that was said is on disk."""
         for half in self.ledger.halves.values():
             half.acknowledged = True
             half.durable = half.commit is not None
