@@ -123,6 +123,8 @@ class OperationPage:
     back: Mapping[int, OperationItem]
     #: by the number of an item where what it touched is now, after it was taken back if it was
     now: Mapping[int, ItemNow] = field(default_factory=dict)
+    #: the same before a broker was asked what became of it: by the names of pages
+    pages: Mapping[int, ItemNow] = field(default_factory=dict)
     #: of these what became of it since, where a broker was asked
     became: Mapping[int, ItemNow] = field(default_factory=dict)
 
@@ -153,9 +155,7 @@ class OperationPage:
         none, or there are several."""
         if not self.row.is_over or not self.items or len(self.items) != self.row.total:
             return None
-        # what became of it is no name of a page
-        numbers = (item.number for item in self.items if item.number not in self.became)
-        found = {each.address: each for number in numbers if (each := self.now.get(number)) is not None}
+        found = {each.address: each for item in self.items if (each := self.pages.get(item.number)) is not None}
         only = next(iter(found.values()), None)
         return only if only is not None and only.address and len(found) == 1 else None
 
@@ -232,6 +232,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         undo=kind.undo_of(row),
         back=back,
         now={**now, **became},
+        pages=now,
         became=became,
     )
 
