@@ -63,7 +63,7 @@ class Engine:
             self._store,
             config,
             lambda half, at_ms: self._intake.commit_half(half, at_ms),
-            lambda half: self._intake.plan_copy(half),
+            lambda halves: self._intake.plan_copies(halves),
         )
         self.timers = Timers(self._store, repair, lambda topic, queue_id: self._intake.place(topic, queue_id))
         self.pops = Pops(self._store, self._reader, repair)
@@ -215,6 +215,11 @@ class Engine:
         and nothing was written, if they are to be taken one by one. Raises as ``append`` if one would be refused."""
         self._check_room()
         return self._intake.take_together(topic, sends, born_host, now_ms)
+
+    def append_halves(self, topic: str, sends: Sends, *, born_host: bytes, now_ms: int) -> list[Ticket] | None:
+        """Take half messages that came together, as ``append_together`` takes others: their system flag says so."""
+        self._check_room()
+        return self._intake.take_halves(topic, sends, born_host, now_ms)
 
     def send_back(
         self, position: int, group: str, delay_level: int, max_reconsume_times: int, now_ms: int, owner: object = None

@@ -7,9 +7,11 @@ kept out of sight until its producer decides; its copy is put where messages bel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import repeat
 
-from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
+from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK, FLAG_TRANSACTION_PREPARED
 from ..rocketmq.message import Message, decode, pack_host
 from ..rocketmq.properties import (
     DELAY,
@@ -164,14 +166,9 @@ class Intake:
 
         Raises InvalidMessage, TopicNotFound, TopicNotWritable, StoreRefused if one of them would be refused.
         """
-        store = self._store
-        queue_ids, bodies, properties, flags, born_ms, _ = sends
-        if min(queue_ids) < 0 or not is_short(store.name_of(topic), born_host, store.store_host):
+        store, bodies, properties, flags = self._store, sends.bodies, sends.properties, sends.flags
+        if not self._may_go_together(topic, topic, sends, 0, born_host):
             return None
-        body, raw = max(bodies, key=len), max(properties, key=len)
-        check = self._admission.check
-        check(topic, min(queue_ids), body, raw, min(flags), 0, min(born_ms), born_host, 0)
-        check(topic, max(queue_ids), body, raw, max(flags), 0, max(born_ms), born_host, 0)
         parts = Parts(bodies, properties, flags, plain_keys(properties) or (), ())
         if not parts.keys:
             facts = [facts_of(each) for each in properties]
@@ -179,6 +176,19 @@ class Intake:
                 return None
             parts = Parts(bodies, [each.stored for each in facts], flags, (), facts)
         return append_sends(store, topic, sends, parts, Together(0, 0, born_host, now_ms))
+
+    def _may_go_together(self, topic: str, kept_in: str, sends: Sends, sys_flag: int, born_host: bytes) -> bool:
+        """Tell whether records can be made column by column; raise as ``take`` if one may not be stored: the extremes
+        are looked at."""
+        queue_ids, bodies, properties, flags, born_ms, _ = sends
+        store = self._store
+        if min(queue_ids) < 0 or not is_short(store.name_of(kept_in), born_host, store.store_host):
+            return False
+        body, raw = max(bodies, key=len), max(properties, key=len)
+        check = self._admission.check
+        check(topic, min(queue_ids), body, raw, min(flags), sys_flag, min(born_ms), born_host, 0)
+        check(topic, max(queue_ids), body, raw, max(flags), sys_flag, max(born_ms), born_host, 0)
+        return True
 
     def _facts_in_batch(self, topic: str, properties: bytes) -> Facts:
         facts = plain_facts(properties) or facts_of(properties)
@@ -383,16 +393,47 @@ class Intake:
         self._transactions.began(ticket, begun, recent)
         return ticket
 
-    def plan_copy(self, half: RecentHalf) -> Copy:
-        """Return the copy of a half that asks for no delay and was kept as it was sent: no record yet, but there is
-        room and a place for it. Raises StoreRefused, OSError."""
-        topic, queue_id = self.place(half.topic, half.queue_id)
-        unique_key, stored = half.facts.unique_key, half.facts.stored
-        facts = Facts(stored + b"ESC_SOURCE\x01%d\x02" % half.position, unique_key, half.facts.tags, half.facts.keys)
-        self._store.make_room(len(half.body) + len(stored) + _LARGEST_REST_BYTES)
-        sys_flag, times = half.sys_flag | FLAG_TRANSACTION_COMMIT, half.reconsume_times
-        born_ms, born_host = half.born_ms, half.born_host
-        return Copy(topic, queue_id, half.body, facts, half.flag, sys_flag, born_ms, born_host, times, half.position)
+    def take_halves(self, topic: str, sends: Sends, born_host: bytes, now_ms: int) -> list[Ticket] | None:
+        """Take half messages as ``take`` does, column by column, or none of them: None if that cannot be. Raises as
+        ``take_together``."""
+        if not self._may_go_together(topic, HALF_TOPIC, sends, FLAG_TRANSACTION_PREPARED, born_host):
+            return None
+        queue_ids, bodies, properties, flags, born_ms, _ = sends
+        begun = self._half_builder.begin_alike(topic, queue_ids, properties)
+        if begun is None:
+            begun = self._half_builder.begin_each(topic, queue_ids, properties)
+        if begun is None or max(map(len, begun.stored)) + _RESERVE_BYTES > STORED_LIMIT_BYTES:
+            return None
+        keys = begun.plain_keys()
+        parts = Parts(bodies, begun.stored, flags, keys, () if keys else begun.copies)
+        tickets = append_sends(self._store, topic, sends, parts, Together(0, 0, born_host, now_ms), kept_in=HALF_TOPIC)
+        if tickets is None:
+            return None
+        positions = [ticket.position for ticket in tickets]
+        about = (queue_ids, bodies, begun.copies, flags, repeat(0), born_ms, repeat(born_host), repeat(0))
+        rows = zip(positions, begun.groups, repeat(topic), *about, strict=False)
+        self._transactions.began_all(tickets, begun, map(tuple.__new__, repeat(RecentHalf), rows))
+        return tickets
+
+    def plan_copies(self, halves: Sequence[RecentHalf]) -> list[Copy]:
+        """Return the copies of halves that ask for no delay, were kept as they were sent, and whose topics are there:
+        no records yet, but there is room and a place for them. Raises StoreRefused."""
+        copies: list[Copy] = []
+        places: dict[tuple[str, int], tuple[str, int]] = {}
+        size = 0
+        for position, _, asked_topic, asked_id, body, facts, flag, sys_flag, born_ms, born_host, times in halves:
+            stored, unique_key, tags, keys, _, _, _ = facts
+            place = places.get((asked_topic, asked_id))
+            if place is None:
+                place = places[asked_topic, asked_id] = self.place(asked_topic, asked_id)
+            stored += b"ESC_SOURCE\x01%d\x02" % position
+            size += len(body) + len(stored) + _LARGEST_REST_BYTES
+            sys_flag |= FLAG_TRANSACTION_COMMIT
+            more = (unique_key, tags, keys, flag, sys_flag, born_ms, born_host, times, position)
+            copies.append(tuple.__new__(Copy, (*place, body, stored, *more)))
+        if copies:
+            self._store.make_room(size)
+        return copies
 
     def commit_half(self, half: Message, now_ms: int) -> Ticket:
         """Put a copy of a half message where it belongs: on its real topic, or where it waits for its moment.

@@ -116,11 +116,11 @@ def plain_keys(raws: Sequence[bytes]) -> list[str] | None:
     """Return the ids of properties that hold an id and nothing that counts, and are the same but for that, as in most
     batches; else None."""
     found = _PLAIN(raws[0])
-    return _keys_alike(raws, *found.span(1)) if found else None
+    return keys_alike(raws, *found.span(1)) if found else None
 
 
 @twin("keys_alike")
-def _keys_alike(raws: Sequence[bytes], begin: int, end: int) -> list[str] | None:
+def keys_alike(raws: Sequence[bytes], begin: int, end: int) -> list[str] | None:
     """Return what stands between two places of each; None unless all are the same around it, and printable there."""
     first, count = raws[0], len(raws)
     length, size = len(first), end - begin

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Changes whenever a function takes or returns something else; broker/rocketmq/compiled.py asks for this number. */
-#define INTERFACE 1
+#define INTERFACE 2
 
 typedef unsigned char byte;
 
@@ -148,17 +148,20 @@ static PyObject *cell(Column column, Py_ssize_t row) { /* borrowed */
 
 enum {
     CRC_BYTES = 20, MOST_PROPERTIES = 0xFFFF - CRC_BYTES, IPV4 = 8, IPV6 = 20, BORN_IPV6 = 0x10, STORE_IPV6 = 0x20,
+    LEAST_RECORD = 92,
 };
 
 static const uint32_t MAGIC_V1 = 0xDAA320A7u, MAGIC_V2 = 0xDAA320ABu, MASK31 = 0x7FFFFFFFu;
 
-static byte *put_crc_property(byte *begin, byte *end) {
-    uint32_t crc = crc32_of(begin, (size_t)(end - begin)) & MASK31;
-    byte *at = put(end, "__CRC32#\x01", 9);
+static byte *put_crc(byte *at, uint32_t crc) {
+    crc &= MASK31;
+    at = put(at, "__CRC32#\x01", 9);
     for (int digit = 0; digit < 10; digit++, crc /= 10) *at++ = (byte)('0' + crc % 10);
     *at++ = 2;
     return at;
 }
+
+static byte *put_crc_property(byte *begin, byte *end) { return put_crc(end, crc32_of(begin, (size_t)(end - begin))); }
 
 static Py_ssize_t record_bytes(Bytes topic, Bytes body, Bytes properties, Py_ssize_t hosts) {
     return 72 + hosts + body.size + topic.size + (topic.size <= 127 ? 3 : 4) + properties.size + CRC_BYTES;
@@ -311,6 +314,37 @@ static PyObject *usual_record(PyObject *module, PyObject *record) {
         INT64(begin + 40), host_of(begin + 48), INT64(begin + 56), host_of(begin + 64), (int)(int32_t)get32(begin + 72),
         INT64(begin + 76));
 #undef INT64
+}
+
+PyDoc_STRVAR(
+    all_stand_here_doc, "Tell whether these records stand at their positions, of these sizes and undamaged, one after the "
+                        "other in a queue from an offset on.");
+
+static PyObject *all_stand_here(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Column records, positions, sizes;
+    int32_t queue_id;
+    int64_t offset;
+    if (!has_args("all_stand_here", count, 5) || !column_of(args[0], -1, &records)) return NULL;
+    Py_ssize_t rows = rows_of(records);
+    if (!column_of(args[1], rows, &positions) || !column_of(args[2], rows, &sizes) || !int32_of(args[3], &queue_id) ||
+        !int64_of(args[4], &offset))
+        return NULL;
+    for (Py_ssize_t row = 0; row < rows; row++) {
+        Bytes record;
+        int64_t position, size;
+        byte place[16], check[CRC_BYTES];
+        if (!bytes_of(cell(records, row), &record) || !int64_of(cell(positions, row), &position) ||
+            !int64_of(cell(sizes, row), &size))
+            return NULL;
+        put64(put64(place, (uint64_t)(offset + row)), (uint64_t)position);
+        if (size < LEAST_RECORD || record.size != size || get32(record.at) != (uint32_t)size ||
+            get32(record.at + 4) != MAGIC_V1 || get32(record.at + 12) != (uint32_t)queue_id ||
+            memcmp(record.at + 20, place, sizeof place))
+            Py_RETURN_FALSE;
+        put_crc(check, crc32_of(record.at, (size_t)(size - CRC_BYTES)));
+        if (memcmp(record.at + size - CRC_BYTES, check, CRC_BYTES)) Py_RETURN_FALSE;
+    }
+    Py_RETURN_TRUE;
 }
 
 PyDoc_STRVAR(records_doc, "The twin of append._records: records of short names and addresses, as one piece.");
@@ -725,6 +759,64 @@ static PyObject *read_send(PyObject *module, PyObject *frame) {
         properties.size, (const char *)whole.at + body_at, whole.size - body_at);
 }
 
+/* Decisions (rocketmq/end_transaction.py). */
+
+PyDoc_STRVAR(
+    read_end_doc, "Return what a decision about a half with a binary header says, as EndShortcut.read does; None if "
+                  "anything about it is not as usual.");
+
+static PyObject *read_end(PyObject *module, PyObject *frame) {
+    static const char *const names[6] = {
+        "commitOrRollback", "tranStateTableOffset", "commitLogOffset", "producerGroup", "transactionId",
+        "fromTransactionCheck",
+    };
+    Bytes whole, fields[6];
+    if (!bytes_of(frame, &whole)) return NULL;
+    if (whole.size < 25 || whole.at[0] != 1 || get16(whole.at + 4) != 37) Py_RETURN_NONE;
+    uint32_t frame_flag = get32(whole.at + 13);
+    if ((Py_ssize_t)(get32(whole.at) & 0xFFFFFF) != whole.size - 4 || frame_flag & ~2u || get32(whole.at + 17) ||
+        get32(whole.at + 21) != (uint32_t)(whole.size - 25))
+        Py_RETURN_NONE;
+    memset(fields, 0, sizeof fields);
+    int left = 16;
+    for (const byte *at = whole.at + 25, *end = whole.at + whole.size; at < end;) {
+        if (end - at < 2 || !left--) Py_RETURN_NONE;
+        Py_ssize_t name_size = (Py_ssize_t)get16(at);
+        const byte *name = at + 2;
+        if (end - name < name_size + 4) Py_RETURN_NONE;
+        uint32_t size = get32(name + name_size);
+        at = name + name_size + 4;
+        if (size > (uint32_t)(end - at)) Py_RETURN_NONE;
+        for (int place = 0; place < 6; place++)
+            if (is_named(name, name_size, names[place])) {
+                if (fields[place].at != NULL) Py_RETURN_NONE;
+                fields[place].at = at;
+                fields[place].size = (Py_ssize_t)size;
+            }
+        at += size;
+    }
+    for (int place = 0; place < 6; place++)
+        if (fields[place].at == NULL) Py_RETURN_NONE;
+    Bytes said = fields[0], group = fields[3], id = fields[4], check = fields[5];
+    int64_t offset = digits_of(fields[1].at, fields[1].size, 18), position = digits_of(fields[2].at, fields[2].size, 18);
+    PyObject *commit = is_named(said.at, said.size, "8")    ? Py_True
+                       : is_named(said.at, said.size, "12") ? Py_False
+                       : is_named(said.at, said.size, "0")  ? Py_None
+                                                            : NULL;
+    int is_check = is_named(check.at, check.size, "true");
+    if (commit == NULL || offset < 0 || position < 0 || (!is_check && !is_named(check.at, check.size, "false")))
+        Py_RETURN_NONE;
+    PyObject *group_name = PyUnicode_DecodeUTF8((const char *)group.at, group.size, NULL);
+    PyObject *id_text = group_name == NULL ? NULL : PyUnicode_DecodeUTF8((const char *)id.at, id.size, NULL);
+    if (id_text == NULL) {
+        Py_DecRef(group_name);
+        return nothing_unless_failed();
+    }
+    return Py_BuildValue(
+        "(iiOLLNNO)", (int)(int32_t)get32(whole.at + 9), (int)frame_flag, commit, (long long)offset,
+        (long long)position, group_name, id_text, is_check ? Py_True : Py_False);
+}
+
 static int has(Bytes in, const char *mark) {
     size_t size = strlen(mark);
     const byte *at = in.at, *end = in.at + in.size;
@@ -829,8 +921,8 @@ static PyObject *send_reply(PyObject *module, PyObject *const *args, Py_ssize_t 
 #define ONE(name) {#name, name, METH_O, name##_doc}
 
 static PyMethodDef methods[] = {
-    FAST(entries), FAST(hashes), FAST(keys_alike), FAST(put_entries), FAST(record), FAST(records), FAST(send_reply),
-    FAST(split_batch), FAST(stored_form), ONE(index_hash), ONE(read_send), ONE(usual_facts), ONE(usual_record), {NULL, NULL, 0, NULL},
+    FAST(all_stand_here), FAST(entries), FAST(hashes), FAST(keys_alike), FAST(put_entries), FAST(record), FAST(records), FAST(send_reply),
+    FAST(split_batch), FAST(stored_form), ONE(index_hash), ONE(read_end), ONE(read_send), ONE(usual_facts), ONE(usual_record), {NULL, NULL, 0, NULL},
 };
 
 static int prepare(PyObject *module) {

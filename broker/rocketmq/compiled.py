@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-MODULE, INTERFACE = "escapement_mq_fast", 1
+MODULE, INTERFACE = "escapement_mq_fast", 2
 """What holds the twins, and the number of their shapes: another one's are not used."""
 
 
@@ -31,6 +31,9 @@ class Fast(Protocol):
 
     def index_hash(self, text: str, /) -> int:
         """Return the hash of one text (Index.hash_of)."""
+
+    def read_end(self, frame: bytes, /) -> tuple[int, int, bool | None, int, int, str, str, bool] | None:
+        """Return what EndShortcut.read does, also of forms that were not seen before."""
 
     def read_send(self, frame: bytes, /) -> tuple[int, int, str, int, int, int, int, bytes, bytes] | None:
         """Return what SendShortcut.read does, also of headers of a kind that was not seen before."""

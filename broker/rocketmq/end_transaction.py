@@ -35,17 +35,9 @@ _MOST_DIGITS = 18
 _MOST_LENGTHS, _MOST_FORMS = 1_024, 4
 
 
-class QuickEnding(NamedTuple):
-    """A producer's word about a half. ``commit`` None: not known yet."""
-
-    opaque: int
-    frame_flag: int
-    commit: bool | None
-    offset: int
-    position: int
-    group: str
-    transaction_id: str
-    is_check: bool
+QuickEnding = tuple[int, int, bool | None, int, int, str, str, bool]
+"""A producer's word about a half: opaque, flag of the frame, commit (None: not known yet), offset, position, group,
+transaction id, whether it answers a check."""
 
 
 class _Form(NamedTuple):
@@ -87,7 +79,7 @@ class EndShortcut:
         if said not in _COMMITS or not (offset.isdigit() and position.isdigit()) or is_check is None:
             return None
         try:
-            return QuickEnding(
+            return (
                 opaque, frame_flag, _COMMITS[said], int(offset), int(position), group.decode(),
                 transaction_id.decode(), is_check,
             )  # fmt: skip

@@ -290,6 +290,7 @@ def stands_here(record: bytes, position: int, queue_id: int, offset: int) -> boo
     return is_sound(record, position) is None
 
 
+@twin("all_stand_here")
 def all_stand_here(
     records: Sequence[bytes], positions: Sequence[int], sizes: Sequence[int], queue_id: int, offset: int
 ) -> bool:

@@ -337,12 +337,17 @@ class BrokerService:
         handlers: dict[int, Handler] = {}
         for processor in processors:
             handlers.update(processor.handlers())
+
+        def take_held(connection: Connection, now_ms: int) -> None:
+            send.take_held(connection, now_ms)
+            transactions.take_held(connection, now_ms)
+
         metrics = BrokerMetrics(state, lambda: self.servers, lambda: self.waiting_pops)
         pages = Pages(lambda: state.engine.health().state, metrics.text, token=self._protection.metrics_token)
         hooks = Hooks(
             # the short way takes the moment of the read, which is the live clock's, for the store's
             express=send.express if self._clock is self._live_clock else None,
-            held=send.take_held,
+            held=take_held,
             gate=self._gate,
             connection=front(certificates, pages),
             answered=state.calls.answer,

@@ -23,10 +23,11 @@ from broker.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, SCH
 from console.operations.kind import ItemNow
 from console.site.broker import at, tell_each
 from console.site.chosen import chosen
-from console.site.mirrored import cluster
+from console.site.evidence import StaleReason
+from console.site.mirrored import Mirrored, cluster
 
 #: how long one page asks; what was not asked by then is said as it was before
-PATIENCE_S = 0.4
+PATIENCE_S = 0.25
 _PARKED = (SCHEDULE_TOPIC, TIMER_TOPIC)
 
 Key = TypeVar("Key")
@@ -102,9 +103,12 @@ class Question(Generic[Key]):
 
 def fates_of(questions: Sequence[Question[Key]]) -> dict[Key, Became]:
     """Return what became of each, as far as the brokers answer within a moment."""
+    here, end_s = cluster(), time.monotonic() + PATIENCE_S
+    # a page does not wait in vain for a broker that the mirror cannot reach either
+    away = {one.name if here.has_several else "" for one in here.brokers if _is_away(one)}
+    questions = [each for each in questions if (each.broker if here.has_several else "") not in away]
     if not questions:
         return {}
-    here, end_s = cluster(), time.monotonic() + PATIENCE_S
     # brokers are asked in threads, which leave the database alone
     popped = _popped_topics(here.names, {(each.group, each.topic) for each in questions})
     is_blurred = here.polling
@@ -116,7 +120,7 @@ def fates_of(questions: Sequence[Question[Key]]) -> dict[Key, Became]:
         for each in questions:
             if time.monotonic() > end_s:
                 break
-            if each.broker not in ("", name):
+            if here.has_several and each.broker != name:
                 continue
             if each.group not in progress:
                 progress[each.group] = _progress(admin, each.group)
@@ -133,6 +137,10 @@ def fates_of(questions: Sequence[Question[Key]]) -> dict[Key, Became]:
     except ClientError:
         return {}
     return {key: became for each in told for key, became in (each.answer or {}).items()}
+
+
+def _is_away(one: Mirrored) -> bool:
+    return one.evidence(polled_by=()).stale_reason is StaleReason.BROKER_UNREACHABLE
 
 
 def dead_letter_ends(admin: Admin, group: str) -> dict[int, int]:
@@ -184,6 +192,9 @@ class _Looking:
         for topic in _PARKED:
             parked = self._behind(topic, resent)
             found += [record for record in parked if record.properties.get(REAL_TOPIC) in self.tries]
+            if found and max(found, key=lambda record: record.position).topic == topic:
+                # on its lane still: what left it would lie behind
+                break
         if not found:
             return Fate.UNKNOWN, None
         newest = max(found, key=lambda record: record.position)

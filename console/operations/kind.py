@@ -251,6 +251,8 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     preview_type: ClassVar[type[Preview]] = Preview
     preview_template: ClassVar[str]
     has_figures: ClassVar[bool] = True
+    #: template of the way to one more of the kind, beside the way to what was made
+    again_template: ClassVar[str] = ""
     #: template of what has to be chosen before it is confirmed, and the names of the fields in it
     choice_template: ClassVar[str] = ""
     choices: ClassVar[tuple[str, ...]] = ()
@@ -370,7 +372,14 @@ class Kind(Act, ABC, Generic[PreviewOf]):
         error = result.get("error")
         if error == "not-supported":
             return ItemNow(text=gettext("this broker does not support this request"))
-        return ItemNow(text=str(error)) if error else None
+        if error:
+            return ItemNow(text=str(error))
+        page = self.page_of(item) if item.outcome in self.outcomes else None
+        return ItemNow(text=page[0], address=page[1]) if page is not None else None
+
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return what leads to the page of what an item made or changed, and its address; None: it has none."""
+        return None
 
     def became(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, ItemNow]:
         """Return by number what became of items since: of those of which a broker was asked, as this page is looked at,

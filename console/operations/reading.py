@@ -121,8 +121,10 @@ class OperationPage:
     undo: Undo | None = None
     #: by the number of an item the item of another operation that took it back
     back: Mapping[int, OperationItem]
-    #: by the number of an item where what it touched is now
+    #: by the number of an item where what it touched is now, after it was taken back if it was
     now: Mapping[int, ItemNow] = field(default_factory=dict)
+    #: the same before a broker was asked what became of it: by the names of pages
+    pages: Mapping[int, ItemNow] = field(default_factory=dict)
     #: of these what became of it since, where a broker was asked
     became: Mapping[int, ItemNow] = field(default_factory=dict)
 
@@ -143,12 +145,19 @@ class OperationPage:
         return bool(self.now or self.back)
 
     @property
+    def has_topic(self) -> bool:
+        """Tell whether any of its items is of a topic."""
+        return any(item.topic for item in self.items)
+
+    @property
     def made(self) -> ItemNow | None:
-        """The page of the one thing that it was about, once it is over; None: there is none, or there are several."""
-        if self.row.total != 1 or not self.row.is_over or len(self.items) != 1:
+        """The page of the one thing that it was about, once it is over, be that at several brokers; None: there is
+        none, or there are several."""
+        if not self.row.is_over or not self.items or len(self.items) != self.row.total:
             return None
-        found = self.now.get(self.items[0].number)
-        return found if found is not None and found.address else None
+        found = {each.address: each for item in self.items if (each := self.pages.get(item.number)) is not None}
+        only = next(iter(found.values()), None)
+        return only if only is not None and only.address and len(found) == 1 else None
 
     @property
     def permission(self) -> str:
@@ -203,8 +212,12 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     found = list((items.filter(outcome=outcome) if outcome else items)[: ITEMS + 1])
     hide, preview = masks_of(row.kind), preview_of(row)
     # what it names is the broker's
+    back = kind.taken_back(row, found)
     with choosing(choice_of(row.broker)):
         now = {item.number: there for item in found[:ITEMS] if (there := kind.item_now(item)) is not None}
+        for of, item in back.items():
+            if (there := KINDS[kind.undone_by].item_now(item)) is not None:
+                now[of] = there
         became = kind.became(row, found[:ITEMS]) if row.is_over else {}
     return OperationPage(
         row=row,
@@ -217,8 +230,9 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         outcome=outcome,
         is_lost=runner.is_lost(row),
         undo=kind.undo_of(row),
-        back=kind.taken_back(row, found),
+        back=back,
         now={**now, **became},
+        pages=now,
         became=became,
     )
 

@@ -156,7 +156,7 @@ def is_late(due_ms: int, as_of_ms: int) -> bool:
     return as_of_ms - due_ms > LATE_MS
 
 
-def until(due_ms: int, now_ms: int, as_of_ms: int | None = None) -> str:
+def until(due_ms: int, now_ms: int, as_of_ms: int | Literal[""] | None = None) -> str:
     """Return what is left until a moment, escaped; of what is overdue by how much it is late.
 
     `as_of_ms`: when it was seen to be pending, where that is not just now.
@@ -164,7 +164,7 @@ def until(due_ms: int, now_ms: int, as_of_ms: int | None = None) -> str:
     left = due_ms - now_ms
     if left > 0:
         return span(left)
-    if not is_late(due_ms, now_ms if as_of_ms is None else as_of_ms):
+    if not is_late(due_ms, as_of_ms or now_ms):
         return escape(_("now"))
     return escape(_("%(span)s late") % {"span": span(-left)})
 

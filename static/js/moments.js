@@ -1,5 +1,5 @@
-// Chips beside a field for a time: each writes a time of its own into it, with the zone of the page. Without a script
-// the time is typed.
+// Chips beside a field for a time: each writes a delay into it, or a time with the zone of the page. Without a script it
+// is typed.
 
 import { pageNow, zoned } from "./clocks.js";
 
@@ -26,11 +26,11 @@ function tomorrow(hour, now) {
 }
 
 function onClick(event) {
-  const chip = event.target.closest?.("[data-in-ms], [data-tomorrow]");
+  const chip = event.target.closest?.("[data-span], [data-tomorrow]");
   const field = chip?.closest("form")?.elements[chip.parentElement.dataset.moments];
   if (!field) return;
-  const now = pageNow();
-  field.value = written(chip.dataset.inMs ? now + Number(chip.dataset.inMs) : tomorrow(Number(chip.dataset.tomorrow), now));
+  // a span counts from the confirmation
+  field.value = chip.dataset.span ?? written(tomorrow(Number(chip.dataset.tomorrow), pageNow()));
   field.dispatchEvent(new Event("input", { bubbles: true }));
   field.focus();
 }

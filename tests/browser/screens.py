@@ -40,6 +40,7 @@ PICTURES: dict[str, tuple[str, Look]] = {
     "schedule": ("/schedule/", Look(WIDE)), "lane": ("lane", Look()),
     "timers": ("/timers/", Look(WIDE)), "timers-list": ("/timers/list/", Look()), "timer": ("timer", Look()),
     "transactions": ("/transactions/", Look(WIDE)), "transaction": ("transaction", Look()),
+    "compare": ("/compare/", Look()),
     "redisson": ("/redisson/", Look()), "topics": ("/topics/", Look()), "topic": ("/topics/orders/", Look()),
     "broker": ("/broker/", Look()), "own-settings": ("/account/settings/", Look()),
     "groups": ("/groups/", Look()), "group": ("/groups/ledger/", Look()), "clients": ("/clients/", Look()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -230,4 +231,21 @@ def test_the_switch_of_themes_names_the_other_one(stage: Stage, web: Web, contex
     page.locator("header.bar summary").click()
     switch.click()
     expect(switch).to_have_text("Dark")
+    assert complaints == []
+
+
+def test_what_falls_due_while_a_page_is_open_is_not_late(stage: Stage, web: Web, context: BrowserContext) -> None:
+    """A countdown said "713 ms late" for an instant, until the server told of the next one."""
+    page, complaints = opened(context, f"{web.address}/due/")
+    page.evaluate(
+        """() => {
+            const at = (id, marks, ms) => `<time id="${id}" ${marks} data-due-ms="${Date.now() + ms}"></time>`;
+            document.querySelector("main").insertAdjacentHTML("beforeend", at("passes", "", -700)
+                + at("past", "", -60000) + at("late", "data-is-late", -60000) + at("ahead", "data-in", 3600000));
+        }"""
+    )
+    expect(page.locator("#passes")).to_have_text("now")
+    expect(page.locator("#past")).to_have_text(re.compile("^1 min( 0. s)? ago$"))
+    expect(page.locator("#late")).to_have_text(re.compile("^1 min( 0. s)? late$"))
+    expect(page.locator("#ahead")).to_have_text(re.compile("^in 59 min"))
     assert complaints == []

@@ -62,7 +62,7 @@ def test_from_the_page_of_its_topic_and_again_from_its_own(stage: Stage, web: We
     complaints.clear()  # the browser says of a form that is refused that it was
     page.locator("textarea[name=body]").fill('{"order": 2}')
     page.get_by_role("button", name="Preview…").click()
-    expect(page.locator("#preview-figures")).to_contain_text("in 1 h")
+    expect(page.locator("#preview-figures")).to_contain_text("after you confirm")
     page.locator("textarea[name=reason]").fill(REASON)
     page.get_by_role("button", name="Send message").click()
     page.get_by_role("link", name="Open timer").first.click()

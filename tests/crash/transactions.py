@@ -9,9 +9,12 @@ from typing import Any
 
 from broker.engine.errors import TransactionDecided, TransactionMismatch, TransactionNotFound
 from broker.engine.fsck.store import check_store
+from broker.engine.log.append import Sends
 from broker.engine.log.ticket import Ticket
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
+from broker.engine.testing.driver import BORN_HOST
 from broker.engine.transaction.decision import Ending
+from broker.rocketmq.properties import format_properties
 from broker.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from tests.engine.transacting import questions
 
@@ -145,27 +148,69 @@ class Simulation:
     # what producers do
 
     def begin(self) -> None:
-        """One to six halves, some with a delay level or an immunity."""
+        """One to six halves, some with a delay level or an immunity; every other time as of one read."""
+        said: list[dict[str, str]] = []
+        bodies: list[bytes] = []
         for _ in range(self.random.randint(1, 6)):
             self._number += 1
             key, group = f"K{self._number:06d}", self.random.choice(GROUPS)
             more = self.random.choice(({}, {}, {"DELAY": "1"}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "20"}))
-            body = key.encode() + b"." * self.random.choice((0, 10, 400))
-            ticket = self.driver.append("orders", body, UNIQ_KEY=key, TRAN_MSG="true", PGROUP=group, **more)
-            self.ledger.halves[key] = Half(ticket, group)
+            bodies.append(key.encode() + b"." * self.random.choice((0, 10, 400)))
+            said.append({"UNIQ_KEY": key, "TRAN_MSG": "true", "PGROUP": group, **more})
+        tickets = self._taken_together(bodies, said) if self._number % 2 else None
+        if tickets is None:
+            tickets = [self.driver.append("orders", body, **each) for body, each in zip(bodies, said, strict=True)]
+        else:
+            self.ledger.tried["halves together"] += 1
+        for ticket, each in zip(tickets, said, strict=True):
+            self.ledger.halves[each["UNIQ_KEY"]] = Half(ticket, each["PGROUP"])
         self._flush()
 
-    def _say(self, key: str, *, commit: bool | None, **changed: Any) -> bool:
+    def _taken_together(self, bodies: list[bytes], said: list[dict[str, str]]) -> list[Ticket] | None:
+        """Return the tickets; None if they are to be taken one by one."""
+        count, now_ms = len(bodies), self.clock.now_ms
+        properties = [format_properties(each) for each in said]
+        sends = Sends([0] * count, bodies, properties, [0] * count, [now_ms] * count, [None] * count)
+        return self.driver.engine.append_halves("orders", sends, born_host=BORN_HOST, now_ms=now_ms)
+
+    def begin_crowd(self, count: int) -> list[str]:
+        """Begin so many halves as of one read; return their keys."""
+        keys = [f"K{self._number + number:06d}" for number in range(count)]
+        self._number += count
+        said = [{"UNIQ_KEY": key, "TRAN_MSG": "true", "PGROUP": GROUPS[0]} for key in keys]
+        tickets = self._taken_together([key.encode() for key in keys], said)
+        assert tickets is not None
+        self.ledger.halves |= {key: Half(ticket, GROUPS[0]) for key, ticket in zip(keys, tickets, strict=True)}
+        return keys
+
+    def decide_crowd(self, keys: list[str]) -> None:
+        """Decide these as of one read: one is rolled back, the others are committed."""
+        asked = [self._asked(key, commit=key != keys[3]) for key in keys]
+        assert all(self.driver.engine.transactions.end_together(asked, [None] * len(asked)))
+        for each in asked:
+            self.ledger.halves[each.transaction_id or ""].commit = each.commit
+
+    def _asked(self, key: str, *, commit: bool | None) -> Ending:
         half = self.ledger.halves[key]
-        asked = Ending(half.ticket.queue_offset, half.ticket.position, commit, "producer", "", half.group, key)
-        return self.driver.engine.transactions.end(asked._replace(**changed), self.clock.now_ms)
+        return Ending(half.ticket.queue_offset, half.ticket.position, commit, "producer", "", half.group, key)
+
+    def _say(self, key: str, *, commit: bool | None, **changed: Any) -> bool:
+        asked = self._asked(key, commit=commit)._replace(**changed)
+        return self.driver.engine.transactions.end(asked, self.clock.now_ms)
 
     def decide(self) -> None:
-        """Decide up to eight that wait."""
+        """Decide up to eight that wait: as of one read, and closely what is not to be decided so."""
         waiting = self.ledger.waiting()
-        for key in self.random.sample(waiting, min(len(waiting), self.random.randint(1, 8))):
-            commit = self.random.choice((True, True, False, None))
-            assert self._say(key, commit=commit) is (commit is not None)
+        keys = self.random.sample(waiting, min(len(waiting), self.random.randint(1, 8)))
+        commits = [self.random.choice((True, True, False, None)) for _ in keys]
+        asked = [self._asked(key, commit=commit) for key, commit in zip(keys, commits, strict=True)]
+        outcomes = self.driver.engine.transactions.end_together(asked, [None] * len(asked))
+        for key, commit, outcome in zip(keys, commits, outcomes, strict=True):
+            if outcome is None:
+                outcome = self._say(key, commit=commit)
+            else:
+                self.ledger.tried["decided together"] += 1
+            assert outcome is (commit is not None)
             if commit is not None:
                 self.ledger.halves[key].commit = commit
         self._flush(cut_share=0.3)
@@ -244,7 +289,7 @@ class Simulation:
     def restart(self) -> None:
         """A clean stop and start."""
         self.driver.settle()
-        self._durable()
+        self.durable()
         self.driver.close()
         self.driver = self._open()
         self.ledger.check(self.driver)
@@ -283,9 +328,10 @@ class Simulation:
                 self._crash(caught[0])
                 return
         self.driver.settle()
-        self._durable()
+        self.durable()
 
-    def _durable(self) -> None:
+    def durable(self) -> None:
+        """Note that all that was said is on disk."""
         for half in self.ledger.halves.values():
             half.acknowledged = True
             half.durable = half.commit is not None

@@ -13,7 +13,8 @@ from tests.house.sources import ROOT
 SOURCE = ROOT / "broker" / "fast" / "fast.c"
 #: what is stored is held against what was sent, and both ways against each other
 ON_TOP = (
-    "tests/engine/test_sends_together.py", "tests/engine/test_batches.py", "tests/engine/test_index_hash.py",
+    "tests/engine/test_sends_together.py", "tests/engine/test_halves_together.py",
+    "tests/engine/test_batches.py", "tests/engine/test_index_hash.py",
     "tests/engine/test_facts.py", "tests/server/test_one_read.py",
 )  # fmt: skip
 

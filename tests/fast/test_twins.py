@@ -17,6 +17,7 @@ from broker.engine.queues.index import ENTRY, Index
 from broker.engine.testing import SimulatedFiles
 from broker.rocketmq.codes import Request
 from broker.rocketmq.compiled import IN_PYTHON, INTERFACE
+from broker.rocketmq.end_transaction import EndShortcut
 from broker.rocketmq.errors import RequestRefused
 from broker.rocketmq.frame import BINARY, Command, decode, encode
 from broker.rocketmq.message import Message, record_size, string_hash
@@ -25,6 +26,7 @@ from broker.rocketmq.message import encode as encode_record
 from broker.rocketmq.sends import MOST_ITEMS, SendShortcut, read_send_header, split_batch
 from broker.server import send_reply
 from broker.server.processors import send
+from tests.server.test_endheader import long_way
 
 FAST: ModuleType = escapement_mq_fast
 INT = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -106,6 +108,35 @@ def test_records(name, rows):
     queue_ids, offsets, positions, bodies, properties, flags, sames = zip(*rows, strict=True) if rows else [()] * 7
     said = (name, queue_ids, offsets, list(positions), sizes, bodies, properties, flags, sames)
     assert FAST.records(*said) == IN_PYTHON["records"](*said)
+
+
+@given(
+    st.lists(st.binary(max_size=40), min_size=1, max_size=5), INT.map(abs), st.integers(0, 1 << 40),
+    st.integers(0, 1 << 50), st.integers(0, 1 << 30), st.data(),
+)  # fmt: skip
+def test_records_that_stand_where_they_should(bodies, queue_id, offset, position, cut, data):
+    records, positions = [], []
+    for number, body in enumerate(bodies):
+        size = record_size(b"T", body, b"a\x01b\x02", IPV4, IPV4)
+        said = (b"T", queue_id, offset + number, position, body, b"a\x01b\x02", 0, 0, 1, IPV4, 2, IPV4, 0, 0, size)
+        records.append(encode_record(*said))
+        positions.append(position)
+        position += size + cut % 9
+    sizes = tuple(map(len, records))
+    assert FAST.all_stand_here(records, tuple(positions), sizes, queue_id, offset) is True
+    number, record = cut % len(records), records[cut % len(records)]
+    at, wrong = cut % len(record), data.draw(st.sampled_from(["bit", "end", "size", "position", "offset", "queue"]))
+    if wrong == "bit":
+        records[number] = record[:at] + bytes((record[at] ^ 1 << cut % 8,)) + record[at + 1 :]
+    elif wrong == "end":
+        records[number] = record[:at]
+        sizes = data.draw(st.sampled_from([sizes, tuple(map(len, records))]))
+    elif wrong == "size":
+        sizes = (*sizes[:number], data.draw(INT), *sizes[number + 1 :])
+    elif wrong == "position":
+        positions[number] = data.draw(LONG)
+    asked = (records, positions, sizes, queue_id + (wrong == "queue" and queue_id < 9), offset + (wrong == "offset"))
+    assert FAST.all_stand_here(*asked) is IN_PYTHON["all_stand_here"](*asked)
 
 
 @given(st.lists(st.tuples(PLACE, INT, LONG), max_size=40), st.booleans())
@@ -268,6 +299,47 @@ def test_what_the_other_way_reads_is_read():
     assert FAST.read_send(frame) == shortcut.read(frame) is not None
 
 
+ENDING = {
+    "topic": "T", "producerGroup": "payers", "tranStateTableOffset": "3", "commitLogOffset": "1668", "msgId": "A",
+    "commitOrRollback": "8", "fromTransactionCheck": "false", "transactionId": "A", "bname": "broker-a",
+}  # fmt: skip
+ENDINGS = st.builds(
+    lambda other, without: {k: v for k, v in {**ENDING, **other}.items() if k not in without},
+    st.dictionaries(st.sampled_from([*ENDING, "x", "", "é"]), st.one_of(TEXT, st.sampled_from(["8", "12", "1" * 19]))),
+    st.sets(st.sampled_from(list(ENDING)), max_size=1),
+)
+
+
+@given(
+    ENDINGS, st.sampled_from([b"", b"", b"b"]), st.sampled_from([0, 2, 2, 1, -1]), st.sampled_from([37, 37, 37, 310]),
+    st.sampled_from([None, None, "remark"]), st.integers(0, 1 << 30), INT,
+)  # fmt: skip
+def test_a_decision(fields, body, flag, code, remark, cut, opaque):
+    frame = encode(Command(code, fields, body, remark, flag, opaque, "JAVA", serialization=BINARY))[4:]
+    check_decision(frame)
+    check_decision(frame[: cut % (len(frame) + 1)])
+    at = cut % len(frame)
+    check_decision(frame[:at] + bytes((frame[at] ^ 1 << cut % 8,)) + frame[at + 1 :])
+    check_decision(frame[:25] + frame[25:] * 2)
+
+
+def check_decision(frame: bytes) -> None:
+    """What is read means the same as what is read in full."""
+    read = FAST.read_end(frame)
+    if read is None:
+        return
+    command = decode(frame)
+    assert command.code == Request.END_TRANSACTION and not command.remark and not command.is_response
+    assert not command.body
+    assert read == long_way(frame)
+
+
+def test_a_decision_that_the_other_way_reads_is_read():
+    frame, shortcut = encode(Command(37, ENDING, opaque=7, flag=2, serialization=BINARY))[4:], EndShortcut()
+    shortcut.learn(frame, decode(frame))
+    assert FAST.read_end(frame) == shortcut.read(frame) == (7, 2, True, 3, 1668, "payers", "A", False)
+
+
 MARKS = st.sampled_from([
     b"UNIQ_KEY\x01", b"TRA", b"TRACE", b"TRAN_MSG\x01true\x02", b"PGROUP\x01", b"CLUSTER", b"MSG_REGION",
     b"WAIT\x01false", b"DEL", b"D", b"\x02", b"true", b"U", b"",
@@ -308,6 +380,8 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("records", (b"T", [0], [0, 1], [0], [112], [b""], [b""], [0], [bytes(48)]), ValueError),
     ("records", (b"T" * 128, [], [], [], [], [], [], [], []), ValueError),
     ("entries", ([0], (), None), ValueError),
+    ("all_stand_here", ([b""], [0], [], 0, 0), ValueError),
+    ("all_stand_here", (["record"], [0], [6], 0, 0), TypeError),
     ("entries", (range(1), [0], None), TypeError),
     ("put_entries", (array("q", [0]), [0], [0], 0, 1, set(), 1), ValueError),
     ("put_entries", (array("i"), [0], [0], 0, 1, set(), 1), ValueError),
@@ -322,6 +396,7 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("usual_facts", ("text",), TypeError),
     ("split_batch", (bytearray(22), 1), TypeError),
     ("read_send", (None,), TypeError),
+    ("read_end", ("frame",), TypeError),
     ("send_reply", (0, 0, b"", "host", 0, 0, 0, 0, None, b""), TypeError),
 ]
 

@@ -82,7 +82,7 @@ POST   /groups/{group}/dead-letters:mark-handled   consume                  grou
 POST   /groups/{group}/dead-letters:reopen         consume                  group+body              resend_dead_letters
 POST   /groups/{group}/dead-letters:send-as-new    consume                  group+body+body:publish resend_dead_letters
 POST   /groups/{group}/dead-letters:send-back      consume                  group+body              resend_dead_letters
-POST   /groups/{group}:reset-offsets               consume                  group+group:settings+body reset_offsets
+POST   /groups/{group}:reset-offsets               consume                  group+group:settings    reset_offsets
 GET    /groups/{group}/settings                    read                     group                   view_console
 PATCH  /groups/{group}/settings                    settings                 group                   change_settings
 GET    /messages/{id}                              read                     record                  view_console

@@ -31,7 +31,7 @@ def long_way(frame: bytes) -> QuickEnding:
     command = decode(frame)
     ext = command.ext
     said = whole(ext, "commitOrRollback")
-    return QuickEnding(
+    return (
         command.opaque, command.flag, {0: None, 8: True, 12: False}[said], whole(ext, "tranStateTableOffset", low=0),
         whole(ext, "commitLogOffset", low=0), text(ext, "producerGroup"), ext["transactionId"],
         truth(ext, "fromTransactionCheck"),
@@ -40,7 +40,7 @@ def long_way(frame: bytes) -> QuickEnding:
 
 def test_a_decision_like_one_seen_before_goes_the_short_way() -> None:
     other = PLAIN | {"commitLogOffset": "9021", "transactionId": "WXYZ", "producerGroup": "givers"}
-    assert learned(PLAIN).read(framed(other)) == QuickEnding(7, 2, True, 3, 9021, "givers", "WXYZ", False)
+    assert learned(PLAIN).read(framed(other)) == (7, 2, True, 3, 9021, "givers", "WXYZ", False)
 
 
 def test_forms_of_one_length_live_side_by_side() -> None:

@@ -9,6 +9,7 @@ from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command, encode
 from broker.rocketmq.message import Message
 from broker.rocketmq.message import decode as decode_record
+from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from broker.server.broker import BrokerService
 from tests.server.peer import send_ext
 from tests.server.stranger import Stranger, stranger_at
@@ -93,3 +94,84 @@ async def test_what_was_said_before_a_broken_frame_is_taken(service: BrokerServi
         # one that is answered is behind all of them on the disk
         await learnt(socket, serialization, "T")
     assert len(messages(service.engine, "T", 0)) == 12
+
+
+HALF = "TRAN_MSG\x01true\x02PGROUP\x01payers\x02"
+
+
+def half(number: int, serialization: int, topic: str = "T", more: str = "", **changed: str) -> bytes:
+    return frame(number, serialization, topic, HALF + key(number) + more, f="4", **changed)
+
+
+def ending(
+    answer: Command, serialization: int, number: int, *, said: str = "8", flag: int = 2, **changed: str
+) -> bytes:
+    """What becomes of a half, by the answer to it."""
+    ext = {
+        "producerGroup": "payers", "tranStateTableOffset": answer.ext["queueOffset"],
+        "commitLogOffset": str(int(answer.ext["msgId"][-16:], 16)), "commitOrRollback": said,
+        "transactionId": answer.ext["transactionId"], "msgId": answer.ext["transactionId"],
+        "fromTransactionCheck": "false", **changed,
+    }  # fmt: skip
+    command = Command(Request.END_TRANSACTION, ext, flag=flag, opaque=number, serialization=serialization)
+    return encode(command)
+
+
+async def test_halves_and_decisions_of_one_read_are_each_taken(service: BrokerService, serialization: int) -> None:
+    async with stranger_at(service.address) as socket:
+        await learnt(socket, serialization, "T")
+        await socket.say(half(1000, serialization))
+        known = (await answers(socket, 1))[1000]
+        await socket.say(ending(known, serialization, 1001, flag=0))
+        await answers(socket, 1)
+        await socket.say(b"".join(half(n, serialization, e=str(n % 2)) for n in range(20)))
+        begun = await answers(socket, 20)
+        said = [
+            ending(begun[n], serialization, 100 + n, said="12" if n % 5 == 0 else "8", flag=0 if n % 3 == 0 else 2)
+            for n in range(20)
+        ]
+        # between them: another read's halves, plain sends, a question, a half that waits for its moment, once more the
+        # same, the opposite, and one about a half of this read, which nobody may know yet
+        more = [half(200 + n, serialization) for n in range(8)] + [frame(300 + n, serialization) for n in range(8)]
+        mixed = [part for pair in zip(said, more, strict=False) for part in pair] + said[16:]
+        mixed[9:9] = [half(400, serialization, more="DELAY\x012\x02")]
+        mixed[21:21] = [
+            encode(
+                Command(Request.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"}, opaque=401, serialization=serialization)
+            )
+        ]
+        mixed += [
+            ending(begun[1], serialization, 402, flag=0), ending(begun[1], serialization, 403, said="12", flag=0),
+            ending(begun[0], serialization, 404, flag=0, tranStateTableOffset="21", commitLogOffset="999999"),
+            ending(begun[2], serialization, 405, flag=0, producerGroup="thieves"),
+        ]  # fmt: skip
+        await socket.say(b"".join(mixed))
+        told = await answers(socket, 7 + 16 + 6)
+    assert {n: answer.code for n, answer in told.items() if answer.code} == {
+        403: Answer.ILLEGAL_OPERATION, 404: Answer.QUERY_NOT_FOUND, 405: Answer.INVALID_PARAMETER,
+    }  # fmt: skip
+    assert {n for n in told if 100 <= n < 200} == {100 + n for n in range(0, 20, 3)}
+    copies = [m for queue in (0, 1) for m in messages(service.engine, "T", queue) if m.prepared_position]
+    assert sorted(m.body for m in copies) == sorted(b"body %d" % n for n in [1000, *range(20)] if n % 5 or n == 1000)
+    halves = [m.body for m in messages(service.engine, HALF_TOPIC, 0)]
+    assert [body for body in halves if body != b"body 400"] == [
+        b"body 1000", *(b"body %d" % n for n in range(20)), *(b"body %d" % n for n in range(200, 208)),
+    ]  # fmt: skip
+    assert len(halves) == 1 + 20 + 8 + 1
+    assert len(service.engine.transactions.table.halves) == 9
+    assert messages(service.engine, OP_TOPIC, 0)
+
+
+async def test_a_decision_about_a_half_of_the_same_read_finds_none(service: BrokerService, serialization: int) -> None:
+    async with stranger_at(service.address) as socket:
+        await learnt(socket, serialization, "T")
+        await socket.say(half(1000, serialization))
+        known = (await answers(socket, 1))[1000]
+        size = messages(service.engine, HALF_TOPIC, 0)[0].size
+        ahead = Command(0, {**known.ext, "queueOffset": "1", "transactionId": key(0)[9:41]})
+        ahead.ext["msgId"] = known.ext["msgId"][:-16] + f"{int(known.ext['msgId'][-16:], 16) + size:016X}"
+        await socket.say(b"".join(half(n, serialization) for n in range(6)) + ending(ahead, serialization, 7, flag=0))
+        told = await answers(socket, 7)
+    assert [n for n, answer in told.items() if answer.code] == [7]
+    assert told[7].code == Answer.QUERY_NOT_FOUND
+    assert len(service.engine.transactions.table.halves) == 7

@@ -3,7 +3,8 @@
     append_batch   messages of one batch, for one queue: what is the same in all of their records is made once, and the
                    rest column by column
     append_sends   messages that one client sent singly, for one topic, and that came together: in the same way
-    append_burst   records that nobody waits for: copies of messages whose own record was acknowledged before
+    append_burst   records that nobody waits for: copies of messages whose own record was acknowledged before, each run
+                   of one topic in the same way
     append_run     records made ready before their moment
 
 A record depends on its place and time in four spots only. All else in the records of a run is encoded ahead, so that a
@@ -16,8 +17,8 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, repeat
 from operator import add
 from struct import Struct
@@ -37,7 +38,7 @@ from ...rocketmq.layout import (
     crc_properties,
 )
 from ...rocketmq.message import encode, record_size
-from ..errors import StoreBusy
+from ..errors import StoreBusy, StoreRefused
 from ..message_header import Facts, also_indexed
 from ..queues.queues import ENTRY, ConsumeQueue, pack_entries
 from .ticket import BatchTicket, Ticket
@@ -121,7 +122,7 @@ def append_batch(store: Store, topic: str, queue_id: int, parts: Parts, sent: To
 
 
 class Sends(NamedTuple):
-    """Messages that one client sent singly to one topic, column by column; their system flags are 0."""
+    """Messages that one client sent singly to one topic, column by column; their system flags are the same."""
 
     queue_ids: Sequence[int]
     bodies: Sequence[bytes]
@@ -131,41 +132,57 @@ class Sends(NamedTuple):
     owners: Sequence[object]
 
 
-def append_sends(store: Store, topic: str, sends: Sends, parts: Parts, sent: Together) -> list[Ticket] | None:
+def append_sends(
+    store: Store, topic: str, sends: Sends, parts: Parts, sent: Together, *, kept_in: str | None = None
+) -> list[Ticket] | None:
     """Append messages that are known to be right, each with a ticket of its own; None, and nothing was appended, if the
-    segment has no room for all. ``sent.born_ms`` says nothing. Raises StoreRefused; then nothing was appended."""
+    segment has no room for all. ``sent.born_ms`` says nothing. ``kept_in``: the topic in whose only queue they stand
+    until they may go where they were sent. Raises StoreRefused; then nothing was appended."""
     if store.pending_bytes > store.config.pending_limit_bytes:
         raise StoreBusy
-    log, name, host = store.log, store.name_of(topic), store.store_host
+    at = topic if kept_in is None else kept_in
+    queue_ids = sends.queue_ids if kept_in is None else [0] * len(sends.queue_ids)
+    log, name, host = store.log, store.name_of(at), store.store_host
     bare = record_size(name, b"", b"", sent.born_host, host)
     sizes = [bare + len(body) + len(raw) for body, raw in zip(parts.bodies, parts.properties, strict=True)]
     size, begin = sum(sizes), log.place(sizes[0])
     if size + BLANK_SIZE > log.room:
         return None
     positions = list(accumulate(sizes[:-1], initial=begin))
-    queues = {queue_id: store.queues.ensure(topic, queue_id) for queue_id in set(sends.queue_ids)}
-    nexts = {queue_id: queue.end_offset for queue_id, queue in queues.items()}
-    offsets: list[int] = []
-    for queue_id in sends.queue_ids:
-        offsets.append(nexts[queue_id])
-        nexts[queue_id] += 1
     same = {each_ms: _same(sent._replace(born_ms=each_ms), host) for each_ms in set(sends.born_ms)}
     sames = [same[each_ms] for each_ms in sends.born_ms]
+    codes = [store.tags_code(facts.tags) for facts in parts.facts] or None
+    offsets, queues = _enter(store, at, queue_ids, positions, sizes, codes)
     bodies, properties, flags, _, _ = parts
-    records = _records(name, sends.queue_ids, offsets, positions, sizes, bodies, properties, flags, sames)
-    log.push(records, size)
-    tags = [store.tags_code(facts.tags) for facts in parts.facts] or repeat(0)
-    for queue_id, position, each, code in zip(sends.queue_ids, positions, sizes, tags, strict=False):
-        queues[queue_id].append(position, each, code)
-    _index(store, topic, parts, positions, sent.store_ms)
-    for queue in queues.values():
+    log.push(_records(name, queue_ids, offsets, positions, sizes, bodies, properties, flags, sames), size)
+    _index(store, at, parts, positions, sent.store_ms)
+    for queue in queues:
         queue.last_ms = sent.store_ms
     keys: Sequence[str | None] = parts.keys or [facts.unique_key for facts in parts.facts]
     about = (repeat(sent.store_ms), repeat(host), repeat(None), keys)
     tickets = list(map(Ticket, sends.owners, repeat(topic), sends.queue_ids, offsets, positions, sizes, *about))
-    store.appended(size, queues.values(), sent.store_ms, tickets)
+    store.appended(size, queues, sent.store_ms, tickets)
     store.seal_if_full()
     return tickets
+
+
+def _enter(
+    store: Store,
+    topic: str,
+    queue_ids: Sequence[int],
+    positions: Sequence[int],
+    sizes: Sequence[int],
+    codes: Sequence[int] | None,
+) -> tuple[Sequence[int], Collection[ConsumeQueue]]:
+    """Enter records into the queues of a topic; return the offset of each, and the queues."""
+    if queue_ids.count(queue_ids[0]) == len(queue_ids):
+        queue = store.queues.ensure(topic, queue_ids[0])
+        first = queue.end_offset
+        queue.append_many(pack_entries(positions, sizes, codes), sum(sizes))
+        return list(range(first, queue.end_offset)), (queue,)
+    queues = {queue_id: store.queues.ensure(topic, queue_id) for queue_id in set(queue_ids)}
+    rows = zip(queue_ids, positions, sizes, codes or repeat(0), strict=False)
+    return [queues[queue_id].append(*entry) for queue_id, *entry in rows], queues.values()
 
 
 class Places(NamedTuple):
@@ -237,9 +254,21 @@ def _index(store: Store, topic: str, parts: Parts, positions: Sequence[int], sto
     if parts.keys:
         index.add_many(index.hashes_of(topic, parts.keys), positions, store_ms)
         return
+    _index_each(store, topic, [facts[1:4] for facts in parts.facts], positions, store_ms)
+
+
+def _index_each(
+    store: Store,
+    topic: str,
+    rows: Iterable[tuple[str | None, str | None, str | None]],
+    positions: Sequence[int],
+    store_ms: int,
+) -> None:
+    """Make records findable by unique id, tags and keys."""
+    index = store.index
     texts: list[str] = []
     places: list[int] = []
-    for (_, unique_key, tags, keys, _, _, _), position in zip(parts.facts, positions, strict=True):
+    for (unique_key, tags, keys), position in zip(rows, positions, strict=True):
         if unique_key:
             texts.append(f"{topic}#{unique_key}")
             places.append(position)
@@ -254,13 +283,20 @@ def _index(store: Store, topic: str, parts: Parts, positions: Sequence[int], sto
 # A burst.
 
 
+#: Fewer copies are made one by one: what they have in common costs more than it saves.
+_LEAST_TOGETHER = 6
+
+
 class Copy(NamedTuple):
     """A record to copy, and the queue it belongs to, which is known to be right."""
 
     topic: str
     queue_id: int
     body: bytes
-    facts: Facts
+    properties: bytes
+    unique_key: str | None
+    tags: str | None
+    keys: str | None
     flag: int
     sys_flag: int
     born_ms: int
@@ -277,47 +313,77 @@ def append_burst(store: Store, copies: Sequence[Copy], store_ms: int) -> int:
     """
     if store.pending_bytes > store.config.pending_limit_bytes:
         raise StoreBusy
-    host, log, index = store.store_host, store.log, store.index
-    limit_bytes = store.config.sync_batch_bytes
-    queues: set[ConsumeQueue] = set()
-    hashes = array("I")
-    positions: list[int] = []
-    count = total_bytes = 0
-    for topic, queue_id, body, facts, flag, sys_flag, born_ms, born_host, reconsume_times, prepared_position in copies:
-        stored, unique_key, tags, keys = facts[:4]
-        name = store.name_of(topic)
-        size = record_size(name, body, stored, born_host, host)
-        queue = store.queues.ensure(topic, queue_id)
+    done = 0
+    while done < len(copies):
+        topic, count = copies[done].topic, len(copies)
+        stop = next((at for at in range(done + 1, count) if copies[at].topic != topic), count)
         try:
-            position = log.place(size)
-        except Exception:
-            if not count:
+            if stop - done < _LEAST_TOGETHER:
+                _append_copy(store, copies[done], store_ms)
+                done += 1
+            else:
+                done += _append_copies(store, copies[done:stop], store_ms)
+        except StoreRefused:
+            if not done:
                 raise
             break
-        offset = queue.append(position, size, store.tags_code(tags) if tags else 0)
-        log.push(
-            encode(
-                name, queue_id, offset, position, body, stored, flag, sys_flag, born_ms, born_host, store_ms, host,
-                reconsume_times, prepared_position, size,
-            ),
-            size,
-        )  # fmt: skip
-        if unique_key:
-            hashes.append(index.hash_of(f"{topic}#{unique_key}"))
-            positions.append(position)
-        if keys or tags:
-            also = [index.hash_of(entry) for entry in also_indexed(topic, tags, keys)]
-            hashes.extend(also)
-            positions += [position] * len(also)
-        queue.last_ms = store_ms
-        queues.add(queue)
-        total_bytes += size
-        count += 1
-        if log.batch.size_bytes >= limit_bytes:
+        if store.log.batch.size_bytes >= store.config.sync_batch_bytes:
             break
-    if positions:
-        index.add_many(hashes, positions, store_ms)
-    store.appended(total_bytes, queues, store_ms)
+    return done
+
+
+def _append_copy(store: Store, copy: Copy, store_ms: int) -> None:
+    topic, queue_id, body, properties, unique_key, tags, keys, _, _, _, born_host, _, _ = copy
+    name, host, log, index = store.name_of(topic), store.store_host, store.log, store.index
+    size = record_size(name, body, properties, born_host, host)
+    position = log.place(size)
+    queue = store.queues.ensure(topic, queue_id)
+    offset = queue.append(position, size, store.tags_code(tags))
+    log.push(_record(name, host, store_ms, copy, offset, position, size), size)
+    if unique_key:
+        index.add(f"{topic}#{unique_key}", position, store_ms)
+    for entry in also_indexed(topic, tags, keys):
+        index.add(entry, position, store_ms)
+    queue.last_ms = store_ms
+    store.appended(size, (queue,), store_ms)
+
+
+def _record(name: bytes, host: bytes, store_ms: int, copy: Copy, offset: int, position: int, size: int) -> bytes:
+    _, queue_id, body, properties, _, _, _, flag, sys_flag, born_ms, born_host, reconsume_times, prepared = copy
+    return encode(
+        name, queue_id, offset, position, body, properties, flag, sys_flag, born_ms, born_host, store_ms, host,
+        reconsume_times, prepared, size,
+    )  # fmt: skip
+
+
+def _append_copies(store: Store, copies: Sequence[Copy], store_ms: int) -> int:
+    """Append copies for one topic, as far as this segment and this batch have room; return how many."""
+    topic, log, host = copies[0].topic, store.log, store.store_host
+    name = store.name_of(topic)
+    sizes = [record_size(name, each.body, each.properties, each.born_host, host) for each in copies]
+    position = log.place(sizes[0])
+    ends = list(accumulate(sizes, initial=position))
+    fitting = bisect_right(ends, position + log.room - BLANK_SIZE) - 1
+    wanted = bisect_left(ends, position + store.config.sync_batch_bytes - log.batch.size_bytes)
+    count = min(fitting, max(wanted, 1), len(copies))
+    here, sizes, positions, end = copies[:count], sizes[:count], ends[:count], ends[count]
+    _, queue_ids, bodies, raws, unique_keys, tags, keys, flags, *sent = zip(*here, strict=True)
+    codes = [store.tags_code(each) for each in tags] if any(tags) else None
+    offsets, queues = _enter(store, topic, queue_ids, positions, sizes, codes)
+    if all(is_short(name, each.born_host, host) for each in here):
+        sames = [_SAME(a & NOT_IPV6, b, c, store_ms, host, d, e) for a, b, c, d, e in zip(*sent, strict=True)]
+        records = _records(name, queue_ids, offsets, positions, sizes, bodies, raws, flags, sames)
+    else:
+        rows = zip(here, offsets, positions, sizes, strict=True)
+        records = b"".join([_record(name, host, store_ms, *row) for row in rows])
+    log.push(records, end - position)
+    if codes is None and not any(keys) and all(unique_keys):
+        store.index.add_many(store.index.hashes_of(topic, unique_keys), positions, store_ms)
+    else:
+        _index_each(store, topic, zip(unique_keys, tags, keys, strict=True), positions, store_ms)
+    for queue in queues:
+        queue.last_ms = store_ms
+    store.appended(end - position, queues, store_ms)
     return count
 
 

@@ -17,6 +17,7 @@ from ...rocketmq.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQUE_KEY, forma
 from ...rocketmq.topics import OP_TOPIC
 from ..errors import (
     CorruptRecord,
+    StoreRefused,
     TransactionDecided,
     TransactionMismatch,
     TransactionNotFound,
@@ -24,7 +25,7 @@ from ..errors import (
 from ..log.append import Copy, append_burst
 from ..log.ticket import Ticket
 from ..message_header import Facts
-from .halves import COMMITTING, ENDING, ROLLING_BACK
+from .halves import COMMITTING, ENDING, ROLLING_BACK, Chunk
 from .records import OP_TAG, Decision, op_records
 from .state import Copied, Decided, MadeAgain, Note, RecentHalf, TransactionTable, successor
 
@@ -77,8 +78,8 @@ class _Owners:
 class Decider:
     """Takes decisions, and carries each out once.
 
-    ``commit(half, now_ms)`` appends the copy where the message belongs, ``plan_copy(half)`` says what it is for a half
-    that need not be read: those of one moment are appended together. ``note`` is told of what was appended.
+    ``commit(half, now_ms)`` appends the copy where the message belongs, ``plan_copies(halves)`` says what they are for
+    halves that need not be read: those of one moment are appended together. ``note`` is told of what was appended.
     """
 
     def __init__(
@@ -86,12 +87,12 @@ class Decider:
         table: TransactionTable,
         note: Callable[[Note], None],
         commit: Callable[[Message, int], Ticket],
-        plan_copy: Callable[[RecentHalf], Copy],
+        plan_copies: Callable[[Sequence[RecentHalf]], list[Copy]],
     ) -> None:
         self._table = table
         self._note = note
         self._commit = commit
-        self._plan_copy = plan_copy
+        self._plan_copies = plan_copies
         #: decided, the op record is not visible yet
         self._pending: dict[int, tuple[Decision, list[object]]] = {}
         #: of these the copy is planned and not appended yet
@@ -110,15 +111,18 @@ class Decider:
         With True ``owner`` is told when it is durable. Raises TransactionNotFound, TransactionMismatch,
         TransactionDecided, CorruptRecord, StoreRefused; then nothing was changed.
         """
-        table, offset = self._table, asked.offset
-        recent = table.recent.get(offset)
-        if recent is not None and offset not in self._pending and self._is_meant(recent, asked):
+        kept = self._kept(asked)
+        if kept is not None:
+            half, chunk, at = kept
             if asked.commit:
-                self._check_topic(asked, recent.topic)
-                self._copies.append(self._plan_copy(recent))
+                self._copies += self._plan_copies((half,))
             if asked.commit is not None:
-                self.decided(Decision(offset, asked.commit, asked.by, asked.reason), owner)
+                self._decided_at(chunk, at, asked, owner)
             return asked.commit is not None
+        return self._end_closely(asked, now_ms, owner)
+
+    def _end_closely(self, asked: Ending, now_ms: int, owner: object) -> bool:
+        table, offset = self._table, asked.offset
         half = self._half_meant(asked)
         if (pending := self._pending.get(offset)) is not None:
             return self._again(pending[0], None, asked, pending[1], owner)
@@ -140,22 +144,71 @@ class Decider:
         self.decided(Decision(offset, asked.commit, asked.by, asked.reason), owner)
         return True
 
+    def end_together(self, asked: Sequence[Ending], owners: Sequence[object]) -> list[bool | None]:
+        """Carry out decisions about halves that need not be read: nothing is appended yet. Return of each what ``end``
+        would, None if its half is not kept as it was sent, or something about it is to be looked at closely: then
+        nothing was changed, and ``end`` is to be called, in the same order."""
+        outcomes: list[bool | None] = [None] * len(asked)
+        chosen: dict[int, tuple[int, Chunk, int]] = {}
+        commits: list[RecentHalf] = []
+        kept = self._kept
+        for number, each in enumerate(asked):
+            found = kept(each)
+            if found is None:
+                continue
+            offset, _, commit, _, _, _, _ = each
+            half, chunk, at = found
+            if commit is None:
+                outcomes[number] = False
+            elif offset not in chosen:
+                if commit:
+                    commits.append(half)
+                chosen[offset] = number, chunk, at
+        if commits:
+            try:
+                self._copies += self._plan_copies(commits)
+            except StoreRefused:
+                return [None] * len(asked)
+        for number, chunk, at in chosen.values():
+            outcomes[number] = True
+            self._decided_at(chunk, at, asked[number], owners[number])
+        return outcomes
+
+    def _kept(self, asked: Ending) -> tuple[RecentHalf, Chunk, int] | None:
+        """Return a half that is open and kept as it was sent, and its place, if all that is said of it is right and
+        nothing stands in the way of its copy."""
+        offset, position, commit, _, _, group, key = asked
+        table = self._table
+        half = table.recent.get(offset)
+        if (
+            half is None
+            or half.position != position
+            or offset in self._pending
+            or (group is not None and group != half.group)
+            or (key and key != half.copy.unique_key)
+            or (found := table.halves.place(offset)) is None
+        ):
+            return None
+        chunk, at = found
+        if chunk.flags[at] & ENDING:
+            return None
+        topics = table.store.topics
+        if commit and (topics.get(half.topic) is None or topics.is_cancelled(half.topic, position)):
+            return None
+        return half, chunk, at
+
+    def _decided_at(self, chunk: Chunk, at: int, asked: Ending, owner: object) -> None:
+        offset, _, commit, by, reason, _, _ = asked
+        decision = tuple.__new__(Decision, (offset, commit, by, reason))
+        self._pending[offset] = decision, [] if owner is None else [owner]
+        self._unwritten.append(offset)
+        chunk.flags[at] = COMMITTING if commit else ROLLING_BACK
+
     def _check_topic(self, asked: Ending, topic: str) -> None:
         """Roll a half back, and raise TransactionDecided, if its topic was deleted with all that waited for it."""
         if self._table.store.topics.is_cancelled(topic, asked.position):
             self.decided(Decision(asked.offset, False, TOPIC_DELETED, ""))
             raise TransactionDecided(asked.offset, "rolled back", TOPIC_DELETED, None)
-
-    def _is_meant(self, recent: RecentHalf, asked: Ending) -> bool:
-        """Tell whether a half is open and all that is said of it is right; else it is looked at closely."""
-        found = self._table.halves.place(asked.offset)
-        return (
-            found is not None
-            and not found[0].flags[found[1]] & ENDING
-            and recent.position == asked.position
-            and asked.group in (None, recent.group)
-            and (not asked.transaction_id or asked.transaction_id == recent.facts.unique_key)
-        )
 
     def _half_meant(self, asked: Ending) -> Message:
         known = self._table.undecided(asked.offset)

@@ -27,6 +27,9 @@ import json
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import repeat
+from operator import add
 from typing import NamedTuple
 
 from ...rocketmq.properties import (
@@ -48,7 +51,7 @@ from ...rocketmq.properties import (
     format_properties,
     parse_properties,
 )
-from ..message_header import Facts, value_in
+from ..message_header import Facts, facts_of, keys_alike, value_in
 
 # Half records, and their copies.
 
@@ -78,6 +81,20 @@ class Begun(NamedTuple):
     group: str
     immunity_ms: int | None
     asks_for_delay: bool
+
+
+class BegunAll(NamedTuple):
+    """Half messages that came together in their two forms, column by column; none of them asks for a delay."""
+
+    stored: Sequence[bytes]
+    copies: Sequence[Facts]
+    groups: Sequence[str]
+    immunities_ms: Sequence[int | None]
+
+    def plain_keys(self) -> Sequence[str]:
+        """Return their unique ids if that is all they are found by, else nothing."""
+        _, keys, tags, words, *_ = zip(*self.copies, strict=True)
+        return keys if all(keys) and not (any(tags) or any(words)) else ()
 
 
 class _Kind(NamedTuple):
@@ -112,9 +129,44 @@ class HalfBuilder:
         tags, keys, group, immunity_ms = kind
         stored = raw + _ID_IS % unique_key
         key = unique_key.decode()
-        tail = self._tails.get((topic, queue_id)) or self._tail_of(topic, queue_id)
+        tail = self._tail(topic, queue_id)
         half, copy = Facts(stored + tail, key, tags, keys), Facts(stored, key, tags, keys)
         return Begun(half, copy, group, immunity_ms, False)
+
+    def begin_alike(self, topic: str, queue_ids: Sequence[int], raws: Sequence[bytes]) -> BegunAll | None:
+        """Return halves as ``begin_known`` does of messages whose properties differ in their unique keys only; None if
+        they differ in more, or no such one was begun yet."""
+        first, count = raws[0], len(raws)
+        at = first.find(_UNIQUE)
+        start = at + len(_UNIQUE)
+        end = first.find(b"\x02", start)
+        kind = self._kinds.get(first[:start] + first[end:]) if at >= 0 else None
+        keys = keys_alike(raws, start, end) if kind is not None else None
+        if kind is None or keys is None or not "".join(keys).isalnum():
+            return None
+        ids = [_ID_IS % key.encode() for key in keys]
+        copies = list(map(add, raws, ids))
+        tails = {queue_id: self._tail(topic, queue_id) for queue_id in set(queue_ids)}
+        stored = list(map(add, copies, map(tails.__getitem__, queue_ids)))
+        rows = zip(
+            copies, keys, repeat(kind.tags), repeat(kind.keys), repeat(0), repeat(""), repeat(None), strict=False
+        )
+        facts = list(map(tuple.__new__, repeat(Facts), rows))
+        return BegunAll(stored, facts, [kind.group] * count, [kind.immunity_ms] * count)
+
+    def begin_each(self, topic: str, queue_ids: Sequence[int], raws: Sequence[bytes]) -> BegunAll | None:
+        """Return halves, each of which is read; None if one is more than a message that waits for its decision.
+
+        Raises InvalidProperties, InvalidDelayLevel.
+        """
+        begun: list[Begun] = []
+        for queue_id, raw in zip(queue_ids, raws, strict=True):
+            half = self.begin_known(topic, queue_id, raw) or self.begin(topic, queue_id, facts_of(raw), raw)
+            if half.asks_for_delay or not half.group:
+                return None
+            begun.append(half)
+        stored, copies, groups, immunities_ms, _ = zip(*begun, strict=True)
+        return BegunAll([half.stored for half in stored], copies, groups, immunities_ms)
 
     def _learn(self, raw: bytes, begun: Begun) -> None:
         """Remember the properties of a half, if all that is special about them is what they say."""
@@ -152,7 +204,7 @@ class HalfBuilder:
             immunity_ms = immunity_of(value_in(text, CHECK_IMMUNITY_S))
         if facts.unique_key:
             stored += _ID_IS % facts.unique_key.encode()
-        tail = self._tails.get((topic, queue_id)) or self._tail_of(topic, queue_id)
+        tail = self._tail(topic, queue_id)
         half = Facts(stored + tail, facts.unique_key, facts.tags, facts.keys)
         copy = Facts(stored, facts.unique_key, facts.tags, facts.keys)
         is_plain = not (facts.delay_level or facts.timer or TIMER_ACT in text)
@@ -161,11 +213,13 @@ class HalfBuilder:
             self._learn(raw, begun)
         return begun
 
-    def _tail_of(self, topic: str, queue_id: int) -> bytes:
-        if len(self._tails) >= _TAIL_LIMIT:
-            self._tails.clear()
-        tail = f"{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE_ID}\x01{queue_id}\x02".encode()
-        self._tails[topic, queue_id] = tail
+    def _tail(self, topic: str, queue_id: int) -> bytes:
+        tail = self._tails.get((topic, queue_id))
+        if tail is None:
+            if len(self._tails) >= _TAIL_LIMIT:
+                self._tails.clear()
+            tail = f"{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE_ID}\x01{queue_id}\x02".encode()
+            self._tails[topic, queue_id] = tail
         return tail
 
 
@@ -239,14 +293,20 @@ def op_records(decisions: Sequence[Decision]) -> Iterator[OpRecord]:
 
 
 def _record(decisions: Sequence[Decision]) -> OpRecord:
-    deciders: dict[tuple[str, str], int] = {}
+    numbers: dict[tuple[str, str], int] = {}
     body, said = "", ""
     for offset, commit, by, reason in decisions:
-        number = deciders.setdefault((by[:_NAME_LENGTH], reason[:_NAME_LENGTH]), len(deciders))
+        number = numbers.setdefault((by[:_NAME_LENGTH], reason[:_NAME_LENGTH]), len(numbers))
         body += f"{offset},"
         said += f"{'c' if commit else 'r'}{number}"
-    properties = {WAIT: "true", TAGS: OP_TAG, DECISIONS: said, DECIDERS: json.dumps([list(key) for key in deciders])}
+    properties = {WAIT: "true", TAGS: OP_TAG, DECISIONS: said, DECIDERS: _written(*numbers)}
     return OpRecord(body.encode(), properties, decisions)
+
+
+@lru_cache(maxsize=256)
+def _written(*deciders: tuple[str, str]) -> str:
+    """Return who and why as they stand in a record: mostly one, or the same few again and again."""
+    return json.dumps(deciders)
 
 
 def read_op(body: bytes, properties: dict[str, str]) -> list[Decision]:

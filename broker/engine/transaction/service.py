@@ -11,7 +11,7 @@ A half is taken in when it is visible: nobody can decide about one that might st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,9 +27,9 @@ from . import recovery
 from .check import Checker, Checks
 from .decision import Decider, Ending
 from .halves import ENDING, Parked
-from .records import RESUME_TAG, Begun, resume_record
+from .records import RESUME_TAG, Begun, BegunAll, resume_record
 from .recovery import TOPICS, Recovering, reopen
-from .state import Copied, Decided, HalfAdded, MadeAgain, Note, RecentHalf, Resumed, TransactionTable
+from .state import Added, Copied, Decided, MadeAgain, Note, RecentHalf, Resumed, TransactionTable
 
 #: Retry after the store refused what is to be made good.
 _REFUSED_PAUSE_MS = 100
@@ -57,8 +57,8 @@ class SnapshotWrite:
 
 
 class Transactions:
-    """The transactions of a store. ``commit(half, now_ms)`` appends the copy of a committed half; ``plan_copy(half)``
-    says what it is for one that need not be read."""
+    """The transactions of a store. ``commit(half, now_ms)`` appends the copy of a committed half;
+    ``plan_copies(halves)`` says what they are for some that need not be read."""
 
     name = "transactions"
     topics = frozenset({HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC, CHECKS_TOPIC})
@@ -68,12 +68,12 @@ class Transactions:
         store: Store,
         config: EngineConfig,
         commit: Callable[[Message, int], Ticket],
-        plan_copy: Callable[[RecentHalf], Copy],
+        plan_copies: Callable[[Sequence[RecentHalf]], list[Copy]],
     ) -> None:
         self._store = store
         self.table = TransactionTable(store, config)
         self._note: Callable[[Note], None] = partial(store.note, self)
-        self._decider = Decider(self.table, self._note, commit, plan_copy)
+        self._decider = Decider(self.table, self._note, commit, plan_copies)
         self._checker = Checker(self.table, self._note)
         self._recovering = Recovering(self.table)
         self._resuming: set[int] = set()
@@ -84,17 +84,30 @@ class Transactions:
 
     def began(self, ticket: Ticket, begun: Begun, recent: RecentHalf | None) -> None:
         """Hear that the record of a half was appended just now; ``recent``: what its copy needs, if that is plain."""
-        offset, position, store_ms = ticket.queue_offset, ticket.position, ticket.store_ms
+        offset, store_ms = ticket.queue_offset, ticket.store_ms
         due_ms = store_ms + (self.table.timeout_ms if begun.immunity_ms is None else begun.immunity_ms)
-        self._note(tuple.__new__(HalfAdded, (offset, position, store_ms, due_ms, begun.group)))
+        self._note(Added((offset,), (ticket.position,), (store_ms,), (due_ms,), (begun.group,)))
         if recent is not None:
             self.table.recent.put(offset, recent)
+
+    def began_all(self, tickets: Sequence[Ticket], begun: BegunAll, recent: Iterable[RecentHalf]) -> None:
+        """Hear that the records of halves were appended just now, all of which ask for no delay."""
+        offsets, store_ms = [ticket.queue_offset for ticket in tickets], tickets[0].store_ms
+        timeout_ms = self.table.timeout_ms
+        due_ms = [store_ms + (timeout_ms if each_ms is None else each_ms) for each_ms in begun.immunities_ms]
+        positions = [ticket.position for ticket in tickets]
+        self._note(Added(offsets, positions, [store_ms] * len(offsets), due_ms, begun.groups))
+        self.table.recent.put_all(offsets, recent)
 
     # decisions and checks
 
     def end(self, asked: Ending, now_ms: int, owner: object = None) -> bool:
         """Carry out a decision (see Decider.end)."""
         return self._decider.end(asked, now_ms, owner)
+
+    def end_together(self, asked: Sequence[Ending], owners: Sequence[object]) -> list[bool | None]:
+        """Carry out decisions about halves that need not be read (see Decider.end_together)."""
+        return self._decider.end_together(asked, owners)
 
     def take_checks(self, now_ms: int, is_alive: Callable[[str], bool], count: int) -> list[Checks]:
         """Return up to ``count`` questions for producers about their halves now (see Checker.take)."""
@@ -193,9 +206,9 @@ class Transactions:
     def synced(self, notes: Sequence[Note], now_ms: int) -> None:
         """Take over what is visible now."""
         table = self.table
-        table.open_all([note for note in notes if type(note) is HalfAdded])
+        table.open_all([note for note in notes if type(note) is Added])
         for note in notes:
-            if isinstance(note, HalfAdded):
+            if isinstance(note, Added):
                 continue
             if isinstance(note, Copied):
                 self._decider.copied(note.copies)

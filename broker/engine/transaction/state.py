@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from ...rocketmq.message import Message, decode
@@ -44,14 +45,14 @@ _LARGEST_BODY_BYTES = 4_096
 
 
 class RecentHalf(NamedTuple):
-    """A new half; ``facts`` are those of its copy, without the property that names the half."""
+    """A new half; ``copy``: the facts of its copy, without the property that names the half."""
 
     position: int
     group: str
     topic: str
     queue_id: int
     body: bytes
-    facts: Facts
+    copy: Facts
     flag: int
     sys_flag: int
     born_ms: int
@@ -73,6 +74,14 @@ class RecentHalves:
             if len(halves) > _MOST:
                 del halves[next(iter(halves))]
 
+    def put_all(self, offsets: Iterable[int], halves: Iterable[RecentHalf]) -> None:
+        """Keep several as ``put`` does."""
+        kept = self._halves
+        rows = zip(offsets, halves, strict=True)
+        kept.update([row for row in rows if len(row[1].body) <= _LARGEST_BODY_BYTES])
+        while len(kept) > _MOST:
+            del kept[next(iter(kept))]
+
     def get(self, offset: int) -> RecentHalf | None:
         """Return a half if it is kept."""
         return self._halves.get(offset)
@@ -81,18 +90,24 @@ class RecentHalves:
         """Forget a half that is decided."""
         self._halves.pop(offset, None)
 
+    def drop_all(self, offsets: Iterable[int]) -> None:
+        """Forget several that are decided."""
+        pop = self._halves.pop
+        for offset in offsets:
+            pop(offset, None)
+
 
 # What is noted on records, and taken over when they are visible.
 
 
-class HalfAdded(NamedTuple):
-    """A half was added. ``due_ms``: when (wall clock) its producer may be asked first."""
+class Added(NamedTuple):
+    """Halves were added, column by column. ``due_ms``: when (wall clock) the producer of each may be asked first."""
 
-    offset: int
-    position: int
-    store_ms: int
-    due_ms: int
-    group: str
+    offsets: Sequence[int]
+    positions: Sequence[int]
+    store_ms: Sequence[int]
+    due_ms: Sequence[int]
+    groups: Sequence[str]
 
 
 class Copied(NamedTuple):
@@ -123,7 +138,7 @@ class Resumed(NamedTuple):
 
 
 #: ``Parked``: an open half was parked.
-Note = HalfAdded | Copied | Decided | MadeAgain | Parked | Resumed
+Note = Added | Copied | Decided | MadeAgain | Parked | Resumed
 
 
 # The table.
@@ -167,16 +182,21 @@ class TransactionTable:
         self.calendar.put(offset, planned_ms)
         self.changes += 1
 
-    def open_all(self, begun: Sequence[HalfAdded]) -> None:
+    def open_all(self, added: Sequence[Added]) -> None:
         """Take in new halves, newer than all that are known."""
-        self.half_total += len(begun)
-        if len(begun) == 1:
-            self.open(*begun[0])
-        elif begun:
-            offsets, positions, store_ms, due_ms, groups = zip(*begun, strict=True)
-            planned_ms = self.calendar.put_all(offsets, due_ms)
-            self.halves.extend(offsets, positions, store_ms, planned_ms, groups)
-            self.changes += len(begun)
+        if not added:
+            return
+        first, *others = added
+        columns = [list(chain.from_iterable(parts)) for parts in zip(*added, strict=True)] if others else first
+        offsets, positions, store_ms, due_ms, groups = columns
+        if len(offsets) == 1:
+            self.half_total += 1
+            self.open(offsets[0], positions[0], store_ms[0], due_ms[0], groups[0])
+            return
+        planned_ms = self.calendar.put_all(offsets, due_ms)
+        self.halves.extend(offsets, positions, store_ms, planned_ms, groups)
+        self.half_total += len(offsets)
+        self.changes += len(offsets)
 
     def due(self, group: str) -> int:
         """Return how many of a group's halves wait to be asked about; a few of them may be decided already."""
@@ -225,16 +245,16 @@ class TransactionTable:
 
     def settle_all(self, decisions: Sequence[Decision], at_ms: int) -> None:
         """Note the decisions of one op record: they stand now."""
-        for decision in decisions:
-            self.recent.drop(decision.offset)
-        self.halves.remove_all([decision.offset for decision in decisions])
+        offsets = [decision.offset for decision in decisions]
+        self.recent.drop_all(offsets)
+        self.halves.remove_all(offsets)
         if len(self.parked):
-            for decision in decisions:
-                self.parked.remove(decision.offset)
+            for offset in offsets:
+                self.parked.remove(offset)
         self.changes += len(decisions)
         settled = self.settled
-        for decision in decisions:
-            settled[decision.offset] = Settled(decision, at_ms)
+        rows = zip(decisions, repeat(at_ms), strict=False)
+        settled.update(zip(offsets, map(tuple.__new__, repeat(Settled), rows), strict=True))
         while len(settled) > _REMEMBERED:
             settled.popitem(last=False)
         commits = sum([1 for decision in decisions if decision.commit])

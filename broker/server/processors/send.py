@@ -24,6 +24,7 @@ from ...rocketmq.fields import INT_MAX, text, whole
 from ...rocketmq.frame import BINARY, Command
 from ...rocketmq.frame import decode as decode_frame
 from ...rocketmq.ids import UniqueIds
+from ...rocketmq.layout import FLAG_TRANSACTION_PREPARED
 from ...rocketmq.message import pack_host
 from ...rocketmq.properties import (
     CLUSTER,
@@ -64,7 +65,7 @@ _CLUSTER, _REGION = CLUSTER.encode(), MSG_REGION.encode()
 _DOES_NOT_WAIT, _IS_HALF = f"{WAIT}\x01false".encode(), f"{TRANSACTION_PREPARED}\x01true\x02".encode()
 
 #: Fewer are taken one by one: what they have in common costs more than it saves.
-_LEAST_TOGETHER = 4
+_LEAST_TOGETHER, _LEAST_HALVES = 4, 6
 
 _BINARY_MARK = bytes((BINARY,))
 #: A longer frame is read in full each time.
@@ -87,8 +88,9 @@ class SendProcessor:
         also_express: Mapping[int, Express] = MappingProxyType({}),
         passes: Callable[[Connection, SignedSend], bool] | None = None,
     ) -> None:
-        """`also_express`: who takes binary frames with other codes the short way. `passes`, where access is controlled:
-        tells which plain sends are signed and allowed."""
+        """`also_express`: who takes binary frames with other codes the short way, where it makes no difference whether
+        the sends that are held back are taken before or after. `passes`, where access is controlled: tells which plain
+        sends are signed and allowed."""
         self._state = state
         self._passes = passes
         self._signed_shortcut = SignedSendShortcut()
@@ -123,10 +125,7 @@ class SendProcessor:
         elif serialization == BINARY:
             if frame[4:6] != _SEND_V2:
                 express = self._also_express.get(frame[4:6])
-                if express is None:
-                    return False
-                self.take_held(connection, now_ms)
-                return express(connection, frame, now_ms)
+                return express is not None and express(connection, frame, now_ms)
             send = self._read_send(frame)
             if send is None:
                 return self._first_of_its_kind(connection, frame)
@@ -141,7 +140,11 @@ class SendProcessor:
         stored, goes_alone = form
         owner = None if frame_flag & 2 else (connection, opaque, serialization)
         held = (topic, queue_id, body, stored, flag, sys_flag, born_ms, owner, frame)
-        if len(frame) <= SHORT_FRAME_BYTES and not sys_flag and not goes_alone:
+        # a half that asks for no delay may be taken with others, too
+        is_usual = (
+            not goes_alone if not sys_flag else sys_flag == FLAG_TRANSACTION_PREPARED and b"DEL" not in properties
+        )
+        if is_usual and len(frame) <= SHORT_FRAME_BYTES:
             self._held.append(held)
             return True
         self.take_held(connection, now_ms)
@@ -155,19 +158,22 @@ class SendProcessor:
         if len(all_held) < _LEAST_TOGETHER:
             self._take_singly(connection, all_held, now_ms)
             return
-        by_topic: dict[str, list[_HeldSend]] = {}
+        alike: dict[tuple[str, int], list[_HeldSend]] = {}
         for send in all_held:
-            by_topic.setdefault(send[0], []).append(send)
-        for topic, held in by_topic.items():
-            if len(held) < _LEAST_TOGETHER or not self._take_together(connection, topic, held, now_ms):
+            alike.setdefault((send[0], send[5]), []).append(send)
+        for held in alike.values():
+            least = _LEAST_HALVES if held[0][5] else _LEAST_TOGETHER
+            if len(held) < least or not self._take_together(connection, held, now_ms):
                 self._take_singly(connection, held, now_ms)
 
-    def _take_together(self, connection: Connection, topic: str, held: list[_HeldSend], now_ms: int) -> bool:
-        """Take messages of one topic at once; return False, and nothing was written, if they go one by one."""
-        _, queue_ids, bodies, properties, flags, _, born_ms, owners, _ = zip(*held, strict=True)
+    def _take_together(self, connection: Connection, held: list[_HeldSend], now_ms: int) -> bool:
+        """Take messages of one topic, or halves of one, at once; return False, and nothing was written, if they go one
+        by one."""
+        topics, queue_ids, bodies, properties, flags, sys_flags, born_ms, owners, _ = zip(*held, strict=True)
         sends = Sends(queue_ids, bodies, properties, flags, born_ms, owners)
+        append = self._engine.append_halves if sys_flags[0] else self._engine.append_together
         try:
-            tickets = self._engine.append_together(topic, sends, born_host=connection.born_host, now_ms=now_ms)
+            tickets = append(topics[0], sends, born_host=connection.born_host, now_ms=now_ms)
         except BrokerError:
             return False  # one of them is refused, or all are
         if tickets is None:

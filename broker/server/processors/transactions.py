@@ -22,10 +22,11 @@ from ...engine.transaction import listing
 from ...engine.transaction.check import Checks
 from ...engine.transaction.decision import Ending
 from ...rocketmq.codes import ONEWAY_FLAG, Answer, Request
-from ...rocketmq.end_transaction import EndShortcut
+from ...rocketmq.compiled import FAST
+from ...rocketmq.end_transaction import EndShortcut, QuickEnding
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, body_as, json_body, text, truth, whole
-from ...rocketmq.frame import BINARY, Command
+from ...rocketmq.frame import Command
 from ...rocketmq.frame import decode as decode_frame
 from ...rocketmq.message import parse_offset_message_id
 from ..check_frames import Questions
@@ -71,6 +72,8 @@ class TransactionProcessor:
         self._engine = state.engine
         self._transactions = state.engine.transactions
         self._shortcut = EndShortcut()
+        self._read = self._shortcut.read if FAST is None else FAST.read_end
+        self._held: list[tuple[QuickEnding, bytes]] = []
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -86,26 +89,50 @@ class TransactionProcessor:
     # what clients say
 
     def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
-        """Take a decision with a binary header the short way; return False if it is to go the long one."""
-        said = self._shortcut.read(frame)
+        """Hold back a decision with a binary header, to take it with others; return False if it is to go the long
+        way."""
+        said = self._read(frame)
         if said is None:
-            if frame[0] == BINARY:
+            if FAST is None:
                 self._shortcut.learn(frame, decode_frame(frame))
             return False
-        is_oneway = said.frame_flag & ONEWAY_FLAG
-        owner = None if is_oneway else BriefOwner(connection, said.opaque, Request.END_TRANSACTION, now_ms)
-        asked = Ending(
-            said.offset, said.position, said.commit, f"{_ROLES[said.is_check]} {connection.address}", "", said.group,
-            said.transaction_id or None,
-        )  # fmt: skip
+        self._held.append((said, frame))
+        return True
+
+    def take_held(self, connection: Connection, now_ms: int) -> None:
+        """Carry out the decisions that were held back: together those about halves that need not be read."""
+        if not self._held:
+            return
+        held, self._held = self._held, []
+        names = [f"{role} {connection.address}" for role in _ROLES]
+        asked = [
+            tuple.__new__(Ending, (offset, position, commit, names[is_check], "", group, transaction_id or None))
+            for (_, _, commit, offset, position, group, transaction_id, is_check), _ in held
+        ]
+        owners = [
+            None if said[1] & ONEWAY_FLAG else BriefOwner(connection, said[0], Request.END_TRANSACTION, now_ms)
+            for said, _ in held
+        ]
+        outcomes: list[bool | None] = [None] * len(asked)
+        if len(asked) > 1 and self._engine.is_open:
+            outcomes = self._transactions.end_together(asked, owners)
+        for waits, each, owner, (_, frame) in zip(outcomes, asked, owners, held, strict=True):
+            if waits is None:
+                self._end_closely(connection, frame, each, owner, now_ms)
+            elif owner is not None and not waits:
+                owner.answer()
+
+    def _end_closely(
+        self, connection: Connection, frame: bytes, asked: Ending, owner: BriefOwner | None, now_ms: int
+    ) -> None:
         try:
             self._engine.check_open()
             waits = self._transactions.end(asked, now_ms, owner)
         except BrokerError:
-            return False  # nothing was changed: the long way says why
-        if owner is not None and not waits:
-            owner.answer()
-        return True
+            connection.take(frame, now_ms)  # nothing was changed: the long way says why
+        else:
+            if owner is not None and not waits:
+                owner.answer()
 
     def _end(self, connection: Connection, request: Command) -> Command | None:
         ext = request.ext

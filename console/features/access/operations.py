@@ -22,6 +22,7 @@ from urllib.parse import quote
 from django.conf import settings
 from django.http import QueryDict
 from django.urls import reverse
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
@@ -31,6 +32,7 @@ from broker.rocketmq.acl import AccessError, Entry, PolicyType, entry, parse_res
 from console.operations.actor import CHANGE_ACCESS
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target
+from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.operations.shown_once import checked_overlap, new_secret, require_reader, show_once, typed_overlap
 from console.site.broker import Told, asked_of, tell_each
@@ -91,6 +93,12 @@ class AccessKind(Kind[AccessPreview]):
     def leave_address(self, parameters: Mapping[str, Any]) -> str:
         """Return the page of the user, or the list of all."""
         return reverse("access") if self.is_new else reverse("access_user", args=[parameters["name"]])
+
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of the user."""
+        if self.name == DeleteUser.name:
+            return None
+        return gettext("Open broker user"), reverse("access_user", args=[item.label["name"]])
 
     def places(self, parameters: Mapping[str, Any]) -> tuple[list[Told[AccessUser | None]], list[list[str]]]:
         """Return the brokers at which something is to be done, and the others as [broker, code, why].

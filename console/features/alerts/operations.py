@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar, TypeVar
 
 from django.http import QueryDict
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -49,7 +50,7 @@ from console.operations.kind import (
     Words,
     renamed,
 )
-from console.operations.models import Operation
+from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
 from console.site.clock import real_now_ms as now_ms
 from console.site.parsing import whole_number
@@ -104,6 +105,15 @@ class AlertKind(AtOnce[OfAlert]):
         """Return the rule in words, or its number where it is not there any more."""
         row = AlertRule.objects.filter(pk=parameters["rule"]).first()
         return str(row) if row is not None else gettext("rule %(number)s") % {"number": parameters["rule"]}
+
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of the rule while there is one, or that of the alerts."""
+        rule = item.result.get("rule")
+        if rule is None:
+            return gettext("Open alerts"), reverse("alerts")
+        if not AlertRule.objects.filter(pk=rule).exists():
+            return None
+        return gettext("Open rule"), reverse("alert_rule", args=[rule])
 
     def shown_parameters(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters without secrets, and with the origin of a webhook only: its address may be one."""

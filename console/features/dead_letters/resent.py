@@ -12,7 +12,7 @@ from console.operations.fates import Question, Resent, fates_of
 from console.operations.models import OperationItem
 from console.operations.registry import KINDS
 from console.site.chosen import Choice, choosing, chosen
-from console.site.mirrored import cluster, mirrored
+from console.site.mirrored import mirrored
 
 Find = Callable[[Admin], DeadLetter | None]
 
@@ -57,7 +57,7 @@ def _done_with(row: DeadLetter, done: Mapping[tuple[str, int, int], Done], first
 def with_fates(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
     """Return the letters, those that were sent again with what became of them since, as far as brokers answer."""
     asked = (
-        question_of(number, group, row.broker, Done(row.sent_again, row.sent), _itself(row))
+        question_of(number, group, row.broker if row.of_several else "", Done(row.sent_again, row.sent), _itself(row))
         for number, row in enumerate(rows)
         if row.sent_again
     )
@@ -70,8 +70,11 @@ def _itself(row: DeadLetter) -> Find:
 
 
 def question_of(number: int, group: str, broker: str, done: Done, find: Find) -> Question[int] | None:
-    """Return what is asked of a letter that was sent again; `find` gives the letter. None: nothing can be asked."""
-    has_several, result = cluster().has_several, done.result
+    """Return what is asked of a letter that was sent again; `find` gives the letter. None: nothing can be asked.
+
+    `broker`: where it lies, where there are several.
+    """
+    result = done.result
     topic = str(result.get("topic", ""))
     if done.outcome == SENT_BACK:
 
@@ -82,16 +85,16 @@ def question_of(number: int, group: str, broker: str, done: Done, find: Find) ->
             since = int(result.get("letters_end", row.offset + 1))
             return Resent(group, row.topic, row.unique_key, row.position, row.attempts + 1, since)
 
-        return Question(number, broker if has_several else "", group, topic, went_back)
+        return Question(number, broker, group, topic, went_back)
     home, copy_id = str(result.get("broker", "")), str(result.get("message_id", ""))
-    if done.outcome != SENT_AS_NEW or not copy_id or (has_several and not home):
+    if done.outcome != SENT_AS_NEW or not copy_id or (broker and not home):
         return None
 
     def as_new(admin: Admin) -> Resent | None:
         key = result.get("unique_key") or _key_of(admin, copy_id)
         return Resent(group, topic, key) if key else None
 
-    return Question(number, home if has_several else "", group, topic, as_new)
+    return Question(number, home if broker else "", group, topic, as_new)
 
 
 def _key_of(admin: Admin, offset_message_id: str) -> str | None:

@@ -8,8 +8,8 @@ offsets it had before.
 
 One item is one queue; each keeps where the group was, so that it can be put back. Where no broker is chosen, the group
 is moved at all of them, and offsets say whose queue they are of: `[0, 120, "broker-a"]`. With `"topic": "*"` it is
-moved in each topic that it has offsets in when it runs, but its own tries and dead letters; offsets say the topic at
-their end: `[0, 120, "", "orders"]`.
+moved in each topic that it has offsets in when it is previewed, but its own tries and dead letters; offsets say the
+topic at their end: `[0, 120, "", "orders"]`.
 """
 
 from __future__ import annotations
@@ -160,6 +160,10 @@ class ResetOffsets(Kind[OffsetsPreview]):
             return Scope(counted, named(parameters.get("group")))
         return Scope(named(parameters.get("topic")), named(parameters.get("group")))
 
+    def topics_touched(self, parameters: Mapping[str, Any], preview: Mapping[str, Any]) -> frozenset[str] | None:
+        """Return the topics that change."""
+        return self.scope(parameters, preview).topics
+
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the group and the topic."""
         if parameters["topic"] == ALL_TOPICS:
@@ -241,7 +245,10 @@ class ResetOffsets(Kind[OffsetsPreview]):
         """Return every queue that changes, looked for again now."""
         moves, _away = _moves(parameters)
         is_all = parameters["topic"] == ALL_TOPICS
-        return [_target(move, is_all=is_all) for move in moves if move.broker not in preview.away]
+        # of all topics those that were shown, and that whoever asks was found to be allowed
+        shown = {topic for topic, _count in preview.topics} if is_all else {parameters["topic"]}
+        there = (move for move in moves if move.topic in shown and move.broker not in preview.away)
+        return [_target(move, is_all=is_all) for move in there]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send one request for each queue; the broker tells consumers that are at work."""

@@ -33,7 +33,7 @@ from broker.rocketmq.topics import (
     TIMER_TOPIC,
 )
 from broker.rocketmq.traces import Trace
-from console.features.messages.shapes import Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
+from console.features.messages.shapes import AsTimer, Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
 from console.security.topic_scope import TopicScope
 from console.site.broker import ask
 from console.site.mirrored import Mirrored
@@ -127,6 +127,8 @@ class Trail:
     delay_offsets: dict[int, int] = field(default_factory=dict)
     #: what clients with tracing told; None: could not be asked
     told: tuple[Told, ...] | None = None
+    #: the opened record is a timer's
+    timer: AsTimer | None = None
 
     def __post_init__(self) -> None:
         self.add(self.opened)

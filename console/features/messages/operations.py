@@ -129,6 +129,13 @@ class ResendMessage(Kind[SentAgainPreview]):
             **(behind.as_fields() if behind else {}),
         )
 
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of the new message; what a group got back has that of the old one."""
+        if item.outcome != "sent_as_new":
+            return None
+        with at(item.result["broker"] if cluster().has_several else ""):
+            return gettext("Open message"), reverse("message", args=[item.result["message_id"]])
+
     def targets(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> Sequence[Target]:
         """Return the one, whatever became of it."""
         label = preview.examples[0] if preview.examples else {"topic": parameters["topic"]}

@@ -19,6 +19,7 @@ from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC, SOURCE
 from broker.rocketmq.topics import GROUP_PREFIXES, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.across import home_of, hops_elsewhere, in_time
+from console.features.messages.as_timer import parked_record, timer_of
 from console.features.messages.bodies import body_of
 from console.features.messages.decoders import BodyType
 from console.features.messages.hops import (
@@ -149,6 +150,7 @@ def _message(scope: TopicScope, message_id: str, topic: str | None, others: Clus
         hops=hops,
         steps=steps_of(opened, hops, (trail.told or ())[:TOLD_LIMIT]),
         told=None if trail.told is None else len(trail.told),
+        timer=trail.timer,
     )
 
 
@@ -358,6 +360,7 @@ def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope) -
         if entries and entries[0].offset == parked.queue_offset:
             trail.dues_ms[parked.position] = entries[0].tags_code
     trail.delay_offsets = released
+    trail.timer = timer_of(admin, opened)
     return trail
 
 
@@ -365,6 +368,7 @@ def _open(admin: Admin, message_id: str, topic: str | None) -> Message | None:
     """Return the record that the id means; None when the broker has none."""
     if topic:
         found = _by_message_id(admin, topic, message_id) or _by_message_id(admin, SCHEDULE_TOPIC, message_id)
+        found = found or parked_record(admin, topic, message_id)
         if found is not None:
             return found
     try:

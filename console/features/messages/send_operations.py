@@ -85,6 +85,7 @@ class SendMessage(Kind[SendPreview]):
     names_messages = True
     preview_type = SendPreview
     preview_template = "messages/send_preview.html"
+    again_template = "messages/send_another.html"
     verbs = ("send", "发送")
 
     # from a form, a call or the palette

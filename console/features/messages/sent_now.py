@@ -13,6 +13,7 @@ from django.utils.translation import ngettext
 from broker.client import TimerTarget
 from broker.rocketmq.codes import Request
 from console.features.messages import read
+from console.features.messages.as_timer import life_at
 from console.features.messages.shapes import MessagePage, ReaderState
 from console.operations.kind import ItemNow
 from console.site.broker import ask, at
@@ -31,7 +32,7 @@ def timer_now(result: Mapping[str, Any]) -> ItemNow:
     with at(_broker_of(result)):
         # of one that was moved the broker tells the record that waits now
         life, _evidence = ask(
-            lambda admin: admin.timer(TimerTarget(position=result["position"])),
+            lambda admin: life_at(admin, TimerTarget(position=result["position"])),
             source=result["broker"], requests=(Request.GET_TIMER,),
         )  # fmt: skip
         timer = life.timer if life is not None else None

@@ -17,6 +17,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from console.features.messages.decoders import TypedBody
+from console.operations.copies import COPY_OF
 from console.site.clock import local_time
 from console.site.evidence import Evidence
 from console.templatetags.escapement import due_in, figure, is_late, span, until
@@ -180,6 +181,17 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
+class AsTimer:
+    """A message that is kept, or was, as a timer, by its broker's word for its `state`."""
+
+    state: str
+    due_ms: int
+    position: int
+    #: where what took its place is, when its cancel was undone; None: nothing did
+    again: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MessagePage:
     """A message. `found` False: evidence tells whether it is absent or the broker did not answer."""
 
@@ -220,6 +232,14 @@ class MessagePage:
     readers: tuple[Reader, ...] = ()
     #: the topic that it was sent to has the Protobuf type of its bodies
     has_descriptor: bool = False
+    #: None: its record is no timer's, or the broker does not tell
+    timer: AsTimer | None = None
+
+    @property
+    def copied_from(self) -> str:
+        """The offset id of the record that it says it is a copy of; "": it says none."""
+        said = dict(self.properties).get(COPY_OF, "")
+        return said if OFFSET_ID.fullmatch(said) else ""
 
     @property
     def overdue_ms(self) -> int | None:
@@ -235,6 +255,8 @@ class MessagePage:
             return None
         if self.pending:
             return self._of_lane
+        if self.timer is not None and (found := _of_timer(self.timer, self.now_ms)) is not None:
+            return found
         if not self.readers:
             return Verdict("idle", said(gettext("Stored; no group that you can see consumes from its queue.")))
         worst = min(self.readers, key=lambda reader: _WORST.index(reader.state))
@@ -264,6 +286,23 @@ class MessagePage:
             level=self.delay_level, when=due_in(self.due_ms, self.now_ms),
         )  # fmt: skip
         return Verdict("wait", words, gettext("A delay level cannot be cancelled or changed."), label, address)
+
+
+def _of_timer(timer: AsTimer, now_ms: int) -> Verdict | None:
+    """Return what is with a message that is kept as a timer; None: it is not any more."""
+    label, address = gettext("Open timer"), reverse("timer", args=[timer.position])
+    if timer.state == "pending":
+        words = said(gettext("Pending as a timer: it fires {when}."), when=due_in(timer.due_ms, now_ms))
+        return Verdict("look" if is_late(timer.due_ms, now_ms) else "wait", words, "", label, address)
+    if timer.state == "rescheduled":
+        return Verdict("idle", said(gettext("Rescheduled: another record replaces this one.")), "", label, address)
+    if timer.state != "cancelled":
+        return None
+    words = said(gettext("Cancelled before it was due: it was not delivered."))
+    if timer.again is None:
+        return Verdict("idle", words, "", label, address)
+    undone, other = gettext("That was undone: another message took its place."), reverse("timer", args=[timer.again])
+    return Verdict("idle", words, undone, gettext("Open that timer"), other)
 
 
 #: the worst first

@@ -23,6 +23,8 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import QueryDict
+from django.urls import reverse
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.features.people.limits import checked_topics, limit_alone, own_topics, seen_with
@@ -30,6 +32,7 @@ from console.features.people.opened import PeoplePreview, opened
 from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, ItemResult, Kind, Outcome, Target
+from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.operations.shown_once import require_reader, show_once
 from console.security import second_factor
@@ -74,6 +77,11 @@ class PeopleKind(Kind[PeoplePreview]):
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the name that the form says."""
         return str(parameters["name"])
+
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of the account, if it is there."""
+        number = get_user_model().objects.filter(username=item.label["name"]).values_list("pk", flat=True).first()
+        return None if number is None else (gettext("Open user"), reverse("person", args=[number]))
 
     def preview(self, parameters: Mapping[str, Any]) -> PeoplePreview:
         """Compare the account before and after."""

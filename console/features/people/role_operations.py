@@ -16,6 +16,8 @@ from urllib.parse import quote
 from django.contrib.auth.models import Group, Permission
 from django.db.models import Q
 from django.http import QueryDict
+from django.urls import reverse
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.features.people.limits import checked_topics, limit_alone, own_topics, seen_with, write_topics
@@ -31,6 +33,7 @@ from console.features.people.operations import (
 from console.operations.actor import ADD_ROLE, CHANGE_ROLE
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, Form, Outcome, Words
+from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.security.gate import VIEW
 from console.security.models import TopicPermission
@@ -81,6 +84,10 @@ class RoleKind(PeopleKind):
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the name of the role."""
         return str(parameters["role"])
+
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of all users and roles."""
+        return gettext("Open users"), reverse("people")
 
 
 @register

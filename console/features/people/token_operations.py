@@ -17,6 +17,8 @@ from typing import Any
 
 from django.conf import settings
 from django.http import QueryDict
+from django.urls import reverse
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import InvalidArgument
@@ -24,6 +26,7 @@ from console.features.people.operations import Facts, PeopleKind, person_named
 from console.operations.actor import ADD_TOKEN, CHANGE_ACCESS, CHANGE_SETTINGS, CHANGE_TOKEN, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, Outcome, Words
+from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.operations.shown_once import checked_overlap, require_reader, show_once, typed_overlap
 from console.security import tokens
@@ -72,6 +75,10 @@ class TokenKind(PeopleKind):
         """Return the call about this token."""
         more = {name: value for name, value in parameters.items() if name != "prefix"}
         return "POST", f"tokens/{parameters['prefix']}:{self.verb_of_call}", {**more, **REASON}
+
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of all tokens."""
+        return gettext("Open tokens"), reverse("tokens")
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the token's name with its prefix."""

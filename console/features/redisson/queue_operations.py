@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import InvalidArgument
@@ -23,6 +24,7 @@ from console.features.redisson.operations import CODECS, QueueKind, ValuesPrevie
 from console.features.redisson.read import queue_named
 from console.operations.errors import InvalidParameter
 from console.operations.kind import Call, ItemResult, Outcome, Target
+from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.site.broker import ask
 from console.site.clock import now_ms
@@ -63,6 +65,10 @@ class OfferValue(QueueKind):
         at_ms = in_redis(lambda: queue_named(parameters["queue"]).server.now_ms()[0])
         label = {"topic": parameters["queue"], "name": parameters["value"][:200], "due_ms": None}
         return ValuesPreview(at_ms=at_ms, count=1, examples=[label], delay_ms=parameters["delay_ms"])
+
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of the queue."""
+        return gettext("Open queue"), self.leave_address({"queue": item.topic})
 
     def targets(self, parameters: Mapping[str, Any], preview: ValuesPreview) -> Sequence[Target]:
         """Return the value as the one target."""

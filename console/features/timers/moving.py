@@ -39,10 +39,10 @@ from broker.rocketmq.message import parse_offset_message_id
 from broker.rocketmq.properties import REJECT_PAST, SCHEDULE_KEY, TIMER_DELIVER_MS, UNIQUE_KEY, WAIT
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.apache_records import recall, row_of_record
-from console.features.timers.parked import given_properties, message_id_again, sent_to_queue
+from console.features.timers.parked import given_properties, sent_to_queue
 from console.features.timers.read import one_timer, target_of
 from console.features.timers.shapes import LifeKind
-from console.operations.copies import NotReadable, plain_body
+from console.operations.copies import NotReadable, message_id_again, plain_body
 from console.operations.errors import NotPossible
 from console.operations.kind import ItemResult
 from console.operations.selection import admin_of_one

@@ -20,6 +20,8 @@ from itertools import dropwhile
 from typing import Any, ClassVar, TypeVar
 
 from django.http import QueryDict
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -69,6 +71,7 @@ from console.operations.selection import (
     topics_of,
 )
 from console.operations.spanning import (
+    OF,
     BrokersPreview,
     act_at_each,
     among,
@@ -309,6 +312,14 @@ class CancelTimers(SteerTimers):
     is_final = True
     undone_by, undone_outcomes = selection.TAKE_BACK, ("cancelled", "recall_noted")
 
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of the timer, which says what became of it since."""
+        position = item.result.get("position")
+        if position is None:
+            return None
+        with at(item.target.get(OF, "")):
+            return gettext("Open timer"), reverse("timer", args=[position])
+
 
 @register
 class DeliverTimersNow(SteerTimers):
@@ -323,6 +334,15 @@ class DeliverTimersNow(SteerTimers):
     key_label = _("Deliver the timers with the key “%(key)s” now")
     action = "deliver_now"
     is_final = is_at_once = True
+
+    def item_now(self, item: OperationItem) -> ItemNow | None:
+        """Return the moment at which it was delivered, with the page of the message."""
+        found, told = super().item_now(item), item.result
+        if found is None or item.outcome != "delivered_now" or not (told.get("topic") and told.get("unique_key")):
+            return found
+        with at(item.target.get(OF, "")):
+            address = f"{reverse('message', args=[told['unique_key']])}?{urlencode({'topic': told['topic']})}"
+            return replace(found, text=gettext("Open message"), address=address)
 
     def load(
         self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
@@ -350,8 +370,14 @@ class RescheduleTimers(SteerTimers):
     undone_by, undone_outcomes = selection.TAKE_BACK, ("rescheduled",)
 
     def item_now(self, item: OperationItem) -> ItemNow | None:
-        """Return the moment that a timer was moved to."""
-        return ItemNow(item.result.get("due_ms")) if item.outcome == "rescheduled" else super().item_now(item)
+        """Return the moment that a timer was moved to, with its page."""
+        position = item.result.get("new_position")
+        if item.outcome != "rescheduled":
+            return super().item_now(item)
+        if position is None:
+            return ItemNow(item.result.get("due_ms"))
+        with at(item.target.get(OF, "")):
+            return ItemNow(item.result.get("due_ms"), gettext("Open timer"), reverse("timer", args=[position]))
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the selection, and a moment or a span."""

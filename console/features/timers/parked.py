@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Sequence
 
 from broker.client import ClientError, InvalidArgument, Message, Outgoing, SendResult
@@ -26,9 +24,6 @@ from console.operations.copies import producer
 _SENDERS = frozenset(
     {KEYS, TAGS, WAIT, BUYER_ID, INSTANCE_ID, CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT, MESSAGE_TTL, SHARDING_KEY}
 )
-#: RocketMQ's message ids: 4 bytes of address, 2 of process, 4 of loader, 4 of time in the month, 2 of counter
-_UNIQUE_ID = re.compile(r"[0-9A-F]{32}\Z")
-_OF_SENDER = 20
 
 
 def given_properties(record: Message) -> dict[str, str]:
@@ -52,9 +47,3 @@ def sent_to_queue(topic: str, queue_id: int | None, messages: Sequence[Outgoing]
         return producer().send_each(topic, messages)
     except ClientError as error:
         return [error] * len(messages)
-
-
-def message_id_again(position: int, unique_key: str) -> str:
-    """Return the message id of what takes the place of a parked record; its time of birth stays readable."""
-    made = hashlib.sha256(f"{position} {unique_key}".encode()).hexdigest().upper()
-    return made[:_OF_SENDER] + (unique_key if _UNIQUE_ID.match(unique_key) else "0" * 32)[_OF_SENDER:]

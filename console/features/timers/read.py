@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,9 +12,11 @@ import msgspec
 from django.http import Http404
 from django.utils.translation import gettext as _
 
-from broker.client import Admin
+from broker.client import Admin, BrokerRefused
 from broker.client.timers import DueBucket, Timer, TimerStatus, TimerTarget, TopicLateness, WheelBucket
 from broker.rocketmq.codes import Request
+from broker.rocketmq.message import parse_offset_message_id
+from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers import apache_records, total
 from console.features.timers.kept import with_last_known
 from console.features.timers.shapes import (
@@ -44,6 +47,7 @@ from console.features.timers.shapes import (
     window_of,
     within,
 )
+from console.operations.copies import COPY_OF, message_id_again
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import Answer, ask, ask_each, read_each
@@ -57,6 +61,7 @@ TOPICS = 16
 FIRST_S = 0.5
 #: requests for one page of a filtered list: a broker that is out of time gives what it has and a cursor
 MOST_ASKED = 3
+_OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}").fullmatch
 #: timers of one request, the broker's own limit
 PAGE = 1_000
 #: the end of time for a list: RocketMQ's moments have 63 bits
@@ -247,7 +252,31 @@ def _life(position: int) -> TimerLife:
     if _lacks(evidence):
         return apache_records.timer_life(here, position)
     state, timer, events = found or ("unknown", None, ())
-    return TimerLife(evidence, here.now_ms, state, timer and replace(timer, broker=here.name), events, position)
+    again, again_of = ask(lambda admin: _again(admin, state, timer), source=here.name, requests=())[0] or (None, None)
+    named = timer and replace(timer, broker=here.name)
+    return TimerLife(evidence, here.now_ms, state, named, events, position, again=again, again_of=again_of)
+
+
+def _again(admin: Admin, state: str, timer: TimerRow | None) -> tuple[int | None, int | None]:
+    """Return where what took the place of a timer is that was cancelled, and the one whose place it took itself."""
+    if timer is None:
+        return None, None
+    again = None
+    if state == "cancelled":
+        wanted = {"topic": timer.topic, "uniqueKey": message_id_again(timer.position, timer.unique_key)}
+        row = one_timer(admin, wanted)[1]
+        again = row.position if row is not None else None
+    copied = admin.message_at(timer.position, topic=TIMER_TOPIC).properties.get(COPY_OF, "")
+    if not _OFFSET_ID(copied):
+        return again, None
+    before = parse_offset_message_id(copied)[2]
+    try:
+        unique_key = admin.message_at(before, topic=TIMER_TOPIC).unique_key or ""
+    except BrokerRefused:
+        # retention took it
+        return again, None
+    # any producer may have set the property
+    return again, before if message_id_again(before, unique_key) == timer.unique_key else None
 
 
 def _ask(question: Callable[[Admin], Answer], here: Mirrored, *requests: int) -> tuple[Answer | None, Evidence]:

@@ -484,6 +484,9 @@ class TimerLife:
     position: int = 0
     #: True: an Apache RocketMQ broker, which neither moves it nor delivers it before its moment
     polled: bool = False
+    #: what took its place when its cancel was undone, and the cancelled one whose place it took; None: nothing did
+    again: int | None = None
+    again_of: int | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -504,6 +507,10 @@ class TimerLife:
                 words = said(gettext("Cancelled: {reason}"), reason=last.reason)
             else:
                 words = said(gettext("This timer was cancelled."))
+            if self.again is not None:
+                address = reverse("timer", args=[self.again])
+                undone = gettext("That was undone: another message took its place.")
+                return Verdict("idle", words, undone, gettext("Open that timer"), address)
             return Verdict("idle", words, gettext("What was cancelled here is undone on the page of its operation."))
         if self.state == "rescheduled":
             return Verdict("idle", said(gettext("This timer was rescheduled; another record replaces it.")))

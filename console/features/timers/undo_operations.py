@@ -42,6 +42,7 @@ from broker.client import (
     SendResult,
     TimerPast,
 )
+from broker.rocketmq.message import parse_offset_message_id
 from broker.rocketmq.properties import REJECT_PAST, SCHEDULE_KEY, TIMER_DELIVER_MS, UNIQUE_KEY
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.apache_records import row_of_record
@@ -55,12 +56,12 @@ from console.features.timers.operations import (
     label_of,
     result_of,
 )
-from console.features.timers.parked import given_properties, message_id_again, sent_to_queue
+from console.features.timers.parked import given_properties, sent_to_queue
 from console.features.timers.read import one_timer, target_of
 from console.features.timers.selection import OF, TAKE_BACK, Load, busiest, capacity_of, previous_due_ms
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import STEER_TIMERS, UNBOUNDED, Scope
-from console.operations.copies import COPY_OF, NotReadable, plain_body
+from console.operations.copies import COPY_OF, NotReadable, message_id_again, plain_body
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import LIMIT, REASON, Call, ItemNow, ItemResult, Outcome, Target
 from console.operations.models import Operation, OperationItem
@@ -145,12 +146,12 @@ class TakeBack(TimerKind[TakeBackPreview]):
 
     def item_now(self, item: OperationItem) -> ItemNow | None:
         """Return the moment at which it waits again, with its page if it was parked anew."""
-        due_ms, position = item.result.get("due_ms"), item.result.get("position")
+        due_ms, position = item.result.get("due_ms"), item.result.get("new_position")
+        if position is not None and item.outcome in ("taken_back", "moved_back"):
+            with at(item.target.get(BROKER, "")):
+                return ItemNow(due_ms, gettext("Open timer"), reverse("timer", args=[position]))
         if item.outcome == "moved_back":
             return ItemNow(due_ms)
-        if item.outcome == "taken_back" and position:
-            with at(item.target.get(BROKER, "")):
-                return ItemNow(due_ms, address=reverse("timer", args=[position]))
         return super().item_now(item)
 
     def preview(self, parameters: Mapping[str, Any]) -> TakeBackPreview:
@@ -365,6 +366,10 @@ def _result_of(answer: SendResult | ClientError, target: Mapping[str, Any], row:
         # it is not known whether the broker has it; taken back once more, the broker is asked first
         return ItemResult("unknown", {"error": str(answer)})
     told = {**label_of(row), "due_ms": answer.due_ms or row.due_ms, "unique_key": answer.message_id}
+    told |= {
+        "message_id": answer.offset_message_id,
+        "new_position": parse_offset_message_id(answer.offset_message_id)[2],
+    }
     return ItemResult("parked_again" if target["isNoted"] else "taken_back", told)
 
 

@@ -136,6 +136,13 @@ class _Settings(Kind[OfSettings]):
             raise InvalidParameter("name", str(error)) from None
         return str(name)
 
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of the topic or group."""
+        if self.destroys:
+            return None
+        words, page = (gettext("Open topic"), "topic") if self.is_topic else (gettext("Open group"), "group")
+        return words, reverse(page, args=[item.label.get("name", "")])
+
     def found(self, admin: Admin, name: str) -> Fields | None:
         """Return it as the broker keeps it now; None: there is none."""
         return admin.topic_settings(name) if self.is_topic else admin.group_settings(name)

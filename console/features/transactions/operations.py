@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from django.http import QueryDict
+from django.urls import reverse
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -31,6 +32,7 @@ from console.operations.actor import STEER_TRANSACTIONS, Scope
 from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
 from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target, Words
+from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.operations.selection import (
     EXAMPLES,
@@ -46,6 +48,7 @@ from console.operations.selection import (
     topics_of,
 )
 from console.operations.spanning import (
+    OF,
     BrokersPreview,
     act_at_each,
     among,
@@ -337,6 +340,14 @@ class SteerTransactions(Kind[TransactionsPreview]):
             return [self._result(steered) for steered in answer.results]
 
         return act_at_each(targets, steer)
+
+    def page_of(self, item: OperationItem) -> tuple[str, str] | None:
+        """Return the page of the half message."""
+        position = item.result.get("position")
+        if position is None:
+            return None
+        with at(item.target.get(OF, "")):
+            return gettext("Open half message"), reverse("transaction", args=[position])
 
     def _result(self, steered: SteeredTransaction) -> ItemResult:
         place = {"offset": steered.offset, "position": steered.position}

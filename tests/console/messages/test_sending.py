@@ -91,10 +91,15 @@ def followed(browser: Client, row: Operation) -> str:
 
 def test_the_form_says_what_can_be_cancelled_and_what_a_half_needs(stage: Stage, operator: Client) -> None:
     page = operator.get("/topics/orders/send/")
-    assert (
-        "On a delay level it cannot be cancelled or rescheduled; at a time or after a delay (a timer) it can."
-        in words(page)
-    )
+    for hint in (
+        "Any time or delay makes a timer, which can be cancelled and rescheduled.",
+        "what is on one cannot be changed any more",
+        "it is found by them. Many messages may share one.",
+        "Unlike keys, only one message of the topic can be pending under it",
+        "consumers can subscribe to some tags only",
+        "counts from your confirmation",
+    ):
+        assert hint in words(page), hint
     assert "Producer group that decides (required)" in words(page)
     assert 'data-needed-with="half"' in page.content.decode()
     assert "producer_group" in faults(asked(operator, half="1"))

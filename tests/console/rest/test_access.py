@@ -34,7 +34,7 @@ from console.features.checkback.models import CheckAddress
 from console.features.checkback.rest import CheckAddressChange, NewCheckAddress
 from console.features.dead_letters.rest import ManyLetters
 from console.features.due.rest import MeasureReason
-from console.features.groups.rest import Acknowledge, Extend, GiveBack, NewOffsets, Receive
+from console.features.groups.rest import Acknowledge, Extend, GiveBack, NewOffsets, NewPlace, Receive
 from console.features.messages.rest import Resend
 from console.features.messages.rest_descriptors import DescriptorSetting
 from console.features.overview.rest import Lift, Snooze
@@ -99,6 +99,7 @@ BODIES: Mapping[type[msgspec.Struct], Callable[[str], dict[str, Any]]] = {
     Extend: lambda side: {"receipts": ["none"], "invisible_ms": 30_000},
     ManyLetters: lambda side: {"filter": {"topic": f"{side}t"}, **WHY},
     NewOffsets: lambda side: {"to": "first", **WHY},
+    NewPlace: lambda side: {"to": "first", **WHY},
     NewTopic: lambda side: {"name": f"{side}t", **WHY},
     TopicChange: lambda side: {"settings": {"write_queues": 2}, **WHY},
     NewGroup: lambda side: {"name": f"{side}g", **WHY},

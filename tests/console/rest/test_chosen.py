@@ -213,6 +213,31 @@ async def test_a_group_is_moved_after_a_look(
     assert await asyncio.to_thread(in_database, moves.count) == 8
 
 
+async def test_a_group_is_moved_in_all_its_topics_if_the_token_allows_each(
+    api: httpx.AsyncClient, admin: AsyncAdmin, service: BrokerService
+) -> None:
+    await made(api)
+    async with AsyncProducer("shop", service.namesrv_address) as producer:
+        for topic in ("orders", "bills"):
+            service.engine.topics.ensure(topic, 1)
+            await producer.send(topic, "x")
+            await admin.move_group("billing", topic, 0, 1)
+    path = "/api/v1/groups/billing:reset-offsets"
+    scopes = security_tokens.scope_rows((), (), consume=["orders", "billing"], settings=["billing"])
+    _row, some = await asyncio.to_thread(in_database, lambda: security_tokens.create("some", scopes))
+    refused = await api.post(path, json={"to": "first", **WHY}, headers={"authorization": f"Bearer {some}"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "scope_missing")
+    looked = await api.post(path, json={"to": "first", "preview": True, **WHY})
+    assert (looked.status_code, looked.json()["preview"]["replayed"]) == (200, 2), looked.text
+    answer = await api.post(path, json={"to": "first", **WHY})
+    assert (answer.status_code, answer.json()["results"]) == (202, {"offset_moved": 2}), answer.text
+    stats = await admin.consume_stats("billing")
+    assert {each.queue.topic: each.consumer_offset for each in stats.queues} == {"orders": 0, "bills": 0}
+    for wrong in ({"to": "time"}, {"to": "last", "at": 1}, {"to": "offsets"}):
+        refused = await api.post(path, json={**wrong, **WHY})
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
+
+
 async def offset(admin: AsyncAdmin) -> int:
     (queue,) = [each for each in (await admin.consume_stats("billing")).queues if each.queue.topic == "orders"]
     return queue.consumer_offset

@@ -15,6 +15,7 @@ from console.features.timers.read import one_timer
 from console.features.timers.shapes import TimerRow
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
+from console.operations.copies import COPY_OF
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.site.clock import now_ms
@@ -283,3 +284,56 @@ def test_a_cancel_that_was_taken_back_is_not_offered_again(stage: Stage, operato
     page = operator.get(f"/operations/{row.pk}/").content.decode()
     assert "/undo/" not in page
     assert page.count("pending again") == 2
+
+
+def links(browser: Client, address: str) -> set[str]:
+    """The addresses of timers and messages in the main part of a page."""
+    page = browser.get(address).content.decode()
+    return set(re.findall(r'href="(/(?:timers|messages)/\w+/)"', page[page.index("<main") : page.index("</main>")]))
+
+
+def test_what_was_cancelled_and_what_took_its_place_lead_to_each_other(stage: Stage, operator: Client) -> None:
+    """The message that is parked again has another message id, and nothing led from one to the other."""
+    stage.producer.send("orders", "first", keys=["order-0"], deliver_at_ms=now_ms() + HOUR)
+    stage.producer.send("orders", "x", keys=["order-7"], deliver_at_ms=now_ms() + HOUR)
+    old = next(each for each in stage.admin.timers(0, 2**62).items if "order-7" in each.keys)
+    chosen = {"targets": [{"position": old.position}]}
+    cancelled = workflow.start("timers.cancel", chosen, ACTOR, reason="because")
+    for address in links(operator, f"/timers/{old.position}/"):
+        assert operator.get(address).status_code == 200, address
+    assert "Cancelled before it was due" in words(operator.get(f"/messages/{old.offset_message_id}/"))
+    back = workflow.start("timers.take_back", {"operation": str(cancelled.pk)}, ACTOR, reason="because")
+    new = next(each for each in stage.admin.timers(0, 2**62).items if "order-7" in each.keys)
+    assert new.message_id != old.message_id
+    old_page, new_page = (f"/timers/{each.position}/" for each in (old, new))
+    assert new_page in links(operator, old_page)
+    assert old_page in links(operator, new_page)
+    assert new_page in links(operator, f"/messages/{old.offset_message_id}/")
+    assert f"/messages/{old.offset_message_id}/" in links(operator, f"/messages/{new.offset_message_id}/")
+    assert "Pending as a timer: it fires in 59 min" in words(operator.get(f"/messages/{new.offset_message_id}/"))
+    for row in (cancelled, back):
+        assert new_page in links(operator, f"/operations/{row.pk}/"), row.kind
+    assert "another message took its place" in words(operator.get(f"/messages/{old.message_id}/?topic=orders"))
+
+
+def test_a_timer_that_was_moved_leads_to_where_it_is(stage: Stage, operator: Client) -> None:
+    stage.producer.send("orders", "x", deliver_at_ms=now_ms() + HOUR)
+    (old,) = stage.admin.timers(0, 2**62).items
+    row = workflow.start(
+        "timers.reschedule", {"targets": [{"position": old.position}], "shift_ms": HOUR}, ACTOR, reason="x"
+    )
+    (new,) = stage.admin.timers(0, 2**62).items
+    assert f"/timers/{new.position}/" in links(operator, f"/operations/{row.pk}/")
+
+
+def test_a_producer_that_says_what_it_copied_takes_no_timers_place(stage: Stage, operator: Client) -> None:
+    """The property is a name like any other: whoever sends a message may set it."""
+    stage.producer.send("orders", "x", deliver_at_ms=now_ms() + HOUR)
+    (first,) = stage.admin.timers(0, 2**62).items
+    stage.producer.send("orders", "x", deliver_at_ms=now_ms() + 2 * HOUR, properties={COPY_OF: first.offset_message_id})
+    second = stage.admin.timers(0, 2**62).items[1]
+    assert f"/timers/{first.position}/" not in links(operator, f"/timers/{second.position}/")
+    stage.producer.send("orders", "x", deliver_at_ms=now_ms() + 3 * HOUR, properties={COPY_OF: "<script>"})
+    third = stage.admin.timers(0, 2**62).items[2]
+    assert operator.get(f"/timers/{third.position}/").status_code == 200
+    assert operator.get(f"/messages/{third.offset_message_id}/").status_code == 200
