@@ -6,7 +6,6 @@ their pages draw (tests.console.ui.drawn), and tests say when that is another.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,8 +68,10 @@ def test_pictures_are_taken(
 ) -> None:
     settings.REDISSON_URL, settings.REDISSON_QUEUES = valkey, ["*"]
     client = redis.Redis.from_url(valkey)
-    shutil.rmtree(drawn.SCREENS, ignore_errors=True)
-    drawn.SCREENS.mkdir(parents=True)
+    drawn.SCREENS.mkdir(parents=True, exist_ok=True)
+    # those of the demonstration lie below
+    for former in drawn.SCREENS.glob("*.png"):
+        former.unlink()
     kept: dict[str, dict[str, Any]] = {}
     with shop.opened(stage, client) as addresses:
         blank = chromium.new_page()
