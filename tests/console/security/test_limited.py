@@ -51,7 +51,6 @@ OPEN_READS = {
     "dashboards.runs.first_broker": "a broker's name",
     "dashboards.runs.parts_in_total": "names of brokers, and where their logs are",
     "dead_letters.pages.read_dead_letters": "REST says itself what a token sees",
-    "dead_letters.resent.question_of": "who asks has letters that are seen",
     "messages.across.hops_elsewhere": "the page that asks leaves out what is not seen",
     "messages.across.is_offset_id": "addresses of brokers",
     "messages.sent_now.half_now": "the page that asks is of an operation, which is seen by who sees the topic",
