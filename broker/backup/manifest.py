@@ -89,7 +89,7 @@ def parse(content: bytes, where: str) -> Manifest:
     try:
         value = json.loads(content)
         number = int(value["format"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise BackupDamaged(where, "it is no manifest") from None
     if number > FORMAT:
         raise BackupRefused(

@@ -99,5 +99,5 @@ def running_services(server: Server) -> Iterator[TransferStatus]:
             continue
         try:
             yield TransferStatus.from_json(text)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             logger.info("the status in %r is not read: %s", key, error)

@@ -147,7 +147,7 @@ def decode(frame: bytes) -> Command:
 def _json_command(header: bytes, body: bytes) -> Command:
     try:
         head = _decode_json(header)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         head = _lenient_json(header)
     ext = head.ext or {}
     if len(ext) > MAX_FIELDS:

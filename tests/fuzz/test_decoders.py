@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import suppress
 
 import pytest
+
+from broker.rocketmq.errors import BadFrame
+from broker.rocketmq.frame import decode
 
 from .decoders import CORPUS, DECODERS
 from .mutating import Fuzzing
@@ -20,6 +24,21 @@ def test_what_others_write_is_read_or_refused(decoder) -> None:
     fuzzing = Fuzzing(1)
     fuzzing.run(decoder, INPUTS)
     assert fuzzing.read[decoder.name] > 0, "its corpus is nothing that it reads"
+
+
+@pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
+def test_what_is_nested_too_deeply_is_refused(decoder) -> None:
+    deep = b'{"a":' * 20_000
+    samples = [deep, b"[" * 70_000, *(raw[: raw.find(b"{")] + deep for raw in decoder.corpus() if b"{" in raw)]
+    for raw in samples:
+        with suppress(*decoder.errors):
+            decoder.call(raw)
+
+
+def test_a_header_that_is_nested_too_deeply_is_no_frame() -> None:
+    header = b'{"other":' * 7_000
+    with pytest.raises(BadFrame):
+        decode(len(header).to_bytes(4, "big") + header)
 
 
 def test_every_corpus_belongs_to_a_decoder() -> None:

@@ -242,7 +242,7 @@ def parse(content: bytes) -> Iterator[PopQueue]:
     try:
         while reader:
             yield _unpack(reader)
-    except (struct.error, KeyError, TypeError) as error:
+    except (struct.error, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"the snapshot does not hold together: {error}") from None
 
 

@@ -34,16 +34,22 @@ def parse(content: bytes) -> dict[str, Any]:
     """Return the object; raises ValueError for anything else, and where a checksum does not match."""
     text = content.decode()
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        quoted = _STRING_OR_BARE_KEY.sub(lambda match: f'"{match[1]}"' if match[1] else match[0], text)
-        value = json.loads(quoted)
+        value = _loaded(text)
+    except RecursionError:
+        raise ValueError("The file is nested too deeply.") from None
     if not isinstance(value, dict):
         raise ValueError("The file holds no JSON object.")
     checksum = value.pop(CHECKSUM_KEY, None)
     if checksum is not None and checksum != crc32(_encode(value)):
         raise ValueError("The file is not what was written: its checksum differs.")
     return _writable(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return json.loads(_STRING_OR_BARE_KEY.sub(lambda match: f'"{match[1]}"' if match[1] else match[0], text))
 
 
 def _writable(value: Any) -> Any:

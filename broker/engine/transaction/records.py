@@ -317,7 +317,7 @@ def read_op(body: bytes, properties: dict[str, str]) -> list[Decision]:
     said = _PAIR.findall(properties.get(DECISIONS, ""))
     try:
         deciders = [(str(who), str(why)) for who, why in json.loads(properties.get(DECIDERS, "[]"))]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         deciders = []
     if len(said) != len(offsets):
         return [Decision(offset, None, "") for offset in offsets]
@@ -388,7 +388,7 @@ def read_decider(properties: dict[str, str]) -> tuple[str, str]:
     try:
         who, why = json.loads(properties.get(DECIDERS, ""))[0]
         return str(who), str(why)
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, RecursionError):
         return "", ""
 
 
