@@ -20,8 +20,8 @@ from console.site.mirrored import Cluster, History, cluster, lags_by_group
 MOST_GROUPS = 50
 #: what arrived in so short a time is on its way to a group that keeps up
 ON_ITS_WAY_S = 5
-#: of two means of the same messages one is larger by so much at most
-_NOISE = 0.1
+#: who keeps up takes what arrives, unevenly: how fast it could be is seen where it took twice as much for a while
+_SPARE_SEEN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Pace:
         spare_per_s = self.consumed_per_s - (self.arriving_per_s or 0)
         if spare_per_s <= 0:
             return None
-        if self.keeps_up(behind if before is None else before) and spare_per_s < _NOISE * self.consumed_per_s:
+        if self.keeps_up(behind if before is None else before) and spare_per_s < _SPARE_SEEN * self.consumed_per_s:
             return None
         return round(1000 * behind / spare_per_s)
 

@@ -65,6 +65,8 @@ def test_an_unknown_pace_is_no_time(behind: int, per_s: float | None, needed: in
         # it takes all that arrives, and nobody saw it take more
         (10.0, 10.0, 0, 400, None, False),
         (10.0, 9.9, 20, 400, None, False),
+        # nor do uneven arrivals say how fast it could be
+        (0.74, 0.66, 2, 428, None, False),
         # in bursts it takes more than arrives on the whole
         (10.0, 2.0, 0, 400, 50_000, False),
         (0.0, 12.5, 400, 400, None, False),
@@ -96,7 +98,7 @@ def test_a_group_set_back_says_how_long_it_needs(readers: Stage, operator: Clien
 @pytest.mark.parametrize(
     ("arrived", "needed", "said"),
     [
-        (30, 2_000, "recently 10/s consumed, 6.0/s arriving"),
+        (20, 1_333, "recently 10/s consumed, 4.0/s arriving"),
         (60, None, "it keeps up with 12/s"),
     ],
 )
