@@ -21,7 +21,6 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
-from django.db import transaction
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.translation import gettext
@@ -31,7 +30,7 @@ from console.features.people.limits import checked_topics, limit_alone, own_topi
 from console.features.people.opened import PeoplePreview, opened
 from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Call, ItemResult, Kind, Outcome, Target
+from console.operations.kind import REASON, AtOnce, Call, ItemResult, Outcome, Target
 from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.operations.shown_once import require_reader, show_once
@@ -48,7 +47,7 @@ LONGEST_NAME = 150
 Facts = dict[str, str]
 
 
-class PeopleKind(Kind[PeoplePreview]):
+class PeopleKind(AtOnce[PeoplePreview]):
     """An operation on one account or role: the database is asked at once, so that it is done or refused."""
 
     permission, page = CHANGE_USER, "people"
@@ -98,27 +97,17 @@ class PeopleKind(Kind[PeoplePreview]):
         """Return the account or role."""
         return [Target({"name": self.selection(parameters)}, {"name": self.selection(parameters)})]
 
-    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        """Act in nobody's name, who may do nothing."""
-        return self.act_as("", parameters, reason, targets)
-
-    def act_as(
-        self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
-    ) -> list[ItemResult]:
-        """Do it, or say why it is refused."""
-        try:
-            with transaction.atomic():
-                self.done(who, parameters)
-        except NotPossible as error:
-            return [ItemResult("refused", {"error": str(error)})]
-        return [ItemResult(next(iter(self.outcomes)))]
+    def done(self, who: str, parameters: Mapping[str, Any], reason: str) -> ItemResult:
+        """Do it, and say so."""
+        self.apply(who, parameters)
+        return ItemResult(next(iter(self.outcomes)))
 
     @abstractmethod
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return what is so now, and what is another one afterwards; raises NotPossible."""
 
     @abstractmethod
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Do it in the name of `who`; raises NotPossible."""
 
 
@@ -161,7 +150,7 @@ class AddPerson(PeopleKind):
             return {}
         return {"topics": seen_with(roles_named(parameters["roles"]), parameters.get("topics", ()))}
 
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Make the account with its roles, limited from the beginning; who limits has to be allowed to."""
         require_reader()
         _require_free(parameters["name"])
@@ -215,7 +204,7 @@ class ChangePerson(PeopleKind):
         own = [EVERY] if user.is_superuser else own_topics(user)
         return {"topics": seen_with(roles_named(parameters["roles"]), own)}
 
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Change it as the parameters say; what the user alone is limited to stays."""
         user, groups = account_named(parameters), roles_named(parameters["roles"])
         require_may_change(who, user)
@@ -241,7 +230,7 @@ class ResetPassword(PeopleKind):
             raise NotPossible(f"{parameters['name']} signs in by a provider and has no password here.")
         return {}, {"password": "new"}
 
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Set it for the account."""
         require_reader()
         user = account_named(parameters)
@@ -265,7 +254,7 @@ class ResetSecondFactor(PeopleKind):
         is_on = second_factor.is_on(account_named(parameters))
         return {"second_factor": _yes(is_on)}, {"second_factor": "no"}
 
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Forget secret and recovery codes."""
         user = account_named(parameters)
         require_may_change(who, user)

@@ -143,7 +143,7 @@ class AddRole(RoleKind):
         """Return the topics; a role without any sees all."""
         return {"topics": parameters["topics"] or [EVERY]}
 
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Make the role; who has not all of its permissions may not."""
         _require_free(parameters["role"])
         group = Group.objects.create(name=parameters["role"])
@@ -183,7 +183,7 @@ class LimitRole(RoleKind):
         """Return the topics; a role without any sees all."""
         return {"topics": parameters["topics"] or [EVERY]}
 
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Write the rows that are wanted."""
         (group,) = roles_named([parameters["role"]])
         require_may_give(who, [group])
@@ -233,7 +233,7 @@ class LimitPerson(PeopleKind):
         user = account_named(parameters)
         return {"topics": seen_with(user.groups.exclude(pk__in=own_roles(user)), parameters["topics"])}
 
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Write the topics to the user's own role; without any it is gone."""
         user = account_named(parameters)
         require_may_change(who, user)

@@ -147,7 +147,7 @@ class MakeToken(TokenKind):
         """Return the names of each right."""
         return {right: parameters[right] for right in RIGHTS}
 
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Make it in the name of who acts."""
         require_reader()
         scopes = tokens.scope_rows(*(parameters[right] for right in RIGHTS))
@@ -185,7 +185,7 @@ class RotateToken(TokenKind):
         """Return how long the old one counts."""
         return {}, {"secret": "new", "previous": f"{parameters['overlap_hours']:g} h"}
 
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Rotate it; the new one lasts as long as one that is made without a word."""
         require_reader()
         row = _row(parameters)
@@ -211,7 +211,7 @@ class RevokeToken(TokenKind):
         is_revoked = _row(parameters).revoked_at is not None
         return {"is_active": "no" if is_revoked else "yes"}, {"is_active": "no"}
 
-    def done(self, who: str, parameters: Mapping[str, Any]) -> None:
+    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Revoke it for good."""
         tokens.revoke(_row(parameters))
 
