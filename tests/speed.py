@@ -29,6 +29,7 @@ SLOW = (
     "celery/test_workers.py",
     "outbox",
     "reliability/test_lives.py",
+    "reliability/test_hours.py",
     "server/test_self_test.py",
     "console/due/test_measuring.py",
     "package/test_wheel.py",

@@ -18,8 +18,9 @@ from ..engine.errors import BrokerError
 from ..engine.fsck.survey import sizes_of
 from ..rocketmq.acl import AccessConfig, User
 from .broker import BrokerService, Protection
+from .clock import Clocks, Simulation
 from .connection import Limits
-from .listener import Listening, ListeningRefused, Remedies, raise_descriptor_limit, refuse_exposed
+from .listener import Listening, ListeningRefused, Remedies, is_loopback, raise_descriptor_limit, refuse_exposed
 from .registrar import NameServers
 from .slow_requests import SLOW_MS
 from .tls import is_plaintext_allowed, own_certificates
@@ -67,6 +68,10 @@ def main(arguments: list[str] | None = None) -> int:
         "--slow-ms", type=int, default=int(os.environ.get("ESCAPEMENT_SLOW_MS") or SLOW_MS),
         help="log requests that take this long (0: none)",
     )  # fmt: skip
+    parser.add_argument(
+        "--simulated-clock", type=_simulated_clock, metavar="SPEED",
+        help="let the broker's clock run faster, for demonstrations and tests: 60, or 2026-01-01T00:00:00Z@60",
+    )  # fmt: skip
     log_lines.add_options(parser)
     parser.add_argument(
         "--no-self-test", action="store_true", default=os.environ.get("ESCAPEMENT_SELF_TEST", "1") != "1",
@@ -92,10 +97,22 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
+def _simulated_clock(text: str) -> Simulation:
+    try:
+        return Simulation.read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _refuse_exposed(options: argparse.Namespace) -> None:
     """Raise ListeningRefused for what the hosted broker (broker/hosting) refuses, too."""
     if options.access_key and not os.environ.get("ESCAPEMENT_SECRET_KEY"):
         raise ListeningRefused(f"{options.access_key} has no secret: set ESCAPEMENT_SECRET_KEY.")
+    if options.simulated_clock and not is_loopback(options.host):
+        raise ListeningRefused(
+            f"A simulated clock is for one machine, and the broker would listen on {options.host}: give --host a"
+            " loopback address, or leave --simulated-clock out."
+        )
     listening = Listening(
         options.host,
         options.advertise or options.host,
@@ -127,6 +144,7 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
             NameServers.parsed(options.register_at), Signer(inner.name, inner.secret).sign if inner else None
         ),
         limits=Limits(slow_ms=options.slow_ms),
+        clocks=Clocks(simulation=options.simulated_clock),
         self_test=not options.no_self_test,
         protection=Protection(
             access=AccessConfig(inner, options.open_routes) if inner else None,

@@ -173,8 +173,9 @@ async def test_a_store_that_cannot_be_opened_is_said_so_by_the_program(service: 
         (["--host", "0.0.0.0", "--access-key", "root"], {}, b"--advertise"),
         (["--host", "0.0.0.0", "--access-key", "root", "--advertise", "127.0.0.1"], {}, b"ESCAPEMENT_PLAINTEXT=1"),
         (["--access-key", "root"], {"ESCAPEMENT_SECRET_KEY": ""}, b"set ESCAPEMENT_SECRET_KEY"),
+        (["--host", "0.0.0.0", "--simulated-clock", "60"], {}, b"or leave --simulated-clock out"),
     ],
-    ids=["all", "all of IPv6", "empty", "a name", "none to tell", "plain", "without a secret"],
+    ids=["all", "all of IPv6", "empty", "a name", "none to tell", "plain", "without a secret", "another clock"],
 )
 async def test_the_bare_broker_refuses_to_be_reached_as_the_hosted_one_does(
     tmp_path: Path, options: list[str], environment: dict[str, str], refusal: bytes
