@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,8 +33,10 @@ from broker.client import (
     ClientError,
     Decision,
     Message,
+    SendResult,
     prepare,
 )
+from broker.client.timers import Steered
 from tests.reliability.faults import LASTS_S, Fault
 from tests.reliability.history import Outcome, Recorder, body_of, read_body
 from tests.reliability.rig import Lasting, Rig
@@ -377,7 +379,7 @@ class Run:
             self._opened.append(consumer)
         self._readers = [asyncio.create_task(self._pop(kind)) for kind, groups in READERS.items() if POPPED in groups]
 
-    def _handler(self, group: str):
+    def _handler(self, group: str) -> Callable[[Message], Awaitable[None]]:
         async def handle(message: Message) -> None:
             self.ledger.hand(group, message.body)
             if group == FAILING:
@@ -400,7 +402,7 @@ class Run:
                     await consumer.ack(each)
 
 
-async def _outcome(work, *, is_steer: bool = False) -> Outcome:
+async def _outcome(work: Awaitable[SendResult | Steered], *, is_steer: bool = False) -> Outcome:
     judge = of_steer if is_steer else of_send
     try:
         return judge(await work)
