@@ -26,6 +26,10 @@ QueueKey = tuple[str, int]
 _GRAIN_MS = 50
 """Time-outs are as much as this late, so that those of thousands come together."""
 
+_DONE_KEPT = 64
+"""So many that were answered are kept until their time would be out, beside twice those that wait: each has its
+request's fields, some 2 KB, and to look through them costs less than to keep them."""
+
 
 @dataclass(slots=True, eq=False)
 class WaitingPull:
@@ -74,7 +78,7 @@ class WaitingPulls:
     def add(self, pull: WaitingPull) -> None:
         """Let a pull wait until its deadline."""
         self._by_queue.setdefault(pull.key, []).append(pull)
-        if len(self._by_deadline) > 2 * self._count + 1000:
+        if len(self._by_deadline) > 2 * self._count + _DONE_KEPT:
             self._by_deadline = [entry for entry in self._by_deadline if not entry[2].is_done]
             heapify(self._by_deadline)
         heappush(self._by_deadline, (pull.deadline_ms, next(self._order), pull))
@@ -223,7 +227,7 @@ class WaitingPops:
                 self._by_topic.setdefault(topic, set()).add(key)
         waiting.setdefault((pop.queue_id, pop.alike), OrderedDict())[pop] = None
         self._count += 1
-        if len(self._by_moment) > 2 * self._count + 1000:
+        if len(self._by_moment) > 2 * self._count + _DONE_KEPT:
             self._by_moment = [entry for entry in self._by_moment if not entry[2].is_done]
             heapify(self._by_moment)
         self._plan(pop.deadline_ms, pop)
