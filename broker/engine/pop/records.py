@@ -144,11 +144,18 @@ def _read(body: bytes) -> Iterator[Entry]:
             more = int.from_bytes(body[at : at + length], "little")
             at += length
         elif kind == ORDERED:
-            more = json.loads(body[at : at + numbers[1]])
+            more = _read_json(body[at : at + numbers[1]])
             at += numbers[1]
         if at > len(body):
             raise ValueError("it ends in the middle of an entry")
         yield kind, keys[queue], numbers, more
+
+
+def _read_json(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def read_key(name: bytes) -> Key:

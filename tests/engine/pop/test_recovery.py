@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
+from broker.engine.pop.records import Page, read_page
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles
 from broker.rocketmq.topics import POP_TOPIC
 from tests.engine.pop.popping import (
@@ -267,3 +270,13 @@ def test_no_handle_from_before_a_reset_fits_after_a_start(ended: str, in_order: 
     assert offset_of(driver) == 0
     assert ack(driver, new)
     assert offset_of(driver) == 1
+
+
+def test_what_is_out_in_an_orderly_queue_may_not_be_nested_too_deeply() -> None:
+    deep = b"[" * 70_000
+    entry = struct.pack(">BH", ord("O"), 0) + struct.pack(">qI", 0, len(deep)) + deep
+    page = Page()
+    page.ordered(b"g\0t\x000", 0, {})
+    sound = page.body()
+    with pytest.raises(ValueError, match="nested"):
+        list(read_page(sound + entry))
