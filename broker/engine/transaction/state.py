@@ -28,8 +28,9 @@ from ..store import Store
 from .halves import Calendar, Half, OffsetQueue, OpenHalves, Parked, ParkedHalves
 from .records import Decision, immunity_of, read_op
 
-#: Decisions remembered by half offset; older ones are read from the op records.
-_REMEMBERED = 20_000
+#: Decisions remembered by half offset, 400 bytes each: who repeats one does so soon, or waited for his time-out, and
+#: then it is read from the op records.
+_REMEMBERED = 5_000
 #: Checks that a start makes good from the notes in the time of one other change.
 _CHECKS_PER_CHANGE = 32
 #: Op records read to find one decision.
