@@ -33,6 +33,7 @@ from broker.client import (
     ClientError,
     Decision,
     Message,
+    Received,
     SendResult,
     prepare,
 )
@@ -64,7 +65,7 @@ LIFE_HOURS = 2
 YOUNG_HOURS = 1
 #: Memory and descriptors may move by so much.
 FLAT = 0.02
-SETTLE_S = 120.0
+SETTLE_S = 60.0
 
 DELIVERED, CANCELLED, ROLLED_BACK, DEAD, OPEN = range(1, 6)
 
@@ -142,9 +143,9 @@ class Ledger:
         counts["dead again"] = self.letters.total() - len(self.letters)
         return counts
 
-    def is_settled(self) -> bool:
-        """Tell whether everybody had what they were to get."""
-        return not any("not had" in line or "no dead letter" in line for line in self.wrong())
+    def missing(self) -> int:
+        """Return how many of those who are to get something have not got it yet."""
+        return sum("not had" in fault or "no dead letter" in fault for kind in KINDS for fault in self._faults(kind))
 
     def shown(self, kind: str) -> int:
         """Return how many of a kind anybody had: so many records its topic is to have held."""
@@ -154,7 +155,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The broker at one moment: `life` counts its processes."""
+    """The broker at one moment: `life` counts its processes, `descriptors` those that are no files of the store."""
 
     hour: float
     life: int
@@ -219,6 +220,8 @@ class Run:
         self._readers: list[asyncio.Task[None]] = []
         self._opened: list[AsyncProducer | AsyncConsumer | AsyncSimpleConsumer | AsyncTransactionProducer] = []
         self._answers: dict[int, Decision] = {}
+        #: of each queue of dead letters: those before it were read. Retention takes them some time later.
+        self._letters_read: dict[int, int] = {}
 
     async def live(self) -> Hours:
         """Live through it."""
@@ -266,9 +269,10 @@ class Run:
         pid = self.rig.server.pid
         status = await asyncio.to_thread(Path(f"/proc/{pid}/status").read_text)
         (memory,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")]
-        descriptors = await asyncio.to_thread(lambda: sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()))
+        descriptors = await asyncio.to_thread(_descriptors, pid, str(self.rig.server.root))
         async with AsyncAdmin(self.rig.namesrv) as admin:
             told = await admin.timer_status()
+            await self._read_letters(admin)
         late = [each for each in told.lateness_by_topic if each.topic == TIMER]
         p50_ms, p99_ms = (late[0].p50_ms, late[0].p99_ms) if late else (0, 0)
         sample = Sample(hour, life, memory * 1024, descriptors, p50_ms, p99_ms)
@@ -280,13 +284,17 @@ class Run:
         """Have everything come that is to come, and see that it is all."""
         self._sending.over.set()
         await asyncio.gather(*self._tasks)
-        ends_s = time.monotonic() + self._most_delay_ms / 1000 / self._speed + SETTLE_S
         lasting = Lasting()
         async with AsyncAdmin(self.rig.namesrv) as admin:
-            while time.monotonic() < ends_s:
+            left, since_s = -1, time.monotonic()
+            # whoever is behind is waited for as long as he gets on; timers may all be due at the end
+            while time.monotonic() < since_s + self._most_delay_ms / 1000 / self._speed + SETTLE_S:
                 await lasting(1.0)
                 await self._read_letters(admin)
-                if self.ledger.is_settled() and not (await admin.timer_status()).pending:
+                before, left = left, self.ledger.missing() + (await admin.timer_status()).pending
+                if left != before:
+                    since_s = time.monotonic()
+                if not left:
                     break
             self.result.wrong = self.ledger.wrong()
             for kind in KINDS:
@@ -298,15 +306,17 @@ class Run:
         self.result.wrong += [str(event.about["said"]) for event in self._recorder.events if event.op == "health"]
 
     async def _read_letters(self, admin: AsyncAdmin) -> None:
-        self.ledger.letters.clear()
+        """Count the dead letters that came since the last time."""
+        topic = f"%DLQ%{FAILING}"
         with suppress(ClientError):
-            for part in (await admin.topic_stats(f"%DLQ%{FAILING}")).queues:
-                offset = part.min_offset
+            for part in (await admin.topic_stats(topic)).queues:
+                number = part.queue.queue_id
+                offset = self._letters_read.get(number, part.min_offset)
                 while offset < part.max_offset:
-                    page = await admin.pull(f"%DLQ%{FAILING}", part.queue.queue_id, offset, 32)
+                    page = await admin.pull(topic, number, offset, 32)
                     for letter in page:
                         self.ledger.letters[int(read_body(letter.body)[0].partition("-")[2])] += 1
-                    offset = page[-1].queue_offset + 1 if page else offset + 1
+                    offset = self._letters_read[number] = page[-1].queue_offset + 1 if page else offset + 1
 
     # Senders.
 
@@ -389,17 +399,32 @@ class Run:
 
     async def _pop(self, kind: str) -> None:
         consumer = AsyncSimpleConsumer(POPPED, self.rig.namesrv)
+
+        async def done(received: Received) -> None:
+            self.ledger.hand(POPPED, received.message.body)
+            with suppress(ClientError):
+                await consumer.ack(received)
+
         self._opened.append(consumer)
         while not self._reading.over.is_set():
             try:
-                received = await consumer.receive(kind, invisible_ms=INVISIBLE_MS, wait_ms=500)
+                received = await consumer.receive(kind, max_messages=32, invisible_ms=INVISIBLE_MS, wait_ms=500)
             except ClientError:
                 await self._reading(0.2)
                 continue
-            for each in received:
-                self.ledger.hand(POPPED, each.message.body)
-                with suppress(ClientError):
-                    await consumer.ack(each)
+            await asyncio.gather(*map(done, received))
+
+
+def _descriptors(pid: int, store: str) -> int:
+    """Return how many descriptors a process has beside those of files of its store that are there.
+
+    Of these there are as many as was written in the time of retention.
+    """
+    places = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            places.append(str(each.readlink()))
+    return sum(not place.startswith(store) or place.endswith(" (deleted)") for place in places)
 
 
 async def _outcome(work: Awaitable[SendResult | Steered], *, is_steer: bool = False) -> Outcome:
