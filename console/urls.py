@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, register_converter
 
-from console import comparison, components, half_page, health, palette, waiting
+from console import comparison, components, half_page, health, palette, under_key, waiting
 from console.features import clients
 from console.features.access import pages as access_pages
 from console.features.alerts import pages as alerts_pages
@@ -124,7 +124,7 @@ urlpatterns: list[URLPattern] = [
     page("views/<int:view_id>/", saved_view_pages.change, "saved_view"),
     page("views/<int:view_id>/delete/", saved_view_pages.delete, "saved_view_delete"),
     page("find/", palette.find, "find", is_total=True),
-    page("find/key/", palette.open_key, "find_key"),
+    page("find/key/", under_key.open_key, "find_key"),
     page("find/act/", palette.act, "find_act"),
     page("login/", sign_in.SignIn.as_view(), "login", EVERYBODY),
     page("admin/login/", sign_in.to_sign_in, "admin_sign_in", EVERYBODY),

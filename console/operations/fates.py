@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from django.db.models import TextChoices
-from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
@@ -21,7 +20,7 @@ from broker.mirror.models import Topic
 from broker.rocketmq.properties import REAL_TOPIC
 from broker.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.operations.kind import ItemNow
-from console.site.broker import at, tell_each
+from console.site.broker import address_at, tell_each
 from console.site.chosen import chosen
 from console.site.evidence import StaleReason
 from console.site.mirrored import Mirrored, cluster
@@ -56,10 +55,7 @@ class Became:
     @property
     def address(self) -> str:
         """The address of that record's page; empty without one."""
-        if not self.message_id:
-            return ""
-        with at(self.broker):
-            return reverse("message", args=[self.message_id])
+        return address_at(self.broker, "message", self.message_id) if self.message_id else ""
 
     @property
     def is_dead(self) -> bool:

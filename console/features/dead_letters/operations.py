@@ -58,7 +58,7 @@ from console.operations.selection import (
 )
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
-from console.site.broker import asked_of, at, tell_each
+from console.site.broker import address_at, asked_of, at, if_several, tell_each
 from console.site.chosen import chosen
 from console.site.clock import now_ms
 from console.site.mirrored import Cluster, cluster
@@ -423,8 +423,8 @@ class SendAsNew(SendAgain):
         result = item.result
         if item.outcome != SENT_AS_NEW or not result.get("message_id"):
             return super().item_now(item)
-        with at(result.get("broker", "") if cluster().has_several else ""):
-            return ItemNow(text=gettext("Open message"), address=reverse("message", args=[result["message_id"]]))
+        address = address_at(if_several(result.get("broker", "")), "message", result["message_id"])
+        return ItemNow(text=gettext("Open message"), address=address)
 
 
 def _letter_at(group: str, target: Mapping[str, Any]) -> Callable[[Admin], DeadLetter | None]:

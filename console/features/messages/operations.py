@@ -32,7 +32,7 @@ from console.operations.kind import REASON, Act, Call, ItemNow, ItemResult, Kind
 from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
 from console.site import broker as site_broker
-from console.site.broker import at
+from console.site.broker import address_at, at, if_several
 from console.site.clock import now_ms
 from console.site.mirrored import cluster
 
@@ -133,8 +133,8 @@ class ResendMessage(Kind[SentAgainPreview]):
         """Return the page of the new message; what a group got back has that of the old one."""
         if item.outcome != "sent_as_new":
             return None
-        with at(item.result["broker"] if cluster().has_several else ""):
-            return gettext("Open message"), reverse("message", args=[item.result["message_id"]])
+        broker = if_several(item.result["broker"])
+        return gettext("Open message"), address_at(broker, "message", item.result["message_id"])
 
     def targets(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> Sequence[Target]:
         """Return the one, whatever became of it."""
@@ -174,8 +174,7 @@ class ResendMessage(Kind[SentAgainPreview]):
         for item in items:
             result = item.result
             if item.outcome == "sent_as_new" and result.get("message_id"):
-                with at(result.get("broker", "") if has_several else ""):
-                    address = reverse("message", args=[result["message_id"]])
+                address = address_at(if_several(result.get("broker", "")), "message", result["message_id"])
                 found[item.number] = ItemNow(text=gettext("Open message"), address=address)
             elif item.outcome == "sent_back":
                 home = broker_of(cluster(), parameters["message_id"]) if has_several else None

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from django.http import QueryDict
-from django.urls import reverse
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -63,7 +62,7 @@ from console.operations.spanning import (
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site import broker as site_broker
-from console.site.broker import ask_each, at
+from console.site.broker import address_at, ask_each, at
 from console.site.clock import now_ms
 from console.site.mirrored import cluster
 from console.site.parsing import whole_number
@@ -346,8 +345,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         position = item.result.get("position")
         if position is None:
             return None
-        with at(item.target.get(OF, "")):
-            return gettext("Open half message"), reverse("transaction", args=[position])
+        return gettext("Open half message"), address_at(item.target.get(OF, ""), "transaction", position)
 
     def _result(self, steered: SteeredTransaction) -> ItemResult:
         place = {"offset": steered.offset, "position": steered.position}
