@@ -34,6 +34,7 @@ from console.rest import reference_pages
 from console.security import account, presence, sign_in, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
+from console.site.parsing import whole_number
 from console.ui import frame, own_settings, preferences, saved_view_pages
 from console.ui.addresses import Name
 from console.ui.live import LiveKind
@@ -156,5 +157,11 @@ live_pages: Mapping[str, LiveKind] = {
     **timers_pages.LIVE,
     **transactions_pages.LIVE,
     **redisson_pages.LIVE,
-    "operation": LiveKind(lambda name, _: live_operation(name), frozenset(), takes_argument=True),
+    "operation": LiveKind(
+        lambda name, query: live_operation(name, whole_number(query.get("after")) or 0),
+        # what was sent goes on as groups move
+        frozenset({"offsets"}),
+        frozenset({"after"}),
+        takes_argument=True,
+    ),
 }

@@ -176,6 +176,8 @@ class ItemNow:
     address: str = ""
     state: str = ""
     mark: str = ""
+    #: False: it will become something else
+    is_final: bool = True
 
 
 @dataclass(frozen=True, slots=True)

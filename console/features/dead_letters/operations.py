@@ -322,13 +322,14 @@ class SendAgain(Kind[SentAgainPreview]):
     def became(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, ItemNow]:
         """Return what became of those that were sent."""
         group = row.parameters["group"]
-        asked = (
+        letters = {each.target.get("broker", ""): _Letters(group) for each in items}
+        asked = [
             question_of(
-                item.number, group, item.target.get("broker", ""), Done(item.outcome, item.result),
-                _letter_at(group, item.target),
+                item.number, group, broker, Done(item.outcome, item.result, (str(row.pk), item.number)),
+                letters[broker].asked(item.target),
             )
-            for item in items
-        )  # fmt: skip
+            for item in items for broker in [item.target.get("broker", "")]
+        ]  # fmt: skip
         found = fates_of([each for each in asked if each is not None])
         return {number: became.now for number, became in found.items()}
 
@@ -427,12 +428,33 @@ class SendAsNew(SendAgain):
         return ItemNow(text=gettext("Open message"), address=address)
 
 
-def _letter_at(group: str, target: Mapping[str, Any]) -> Callable[[Admin], DeadLetter | None]:
-    def find(admin: Admin) -> DeadLetter | None:
-        message = message_at(admin, group, target["queueId"], target["offset"])
-        return None if message is None else letter_of(message)
+class _Letters:
+    """Letters of a group at one broker: all that are asked about are read together when the first one is wanted."""
 
-    return find
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._places: set[tuple[int, int]] = set()
+        self._found: dict[tuple[int, int], DeadLetter] = {}
+
+    def asked(self, target: Mapping[str, Any]) -> Callable[[Admin], DeadLetter | None]:
+        """Return what gives this letter; None: it is not there any more."""
+        place = target["queueId"], target["offset"]
+        self._places.add(place)
+
+        def find(admin: Admin) -> DeadLetter | None:
+            self._read(admin)
+            return self._found.get(place)
+
+        return find
+
+    def _read(self, admin: Admin) -> None:
+        left, self._places = sorted(self._places), set()
+        while left:
+            queue_id, offset = left[0]
+            part = admin.pull(DLQ_PREFIX + self._group, queue_id, offset, STEP)
+            self._found |= {(queue_id, each.queue_offset): letter_of(each) for each in part}
+            end = max((each.queue_offset for each in part), default=offset)
+            left = [place for place in left if place > (queue_id, max(end, offset))]
 
 
 def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:

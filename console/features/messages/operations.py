@@ -23,6 +23,7 @@ from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Me
 from broker.client.errors import Answer
 from broker.client.names import check_group, check_writable_topic
 from console.features.messages.across import broker_of
+from console.features.messages.sent_now import message_now
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope, named
 from console.operations.catch_up import behind_after, group_behind_after
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
@@ -174,16 +175,15 @@ class ResendMessage(Kind[SentAgainPreview]):
         for item in items:
             result = item.result
             if item.outcome == "sent_as_new" and result.get("message_id"):
-                address = address_at(if_several(result.get("broker", "")), "message", result["message_id"])
-                found[item.number] = ItemNow(text=gettext("Open message"), address=address)
+                found[item.number] = message_now({"broker": "", **result})
             elif item.outcome == "sent_back":
                 home = broker_of(cluster(), parameters["message_id"]) if has_several else None
-                asked.append(_question(item.number, home.name if home is not None else "", parameters, result))
+                asked.append(_question(item, home.name if home is not None else "", parameters))
         return found | {number: each.now for number, each in fates_of(asked).items()}
 
 
-def _question(number: int, broker: str, parameters: Mapping[str, Any], result: Mapping[str, Any]) -> Question[int]:
-    group, topic = parameters["group"], parameters["topic"]
+def _question(item: OperationItem, broker: str, parameters: Mapping[str, Any]) -> Question[int]:
+    group, topic, result = parameters["group"], parameters["topic"], item.result
 
     def find(admin: Admin) -> Resent | None:
         try:
@@ -195,7 +195,7 @@ def _question(number: int, broker: str, parameters: Mapping[str, Any], result: M
         tries, since = record.reconsume_times + 1, int(result.get("letters_end", 0))
         return Resent(group, topic, record.unique_key, record.position, tries, since)
 
-    return Question(number, broker, group, topic, find)
+    return Question(item.number, broker, group, topic, find, (str(item.operation_id), item.number))
 
 
 def _at_its_broker(parameters: Mapping[str, Any]) -> AbstractContextManager[None]:

@@ -45,8 +45,8 @@ def timer_now(result: Mapping[str, Any]) -> ItemNow:
             address = address_at(broker, "message", unique_key, topic=topic)
             return _of_page(read.message(unique_key, topic), address, due_ms)
         words = {"pending": _("pending"), "cancelled": _("cancelled")}
-        state = words.get(life.state, "") if life is not None else ""
-        return ItemNow(due_ms, _("Open timer"), address, state)
+        state = life.state if life is not None else ""
+        return ItemNow(due_ms, _("Open timer"), address, words.get(state, ""), is_final=state not in ("", "pending"))
 
 
 def half_now(result: Mapping[str, Any]) -> ItemNow:
@@ -62,12 +62,13 @@ def half_now(result: Mapping[str, Any]) -> ItemNow:
         "rolled back": _("rolled back"),
     }  # fmt: skip
     address = address_at(broker, "transaction", position)
-    return ItemNow(None, _("Open half message"), address, words.get(found or "", ""))
+    is_final = found in ("committed", "rolled back")
+    return ItemNow(None, _("Open half message"), address, words.get(found or "", ""), is_final=is_final)
 
 
 def _of_page(page: MessagePage, address: str, due_ms: int | None) -> ItemNow:
     if page.pending:
-        return ItemNow(page.due_ms, _("Open message"), address, _("pending"))
+        return ItemNow(page.due_ms, _("Open message"), address, _("pending"), is_final=False)
     if not page.found:
         return ItemNow(due_ms, _("Open message"), address, "")
     received = sum(each.state is ReaderState.HAD for each in page.readers)
@@ -76,4 +77,4 @@ def _of_page(page: MessagePage, address: str, due_ms: int | None) -> ItemNow:
         "received by %(received)s of %(count)s group", "received by %(received)s of %(count)s groups", count
     )
     state = said % {"received": received, "count": count} if count else _("stored; no group that you see subscribes")
-    return ItemNow(page.due_ms or due_ms, _("Open message"), address, state)
+    return ItemNow(page.due_ms or due_ms, _("Open message"), address, state, is_final=received == count)
