@@ -165,6 +165,18 @@ class OperationPage:
         return only if only is not None and only.address and len(found) == 1 else None
 
     @property
+    def back_to(self) -> ItemNow | None:
+        """What leads back to what it was about, once it is over; None: what it made leads there already."""
+        words, address = self.kind.back_to(self.row.parameters)
+        made = self.made
+        return None if made is not None and made.address == address else ItemNow(text=str(words), address=address)
+
+    @property
+    def lag_now(self) -> int | None:
+        """How far those are behind now whose lag was told in the preview; None: it is not known."""
+        return self.kind.lag_now(self.row.parameters, self.preview)
+
+    @property
     def permission(self) -> str:
         """The permission that this operation needs."""
         return self.kind.permission

@@ -25,7 +25,7 @@ from broker.client.names import check_group, check_writable_topic
 from console.features.messages.across import broker_of
 from console.features.messages.sent_now import message_now
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope, named
-from console.operations.catch_up import behind_after, group_behind_after
+from console.operations.catch_up import behind_after, group_behind_after, lag_of_group, lag_of_topics
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.fates import Question, Resent, dead_letter_ends, fates_of
@@ -64,6 +64,7 @@ class ResendMessage(Kind[SentAgainPreview]):
     effect = _("Its consumers get it again. This cannot be undone.")
     outcomes = {"sent_back": Outcome(_("resent to its group")), "sent_as_new": Outcome(_("resent as a new message"))}
     page = "messages"
+    leave_words = _("Open original message")
     is_final = True
     names_messages = True
     preview_type = SentAgainPreview
@@ -129,6 +130,11 @@ class ResendMessage(Kind[SentAgainPreview]):
             met_count=_sent_before(parameters["message_id"]),
             **(behind.as_fields() if behind else {}),
         )
+
+    def lag_now(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> int | None:
+        """Return how far the group, or all groups of the topic, are behind."""
+        group = parameters["group"]
+        return lag_of_group(group) if group else lag_of_topics([parameters["topic"]])
 
     def page_of(self, item: OperationItem) -> tuple[str, str] | None:
         """Return the page of the new message; what a group got back has that of the old one."""

@@ -41,7 +41,7 @@ from console.features.timers.selection import (
 )
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, Scope
-from console.operations.catch_up import Behind, behind_after
+from console.operations.catch_up import Behind, behind_after, lag_of_topics
 from console.operations.kind import (
     LIMIT,
     REASON,
@@ -350,6 +350,10 @@ class DeliverTimersNow(SteerTimers):
     def behind(self, admin: Admin, rows: Sequence[TimerRow]) -> Behind | None:
         """Return how far every group of their topics would be behind."""
         return behind_after(admin, Counter(row.topic for row in rows))
+
+    def lag_now(self, parameters: Mapping[str, Any], preview: TimersPreview) -> int | None:
+        """Return how far every group of their topics is behind."""
+        return lag_of_topics(topic for topic, _count in preview.topics)
 
 
 @register

@@ -98,7 +98,10 @@ class TakeBack(TimerKind[TakeBackPreview]):
     name = TAKE_BACK
     permission = STEER_TIMERS
     title, verb = _("Undo changes to timers"), ngettext_lazy("Undo change", "Undo changes", "count")
-    effect = _("Cancelled timers wait again with the same content; rescheduled timers get their former due time.")
+    effect = _(
+        "Cancelled timers wait again with the same content, as new messages with a new message id; rescheduled timers "
+        "get their former due time and keep their id."
+    )
     outcomes = {
         **OVER,
         "taken_back": Outcome(_("pending again")),
@@ -146,9 +149,10 @@ class TakeBack(TimerKind[TakeBackPreview]):
     def item_now(self, item: OperationItem) -> ItemNow | None:
         """Return the moment at which it waits again, with its page if it was parked anew."""
         due_ms, position = item.result.get("due_ms"), item.result.get("new_position")
-        if position is not None and item.outcome in ("taken_back", "moved_back"):
+        if position is not None and item.outcome in ("taken_back", "parked_again", "moved_back"):
             address = address_at(item.target.get(BROKER, ""), "timer", position)
-            return ItemNow(due_ms, gettext("Open timer"), address)
+            words = gettext("Open timer") if item.outcome == "moved_back" else gettext("Open new timer")
+            return ItemNow(due_ms, words, address)
         if item.outcome == "moved_back":
             return ItemNow(due_ms)
         return super().item_now(item)

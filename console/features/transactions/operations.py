@@ -28,7 +28,7 @@ from console.features.transactions.pages import PAGE, page_of
 from console.features.transactions.records import matches, read_newest, row_of
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS, Scope
-from console.operations.catch_up import Behind, behind_after
+from console.operations.catch_up import Behind, behind_after, lag_of_topics
 from console.operations.errors import InvalidParameter
 from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target, Words
 from console.operations.models import OperationItem
@@ -365,6 +365,7 @@ class CommitTransactions(SteerTransactions):
 
     name = "transactions.commit"
     destroys = True
+    is_red = False
     title, verb = _("Commit transactions"), ngettext_lazy("Commit transaction", "Commit transactions", "count")
     begun_on = "transaction_list"
     effect = _("The messages are delivered to their topics, whatever their databases say. This cannot be undone.")
@@ -378,6 +379,10 @@ class CommitTransactions(SteerTransactions):
     def behind(self, rows: Sequence[TransactionRow]) -> Behind | None:
         """Return how far every group of their topics would be behind."""
         return behind_after(site_broker.admin(), Counter(row.topic for row in rows))
+
+    def lag_now(self, parameters: Mapping[str, Any], preview: TransactionsPreview) -> int | None:
+        """Return how far every group of their topics is behind."""
+        return lag_of_topics(topic for topic, _count in preview.topics)
 
 
 @register
