@@ -305,8 +305,9 @@ def _groups(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]:
             name,
             (
                 (Measure.LAG, both.held(lambda row: row.lag)),
-                (Measure.RETRY, both.held(lambda row: row.retry)),
-                (Measure.DEAD, both.held(lambda row: row.dead)),
+                # a group without a topic for them has none
+                (Measure.RETRY, both.held(lambda row: row.retry or 0)),
+                (Measure.DEAD, both.held(lambda row: row.dead or 0)),
             ),
             is_before=both.is_before,
             is_after=both.is_after,

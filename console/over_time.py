@@ -10,7 +10,7 @@ that is away counts as it was known last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -168,17 +168,21 @@ def over_time(
     kinds: Sequence[str] = (),
     about: tuple[str, str] | None = None,
     keep: Sequence[str] = (),
+    moved: Callable[[int, int], Sequence[Moved]] | None = None,
 ) -> OverTime:
     """Return the charts of a page, as the parameters of its address ask for.
 
     `kinds`: how the kinds of operations begin that are marked; `about`: only those that touch this ("topic" or "group",
-    its name); `keep`: parameters that links keep.
+    its name); `keep`: parameters that links keep; `moved`: what set groups back or forward between two moments, which
+    is no consumption: what was consumed again counts, what was skipped does not.
     """
     of, at_ms = cluster(), now_ms()
     stretch = stretch_of(given, at_ms)
-    lines, partial = lines_of(of, wanted, stretch)
+    lines, partial = lines_of(of, wanted, stretch, moved(stretch.start_ms, at_ms) if moved is not None else ())
     kept = tuple((name, given[name][:255]) for name in keep if given.get(name))
-    marks = marks_between(stretch.start_ms, stretch.end_ms, of.names, kinds=kinds, about=about)
+    # what was done since the last whole value stands at the end
+    end_ms = at_ms if stretch.over else stretch.end_ms
+    marks = marks_between(stretch.start_ms, end_ms, of.names, kinds=kinds, about=about)
     is_kept = bool(settings.SNAPSHOT_EVERY_S)
     return OverTime(stretch, at_ms, lines, marks, partial, kept, is_kept)
 
@@ -228,12 +232,20 @@ class _Base:
         return cls(first, -(-stretch.end_ms // width_ms) - first, width_ms, not stretch.is_by_minute)
 
 
-def lines_of(of: Cluster, wanted: Sequence[Wanted], stretch: Stretch) -> tuple[tuple[Line, ...], tuple[str, ...]]:
+#: at which broker ("": the one there is), when, and by how many messages a group was set back
+Moved = tuple[str, int, int]
+
+
+def lines_of(
+    of: Cluster, wanted: Sequence[Wanted], stretch: Stretch, moved: Sequence[Moved] = ()
+) -> tuple[tuple[Line, ...], tuple[str, ...]]:
     """Return the lines, and of several brokers those of which nothing is known for part of the time; by two queries."""
     base = _Base.of(stretch)
     read = _read(of, base)
     rows = _rows(of, wanted, stretch, base)
-    lines = tuple(Line(each, _values(_in_total(of, each, rows, read, base), each, stretch, base)) for each in wanted)
+    lines = tuple(
+        Line(each, _values(_in_total(of, each, rows, read, base, moved), each, stretch, base)) for each in wanted
+    )
     return lines, _partial(read, base) if of.has_several else ()
 
 
@@ -279,15 +291,17 @@ _PLACES = {Measure.PASSED: 1, Measure.PENDING: 2, Measure.LAG: 3, Measure.LATENE
 
 
 def _in_total(
-    of: Cluster, each: Wanted, rows: Mapping[tuple[str, str, str], Sequence[Any]], read: _Read, base: _Base
-) -> list[float | None]:
+    of: Cluster, each: Wanted, rows: Mapping[tuple[str, str, str], Sequence[Any]], read: _Read, base: _Base,
+    moved: Sequence[Moved],
+) -> list[float | None]:  # fmt: skip
     """Return a line's figure in every slot, of all brokers: a rate per second, or what there was at most."""
     several = []
     for broker in of.names:
         is_read, bridged = read[broker][each.part]
         told = _filled(rows.get((broker, each.kind, each.name), ()), is_read, _PLACES[each.measure], base)
         if each.measure.is_rate:
-            several.append(_rates(told, bridged, base))
+            own = [(at_ms, count) for name, at_ms, count in moved if name in ("", broker)]
+            several.append(_rates(_unmoved(told, own, base), bridged, base))
         else:
             several.append([None if value is None else value[1] for value in told])
     # where nobody was read it is a gap, also in a total in which one that is away counts as it was known last
@@ -319,6 +333,20 @@ def _filled(told: Sequence[Any], is_read: Sequence[bool], place: int, base: _Bas
             most = last
         found.append(None if last is None else (last, last if most is None else most))
     return found
+
+
+def _unmoved(
+    told: list[tuple[float, float] | None], moved: Sequence[tuple[int, int]], base: _Base
+) -> list[tuple[float, float] | None]:
+    """Return the figures as they would stand if nobody had moved the group: a minute's was taken at its beginning, an
+    hour's at its end."""
+    for at_ms, count in moved:
+        first = max(0, at_ms // base.width_ms - base.first + (0 if base.is_by_hour else 1))
+        told = [
+            figure if figure is None or at < first else (figure[0] + count, figure[1] + count)
+            for at, figure in enumerate(told)
+        ]
+    return told
 
 
 def _bridged(is_read: Sequence[bool]) -> list[bool]:

@@ -1,8 +1,7 @@
 """The palette: what a few letters, a key or a verb may mean, in all features.
 
-Pages, topics, groups and messages are found by a few letters of their names; those that begin so come first. Or it goes
-straight to the one message, timer or transaction with a key: that is asked for with Enter, never while somebody types,
-as a key is sought in the broker.
+Pages, topics, groups and messages are found by a few letters of their names; those that begin so come first. What has a
+key is asked for with Enter (console.under_key), never while somebody types, as a key is sought in the broker.
 
 Verbs are `cancel order-4711`, `resend 200 billing`, `move billing -1h`; what follows is the reason. Which there are and
 what may follow is said by the kinds of operations. A command leads to the preview of an operation, never further, or to
@@ -29,13 +28,7 @@ from django.views.decorators.http import require_safe
 
 from broker.mirror.models import ConsumerGroup, Topic
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from console.features.messages import read as messages_read
 from console.features.messages.across import is_offset_id
-from console.features.messages.shapes import Found
-from console.features.timers import read as timers_read
-from console.features.timers.shapes import TimerFilter
-from console.features.transactions.operations import halves_named
-from console.features.transactions.shapes import UNDECIDED
 from console.operations.actor import Actor
 from console.operations.errors import NotAllowed
 from console.operations.kind import Command, Kind
@@ -43,13 +36,12 @@ from console.operations.pages import drafted
 from console.operations.registry import KINDS
 from console.security.gate import access_of
 from console.security.topic_scope import current_scope, current_topics
-from console.site.broker import at
+from console.site.broker import address_at, at, if_several
 from console.site.mirrored import cluster
 from console.templatetags.tables import view_address, view_page
 from console.ui.addresses import form_of
 from console.ui.frame import places_for
 from console.ui.saved_views import views_for
-from console.waiting import address_at
 
 
 def commands(text: str) -> Iterator[Command]:
@@ -267,62 +259,6 @@ def find(request: HttpRequest) -> HttpResponse:
     return render(request, template, {"jumps": list(jumps(text, request.user)), "text": text})
 
 
-@require_safe
-def open_key(request: HttpRequest) -> HttpResponse:
-    """See the one thing with the key, id or offset id `q`, or what it may be: a timer that waits is not passed over for
-    a message of another topic. `of=timers` and `of=transactions` look there only."""
-    text = request.GET.get("q", "").strip()[:TEXT_LENGTH]
-    if is_offset_id(text):
-        return redirect("message", text)
-    found = _found(text, request.GET.get("of", "")) if text else {}
-    if len(found) > 1:
-        named = [_named(of, text, address) for of, address in found.items()]
-        return render(request, "jumping/page.html", {"jumps": named, "text": text})
-    return redirect(next(iter(found.values()), reverse("messages") + "?" + urlencode({"q": text})))
-
-
-def _found(text: str, wanted: str) -> dict[str, str]:
-    """Return where messages, timers and transactions with the key are, of those that there are; each stands once: what
-    a decided half became is a message, and so is a timer's own record."""
-    if wanted == "timers":
-        found = {wanted: _of_timers(text, frozenset())}
-    elif wanted == "transactions":
-        found = {wanted: _of_transactions(text, is_decided_too=True)}
-    else:
-        hits = messages_read.messages_everywhere(text).hits
-        known = frozenset(hit.unique_key for hit in hits)
-        found = {"messages": _of_messages(text, hits), "timers": _of_timers(text, known)}
-        found["transactions"] = _of_transactions(text, is_decided_too=not any(found.values()))
-    return {of: address for of, address in found.items() if address is not None}
-
-
-def _of_messages(text: str, hits: Sequence[Found]) -> str | None:
-    """Return the first record of the one message: its page has the others."""
-    if len({hit.unique_key or hit.offset_message_id for hit in hits}) == 1:
-        return reverse("message", args=[hits[-1].offset_message_id])
-    return reverse("messages") + "?" + urlencode({"q": text}) if hits else None
-
-
-def _of_timers(text: str, known: Set[str | None]) -> str | None:
-    """Return the one timer, or the list of those with the key; None if all of them are messages that are known."""
-    rows = timers_read.timer_list(TimerFilter(key=text), count=2).rows
-    if all(row.unique_key in known for row in rows):
-        return None
-    if len(rows) == 1:
-        return address_at(rows[0].broker, "timer", rows[0].position)
-    return reverse("timer_list") + "?" + urlencode({"key": text}) if rows else None
-
-
-def _of_transactions(text: str, *, is_decided_too: bool) -> str | None:
-    """Return the newest transaction: who sends a half with a key again means the last one."""
-    rows = (
-        row for row in halves_named(text)
-        if row.position is not None and (is_decided_too or row.state in UNDECIDED)
-    )  # fmt: skip
-    row = next(rows, None)
-    return None if row is None else address_at(row.broker, "transaction", row.position)
-
-
 def _places_of(command: Command) -> list[str]:
     """Return the brokers at which a command may be meant where none is chosen; the first where none has the key."""
     of = cluster()
@@ -346,7 +282,7 @@ def act(request: HttpRequest) -> HttpResponse:
         return redirect(command.address)
     names = _places_of(command)
     if len(names) > 1:
-        places = [(name, address_at(name, "find_act")) for name in names]
+        places = [(name, address_at(if_several(name), "find_act")) for name in names]
         return render(request, "jumping/brokers.html", {"places": places, "text": text}, status=422)
     with at("".join(names)):
         answer = drafted(request, command.kind, command.parameters)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, register_converter
 
-from console import comparison, components, half_page, health, palette, waiting
+from console import comparison, components, half_page, health, palette, under_key, waiting
 from console.features import clients
 from console.features.access import pages as access_pages
 from console.features.alerts import pages as alerts_pages
@@ -34,6 +34,7 @@ from console.rest import reference_pages
 from console.security import account, presence, sign_in, sign_on
 from console.security.gate import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
+from console.site.parsing import whole_number
 from console.ui import frame, own_settings, preferences, saved_view_pages
 from console.ui.addresses import Name
 from console.ui.live import LiveKind
@@ -124,7 +125,7 @@ urlpatterns: list[URLPattern] = [
     page("views/<int:view_id>/", saved_view_pages.change, "saved_view"),
     page("views/<int:view_id>/delete/", saved_view_pages.delete, "saved_view_delete"),
     page("find/", palette.find, "find", is_total=True),
-    page("find/key/", palette.open_key, "find_key"),
+    page("find/key/", under_key.open_key, "find_key"),
     page("find/act/", palette.act, "find_act"),
     page("login/", sign_in.SignIn.as_view(), "login", EVERYBODY),
     page("admin/login/", sign_in.to_sign_in, "admin_sign_in", EVERYBODY),
@@ -156,5 +157,11 @@ live_pages: Mapping[str, LiveKind] = {
     **timers_pages.LIVE,
     **transactions_pages.LIVE,
     **redisson_pages.LIVE,
-    "operation": LiveKind(lambda name, _: live_operation(name), frozenset(), takes_argument=True),
+    "operation": LiveKind(
+        lambda name, query: live_operation(name, whole_number(query.get("after")) or 0),
+        # what was sent goes on as groups move
+        frozenset({"offsets"}),
+        frozenset({"after"}),
+        takes_argument=True,
+    ),
 }

@@ -94,8 +94,22 @@ def behind_after(admin: Admin, arriving: Mapping[str, int]) -> Behind | None:
 
 def group_behind_after(admin: Admin, group: str, count: int) -> Behind | None:
     """Return the lag of one group if it is given so many more; None: its lag is not known."""
-    lag = next((each.lag for each in lags_by_group(cluster().names, group=group)), 0)
+    lag = lag_of_group(group)
     return None if lag is None else behind_at(pace(admin, group), lag, lag + count)
+
+
+def lag_of_group(group: str) -> int | None:
+    """Return how far a group is behind now; None: not known."""
+    return next((each.lag for each in lags_by_group(cluster().names, group=group)), 0)
+
+
+def lag_of_topics(topics: Iterable[str], group: str | None = None) -> int | None:
+    """Return how far all groups of these topics, or this one, are behind in them now; None: that of some is not
+    known."""
+    names = cluster().names
+    lags = [each.lag for topic in topics for each in lags_by_group(names, topic=topic, group=group)]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if len(known) == len(lags) else None
 
 
 def behind_at(found: Pace, before: int, after: int) -> Behind:

@@ -8,26 +8,31 @@ says whether it waits, and the group's offset whether it was received.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Generic, TypeVar
 
 from django.db.models import TextChoices
-from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
+from broker.client import Admin, BrokerRefused, ClientError, Message
 from broker.mirror.models import Topic
 from broker.rocketmq.properties import REAL_TOPIC
 from broker.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.operations.kind import ItemNow
-from console.site.broker import at, tell_each
+from console.site.broker import address_at, tell_each
 from console.site.chosen import chosen
 from console.site.evidence import StaleReason
 from console.site.mirrored import Mirrored, cluster
 
 #: how long one page asks; what was not asked by then is said as it was before
 PATIENCE_S = 0.25
+#: messages whose records are asked for beside each other, as many questions are on their way at once
+AT_ONCE = 25
+#: what is known for good is kept by the process, for so many messages
+KEPT = 10_000
 _PARKED = (SCHEDULE_TOPIC, TIMER_TOPIC)
 
 Key = TypeVar("Key")
@@ -44,6 +49,10 @@ class Fate(TextChoices):
     UNKNOWN = "unknown", _("what became of it is no longer known")
 
 
+#: what stays so, whatever comes
+_FINAL = frozenset({Fate.RECEIVED, Fate.DEAD})
+
+
 @dataclass(frozen=True, slots=True)
 class Became:
     """What became of one, and the record that says so; without one its records are gone."""
@@ -56,10 +65,7 @@ class Became:
     @property
     def address(self) -> str:
         """The address of that record's page; empty without one."""
-        if not self.message_id:
-            return ""
-        with at(self.broker):
-            return reverse("message", args=[self.message_id])
+        return address_at(self.broker, "message", self.message_id) if self.message_id else ""
 
     @property
     def is_dead(self) -> bool:
@@ -69,7 +75,10 @@ class Became:
     @property
     def now(self) -> ItemNow:
         """What the page of an operation says of it."""
-        return ItemNow(text=str(self.fate.label), address=self.address, mark="look" if self.is_dead else "")
+        return ItemNow(
+            text=str(self.fate.label), address=self.address, mark="look" if self.is_dead else "",
+            is_final=self.fate in _FINAL or self.fate is Fate.UNKNOWN,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +108,43 @@ class Question(Generic[Key]):
     topic: str
     #: gives its facts, where the broker has to be asked for them; None: its records are gone
     find: Callable[[Admin], Resent | None]
+    #: the item of the operation that sent it: what it became for good is kept under this name
+    item: Hashable
+
+
+class _Kept:
+    """What became for good of those that were asked about; safe for threads."""
+
+    def __init__(self) -> None:
+        self._became: OrderedDict[Hashable, Became] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, questions: Sequence[Question[Key]]) -> dict[Key, Became]:
+        """Return what is known already."""
+        with self._lock:
+            return {each.key: self._became[each.item] for each in questions if each.item in self._became}
+
+    def add(self, item: Hashable, became: Became) -> None:
+        """Keep it if it stays so."""
+        if became.fate in _FINAL:
+            with self._lock:
+                self._became[item] = became
+                while len(self._became) > KEPT:
+                    self._became.popitem(last=False)
+
+
+_kept = _Kept()
 
 
 def fates_of(questions: Sequence[Question[Key]]) -> dict[Key, Became]:
     """Return what became of each, as far as the brokers answer within a moment."""
+    known = _kept.of(questions)
+    questions = [each for each in questions if each.key not in known]
+    return {**known, **_asked(questions)} if questions else known
+
+
+def _asked(questions: Sequence[Question[Key]]) -> dict[Key, Became]:
+    """Return what became of those of which nothing is known for good."""
     here, end_s = cluster(), time.monotonic() + PATIENCE_S
     # a page does not wait in vain for a broker that the mirror cannot reach either
     away = {one.name if here.has_several else "" for one in here.brokers if _is_away(one)}
@@ -115,20 +157,21 @@ def fates_of(questions: Sequence[Question[Key]]) -> dict[Key, Became]:
 
     def look(admin: Admin) -> dict[Key, Became]:
         name = chosen().name if here.has_several else ""
-        progress: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
+        own = [each for each in questions if not here.has_several or each.broker == name]
+        progress = {group: _progress(admin, group) for group in {each.group for each in own}}
         found: dict[Key, Became] = {}
-        for each in questions:
+        for first in range(0, len(own), AT_ONCE):
             if time.monotonic() > end_s:
                 break
-            if here.has_several and each.broker != name:
-                continue
-            if each.group not in progress:
-                progress[each.group] = _progress(admin, each.group)
-            own = popped.get((each.group, each.topic), ())
-            seen = _Looking(admin, (RETRY_PREFIX + each.group, *own), progress[each.group], bool(own) and is_blurred)
-            resent = each.find(admin)
-            fate, record = seen.fate(resent) if resent is not None else (Fate.UNKNOWN, None)
-            found[each.key] = Became(fate, record.offset_message_id if record is not None else "", name)
+            part = [(each, each.find(admin)) for each in own[first : first + AT_ONCE]]
+            records = admin.records_of_ids({pair for each, resent in part for pair in _pairs(each, resent, popped)})
+            for each, resent in part:
+                tries = _tries(each, popped)
+                seen = _Looking(records, tries, progress[each.group], len(tries) > 1 and is_blurred)
+                fate, record = seen.fate(resent) if resent is not None else (Fate.UNKNOWN, None)
+                became = Became(fate, record.offset_message_id if record is not None else "", name)
+                found[each.key] = became
+                _kept.add(each.item, became)
         return found
 
     brokers = sorted({each.broker for each in questions}) if here.has_several else [""]
@@ -137,6 +180,24 @@ def fates_of(questions: Sequence[Question[Key]]) -> dict[Key, Became]:
     except ClientError:
         return {}
     return {key: became for each in told for key, became in (each.answer or {}).items()}
+
+
+#: by group and topic the topics of tries of what the group pops there
+_Popped = Mapping[tuple[str, str], Sequence[str]]
+
+
+def _tries(asked: Question[Key], popped: _Popped) -> tuple[str, ...]:
+    """Return the topics of the group's tries."""
+    return (RETRY_PREFIX + asked.group, *popped.get((asked.group, asked.topic), ()))
+
+
+def _pairs(asked: Question[Key], resent: Resent | None, popped: _Popped) -> list[tuple[str, str]]:
+    """Return the topics, each with the message id, whose records say what became of it."""
+    if resent is None:
+        return []
+    copies = [resent.topic] if resent.position < 0 else []
+    topics = (DLQ_PREFIX + resent.group, *copies, *_tries(asked, popped), *_PARKED)
+    return [(topic, resent.unique_key) for topic in topics]
 
 
 def _is_away(one: Mirrored) -> bool:
@@ -173,7 +234,8 @@ def _progress(admin: Admin, group: str) -> dict[tuple[str, int], tuple[int, int]
 class _Looking:
     """A look at the records of one message at one broker."""
 
-    admin: Admin
+    #: by topic and message id, the newest first
+    records: Mapping[tuple[str, str], Sequence[Message]]
     #: topics of the group's tries
     tries: Sequence[str]
     progress: dict[tuple[str, int], tuple[int, int]]
@@ -181,7 +243,7 @@ class _Looking:
     is_blurred: bool
 
     def fate(self, resent: Resent) -> tuple[Fate, Message | None]:
-        """Return what became of it, and the record that says so; raises ClientError."""
+        """Return what became of it, and the record that says so."""
         died = [
             record for record in self._behind(DLQ_PREFIX + resent.group, resent) if record.queue_offset >= resent.since
         ]
@@ -211,8 +273,5 @@ class _Looking:
 
     def _behind(self, topic: str, resent: Resent) -> list[Message]:
         """Return the records of a topic that came of it."""
-        try:
-            records = self.admin.records_by_id(topic, resent.unique_key)
-        except (RouteNotFound, InvalidArgument):
-            return []
+        records = self.records.get((topic, resent.unique_key), ())
         return [record for record in records if record.position > resent.position]

@@ -176,6 +176,8 @@ class ItemNow:
     address: str = ""
     state: str = ""
     mark: str = ""
+    #: False: it will become something else
+    is_final: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,8 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     permission: ClassVar[str]
     #: whether what it does takes something away for good: the password is asked for again before it
     destroys: ClassVar[bool] = False
+    #: whether its button is that of what destroys, where that is not the same; None: it is
+    is_red: ClassVar[bool | None] = None
     #: the word on the button that confirms it, and what it does and leaves
     verb: ClassVar[Words] = ""
     effect: ClassVar[Words] = ""
@@ -238,6 +242,8 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     #: where it belongs in the rail, and the page from which it is begun: names of addresses
     page: ClassVar[str]
     list_page: ClassVar[str] = ""
+    #: what leads back to what it was about, once it is over
+    leave_words: ClassVar[Words] = _("Back to the list")
     #: True: it cannot be taken back
     is_final: ClassVar[bool] = False
     #: True: done twice it is as done once, so that an item of which nothing is known can be gone on with
@@ -355,6 +361,23 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     def leave_address(self, parameters: Mapping[str, Any]) -> str:
         """Return the address to which one goes who leaves it."""
         return self.list_address()
+
+    def back_to(self, parameters: Mapping[str, Any]) -> tuple[Words, str]:
+        """Return what leads back to what it was about, and its address: it may be gone by then."""
+        return self.leave_words, self.leave_address(parameters)
+
+    @property
+    def looks_harmful(self) -> bool:
+        """Tell whether its button looks like that of what destroys."""
+        return self.destroys if self.is_red is None else self.is_red
+
+    def lag_now(self, parameters: Mapping[str, Any], preview: PreviewOf) -> int | None:
+        """Return how far those are behind now whose lag the preview told; None: it is not known."""
+        return None
+
+    def marked(self, preview: PreviewOf) -> str:
+        """Return what a mark on a chart says of it besides its title and who did it."""
+        return ""
 
     def list_address(self) -> str:
         """Return the address of the page from which it is begun."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Q
 
 from console.operations.models import Operation
-from console.operations.registry import KINDS, scope_of
+from console.operations.registry import KINDS, preview_of, scope_of
 from console.security.topic_scope import current_scope
 from console.site.clock import epoch_ms, real_ms, shown_ms
 
@@ -38,7 +38,8 @@ def marks_between(
 ) -> tuple[Mark, ...]:  # fmt: skip
     """Return the marks of what the reader sees, by one query; `kinds`: how those begin that are marked, () are all."""
     rows = Operation.objects.filter(
-        started_at__range=(_real(start_ms), _real(end_ms)), created_at__gte=_real(start_ms) - timedelta(days=2),
+        started_at__range=(moment_at(start_ms), moment_at(end_ms)),
+        created_at__gte=moment_at(start_ms) - timedelta(days=2),
         broker__in=["", *brokers],
     )  # fmt: skip
     if kinds:
@@ -67,10 +68,19 @@ def _together(rows: Sequence[Operation], span_ms: int) -> Iterator[Mark]:
         is_near = bool(marks) and at_ms - first_ms < span_ms * _NEAR
         count = marks.pop().count + 1 if is_near else 1
         first_ms = first_ms if is_near else at_ms
-        kind = KINDS.get(row.kind)
-        marks.append(Mark(at_ms, str(row.pk), str(kind.title) if kind else row.kind, row.actor, count))
+        marks.append(Mark(at_ms, str(row.pk), _label_of(row), row.actor, count))
     yield from marks[-MOST:]
 
 
-def _real(ms: int) -> datetime:
+def _label_of(row: Operation) -> str:
+    """Return what its kind is called, and what it did."""
+    kind = KINDS.get(row.kind)
+    if kind is None:
+        return row.kind
+    said = kind.marked(preview_of(row))
+    return f"{kind.title} ({said})" if said else str(kind.title)
+
+
+def moment_at(ms: int) -> datetime:
+    """Return the moment at which operations were made that is shown as this one."""
     return datetime.fromtimestamp(real_ms(ms) / 1000, UTC)

@@ -262,8 +262,9 @@ def _page(
         "given": _given(request, data),
         "secrets": secrets or {},
     }
-    if data.row.is_under_way and not data.outcome:
-        context["live"] = f"operation/{data.row.pk}"
+    if data.is_moving and not data.outcome:
+        after = whole_number(request.GET.get("after"))
+        context["live"] = f"operation/{data.row.pk}" + (f"?after={after}" if after else "")
     # what it names is the broker's, and so is where one goes on from it
     with choosing(choice_of(data.row.broker)):
         return render(request, "operations/operation.html", context, status=status)

@@ -132,7 +132,12 @@ class OperationPage:
     def became_counts(self) -> Mapping[str, int]:
         """How many of the items that are shown became what."""
         # a template takes `items` of a Counter for a key
-        return dict(Counter(each.text for each in self.became.values()))
+        return dict(Counter(each.state or each.text for each in self.became.values()))
+
+    @property
+    def is_moving(self) -> bool:
+        """Tell whether the page will say something else by and by: while it runs, and as what it sent goes on."""
+        return self.row.is_under_way or any(not each.is_final for each in self.now.values())
 
     @property
     def has_due(self) -> bool:
@@ -158,6 +163,18 @@ class OperationPage:
         found = {each.address: each for item in self.items if (each := self.pages.get(item.number)) is not None}
         only = next(iter(found.values()), None)
         return only if only is not None and only.address and len(found) == 1 else None
+
+    @property
+    def back_to(self) -> ItemNow | None:
+        """What leads back to what it was about, once it is over; None: what it made leads there already."""
+        words, address = self.kind.back_to(self.row.parameters)
+        made = self.made
+        return None if made is not None and made.address == address else ItemNow(text=str(words), address=address)
+
+    @property
+    def lag_now(self) -> int | None:
+        """How far those are behind now whose lag was told in the preview; None: it is not known."""
+        return self.kind.lag_now(self.row.parameters, self.preview)
 
     @property
     def permission(self) -> str:
@@ -237,9 +254,10 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     )
 
 
-def live_operation(text: str) -> OperationPage:
-    """Return one operation for the page that is open; raises Http404 for one that the reader does not see."""
-    found = operation_page(text)
+def live_operation(text: str, after: int = 0) -> OperationPage:
+    """Return one operation for the page that is open, with its items from behind `after` on; raises Http404 for one
+    that the reader does not see."""
+    found = operation_page(text, after=after)
     if found is None:
         raise Http404(_("There is no such operation."))
     return found

@@ -20,6 +20,8 @@ from typing import Generic, Protocol, TypeVar
 
 from django.conf import settings
 from django.http import Http404
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.utils.translation import gettext
 
 from broker.client import (
@@ -36,7 +38,7 @@ from broker.mirror.models import MirrorState
 from console.site.chosen import choice_of, choosing, chosen
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason, joined
-from console.site.mirrored import Cluster, Here, Mirrored
+from console.site.mirrored import Cluster, Here, Mirrored, cluster
 from console.site.slow_requests import asking_broker
 
 Asked = TypeVar("Asked")
@@ -159,6 +161,18 @@ def at(broker: str) -> Iterator[None]:
     """Ask this broker within; "" is whatever is chosen."""
     with choosing(choice_of(broker)) if broker else nullcontext():
         yield
+
+
+def address_at(broker: str, page: str, *args: object, **query: str) -> str:
+    """Return the address of a page of this broker, "" is whatever is chosen, about what has this place there."""
+    with at(broker):
+        address = reverse(page, args=args)
+    return f"{address}?{urlencode(query)}" if query else address
+
+
+def if_several(broker: str) -> str:
+    """Return the broker as `at` takes it: "" where it is the only one, whose pages have no name in their addresses."""
+    return broker if broker and cluster().has_several else ""
 
 
 def tell_each(question: Callable[[Admin], Answer], brokers: Sequence[str]) -> list[Told[Answer]]:

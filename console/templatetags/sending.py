@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django import template
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.features.messages.bodies import body_of
@@ -19,8 +18,7 @@ from console.operations.models import Operation
 from console.operations.reading import masked_parameters
 from console.security.masking import BODY, masks
 from console.security.topic_scope import current_scope
-from console.site.broker import at
-from console.site.mirrored import cluster
+from console.site.broker import address_at, if_several
 
 register = template.Library()
 
@@ -90,7 +88,4 @@ def _facts(shown: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _address(waiting: Mapping[str, Any]) -> str:
-    if not waiting:
-        return ""
-    with at(waiting["broker"] if cluster().has_several else ""):
-        return reverse("timer", args=[waiting["position"]])
+    return address_at(if_several(waiting["broker"]), "timer", waiting["position"]) if waiting else ""

@@ -198,7 +198,10 @@ def asked_field(title: str, name: str, given: Given, maxlength: int, about: str 
 def reason_field(value: str, fault: str | None = None, **more: Any) -> Field:
     """Why an operation is done, which the audit keeps."""
     more = {"rows": 2, "required": True, "fault": fault, **more}
-    return {**_field(_("Reason (kept in the audit log)"), "reason", {}, maxlength=500, **more), "value": value}
+    return {
+        **_field(_("Reason (required; kept in the audit log)"), "reason", {}, maxlength=500, **more),
+        "value": value,
+    }
 
 
 @register.inclusion_tag("ui/text_field.html")

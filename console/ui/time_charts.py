@@ -145,6 +145,7 @@ def courses_svg(
             parts.append(f'<text class="text-middle" x="{x}" y="{HALF_FOOT + 17}">{text}</text>')
     for flag in flags:
         share = min(1.0, max(0.0, (flag.at_ms - start_ms) / (end_ms - start_ms)))
+        parts.append(f'<path class="axis-2" d="M{place(share * HALF_SCALE)} {HALF_TOP}V{HALF_FOOT}"/>')
         shape = f"M{place(share * HALF_SCALE)} {HALF_FOOT - 1}l5 9h-10z"
         drawing = f'<path class="fill-ink hit" d="{shape}"/>'
         parts.append(f'<a href="{flag.href}"><title>{flag.title}</title>{drawing}</a>')

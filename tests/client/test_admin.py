@@ -51,6 +51,10 @@ async def test_messages_are_found_by_every_id(admin: AsyncAdmin, producer: Async
     assert found is not None
     assert found.body == b"x"
     assert [each.body for each in await admin.messages_by_key("t", "k")] == [b"x"]
+    both = await admin.records_of_ids([("t", sent.message_id), ("t", "0" * 32), ("not-there", sent.message_id)])
+    assert {pair: [each.body for each in records] for pair, records in both.items()} == {
+        ("t", sent.message_id): [b"x"], ("t", "0" * 32): [], ("not-there", sent.message_id): [],
+    }  # fmt: skip
     assert await admin.messages_by_key("t", "other") == []
 
 

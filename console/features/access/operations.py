@@ -31,7 +31,7 @@ from broker.client.names import check_user
 from broker.rocketmq.acl import AccessError, Entry, PolicyType, entry, parse_resource
 from console.operations.actor import CHANGE_ACCESS
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target
+from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target, Words
 from console.operations.models import OperationItem
 from console.operations.registry import register
 from console.operations.shown_once import checked_overlap, new_secret, require_reader, show_once, typed_overlap
@@ -58,6 +58,7 @@ class AccessKind(Kind[AccessPreview]):
 
     permission, page = CHANGE_ACCESS, "access"
     destroys = True
+    is_red = False
     is_repeatable = True
     has_figures = False
     preview_type = AccessPreview
@@ -93,6 +94,10 @@ class AccessKind(Kind[AccessPreview]):
     def leave_address(self, parameters: Mapping[str, Any]) -> str:
         """Return the page of the user, or the list of all."""
         return reverse("access") if self.is_new else reverse("access_user", args=[parameters["name"]])
+
+    def back_to(self, parameters: Mapping[str, Any]) -> tuple[Words, str]:
+        """Return the list: each user that is still there is led to by its item."""
+        return self.leave_words, self.list_address()
 
     def page_of(self, item: OperationItem) -> tuple[str, str] | None:
         """Return the page of the user."""
@@ -266,6 +271,7 @@ class EndOldSecret(AccessKind):
     """End the secret before the present one now."""
 
     name = "access.end_old_secret"
+    is_red = True
     title, verb = _("Expire an old secret"), _("Expire secret")
     effect = _("Clients that still use the old secret are refused from now on.")
 
@@ -318,6 +324,7 @@ class DeleteUser(AccessKind):
     """Delete a user with all policies."""
 
     name, is_final = "access.delete", True
+    is_red = True
     title, verb = _("Delete a broker user"), _("Delete broker user")
     effect = _("Its secret stops working, and its policies are deleted. This cannot be undone.")
     outcomes = {"deleted": Outcome(_("deleted"))}
@@ -386,6 +393,7 @@ class DeletePolicy(AccessKind):
     """Take a policy of a user away."""
 
     name = "access.delete_policy"
+    is_red = True
     title, verb = _("Remove a policy"), _("Remove second factor")
     effect = _("What it allowed is denied from the next request on, unless another entry allows it.")
 

@@ -100,6 +100,7 @@ class AlertKind(AtOnce[OfAlert]):
     """An operation on one rule or one silence; it is one item."""
 
     page = "alerts"
+    leave_words = _("Open alerts")
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the rule in words, or its number where it is not there any more."""
@@ -276,6 +277,7 @@ class DeleteRule(AlertKind[RuleDeletionPreview]):
     """Delete an alert rule with its history. Created again, it has no history and another secret."""
 
     name, permission, is_final = "alerts.delete", DELETE_ALERT_RULE, True
+    is_red = True
     title, verb = _("Delete an alert rule"), _("Delete rule")
     effect = _("Its alerts are deleted with it. It can be created again, without them; disabling it keeps them.")
     outcomes = {"deleted": Outcome(_("deleted"))}

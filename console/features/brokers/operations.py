@@ -59,6 +59,7 @@ class ConfigureBroker(Kind[BrokerPreview]):
 
     name, permission = "brokers.configure", CHANGE_SETTINGS
     page = "broker"
+    leave_words = _("Open broker")
     title, verb = _("Change the settings of a broker"), _("Apply changes")
     effect = _("It takes effect immediately and stays after a restart. This can be undone.")
     outcomes = {"changed": Outcome(_("changed"))}

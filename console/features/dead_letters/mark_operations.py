@@ -18,13 +18,12 @@ from django.http import QueryDict
 from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
-from broker.client import Admin, ClientError, Message
+from broker.client import ClientError
 from broker.mirror.models import Queue
 from broker.rocketmq.topics import DLQ_PREFIX
 from console.features.dead_letters.models import LetterMark
-from console.features.dead_letters.operations import SendAgain, message_at
+from console.features.dead_letters.operations import OfLetters, message_at
 from console.features.dead_letters.pages import letter_of, one_name
-from console.operations.catch_up import Behind
 from console.operations.copies import SentAgainPreview
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import ItemResult, Outcome, Target, Undo
@@ -39,13 +38,11 @@ from console.site.mirrored import cluster
 State = LetterMark.State
 
 
-class MarkLetters(SendAgain):
+class MarkLetters(OfLetters):
     """An operation that changes what became of letters, and sends nothing."""
 
-    is_final = False
     is_repeatable = True
     with_resent = True
-    sends = False
     #: the state afterwards; "": none
     state: ClassVar[str]
     #: the outcome of one that it changed
@@ -96,14 +93,6 @@ class MarkLetters(SendAgain):
         queues = Queue.objects.filter(topic=DLQ_PREFIX + group, broker__in=brokers)
         for broker, queue_id, low in queues.values_list("broker", "queue_id", "min_offset"):
             LetterMark.objects.filter(group=group, broker=broker, queue_id=queue_id, offset__lt=low).delete()
-
-    def behind(self, admin: Admin, group: str, rows: Sequence[Any], count: int) -> Behind | None:
-        """Return that nobody gets anything."""
-        return None
-
-    def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
-        """Send nothing: `act_as` of this kind asks for no sending."""
-        return ItemResult("refused")
 
 
 _LEFT = {

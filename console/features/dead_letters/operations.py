@@ -38,7 +38,7 @@ from console.features.dead_letters.pages import (
 from console.features.dead_letters.resent import Done, marked, question_of
 from console.features.dead_letters.shapes import PAGE, SENT_AS_NEW, SENT_BACK, STATES, DeadLetter, DeadLetterFilter
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope
-from console.operations.catch_up import Behind, behind_after, group_behind_after
+from console.operations.catch_up import Behind, behind_after, group_behind_after, lag_of_group, lag_of_topics
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, TooMany
 from console.operations.fates import dead_letter_ends, fates_of
@@ -58,7 +58,7 @@ from console.operations.selection import (
 )
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
-from console.site.broker import asked_of, at, tell_each
+from console.site.broker import address_at, asked_of, at, if_several, tell_each
 from console.site.chosen import chosen
 from console.site.clock import now_ms
 from console.site.mirrored import Cluster, cluster
@@ -177,19 +177,19 @@ def _placed(row: DeadLetter, broker: str, here: Cluster, marks: Marks) -> DeadLe
     return replace(with_state(row, broker, marks), broker=broker, of_several=here.has_several)
 
 
-class SendAgain(Kind[SentAgainPreview]):
-    """The operation that sends dead letters of one group again: chosen ones, or all that match."""
+class OfLetters(Kind[SentAgainPreview]):
+    """An operation on dead letters of one group: chosen ones, or all that match."""
 
     permission = RESEND_DEAD_LETTERS
     page = PAGE
-    is_final = True
+    leave_words = _("Open dead letters")
     names_messages = True
     preview_type = SentAgainPreview
     preview_template = "dead_letters/operation_preview.html"
     #: whether what matches a filter is touched although it was sent again before
     with_resent: ClassVar[bool] = False
     #: whether somebody gets messages of it
-    sends: ClassVar[bool] = True
+    sends: ClassVar[bool] = False
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the rows that were selected, or the filter that they were found by; raises InvalidParameter."""
@@ -303,6 +303,23 @@ class SendAgain(Kind[SentAgainPreview]):
             for target, row in zip(parameters["targets"], named, strict=True)
         ]
 
+    def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
+        """Return how far those who get them would be behind; None: nobody gets any, or it is not known."""
+        return None
+
+    def _matching(self, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
+        wanted = filter_of(parameters["filter"])
+        return find_matching(
+            parameters["group"], wanted, most=LIMIT + 1, patience_s=patience_s, with_resent=self.with_resent
+        )
+
+
+class SendAgain(OfLetters):
+    """An operation that sends the letters once more."""
+
+    is_final = True
+    sends = True
+
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send one after the other; each can be sent as long as its record is there."""
         results = []
@@ -322,19 +339,16 @@ class SendAgain(Kind[SentAgainPreview]):
     def became(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, ItemNow]:
         """Return what became of those that were sent."""
         group = row.parameters["group"]
-        asked = (
+        letters = {each.target.get("broker", ""): _Letters(group) for each in items}
+        asked = [
             question_of(
-                item.number, group, item.target.get("broker", ""), Done(item.outcome, item.result),
-                _letter_at(group, item.target),
+                item.number, group, broker, Done(item.outcome, item.result, (str(row.pk), item.number)),
+                letters[broker].asked(item.target),
             )
-            for item in items
-        )  # fmt: skip
+            for item in items for broker in [item.target.get("broker", "")]
+        ]  # fmt: skip
         found = fates_of([each for each in asked if each is not None])
         return {number: became.now for number, became in found.items()}
-
-    @abstractmethod
-    def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
-        """Return how far those who get them would be behind; None: not known."""
 
     @abstractmethod
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
@@ -351,12 +365,6 @@ class SendAgain(Kind[SentAgainPreview]):
         except ClientError as error:
             # it is not known whether the broker has it: said as it is, so that nobody sends it twice unknowingly
             return ItemResult("unknown", {"error": str(error)})
-
-    def _matching(self, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
-        wanted = filter_of(parameters["filter"])
-        return find_matching(
-            parameters["group"], wanted, most=LIMIT + 1, patience_s=patience_s, with_resent=self.with_resent
-        )
 
 
 @register
@@ -388,6 +396,10 @@ class SendBack(SendAgain):
         """Return how far that group alone would be behind."""
         return group_behind_after(admin, group, count)
 
+    def lag_now(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> int | None:
+        """Return how far the group is behind."""
+        return lag_of_group(parameters["group"])
+
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
         """Send it to the group alone, of the topic that it was of before it was given up."""
         return send_back(admin, group, message, letter_of(message).topic)
@@ -409,6 +421,10 @@ class SendAsNew(SendAgain):
         """Return how far every group of their topics would be behind."""
         return behind_after(admin, Counter(row.topic for row in rows))
 
+    def lag_now(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> int | None:
+        """Return how far every group of their topics is behind."""
+        return lag_of_topics(topic for topic, _count in preview.topics)
+
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
         """Send a copy with body, tag, keys and the user's properties, which says where it came from."""
         topic = letter_of(message).topic
@@ -423,16 +439,37 @@ class SendAsNew(SendAgain):
         result = item.result
         if item.outcome != SENT_AS_NEW or not result.get("message_id"):
             return super().item_now(item)
-        with at(result.get("broker", "") if cluster().has_several else ""):
-            return ItemNow(text=gettext("Open message"), address=reverse("message", args=[result["message_id"]]))
+        address = address_at(if_several(result.get("broker", "")), "message", result["message_id"])
+        return ItemNow(text=gettext("Open message"), address=address)
 
 
-def _letter_at(group: str, target: Mapping[str, Any]) -> Callable[[Admin], DeadLetter | None]:
-    def find(admin: Admin) -> DeadLetter | None:
-        message = message_at(admin, group, target["queueId"], target["offset"])
-        return None if message is None else letter_of(message)
+class _Letters:
+    """Letters of a group at one broker: all that are asked about are read together when the first one is wanted."""
 
-    return find
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._places: set[tuple[int, int]] = set()
+        self._found: dict[tuple[int, int], DeadLetter] = {}
+
+    def asked(self, target: Mapping[str, Any]) -> Callable[[Admin], DeadLetter | None]:
+        """Return what gives this letter; None: it is not there any more."""
+        place = target["queueId"], target["offset"]
+        self._places.add(place)
+
+        def find(admin: Admin) -> DeadLetter | None:
+            self._read(admin)
+            return self._found.get(place)
+
+        return find
+
+    def _read(self, admin: Admin) -> None:
+        left, self._places = sorted(self._places), set()
+        while left:
+            queue_id, offset = left[0]
+            part = admin.pull(DLQ_PREFIX + self._group, queue_id, offset, STEP)
+            self._found |= {(queue_id, each.queue_offset): letter_of(each) for each in part}
+            end = max((each.queue_offset for each in part), default=offset)
+            left = [place for place in left if place > (queue_id, max(end, offset))]
 
 
 def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:

@@ -23,6 +23,8 @@ class Done:
 
     outcome: str
     result: Mapping[str, Any]
+    #: which item of which operation that was
+    item: tuple[str, int]
 
 
 def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
@@ -34,13 +36,19 @@ def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
         target__offset__in=[row.offset for row in rows],
     )  # fmt: skip
     done: dict[tuple[str, int, int], Done] = {}
-    known = items.order_by("operation__created_at").values_list("target", "outcome", "result", "operation__broker")
-    for target, outcome, result, broker in known:
-        done[target.get("broker") or broker, target["queueId"], target["offset"]] = Done(outcome, result)
+    known = items.order_by("operation__created_at").values_list(
+        "target", "outcome", "result", "operation__broker", "operation", "number"
+    )
+    for target, outcome, result, broker, operation, number in known:
+        place = target.get("broker") or broker, target["queueId"], target["offset"]
+        done[place] = Done(outcome, result, (str(operation), number))
     # without a broker it was done when there was one: the first
     first = _first() if any(not broker for broker, _queue, _offset in done) else ""
     found = ((row, _done_with(row, done, first)) for row in rows)
-    return tuple(replace(row, sent_again=last.outcome, sent=last.result) if last else row for row, last in found)
+    return tuple(
+        replace(row, sent_again=last.outcome, sent=last.result, sent_by=last.item) if last else row
+        for row, last in found
+    )
 
 
 def _first() -> str:
@@ -57,12 +65,16 @@ def _done_with(row: DeadLetter, done: Mapping[tuple[str, int, int], Done], first
 def with_fates(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
     """Return the letters, those that were sent again with what became of them since, as far as brokers answer."""
     asked = (
-        question_of(number, group, row.broker if row.of_several else "", Done(row.sent_again, row.sent), _itself(row))
+        question_of(number, group, row.broker if row.of_several else "", _done(row), _itself(row))
         for number, row in enumerate(rows)
         if row.sent_again
     )
     found = fates_of([each for each in asked if each is not None])
     return tuple(replace(row, became=found.get(number)) for number, row in enumerate(rows))
+
+
+def _done(row: DeadLetter) -> Done:
+    return Done(row.sent_again, row.sent, row.sent_by)
 
 
 def _itself(row: DeadLetter) -> Find:
@@ -85,7 +97,7 @@ def question_of(number: int, group: str, broker: str, done: Done, find: Find) ->
             since = int(result.get("letters_end", row.offset + 1))
             return Resent(group, row.topic, row.unique_key, row.position, row.attempts + 1, since)
 
-        return Question(number, broker, group, topic, went_back)
+        return Question(number, broker, group, topic, went_back, done.item)
     home, copy_id = str(result.get("broker", "")), str(result.get("message_id", ""))
     if done.outcome != SENT_AS_NEW or not copy_id or (broker and not home):
         return None
@@ -94,7 +106,7 @@ def question_of(number: int, group: str, broker: str, done: Done, find: Find) ->
         key = result.get("unique_key") or _key_of(admin, copy_id)
         return Resent(group, topic, key) if key else None
 
-    return Question(number, home if broker else "", group, topic, as_new)
+    return Question(number, home if broker else "", group, topic, as_new, done.item)
 
 
 def _key_of(admin: Admin, offset_message_id: str) -> str | None:

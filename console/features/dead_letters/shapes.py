@@ -148,6 +148,8 @@ class DeadLetter:
     sent_again: str = ""
     #: what the operation told of that
     sent: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    #: which item of which operation did it
+    sent_by: tuple[str, int] = ("", 0)
     #: what became of it since; None: it was not sent again, or that is not known now
     became: Became | None = None
     #: where it lies, and whether the list has those of several brokers

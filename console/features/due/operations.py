@@ -41,6 +41,7 @@ class MeasureReleases(Kind[MeasurePreview]):
 
     name, permission = "due.measure", CHANGE_SETTINGS
     page = "due"
+    leave_words = _("Open due times")
     title, verb = _("Measure what can be released"), _("Measure now")
     effect = _(
         "A separate process of the broker releases some thousand timers of its own, for about two seconds. No message "

@@ -33,7 +33,7 @@ from broker.rocketmq.codes import Answer
 from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.groups import read
 from console.operations.actor import RESET_OFFSETS, Scope, named
-from console.operations.catch_up import behind_at, pace
+from console.operations.catch_up import behind_at, lag_of_topics, pace
 from console.operations.errors import InvalidParameter, NotPossible, TooMany
 from console.operations.kind import (
     REASON,
@@ -48,14 +48,15 @@ from console.operations.kind import (
     Undo,
     renamed,
 )
-from console.operations.models import Operation
+from console.operations.marks import moment_at
+from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
 from console.operations.typed_moments import time_ms
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
 from console.site.broker import asked_of, at, tell_each
 from console.site.chosen import chosen
-from console.site.clock import now_ms
+from console.site.clock import epoch_ms, now_ms, shown_ms
 from console.site.mirrored import Cluster, cluster
 
 #: topics of one group for which the palette has a command each
@@ -119,6 +120,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
     preview_template = "groups/operation_preview.html"
     verbs = ("reset", "重置", "move", "移动")
     undone_by, undo_verb = name, _("Restore offsets…")
+    leave_words = _("Open group")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return group, topic and where to; raises InvalidParameter for a moment that is none."""
@@ -169,6 +171,17 @@ class ResetOffsets(Kind[OffsetsPreview]):
         if parameters["topic"] == ALL_TOPICS:
             return gettext("%(group)s in all its topics") % {"group": parameters["group"]}
         return gettext("%(group)s in %(topic)s") % {name: parameters[name] for name in ("group", "topic")}
+
+    def lag_now(self, parameters: Mapping[str, Any], preview: OffsetsPreview) -> int | None:
+        """Return how far the group is behind in the topics in which it was moved."""
+        return lag_of_topics((topic for topic, _count in preview.topics), parameters["group"])
+
+    def marked(self, preview: OffsetsPreview) -> str:
+        """Return how many it got again, and how many it never gets."""
+        said = [
+            (preview.replayed, gettext("%(count)s consumed again")), (preview.skipped, gettext("%(count)s skipped")),
+        ]  # fmt: skip
+        return ", ".join(words % {"count": f"{count:,}"} for count, words in said if count)
 
     def leave_address(self, parameters: Mapping[str, Any]) -> str:
         """Return the address of the group."""
@@ -272,6 +285,21 @@ def _place(place: Mapping[str, str], to: str) -> dict[str, Any]:
     if to in ("first", "last"):
         return {**place, "to": to}
     return {**place, "to": "time", "at_ms": time_ms(to, unsigned="back")}
+
+
+def moved_back(group: str, start_ms: int, end_ms: int) -> list[tuple[str, int, int]]:
+    """Return what was done to the group's offsets in this time, with the broker ("": the one there is) and the moment:
+    by how many messages they were set back, less than 0 where forward."""
+    moment = OperationItem.objects.filter(
+        operation__kind=ResetOffsets.name, operation__parameters__group=group, outcome="offset_moved",
+        operation__started_at__range=(moment_at(start_ms), moment_at(end_ms)),
+    )  # fmt: skip
+    found = moment.values_list("operation__started_at", "label", "target")
+    return [
+        (str(label.get("broker") or ""), shown_ms(epoch_ms(at) or 0), label["before"] - target["offset"])
+        for at, label, target in found
+        if label.get("before") is not None
+    ]
 
 
 def undo_parameters(parameters: Mapping[str, Any], labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

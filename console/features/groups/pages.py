@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -14,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from console.features.groups import read
 from console.features.groups.kept import GroupsKept, GroupTopic, seen_of, together
+from console.features.groups.operations import moved_back
 from console.features.groups.read import GROUPS, MAX_COUNT, Groups
 from console.kept_figures import FigureSubject
 from console.operations.setting_fields import group_form, new_group_form
@@ -135,7 +137,7 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
 
 def _charts(name: str, given: Mapping[str, str]) -> OverTime:
     lines = [Wanted(FigureSubject.Kind.GROUP, name, measure) for measure in (Measure.PASSED, Measure.LAG)]
-    return over_time(given, lines, about=("group", name))
+    return over_time(given, lines, about=("group", name), moved=partial(moved_back, name))
 
 
 LIVE = {

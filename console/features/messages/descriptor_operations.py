@@ -98,6 +98,7 @@ class ChangeDescriptor(AtOnce[DescriptorPreview]):
         "already": Outcome(_("already so"), "idle"),
     }
     page = "topics"
+    leave_words = _("Open descriptor")
     is_repeatable = True
     preview_type = DescriptorPreview
     preview_template = "messages/descriptor_preview.html"

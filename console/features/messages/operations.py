@@ -23,8 +23,9 @@ from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Me
 from broker.client.errors import Answer
 from broker.client.names import check_group, check_writable_topic
 from console.features.messages.across import broker_of
+from console.features.messages.sent_now import message_now
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope, named
-from console.operations.catch_up import behind_after, group_behind_after
+from console.operations.catch_up import behind_after, group_behind_after, lag_of_group, lag_of_topics
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.fates import Question, Resent, dead_letter_ends, fates_of
@@ -32,7 +33,7 @@ from console.operations.kind import REASON, Act, Call, ItemNow, ItemResult, Kind
 from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
 from console.site import broker as site_broker
-from console.site.broker import at
+from console.site.broker import address_at, at, if_several
 from console.site.clock import now_ms
 from console.site.mirrored import cluster
 
@@ -63,6 +64,7 @@ class ResendMessage(Kind[SentAgainPreview]):
     effect = _("Its consumers get it again. This cannot be undone.")
     outcomes = {"sent_back": Outcome(_("resent to its group")), "sent_as_new": Outcome(_("resent as a new message"))}
     page = "messages"
+    leave_words = _("Open original message")
     is_final = True
     names_messages = True
     preview_type = SentAgainPreview
@@ -129,12 +131,17 @@ class ResendMessage(Kind[SentAgainPreview]):
             **(behind.as_fields() if behind else {}),
         )
 
+    def lag_now(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> int | None:
+        """Return how far the group, or all groups of the topic, are behind."""
+        group = parameters["group"]
+        return lag_of_group(group) if group else lag_of_topics([parameters["topic"]])
+
     def page_of(self, item: OperationItem) -> tuple[str, str] | None:
         """Return the page of the new message; what a group got back has that of the old one."""
         if item.outcome != "sent_as_new":
             return None
-        with at(item.result["broker"] if cluster().has_several else ""):
-            return gettext("Open message"), reverse("message", args=[item.result["message_id"]])
+        broker = if_several(item.result["broker"])
+        return gettext("Open message"), address_at(broker, "message", item.result["message_id"])
 
     def targets(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> Sequence[Target]:
         """Return the one, whatever became of it."""
@@ -174,17 +181,15 @@ class ResendMessage(Kind[SentAgainPreview]):
         for item in items:
             result = item.result
             if item.outcome == "sent_as_new" and result.get("message_id"):
-                with at(result.get("broker", "") if has_several else ""):
-                    address = reverse("message", args=[result["message_id"]])
-                found[item.number] = ItemNow(text=gettext("Open message"), address=address)
+                found[item.number] = message_now({"broker": "", **result})
             elif item.outcome == "sent_back":
                 home = broker_of(cluster(), parameters["message_id"]) if has_several else None
-                asked.append(_question(item.number, home.name if home is not None else "", parameters, result))
+                asked.append(_question(item, home.name if home is not None else "", parameters))
         return found | {number: each.now for number, each in fates_of(asked).items()}
 
 
-def _question(number: int, broker: str, parameters: Mapping[str, Any], result: Mapping[str, Any]) -> Question[int]:
-    group, topic = parameters["group"], parameters["topic"]
+def _question(item: OperationItem, broker: str, parameters: Mapping[str, Any]) -> Question[int]:
+    group, topic, result = parameters["group"], parameters["topic"], item.result
 
     def find(admin: Admin) -> Resent | None:
         try:
@@ -196,7 +201,7 @@ def _question(number: int, broker: str, parameters: Mapping[str, Any], result: M
         tries, since = record.reconsume_times + 1, int(result.get("letters_end", 0))
         return Resent(group, topic, record.unique_key, record.position, tries, since)
 
-    return Question(number, broker, group, topic, find)
+    return Question(item.number, broker, group, topic, find, (str(item.operation_id), item.number))
 
 
 def _at_its_broker(parameters: Mapping[str, Any]) -> AbstractContextManager[None]:

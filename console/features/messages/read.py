@@ -65,6 +65,8 @@ RECORDS_LIMIT = 32
 GROUPS_LIMIT = 64
 #: records on lanes with a key that are looked through for those of the topics that are sought
 LOOKED = 256
+#: of those found, so many are asked when they are due
+DUES = 16
 #: topics that one search without a topic asks
 EVERYWHERE = 64
 #: codes that mean "no such record", not "no": the first where a record is asked for by its id
@@ -273,7 +275,7 @@ def messages_everywhere(scope: TopicScope, key: str, limit: int = 64) -> Message
 
     def search(admin: Admin) -> list[Found]:
         waiting = _waiting(admin, key, limit, scope.topic)
-        hits = [_hit(record, _real_topic(record), pending=True) for record in waiting]
+        hits = _parked_hits(admin, waiting)
         for name in names:
             try:
                 hits += [_hit(record, name, pending=False) for record in admin.messages_by_key(name, key, limit)]
@@ -326,9 +328,21 @@ def _search(admin: Admin, topic: str, key: str, limit: int) -> list[Found]:
         if not waiting:
             raise
         stored = []
-    hits = [_hit(record, topic, pending=True) for record in waiting]
+    hits = _parked_hits(admin, waiting)
     hits += [_hit(record, topic, pending=False) for record in stored]
     return sorted(hits, key=lambda hit: hit.store_ms, reverse=True)[:limit]
+
+
+def _parked_hits(admin: Admin, parked: Sequence[Message]) -> list[Found]:
+    """Return what waits on lanes, the first of them with the moment when it is due, for which each is asked alone."""
+    hits = [_hit(record, _real_topic(record), pending=True) for record in parked]
+    dues = [_due_ms(admin, record) for record in parked[:DUES]]
+    return [replace(hit, due_ms=due) for hit, due in zip(hits, dues, strict=False)] + hits[DUES:]
+
+
+def _due_ms(admin: Admin, parked: Message) -> int | None:
+    entries = admin.queue_entries(SCHEDULE_TOPIC, parked.queue_id, parked.queue_offset, 1).entries
+    return entries[0].tags_code if entries and entries[0].offset == parked.queue_offset else None
 
 
 def _hit(record: Message, topic: str, *, pending: bool) -> Found:
@@ -356,9 +370,8 @@ def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope) -
             trail.add(record)
     released = admin.delay_offsets() if trail.parked else {}
     for parked in trail.parked:
-        entries = admin.queue_entries(SCHEDULE_TOPIC, parked.queue_id, parked.queue_offset, 1).entries
-        if entries and entries[0].offset == parked.queue_offset:
-            trail.dues_ms[parked.position] = entries[0].tags_code
+        if (due_ms := _due_ms(admin, parked)) is not None:
+            trail.dues_ms[parked.position] = due_ms
     trail.delay_offsets = released
     trail.timer = timer_of(admin, opened)
     return trail

@@ -81,6 +81,7 @@ class SendMessage(Kind[SendPreview]):
         "half_sent": Outcome(_("sent as a half message")),
     }
     page = "topics"
+    leave_words = _("Open topic")
     is_final = True
     names_messages = True
     preview_type = SendPreview

@@ -1,12 +1,13 @@
-"""What has become of a message that was sent from here: asked of its broker when somebody looks."""
+"""What has become of a message that was sent from here: asked of its broker when somebody looks.
+
+Each answer leads to the page of what there is now: the timer, the message that it became, or the half.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from django.urls import reverse
-from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -16,60 +17,58 @@ from console.features.messages import read
 from console.features.messages.as_timer import life_at
 from console.features.messages.shapes import MessagePage, ReaderState
 from console.operations.kind import ItemNow
-from console.site.broker import ask, at
-from console.site.mirrored import cluster
+from console.site.broker import address_at, ask, at, if_several
 
 
 def message_now(result: Mapping[str, Any]) -> ItemNow:
     """Return where the stored message is: who has received it, or on which lane it waits."""
-    with at(_broker_of(result)):
-        address = reverse("message", args=[result["message_id"]])
+    broker = if_several(result["broker"])
+    address = address_at(broker, "message", result["message_id"])
+    with at(broker):
         return _of_page(read.message(result["message_id"]), address, result.get("due_ms"))
 
 
 def timer_now(result: Mapping[str, Any]) -> ItemNow:
     """Return where the timer is: what waits, was moved or cancelled has its own page, what fired is a message."""
-    with at(_broker_of(result)):
+    broker = if_several(result["broker"])
+    with at(broker):
         # of one that was moved the broker tells the record that waits now
         life, _evidence = ask(
             lambda admin: life_at(admin, TimerTarget(position=result["position"])),
             source=result["broker"], requests=(Request.GET_TIMER,),
         )  # fmt: skip
         timer = life.timer if life is not None else None
-        address = reverse("timer", args=[timer.position if timer is not None else result["position"]])
+        address = address_at(broker, "timer", timer.position if timer is not None else result["position"])
         due_ms = timer.due_ms if timer is not None else result.get("due_ms")
         if life is not None and life.state == "released":
             topic, unique_key = result["topic"], result["unique_key"]
-            address = f"{reverse('message', args=[unique_key])}?{urlencode({'topic': topic})}"
+            address = address_at(broker, "message", unique_key, topic=topic)
             return _of_page(read.message(unique_key, topic), address, due_ms)
         words = {"pending": _("pending"), "cancelled": _("cancelled")}
-        state = words.get(life.state, "") if life is not None else ""
-        return ItemNow(due_ms, _("Open timer"), address, state)
+        state = life.state if life is not None else ""
+        return ItemNow(due_ms, _("Open timer"), address, words.get(state, ""), is_final=state not in ("", "pending"))
 
 
 def half_now(result: Mapping[str, Any]) -> ItemNow:
     """Return whether the half was decided, and how."""
-    position = result["position"]
-    with at(_broker_of(result)):
+    position, broker = result["position"], if_several(result["broker"])
+    with at(broker):
         found, _evidence = ask(
             lambda admin: admin.transaction(position=position).state,
             source=result["broker"], requests=(Request.GET_TRANSACTION,),
         )  # fmt: skip
-        words = {
-            "open": _("undecided"), "due": _("undecided"), "parked": _("parked"), "committed": _("committed"),
-            "rolled back": _("rolled back"),
-        }  # fmt: skip
-        address = reverse("transaction", args=[position])
-        return ItemNow(None, _("Open half message"), address, words.get(found or "", ""))
-
-
-def _broker_of(result: Mapping[str, Any]) -> str:
-    return str(result["broker"]) if cluster().has_several else ""
+    words = {
+        "open": _("undecided"), "due": _("undecided"), "parked": _("parked"), "committed": _("committed"),
+        "rolled back": _("rolled back"),
+    }  # fmt: skip
+    address = address_at(broker, "transaction", position)
+    is_final = found in ("committed", "rolled back")
+    return ItemNow(None, _("Open half message"), address, words.get(found or "", ""), is_final=is_final)
 
 
 def _of_page(page: MessagePage, address: str, due_ms: int | None) -> ItemNow:
     if page.pending:
-        return ItemNow(page.due_ms, _("Open message"), address, _("pending"))
+        return ItemNow(page.due_ms, _("Open message"), address, _("pending"), is_final=False)
     if not page.found:
         return ItemNow(due_ms, _("Open message"), address, "")
     received = sum(each.state is ReaderState.HAD for each in page.readers)
@@ -78,4 +77,4 @@ def _of_page(page: MessagePage, address: str, due_ms: int | None) -> ItemNow:
         "received by %(received)s of %(count)s group", "received by %(received)s of %(count)s groups", count
     )
     state = said % {"received": received, "count": count} if count else _("stored; no group that you see subscribes")
-    return ItemNow(page.due_ms or due_ms, _("Open message"), address, state)
+    return ItemNow(page.due_ms or due_ms, _("Open message"), address, state, is_final=received == count)

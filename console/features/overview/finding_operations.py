@@ -45,6 +45,7 @@ class _MarkKind(AtOnce[ChangesPreview]):
     """An operation on the mark of one finding; it is one item."""
 
     permission, page = SILENCE_ALERTS, "overview"
+    leave_words = _("Open overview")
     preview_type = ChangesPreview
     preview_template = "overview/mark_preview.html"
     has_figures = False

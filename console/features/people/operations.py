@@ -52,6 +52,7 @@ class PeopleKind(AtOnce[PeoplePreview]):
 
     permission, page = CHANGE_USER, "people"
     destroys = True
+    is_red = False
     has_figures = False
     preview_type = PeoplePreview
     preview_template = "people/preview.html"
@@ -246,6 +247,7 @@ class ResetSecondFactor(PeopleKind):
     """Take a person's second factor and recovery codes away: the device is lost, or the codes are."""
 
     name, call = "people.reset_second_factor", ("POST", ":reset-second-factor")
+    is_red = True
     title, verb = _("Reset a second factor"), _("Reset second factor")
     effect = _("The password alone is enough until a new one is set up; where the role requires one, that comes first.")
 

@@ -203,6 +203,7 @@ class RevokeToken(TokenKind):
     """Refuse a token from now on."""
 
     name, is_final, verb_of_call = "tokens.end", True, "revoke"
+    is_red = True
     title, verb = _("Revoke a token"), _("Revoke token")
     effect = _("It is refused within a second. This cannot be undone; another one can be created.")
 

@@ -59,6 +59,7 @@ class QueueKind(Kind[ValuesPreview]):
 
     permission = STEER_DELAYED_QUEUES
     page = "delayed_queues"
+    leave_words = _("Open queue")
     names_messages = True
     preview_type = ValuesPreview
     preview_template = "delayed_queues/operation_preview.html"

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.http import Http404, QueryDict
-from django.urls import reverse
 from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -29,7 +28,7 @@ from console.operations.registry import register
 from console.operations.selection import EXAMPLES, PREVIEW_PATIENCE_S, admin_of_one, topics_of
 from console.operations.spanning import shares_of
 from console.site import broker as site_broker
-from console.site.broker import at
+from console.site.broker import address_at, at
 from console.site.chosen import Choice, chosen
 from console.site.clock import now_ms
 
@@ -156,8 +155,7 @@ class MoveTimers(SteerTimers):
         told = item.result
         if item.outcome not in MOVED or "broker" not in told:
             return super().item_now(item)
-        with at(told["broker"]):
-            return ItemNow(told["due_ms"], address=reverse("timer", args=[told["position"]]))
+        return ItemNow(told["due_ms"], address=address_at(told["broker"], "timer", told["position"]))
 
     @property
     def rest_path(self) -> str:

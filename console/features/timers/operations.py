@@ -20,8 +20,6 @@ from itertools import dropwhile
 from typing import Any, ClassVar, TypeVar
 
 from django.http import QueryDict
-from django.urls import reverse
-from django.utils.http import urlencode
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -43,7 +41,7 @@ from console.features.timers.selection import (
 )
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, Scope
-from console.operations.catch_up import Behind, behind_after
+from console.operations.catch_up import Behind, behind_after, lag_of_topics
 from console.operations.kind import (
     LIMIT,
     REASON,
@@ -85,7 +83,7 @@ from console.operations.spanning import (
 )
 from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
-from console.site.broker import asked_of, at, tell_each
+from console.site.broker import address_at, asked_of, at, tell_each
 from console.site.mirrored import cluster
 from console.site.parsing import whole_number
 
@@ -317,8 +315,7 @@ class CancelTimers(SteerTimers):
         position = item.result.get("position")
         if position is None:
             return None
-        with at(item.target.get(OF, "")):
-            return gettext("Open timer"), reverse("timer", args=[position])
+        return gettext("Open timer"), address_at(item.target.get(OF, ""), "timer", position)
 
 
 @register
@@ -340,9 +337,9 @@ class DeliverTimersNow(SteerTimers):
         found, told = super().item_now(item), item.result
         if found is None or item.outcome != "delivered_now" or not (told.get("topic") and told.get("unique_key")):
             return found
-        with at(item.target.get(OF, "")):
-            address = f"{reverse('message', args=[told['unique_key']])}?{urlencode({'topic': told['topic']})}"
-            return replace(found, text=gettext("Open message"), address=address)
+        broker = item.target.get(OF, "")
+        address = address_at(broker, "message", told["unique_key"], topic=told["topic"])
+        return replace(found, text=gettext("Open message"), address=address)
 
     def load(
         self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
@@ -353,6 +350,10 @@ class DeliverTimersNow(SteerTimers):
     def behind(self, admin: Admin, rows: Sequence[TimerRow]) -> Behind | None:
         """Return how far every group of their topics would be behind."""
         return behind_after(admin, Counter(row.topic for row in rows))
+
+    def lag_now(self, parameters: Mapping[str, Any], preview: TimersPreview) -> int | None:
+        """Return how far every group of their topics is behind."""
+        return lag_of_topics(topic for topic, _count in preview.topics)
 
 
 @register
@@ -376,8 +377,8 @@ class RescheduleTimers(SteerTimers):
             return super().item_now(item)
         if position is None:
             return ItemNow(item.result.get("due_ms"))
-        with at(item.target.get(OF, "")):
-            return ItemNow(item.result.get("due_ms"), gettext("Open timer"), reverse("timer", args=[position]))
+        address = address_at(item.target.get(OF, ""), "timer", position)
+        return ItemNow(item.result.get("due_ms"), gettext("Open timer"), address)
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the selection, and a moment or a span."""

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
-from django.urls import reverse
 from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -70,7 +69,7 @@ from console.operations.selection import EXAMPLES, PREVIEW_PATIENCE_S, admin_of_
 from console.operations.spanning import OF as BROKER
 from console.operations.spanning import act_at_each
 from console.site import broker as site_broker
-from console.site.broker import at
+from console.site.broker import address_at, at
 from console.site.chosen import chosen
 from console.site.clock import now_ms
 
@@ -99,7 +98,10 @@ class TakeBack(TimerKind[TakeBackPreview]):
     name = TAKE_BACK
     permission = STEER_TIMERS
     title, verb = _("Undo changes to timers"), ngettext_lazy("Undo change", "Undo changes", "count")
-    effect = _("Cancelled timers wait again with the same content; rescheduled timers get their former due time.")
+    effect = _(
+        "Cancelled timers wait again with the same content, as new messages with a new message id; rescheduled timers "
+        "get their former due time and keep their id."
+    )
     outcomes = {
         **OVER,
         "taken_back": Outcome(_("pending again")),
@@ -147,9 +149,10 @@ class TakeBack(TimerKind[TakeBackPreview]):
     def item_now(self, item: OperationItem) -> ItemNow | None:
         """Return the moment at which it waits again, with its page if it was parked anew."""
         due_ms, position = item.result.get("due_ms"), item.result.get("new_position")
-        if position is not None and item.outcome in ("taken_back", "moved_back"):
-            with at(item.target.get(BROKER, "")):
-                return ItemNow(due_ms, gettext("Open timer"), reverse("timer", args=[position]))
+        if position is not None and item.outcome in ("taken_back", "parked_again", "moved_back"):
+            address = address_at(item.target.get(BROKER, ""), "timer", position)
+            words = gettext("Open timer") if item.outcome == "moved_back" else gettext("Open new timer")
+            return ItemNow(due_ms, words, address)
         if item.outcome == "moved_back":
             return ItemNow(due_ms)
         return super().item_now(item)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from django.http import QueryDict
-from django.urls import reverse
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -29,7 +28,7 @@ from console.features.transactions.pages import PAGE, page_of
 from console.features.transactions.records import matches, read_newest, row_of
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS, Scope
-from console.operations.catch_up import Behind, behind_after
+from console.operations.catch_up import Behind, behind_after, lag_of_topics
 from console.operations.errors import InvalidParameter
 from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target, Words
 from console.operations.models import OperationItem
@@ -63,7 +62,7 @@ from console.operations.spanning import (
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site import broker as site_broker
-from console.site.broker import ask_each, at
+from console.site.broker import address_at, ask_each, at
 from console.site.clock import now_ms
 from console.site.mirrored import cluster
 from console.site.parsing import whole_number
@@ -346,8 +345,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         position = item.result.get("position")
         if position is None:
             return None
-        with at(item.target.get(OF, "")):
-            return gettext("Open half message"), reverse("transaction", args=[position])
+        return gettext("Open half message"), address_at(item.target.get(OF, ""), "transaction", position)
 
     def _result(self, steered: SteeredTransaction) -> ItemResult:
         place = {"offset": steered.offset, "position": steered.position}
@@ -367,6 +365,7 @@ class CommitTransactions(SteerTransactions):
 
     name = "transactions.commit"
     destroys = True
+    is_red = False
     title, verb = _("Commit transactions"), ngettext_lazy("Commit transaction", "Commit transactions", "count")
     begun_on = "transaction_list"
     effect = _("The messages are delivered to their topics, whatever their databases say. This cannot be undone.")
@@ -380,6 +379,10 @@ class CommitTransactions(SteerTransactions):
     def behind(self, rows: Sequence[TransactionRow]) -> Behind | None:
         """Return how far every group of their topics would be behind."""
         return behind_after(site_broker.admin(), Counter(row.topic for row in rows))
+
+    def lag_now(self, parameters: Mapping[str, Any], preview: TransactionsPreview) -> int | None:
+        """Return how far every group of their topics is behind."""
+        return lag_of_topics(topic for topic, _count in preview.topics)
 
 
 @register

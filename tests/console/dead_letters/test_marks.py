@@ -71,7 +71,7 @@ def test_letters_of_a_kind_stand_together_and_go_together(graves: Stage, operato
     kinds = dead_letters_pages.kinds_of("billing")
     assert [(kind.topic, kind.count) for kind in kinds.rows] == [("orders", 3), ("orders", 1), ("orders", 1)]
     assert kinds.is_whole
-    assert "no error reported" in words(operator.get(PAGE + "?by=kind"))
+    assert "the consumer gave none" in words(operator.get(PAGE + "?by=kind"))
     form = {"scope": "matching", "topic": "orders", "error": kinds.rows[0].error_filter}
     assert confirmed(operator, drafted(operator, "mark_handled", **form)).results == {"handled": 3}
     assert dead() == ["order-3", "order-4"]

@@ -54,6 +54,22 @@ def test_throughput_is_the_difference_and_what_stands_still_is_zero(one: None) -
     assert (line(LAG, 0, 4).peak, line(LAG, 0, 4).peak_at, line(LAG, 0, 4).last) == (180, 3, 180)
 
 
+def test_what_a_group_consumes_again_after_a_reset_is_consumption(one: None) -> None:
+    """Set back and at the end again within a minute, it seemed to have consumed nothing."""
+    wanted = Wanted(KIND.GROUP, "billing", Measure.PASSED)
+    for minute, passed in enumerate((540, 600, 600, 600, 720)):
+        row = Snapshot.objects.create(
+            broker="broker-a", slot_ms=DAY + minute * MINUTE_MS, at_ms=DAY, lanes=b"x", timers=b"x"
+        )
+        keep_figures("broker-a", row.slot_ms, [Figures(KIND.GROUP, "billing", passed)])
+    stretch = Stretch(DAY, DAY + 5 * MINUTE_MS, MINUTE_MS)
+    back = [("", DAY + MINUTE_MS + 30_000, 420)]
+    (moved,), _partial = lines_of(cluster(), [wanted], stretch, back)
+    assert moved.values == (None, 1.0, 7.0, 0.0, 2.0)
+    (skipped,), _partial = lines_of(cluster(), [wanted], stretch, [("broker-a", DAY + 3 * MINUTE_MS + 1, -120)])
+    assert skipped.values == (None, 1.0, 0.0, 0.0, 0.0)
+
+
 def test_what_was_not_read_is_a_gap_and_no_zero(one: None) -> None:
     for minute in (0, 1, 6, 7):
         snapshot("broker-a", DAY + minute * MINUTE_MS, passed=600 * minute, lag=5)

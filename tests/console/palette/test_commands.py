@@ -93,36 +93,18 @@ def test_transactions_are_named_by_their_key(stage: Stage, operator: Client) -> 
             producer.send_half("orders", prepare("x", keys=["order-5"]))
     stage.mirror.run_once()
     half = stage.admin.transactions("open").items[-1]
-    assert opened(operator, "order-5") == f"/transactions/{half.position}/"
+    assert opened(operator, "order-5", of="transactions") == f"/transactions/{half.position}/"
     assert acted(operator, "rollback order-5 the customer went").status_code == 303
     assert Operation.objects.get().preview["count"] == 2
     assert acted(operator, "rollback order-6 the customer went").status_code == 422
 
 
-def test_a_key_leads_to_the_one_thing_that_has_it_or_to_the_list(shop: Stage, operator: Client) -> None:
+def test_a_key_leads_to_the_one_thing_that_has_it(shop: Stage, operator: Client) -> None:
     assert opened(operator, "order-1").startswith("/messages/7F")
     assert opened(operator, "order-8") == f"/timers/{timer_of(shop, 'order-8')}/"
-    assert opened(operator, "order-7") == "/timers/list/?key=order-7"
     assert opened(operator, "order-1", of="timers") == "/messages/?q=order-1"
-    shop.producer.send("orders", "x", keys=["order-1"], queue_id=0)
-    assert opened(operator, "order-1") == "/messages/?q=order-1"
     for text in ("", *HOSTILE):
         assert opened(operator, text).startswith("/messages/?q=")
-
-
-def test_what_waits_is_not_passed_over_for_a_message_that_has_its_key(shop: Stage, operator: Client) -> None:
-    """Who sought the key of a timer was shown another topic's message."""
-    shop.producer.send("orders", "x", keys=["order-8"], queue_id=0)
-    (hit,) = shop.admin.messages_by_key("orders", "order-8")
-    page = operator.get("/find/key/", {"q": "order-8"})
-    found = [jump.address for jump in page.context["jumps"]]
-    assert found == [f"/messages/{hit.offset_message_id}/", f"/timers/{timer_of(shop, 'order-8')}/"]
-    assert all(f'href="{address}"' in page.content.decode() for address in found)
-    with TransactionProducer("payers", shop.broker.namesrv, check=lambda _: Decision.UNKNOWN) as producer:
-        producer.send_half("orders", prepare("x", keys=["order-8"]))
-    half = shop.admin.transactions("open").items[-1]
-    jumps = operator.get("/find/key/", {"q": "order-8"}).context["jumps"]
-    assert [jump.address for jump in jumps] == [*found, f"/transactions/{half.position}/"]
 
 
 def timer_of(stage: Stage, key: str) -> int:

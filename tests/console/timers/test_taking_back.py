@@ -58,6 +58,7 @@ def test_what_was_cancelled_waits_again_as_it_was(stage: Stage, operator: Client
     shown = words(operator.get(address))
     assert "Undo changes to timers" in shown
     assert "what an operation did: Cancel timers" in shown
+    assert "with a new message id" in shown
     assert operator.post(address + "confirm/", {"reason": ""}).status_code == 422
     for _ in range(2):
         assert operator.post(address + "confirm/", {"reason": "it was a mistake"}).status_code == 303
@@ -69,6 +70,9 @@ def test_what_was_cancelled_waits_again_as_it_was(stage: Stage, operator: Client
         ("confirmed", "operator"), ("finished", "operator"),
     ]  # fmt: skip
     assert f'href="/operations/{done.pk}/"' in operator.get(f"/operations/{row.pk}/").content.decode()
+    of_undo = operator.get(f"/operations/{done.pk}/").content.decode()
+    assert of_undo.count(">Open new timer</a>") == 3
+    assert all(f'href="/timers/{each.position}/"' in of_undo for each in waiting())
 
 
 def test_it_arrives_once_however_often_it_is_taken_back(stage: Stage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.mirror.models import Broker, MirrorState
-from console.comparison import Pair, compared
+from console.comparison import Measure, Pair, compared
 from console.features.groups import read as groups_read
 from console.features.groups.kept import GroupsKept, GroupTopic
 from console.features.groups.pages import groups_at
@@ -200,6 +200,19 @@ def test_two_moments_are_compared_the_earlier_one_first() -> None:
         waiting = {line.name: line.pairs[0][1] for line in found.lanes}
         assert waiting == {"1": Pair(5, 12), "2": Pair(None, 4), "3": Pair(3, None)}
         assert [waiting[level].difference for level in "123"] == [7, None, None]
+
+
+@pytest.mark.usefixtures("mirrored_broker")
+def test_a_group_that_had_no_topic_of_dead_letters_had_none() -> None:
+    """The comparison gave no figure before, and no difference, of 13 dead letters."""
+    then = GroupRow("billing", GroupState.CURRENT, 1, 1, 0, None, None, 0.0, True, 16, False)
+    now = replace(then, retry=2, dead=13)
+    keep(taken_at(START_MS, groups=GroupsKept((then,), ())))
+    keep(taken_at(START_MS + MINUTE_MS, groups=GroupsKept((now,), ())))
+    (line,) = compared(START_MS, START_MS + MINUTE_MS).groups
+    pairs = dict(line.pairs)
+    assert (pairs[Measure.DEAD], pairs[Measure.DEAD].difference) == (Pair(0, 13), 13)
+    assert pairs[Measure.RETRY].difference == 2
 
 
 def test_a_total_that_began_anew_has_no_difference() -> None:

@@ -1,0 +1,73 @@
+"""What a key leads to where several things have it: a page that shows them, with counts, states and moments."""
+
+from __future__ import annotations
+
+import time
+from html import unescape
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from broker.client import Decision, TransactionProducer, prepare
+from console.site.clock import now_ms
+from console.under_key import SHOWN, ThingKind
+from tests.console.dead_letters.test_dead_letters import bury
+from tests.console.people import browser_of
+from tests.console.security.test_limited import limited_person
+from tests.console.stage import Stage
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def several(stage: Stage) -> Stage:
+    """A message, a timer, a message on a lane, a half and a dead letter, all under one key."""
+    stage.admin.create_topic("bills", queues=1)
+    stage.producer.send("orders", "x", keys=["order-8"], queue_id=0)
+    stage.producer.send("orders", "x", keys=["order-8"], deliver_at_ms=now_ms() + HOUR_MS)
+    stage.producer.send("orders", "x", keys=["order-8"], delay_level=16)
+    with TransactionProducer("payers", stage.broker.namesrv, check=lambda _: Decision.UNKNOWN) as producer:
+        producer.send_half("bills", prepare("x", keys=["order-8"]))
+    bury(stage, "order-8")
+    stage.mirror.run_once()
+    return stage
+
+
+def things(browser: Client, key: str) -> Any:
+    return browser.get("/find/key/", {"q": key}).context["data"]
+
+
+def test_everything_with_a_key_is_shown_itself(several: Stage, operator: Client) -> None:
+    """A key of a timer led to a list of lists, without counts or moments."""
+    answer = operator.get("/find/key/", {"q": "order-8"})
+    page, found = unescape(answer.content.decode()), answer.context["data"]
+    (timer,) = several.admin.timers(0, 2**62).items
+    (half,) = several.admin.transactions("open").items
+    assert [row.kind for row in found.rows] == list(ThingKind)
+    waiting, undecided, delayed, dead, stored = found.rows
+    assert waiting.address == f"/timers/{timer.position}/" and waiting.due_ms == timer.due_ms
+    assert undecided.address == f"/transactions/{half.position}/"
+    assert delayed.due_ms is not None and 0 < delayed.due_ms - time.time() * 1000 <= 30 * 60_000
+    assert (dead.state, stored.state) == ("dead letter of billing", "stored")
+    assert all(f'href="{row.address}"' in page for row in found.rows)
+    assert all(operator.get(row.address).status_code == 200 for row in found.rows)
+    assert [count for _words, count, _is_cut in found.counts] == [1] * len(ThingKind)
+
+
+def test_two_timers_are_shown_and_of_many_the_first_with_the_way_to_all(stage: Stage, operator: Client) -> None:
+    for _nth in range(2):
+        stage.producer.send("orders", "x", keys=["order-7"], deliver_at_ms=now_ms() + HOUR_MS)
+    assert [row.kind for row in things(operator, "order-7").rows] == [ThingKind.TIMER] * 2
+    for _nth in range(SHOWN - 1):
+        stage.producer.send("orders", "x", keys=["order-7"], deliver_at_ms=now_ms() + HOUR_MS)
+    answer = operator.get("/find/key/", {"q": "order-7"})
+    assert len(answer.context["data"].rows) == SHOWN
+    assert answer.context["data"].counts == [("Timers", SHOWN, True)]
+    assert 'href="/timers/list/?key=order-7"' in answer.content.decode()
+
+
+def test_what_a_reader_does_not_see_is_not_counted(several: Stage) -> None:
+    led = browser_of(limited_person("ann", "bills")).get("/find/key/", {"q": "order-8"})
+    (half,) = several.admin.transactions("open").items
+    assert led.headers["Location"] == f"/transactions/{half.position}/"
