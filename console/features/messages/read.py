@@ -45,6 +45,7 @@ from console.features.messages.shapes import (
     MessageSearch,
     StepKind,
 )
+from console.features.messages.through import found_of
 from console.security.masking import BODY, Masks, masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, ask_each, at
@@ -273,10 +274,10 @@ def messages_everywhere(scope: TopicScope, key: str, limit: int = 64) -> Message
 
     def search(admin: Admin) -> list[Found]:
         waiting = _waiting(admin, key, limit, scope.topic)
-        hits = [_hit(record, _real_topic(record), pending=True) for record in waiting]
+        hits = [found_of(record, _real_topic(record), pending=True) for record in waiting]
         for name in names:
             try:
-                hits += [_hit(record, name, pending=False) for record in admin.messages_by_key(name, key, limit)]
+                hits += [found_of(record, name) for record in admin.messages_by_key(name, key, limit)]
             except RouteNotFound:
                 # deleted since the mirror looked, or another broker's
                 continue
@@ -326,23 +327,9 @@ def _search(admin: Admin, topic: str, key: str, limit: int) -> list[Found]:
         if not waiting:
             raise
         stored = []
-    hits = [_hit(record, topic, pending=True) for record in waiting]
-    hits += [_hit(record, topic, pending=False) for record in stored]
+    hits = [found_of(record, topic, pending=True) for record in waiting]
+    hits += [found_of(record, topic) for record in stored]
     return sorted(hits, key=lambda hit: hit.store_ms, reverse=True)[:limit]
-
-
-def _hit(record: Message, topic: str, *, pending: bool) -> Found:
-    return Found(
-        topic=topic,
-        unique_key=record.unique_key,
-        offset_message_id=record.offset_message_id,
-        keys=tuple(record.keys),
-        tag=record.tags,
-        store_ms=record.store_ms,
-        size_bytes=record.size,
-        pending=pending,
-        due_ms=None,
-    )
 
 
 def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope) -> Trail | None:

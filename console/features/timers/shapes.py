@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.urls import reverse
@@ -71,12 +70,21 @@ TIMERS = Table(
 #: of several brokers: a box says whose the timer is
 TIMERS_OF_ALL = replace(TIMERS, choice=Choice("position", "place"))
 
+
+def _of_none_rolled(listed: Table) -> Table:
+    return replace(listed, columns=tuple(each for each in listed.columns if each.name != "rolled"))
+
+
 NEXT_TIMERS = Table(
     "timers",
     (Column("due_ms", _("Due"), TIME), _LEFT, _TOPIC, _NAME, _SIZE, _ROLLED, BROKER),
     row_id="timer",
     row_id_field="position",
 )
+#: most timers are never rolled: a column of dashes says nothing
+_NONE_ROLLED = {
+    name: _of_none_rolled(each) for name, each in (("", TIMERS), ("all", TIMERS_OF_ALL), ("next", NEXT_TIMERS))
+}
 
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -214,9 +222,6 @@ class TimerFilter:
 class TimerList:
     """Pending timers in the order in which they fire."""
 
-    #: of those beside the wheel
-    next_table: ClassVar[Table] = NEXT_TIMERS
-
     evidence: Evidence
     now_ms: int
     wanted: TimerFilter
@@ -238,7 +243,18 @@ class TimerList:
     @property
     def table(self) -> Table:
         """The columns; a row of several brokers is chosen with its broker."""
+        if not self._is_any_rolled:
+            return _NONE_ROLLED["all" if self.has_several else ""]
         return TIMERS_OF_ALL if self.has_several else TIMERS
+
+    @property
+    def next_table(self) -> Table:
+        """The columns of those beside the wheel."""
+        return NEXT_TIMERS if self._is_any_rolled else _NONE_ROLLED["next"]
+
+    @property
+    def _is_any_rolled(self) -> bool:
+        return any(row.rolled for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
