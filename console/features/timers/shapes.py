@@ -212,7 +212,9 @@ class TimerFilter:
     @property
     def words(self) -> str:
         """What is asked for: topic, key, and the window of due times by the reader's clock; "" for every timer."""
-        parts = [f"{name} {text}" for name, text in (("topic", self.topic), ("key", self.key)) if text]
+        parts = [gettext("topic %(name)s") % {"name": self.topic}] if self.topic else []
+        if self.key:
+            parts.append(gettext("key %(name)s") % {"name": self.key})
         if window := window_words(self.from_ms, self.to_ms):
             parts.append(gettext("due %(window)s") % {"window": window})
         return ", ".join(parts)
