@@ -146,6 +146,12 @@ def told_word(code: str) -> str:
 
 
 @register.filter
+def unit_word(unit: str) -> str:
+    """The unit of a broker's setting: signs stand as they are, words are said in the reader's language."""
+    return _("bytes") if unit == "bytes" else unit
+
+
+@register.filter
 def rule_setting_title(name: str) -> str:
     """What it is called."""
     words = {
