@@ -97,7 +97,7 @@ def test_names_and_keys_are_escaped_and_cut_as_everywhere(name: str, language: s
 
 def test_the_head_has_the_columns_of_the_page_in_order_and_leads_to_the_list_sorted() -> None:
     head = " ".join(drawn(Thing("a")).partition("<thead>")[2].partition("</thead>")[0].split())
-    assert "".join(part.partition(">")[2] for part in head.split("<")) == "NameKeyStored/sTagCount"
+    assert "".join(part.partition(">")[2] for part in head.split("<")) == "All rows of this pageNameKeyStored/sTagCount"
     assert '<th scope="col"><a href="?order=name&amp;a=b">Name</a></th>' in head
     assert '<th scope="col" class="number" aria-sort="descending"><a href="?order=count&amp;a=b">Count</a></th>' in head
     assert '<th scope="col" class="number">Stored<span class="unit">/s</span></th>' in head
