@@ -37,6 +37,8 @@ register = template.Library()
 
 #: what stands for a value while a template is rendered for many rows: signs for private use, which no template has
 _FIRST_HOLE = 0xE000
+#: the element that a cell is, as far as its name
+_CELL = re.compile(r"\s*.td\b")
 
 
 @register.inclusion_tag("ui/table.html")
@@ -96,7 +98,7 @@ def _rows(drawn: Table, data: Any, rows: Iterable[Any], now_ms: int) -> Iterator
     cells = [_boxes(drawn.choice)] if drawn.choice else []
     zone = get_current_timezone()
     shown_columns = drawn.on_page(has_several=_has_several(data))
-    cells += [_cells(column, Place(column, None, data, now_ms, zone)) for column in shown_columns]
+    cells += [_named(_cells(column, Place(column, None, data, now_ms, zone)), column) for column in shown_columns]
     across = drawn.across
     short = [*cells[: across.after], _across(across, len(cells))] if across else cells
     missing_of = attrgetter(across.missing) if across else None
@@ -184,6 +186,19 @@ def _cells(column: Column, place: Place) -> Draw:
         return written(text_of(value_of(row), place))
 
     return draw
+
+
+def _named(draw: Draw, column: Column) -> Draw:
+    """Return what draws the cells with the name of their column, which stands before each where rows become lines."""
+    name = _template("ui/cells/column.html").render(Context({"column": column})).strip()
+
+    def draw_named(row: Any) -> str:
+        written = draw(row)
+        opened = _CELL.match(written)
+        # the name of a row needs no name
+        return f"{written[: opened.end()]} {name}{written[opened.end() :]}" if opened else written
+
+    return draw_named
 
 
 def _rendered_cells(column: Column, place: Place) -> Draw:

@@ -188,6 +188,17 @@ _STOPS = {
 
 
 @register.filter
+def decided_by(who: str) -> str:
+    """Who decided: before the address of a client a broker writes the part that it played."""
+    role, _blank, address = who.partition(" ")
+    if role == "producer" and address:
+        return _("producer %(address)s") % {"address": address}
+    if role == "check" and address:
+        return _("check %(address)s") % {"address": address}
+    return who
+
+
+@register.filter
 def state_mark(state: str) -> str:
     """The shape beside a state."""
     return _MARKS.get(TransactionState(state), "idle")

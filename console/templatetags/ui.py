@@ -176,6 +176,26 @@ def _figure(
     return {"title": title, "value": value, "note": note, "tone": shown, "unit": unit}
 
 
+@register.simple_block_tag(takes_context=True)
+def filters(
+    context: Context,
+    content: str,
+    given: Mapping[str, object],
+    names: str,
+    *,
+    errors: object = None,
+    is_more: bool = False,
+) -> SafeString:
+    """The fields that a list is filtered by: on a telephone behind one line, which says how many of them are given.
+
+    `names` are those of the fields in `given`, separated by blanks. What is wrong with one of them is never behind it.
+    With `is_more` there are others before them.
+    """
+    count = sum(bool(given.get(name)) for name in names.split())
+    shown = {"count": count, "is_open": bool(errors), "is_more": is_more, "content": content}
+    return _part(context, "ui/filters.html", **shown)
+
+
 @register.inclusion_tag("ui/text_field.html")
 def text_field(title: str, name: str, value: object = None, maxlength: object = None, **more: Any) -> Field:
     """A line to write in, with its title; what else is given are attributes of the `<input>`.

@@ -95,6 +95,13 @@ def setting_words(name: str, value: object) -> str:
         ("permission", 4): _("read only"),
         ("permission", 2): _("write only"),
         ("message_type", ""): _("not specified"),
+        ("message_type", "NORMAL"): _("normal"),
+        ("message_type", "FIFO"): _("ordered (FIFO)"),
+        ("message_type", "DELAY"): _("delayed"),
+        ("message_type", "TRANSACTION"): _("transactional"),
+        ("message_type", "MIXED"): _("mixed"),
+        ("retry_policy", "CUSTOMIZED"): _("customized"),
+        ("retry_policy", "EXPONENTIAL"): _("exponential"),
         ("retry_delays", ""): _("the broker's delay levels"),
         ("user_status", "enable"): _("enabled"),
         ("user_status", "disable"): _("disabled"),
@@ -123,6 +130,25 @@ def setting_shown(setting: Setting, text: str) -> str:
 def waiting_words(waiting: dict[str, int | None]) -> str:
     """What waits for a topic, kind by kind; what is not told is not named."""
     return words_of_waiting(waiting) or _("nothing")
+
+
+@register.filter
+def told_word(code: str) -> str:
+    """What RocketMQ's name for how a group gets its messages means; what is none of them stands as it is."""
+    words = {
+        "CLUSTERING": _("clustering: each message to one member"),
+        "BROADCASTING": _("broadcasting: each message to all members"),
+        "CONSUME_PASSIVELY": _("push consumers"),
+        "CONSUME_ACTIVELY": _("pull consumers"),
+        "CONSUME_POP": _("pop consumers"),
+    }
+    return words.get(code, code)
+
+
+@register.filter
+def unit_word(unit: str) -> str:
+    """The unit of a broker's setting: signs stand as they are, words are said in the reader's language."""
+    return _("bytes") if unit == "bytes" else unit
 
 
 @register.filter

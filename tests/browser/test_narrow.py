@@ -11,6 +11,7 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.browser.conftest import Web
+from tests.console.stage import Stage
 
 Visit = Callable[..., Page]
 WIDTHS = (320, 390, 720)
@@ -178,3 +179,79 @@ def test_a_course_of_what_was_opens_at_its_newest_end(visit: Visit, scripts: boo
     places = page.locator("#over-panels .scroll").evaluate_all(BEYOND)
     assert places
     assert all(is_wider and beyond <= 1 for is_wider, beyond in places), places
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize(
+    ("address", "given", "field"),
+    [
+        ("/timers/list/?topic=orders&key=x", "2", "key"), ("/audit/?actor=anna", "1", "actor"),
+        ("/dead-letters/of/billing/?topic=orders&state=all", "2", "topic"),
+        ("/transactions/list/?group=a", "1", "group"), ("/messages/?topic=orders&tag=paid", "1", "tag"),
+    ],
+)  # fmt: skip
+def test_filters_are_one_line_that_opens_and_says_how_many_are_given(
+    visit: Visit, address: str, given: str, field: str, scripts: bool
+) -> None:
+    page = visit(address, 390, scripts=scripts)
+    line, written = page.locator("main .filters > summary"), page.locator(f"main .filters [name={field}]")
+    expect(line.locator(".pill")).to_have_text(given)
+    expect(written).to_be_hidden()
+    line.click()
+    expect(written).to_be_visible()
+    page.set_viewport_size({"width": 1_440, "height": 900})
+    expect(written).to_be_visible()
+    expect(line).to_be_hidden()
+
+
+def test_on_a_desk_filters_need_no_click(visit: Visit) -> None:
+    page = visit("/timers/list/", 1_440)
+    page.locator("main .filters [name=topic]").fill("orders")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/timers/list/?topic=orders**")
+    expect(page.locator("main .filters > summary")).to_be_hidden()
+
+
+def test_a_filter_that_is_wrong_is_not_behind_the_line(visit: Visit) -> None:
+    page = visit("/timers/list/?from=soon", 390)
+    expect(page.locator("main .filters [name=from]")).to_be_visible()
+
+
+#: of a list: how far it scrolls, and how many of its values have a name before them
+LINES = """list => [
+    list.scrollWidth - list.clientWidth,
+    [...list.querySelectorAll("td[data-name]")].filter(
+        (e) => e.checkVisibility() && getComputedStyle(e, "::before").content.includes(e.dataset.name)).length,
+]"""
+
+
+@pytest.mark.parametrize("address", ["/topics/", "/groups/", "/messages/", "/topics/orders/0/", "/topics/orders/tail/"])
+def test_rows_of_lists_are_lines_with_the_name_of_each_value(stage: Stage, visit: Visit, address: str) -> None:
+    stage.fill()
+    stage.consume()
+    page = visit(address, 390)
+    beyond, named = page.locator("main .scroll:has(> .cards)").last.evaluate(LINES)
+    assert beyond <= 0
+    assert named > 0
+    page.set_viewport_size({"width": 1_440, "height": 900})
+    _beyond, named = page.locator("main .scroll:has(> .cards)").last.evaluate(LINES)
+    assert named == 0, "on a desk the head of a table names its columns"
+
+
+def test_what_still_scrolls_has_a_line_at_its_edge(visit: Visit) -> None:
+    page = visit("/api/docs/", 390)
+    places = page.locator("main .scroll:has(> table)")
+    assert places.first.evaluate("e => e.scrollWidth > e.clientWidth")
+    assert places.first.evaluate("e => getComputedStyle(e).backgroundImage").count("linear-gradient") == 6
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_signing_in_is_on_the_first_screen_of_a_telephone(visit: Visit, language: str) -> None:
+    page = visit("/", 390, language)
+    page.context.clear_cookies(name="sessionid")
+    page.set_viewport_size({"width": 390, "height": 664})
+    page.reload()
+    expect(page.locator("main form button.go")).to_be_in_viewport(ratio=1)
+    plate = page.locator(".plate").bounding_box()
+    assert plate is not None
+    assert plate["height"] <= 664 / 4

@@ -52,6 +52,10 @@ SUGGESTIONS: Mapping[str, Suggestion] = {
             _("A lane releases within milliseconds; 5 s behind for a minute is no single burst any more."),
         ),
         Suggestion(
+            "late-timers", What.LATENESS, 1_000, 60, _("Late timers"),
+            _("Timers fire within milliseconds; a second late at p99 for a minute means the broker is behind."),
+        ),
+        Suggestion(
             "group-lag", What.BACKLOG, 10_000, 300, _("Lag of a group"),
             _("A healthy group is done with a burst in minutes; one that is not needs more or quicker consumers."),
         ),

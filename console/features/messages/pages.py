@@ -18,6 +18,7 @@ from console.features.messages import read
 from console.features.messages.across import is_offset_id
 from console.features.messages.decoders import Decoder
 from console.features.messages.hops import TOLD_LIMIT
+from console.features.messages.newest import beginning
 from console.features.messages.operations import Unmask
 from console.features.messages.shapes import (
     MESSAGES,
@@ -49,7 +50,7 @@ def search(request: HttpRequest, waiting_under: Callable[[str, str], WaitingUnde
     topic = (request.GET.get("topic") or "").strip()[:255]
     if not topic and is_offset_id(sought):
         return redirect("message", sought)
-    found, waiting = None, WaitingUnder()
+    found, waiting, begun = None, WaitingUnder(), None
     errors: dict[str, str] = {}
     given = {name: request.GET.get(name, "").strip()[:most] for name, most in _LENGTHS.items()}
     if topic and not sought:
@@ -57,6 +58,8 @@ def search(request: HttpRequest, waiting_under: Callable[[str, str], WaitingUnde
     elif sought:
         found = read.messages(topic, sought) if topic else read.messages_everywhere(sought)
         waiting = waiting_under(sought, topic)
+    else:
+        begun = beginning()
     context = {
         "data": found,
         "waiting": waiting,
@@ -67,6 +70,9 @@ def search(request: HttpRequest, waiting_under: Callable[[str, str], WaitingUnde
         "errors": errors,
         "offered": read.topics_offered(_TOPICS_OFFERED),
         "next_page": _continued(request, found),
+        "begun": begun,
+        # time, tag, property and body are looked for in one topic, and for no key
+        "is_too_wide": bool(any(given.values()) and (sought or not topic)),
     }
     if found is None:
         return render(request, "messages/search.html", context, status=422 if errors else 200)

@@ -45,6 +45,7 @@ from console.features.messages.shapes import (
     MessageSearch,
     StepKind,
 )
+from console.features.messages.through import found_of
 from console.security.masking import BODY, Masks, masks
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, ask_each, at
@@ -278,7 +279,7 @@ def messages_everywhere(scope: TopicScope, key: str, limit: int = 64) -> Message
         hits = _parked_hits(admin, waiting)
         for name in names:
             try:
-                hits += [_hit(record, name, pending=False) for record in admin.messages_by_key(name, key, limit)]
+                hits += [found_of(record, name) for record in admin.messages_by_key(name, key, limit)]
             except RouteNotFound:
                 # deleted since the mirror looked, or another broker's
                 continue
@@ -329,13 +330,13 @@ def _search(admin: Admin, topic: str, key: str, limit: int) -> list[Found]:
             raise
         stored = []
     hits = _parked_hits(admin, waiting)
-    hits += [_hit(record, topic, pending=False) for record in stored]
+    hits += [found_of(record, topic) for record in stored]
     return sorted(hits, key=lambda hit: hit.store_ms, reverse=True)[:limit]
 
 
 def _parked_hits(admin: Admin, parked: Sequence[Message]) -> list[Found]:
     """Return what waits on lanes, the first of them with the moment when it is due, for which each is asked alone."""
-    hits = [_hit(record, _real_topic(record), pending=True) for record in parked]
+    hits = [found_of(record, _real_topic(record), pending=True) for record in parked]
     dues = [_due_ms(admin, record) for record in parked[:DUES]]
     return [replace(hit, due_ms=due) for hit, due in zip(hits, dues, strict=False)] + hits[DUES:]
 
@@ -343,20 +344,6 @@ def _parked_hits(admin: Admin, parked: Sequence[Message]) -> list[Found]:
 def _due_ms(admin: Admin, parked: Message) -> int | None:
     entries = admin.queue_entries(SCHEDULE_TOPIC, parked.queue_id, parked.queue_offset, 1).entries
     return entries[0].tags_code if entries and entries[0].offset == parked.queue_offset else None
-
-
-def _hit(record: Message, topic: str, *, pending: bool) -> Found:
-    return Found(
-        topic=topic,
-        unique_key=record.unique_key,
-        offset_message_id=record.offset_message_id,
-        keys=tuple(record.keys),
-        tag=record.tags,
-        store_ms=record.store_ms,
-        size_bytes=record.size,
-        pending=pending,
-        due_ms=None,
-    )
 
 
 def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope) -> Trail | None:

@@ -20,29 +20,58 @@ from console.features.messages.decoders import TypedBody
 from console.operations.copies import COPY_OF
 from console.site.clock import local_time
 from console.site.evidence import Evidence
-from console.templatetags.escapement import due_in, figure, is_late, span, until
+from console.templatetags.escapement import UNKNOWN, due_in, figure, is_late, span, until
+from console.templatetags.visible import truncatechars
 from console.ui.charts import FOLD_MS, Stop, drawn_of, left_out, life_svg
-from console.ui.table import BROKER, CHIP, LABEL, LEFT, MOMENT, SIZE, Cell, Column, Table, file_columns
+from console.ui.table import BROKER, CHIP, LABEL, LEFT, MOMENT, SIZE, Cell, Column, Place, Table, file_columns
 from console.ui.verdicts import Verdict, of_group, said
 
-#: in all topics
+#: characters of keys and of a body that are shown in a list
+_KEYS_LENGTH, _PREVIEW_LENGTH = 60, 120
+
+
+def _keys(keys: tuple[str, ...], _place: Place) -> str:
+    return truncatechars(" ".join(keys), _KEYS_LENGTH)
+
+
+def _preview(text: str | None, _place: Place) -> str:
+    return "" if text is None else truncatechars(text, _PREVIEW_LENGTH) or UNKNOWN
+
+
+#: in all topics: what people know a message by comes first, the id that the broker gave it last
 MESSAGES = Table(
     "messages",
     (
-        Column("message", _("Message"), Cell("messages/cells/message.html"), "offset_message_id", in_file=False),
+        Column(
+            "keys",
+            _("Key"),
+            Cell("messages/cells/keys.html", text=_keys),
+            page="message",
+            page_field="offset_message_id",
+        ),
         Column("topic", _("Topic"), Cell("messages/cells/topic.html", by=("topic",))),
         *file_columns("unique_key offset_message_id"),
+        Column("tag", _("Tag"), CHIP, length=30),
+        Column("preview", _("Body"), Cell("messages/cells/preview.html", text=_preview), in_file=False),
         Column("store_ms", _("Stored"), MOMENT),
         Column("pending", _("State"), Cell("messages/cells/state.html", by=("pending",))),
-        Column("keys", _("Key"), Cell("messages/cells/keys.html")),
-        Column("tag", _("Tag"), CHIP, length=30),
         Column("size_bytes", _("Size"), SIZE),
+        Column("message", _("Message"), Cell("messages/cells/message.html"), "offset_message_id", in_file=False),
         BROKER,
     ),
     file_order="topic unique_key offset_message_id keys tag store_ms size_bytes pending due_ms",
 )
-#: in one topic, which the page names above the list
-MESSAGES_OF_TOPIC = replace(MESSAGES, columns=tuple(each for each in MESSAGES.columns if each.name != "topic"))
+
+
+def _without(*names: str) -> Table:
+    return replace(MESSAGES, columns=tuple(each for each in MESSAGES.columns if each.name not in names))
+
+
+#: by whether the page names the topic above the list, and whether all are stored, so that none has to say so
+_MESSAGES_SHOWN = {
+    (False, False): MESSAGES, (False, True): _without("pending"),
+    (True, False): _without("topic"), (True, True): _without("topic", "pending"),
+}  # fmt: skip
 
 
 #: with a key, and not a message yet
@@ -373,6 +402,8 @@ class Found:
     pending: bool
     due_ms: int | None
     broker: str = ""
+    #: the first characters of the body when it is text
+    preview: str | None = None
 
 
 class WaitingFor(TextChoices):
@@ -448,8 +479,31 @@ class MessageSearch:
 
     @property
     def table(self) -> Table:
-        """The columns: the topic is one of them where several were looked through."""
-        return MESSAGES_OF_TOPIC if self.topic else MESSAGES
+        """The columns: the topic where several were looked through, the state where a message still waits."""
+        return _MESSAGES_SHOWN[bool(self.topic), not any(hit.pending for hit in self.hits)]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicToChoose:
+    """A topic, with the messages that are in it and when it was written to last; None: not known, or never."""
+
+    name: str
+    held: int | None
+    last_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What is shown before anything is sought: topics, of `total` that are seen, and the newest messages."""
+
+    topics: tuple[TopicToChoose, ...]
+    total: int
+    newest: MessageSearch
+
+    @property
+    def left(self) -> int:
+        """The topics that are not among those shown."""
+        return self.total - len(self.topics)
 
 
 _GROUP = re.compile(r"[%|A-Za-z0-9_-]{1,255}")

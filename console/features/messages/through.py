@@ -25,7 +25,7 @@ from console.features.messages.models import MOST_LOOKED_UP, types_of
 from console.features.messages.shapes import Found, MessageFilter, MessageSearch
 from console.security.masking import BODY, masks
 from console.security.topic_scope import TopicScope, authorised
-from console.site.broker import ask_each, pull_all
+from console.site.broker import ask_each, pull_all, row_of
 from console.site.chosen import chosen
 from console.site.merged import Places, write_cursor
 from console.site.mirrored import cluster
@@ -118,7 +118,7 @@ def _through(admin: Admin, topic: str, wanted: MessageFilter, types: Types, ends
         messages = pull_all(admin, topic, part.queue_id, first, part.high - first)
         read += part.high - first
         part.high = first
-        hits += [_hit(message) for message in messages if _matches(message, wanted, types)]
+        hits += [found_of(message) for message in messages if _matches(message, wanted, types)]
         if read >= READ or len(hits) >= SHOWN or time.monotonic() > until_s:
             break
     place = " ".join(f"{part.queue_id}:{part.high}" for part in parts)
@@ -170,9 +170,10 @@ def _has(text: str | None, value: str) -> bool:
     return text is not None and (not value or text == value)
 
 
-def _hit(message: Message) -> Found:
+def found_of(message: Message, topic: str = "", *, pending: bool = False) -> Found:
+    """Return a record as a hit of a search; `topic`: the one that it is sought in, where its own is another."""
     return Found(
-        topic=message.topic, unique_key=message.unique_key, offset_message_id=message.offset_message_id,
+        topic=topic or message.topic, unique_key=message.unique_key, offset_message_id=message.offset_message_id,
         keys=tuple(message.keys), tag=message.tags, store_ms=message.store_ms, size_bytes=message.size,
-        pending=False, due_ms=None,
+        pending=pending, due_ms=None, preview=row_of(message).preview,
     )  # fmt: skip

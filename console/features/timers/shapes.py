@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.urls import reverse
@@ -71,12 +70,21 @@ TIMERS = Table(
 #: of several brokers: a box says whose the timer is
 TIMERS_OF_ALL = replace(TIMERS, choice=Choice("position", "place"))
 
+
+def _of_none_rolled(listed: Table) -> Table:
+    return replace(listed, columns=tuple(each for each in listed.columns if each.name != "rolled"))
+
+
 NEXT_TIMERS = Table(
     "timers",
     (Column("due_ms", _("Due"), TIME), _LEFT, _TOPIC, _NAME, _SIZE, _ROLLED, BROKER),
     row_id="timer",
     row_id_field="position",
 )
+#: most timers are never rolled: a column of dashes says nothing
+_NONE_ROLLED = {
+    name: _of_none_rolled(each) for name, each in (("", TIMERS), ("all", TIMERS_OF_ALL), ("next", NEXT_TIMERS))
+}
 
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -204,7 +212,9 @@ class TimerFilter:
     @property
     def words(self) -> str:
         """What is asked for: topic, key, and the window of due times by the reader's clock; "" for every timer."""
-        parts = [f"{name} {text}" for name, text in (("topic", self.topic), ("key", self.key)) if text]
+        parts = [gettext("topic %(name)s") % {"name": self.topic}] if self.topic else []
+        if self.key:
+            parts.append(gettext("key %(name)s") % {"name": self.key})
         if window := window_words(self.from_ms, self.to_ms):
             parts.append(gettext("due %(window)s") % {"window": window})
         return ", ".join(parts)
@@ -213,9 +223,6 @@ class TimerFilter:
 @dataclass(frozen=True, slots=True)
 class TimerList:
     """Pending timers in the order in which they fire."""
-
-    #: of those beside the wheel
-    next_table: ClassVar[Table] = NEXT_TIMERS
 
     evidence: Evidence
     now_ms: int
@@ -238,7 +245,18 @@ class TimerList:
     @property
     def table(self) -> Table:
         """The columns; a row of several brokers is chosen with its broker."""
+        if not self._is_any_rolled:
+            return _NONE_ROLLED["all" if self.has_several else ""]
         return TIMERS_OF_ALL if self.has_several else TIMERS
+
+    @property
+    def next_table(self) -> Table:
+        """The columns of those beside the wheel."""
+        return NEXT_TIMERS if self._is_any_rolled else _NONE_ROLLED["next"]
+
+    @property
+    def _is_any_rolled(self) -> bool:
+        return any(row.rolled for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)

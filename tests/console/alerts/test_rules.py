@@ -201,9 +201,9 @@ def test_a_limit_that_is_changed_alone_has_the_unit_of_its_metric(operator: Clie
     assert (again.status_code, "A number from 0 with its unit, such as 10 k" in words(again)) == (422, True)
 
 
-def test_six_rules_are_suggested_each_a_form_that_is_filled_in(operator: Client) -> None:
+def test_seven_rules_are_suggested_each_a_form_that_is_filled_in(operator: Client) -> None:
     page = operator.get("/alerts/").content.decode()
-    assert len(SUGGESTIONS) == page.count("?suggested=") == 6
+    assert len(SUGGESTIONS) == page.count("?suggested=") == 7
     assert '<details class="suggestions" open>' in page
     for name, each in SUGGESTIONS.items():
         answer = operator.get(NEW, {"suggested": name})
@@ -215,7 +215,7 @@ def test_six_rules_are_suggested_each_a_form_that_is_filled_in(operator: Client)
         made = AlertRule.objects.get(what=each.what)
         assert (made.limit, made.for_s, made.name) == (each.limit, each.for_s, str(each.title))
     page = words(operator.get("/alerts/"))
-    assert page.count("this metric has a rule") == 6
+    assert page.count("this metric has a rule") == 7
     assert '<details class="suggestions" open>' not in operator.get("/alerts/").content.decode()
     assert "?suggested=" not in browser_of(person("viewer")).get("/alerts/").content.decode()
 

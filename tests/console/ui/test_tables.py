@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -64,6 +65,11 @@ class Things:
 
 
 def drawn(*rows: Thing, table: Table = THINGS) -> str:
+    """The table without the blanks between its elements, and without the names of columns before its cells."""
+    return re.sub(' data-name="[^"]*"', "", named(*rows, table=table))
+
+
+def named(*rows: Thing, table: Table = THINGS) -> str:
     """The table without the blanks between its elements."""
     source = Template('{% load tables %}{% table table data "Things" table_id="all" sorting=sorting %}')
     html = source.render(Context({"table": table, "data": Things(list(rows)), "sorting": Sorting("-count", "&a=b")}))
@@ -91,7 +97,7 @@ def test_names_and_keys_are_escaped_and_cut_as_everywhere(name: str, language: s
 
 def test_the_head_has_the_columns_of_the_page_in_order_and_leads_to_the_list_sorted() -> None:
     head = " ".join(drawn(Thing("a")).partition("<thead>")[2].partition("</thead>")[0].split())
-    assert "".join(part.partition(">")[2] for part in head.split("<")) == "NameKeyStored/sTagCount"
+    assert "".join(part.partition(">")[2] for part in head.split("<")) == "All rows of this pageNameKeyStored/sTagCount"
     assert '<th scope="col"><a href="?order=name&amp;a=b">Name</a></th>' in head
     assert '<th scope="col" class="number" aria-sort="descending"><a href="?order=count&amp;a=b">Count</a></th>' in head
     assert '<th scope="col" class="number">Stored<span class="unit">/s</span></th>' in head
@@ -103,6 +109,13 @@ def test_a_cell_shows_what_its_kind_says() -> None:
     assert '<td class="number">1.5</td><td><span class="chip">t</span></td><td class="number">1,234</td>' in html
     assert '<span class="mono">k</span>' in html, "a key that leads nowhere is no link"
     assert tight(html).count('<input type="checkbox" name="thing" value="7" aria-label="k">') == 1
+
+
+def test_a_cell_has_the_name_of_its_column_where_rows_become_lines() -> None:
+    table = Table("things", (Column("tag", 'Tag "<b>', CHIP), Column("rate", "Rate", RATE, unit="/s")))
+    html = named(Thing("a", tag="t"), table=table)
+    assert '<td data-name="Tag &quot;&lt;b&gt;"><span class="chip">t</span></td>' in html
+    assert '<td data-name="Rate/s" class="number">1.5</td>' in html
 
 
 def test_a_table_without_a_choice_and_without_rows_is_its_head() -> None:
