@@ -327,6 +327,10 @@ class Kind(Act, ABC, Generic[PreviewOf]):
         """Whether no name ever bounds it: who sees some topics only is refused before anything is asked."""
         return type(self).scope is Kind.scope
 
+    def first_call(self, parameters: Mapping[str, Any]) -> Call | None:
+        """Return a call of REST to begin with, which the secret opens that was made; None: it opens none."""
+        return None
+
     def is_open_to(self, visible: VisibleTopics) -> bool:
         """Return whether who sees these topics can do it to something."""
         return visible.is_all or not self.is_of_all
