@@ -211,7 +211,7 @@ class SendAgain(Kind[SentAgainPreview]):
     def topics_touched(self, parameters: Mapping[str, Any], preview: Mapping[str, Any]) -> frozenset[str] | None:
         """Return the topic of the filter, or those of the chosen ones if all of them are known."""
         if "filter" in parameters:
-            wanted = parameters["filter"]["topic"]
+            wanted = parameters["filter"].get("topic")
             return frozenset({wanted}) if wanted else None
         counted = preview.get("topics", ())
         is_whole = sum(count for _topic, count in counted) == len(parameters["targets"])
