@@ -64,9 +64,9 @@ def roles_in_words() -> list[Any]:
 
 def role_words(held: set[str], patterns: list[str]) -> str:
     """Return what is seen and done with these permissions, on these topics."""
+    of = {"topics": _topics(patterns), "permission": VIEW}
     if VIEW not in held:
-        return gettext("Sees nothing by itself: it lacks %(permission)s.") % {"permission": VIEW}
-    of = {"topics": _topics(patterns)}
+        return gettext("Sees nothing by itself, it lacks %(permission)s; topics: %(topics)s.") % of
     if held >= PERMISSIONS.keys():
         return gettext("Sees and does everything; topics: %(topics)s.") % of
     sees, acts = _listed(_SEES, held), _listed(_ACTS, held)

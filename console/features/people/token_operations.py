@@ -41,8 +41,8 @@ RIGHTS = ("publish", "read", "admin", "consume", "configure", "unmask", "access"
 #: what each permits on the names
 RIGHT_WORDS: Mapping[str, Words] = {
     "publish": _(
-        "Send to these topics, and act on what waits for them: cancel, move and deliver timers, decide half messages, "
-        "resend messages; the same on Redisson queues of these names."
+        "Send to these topics; cancel, move and deliver their timers, decide their half messages, resend their "
+        "messages; the same on Redisson queues of these names."
     ),
     "read": _("Read messages, timers, transactions and figures of these topics and groups."),
     "admin": _("Register check addresses of these producer groups."),

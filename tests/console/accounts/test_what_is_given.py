@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission
+from django.db import connections
 from django.test import Client
 
 from broker.client import AsyncAdmin
@@ -21,6 +22,7 @@ from console.rest.routes import ROUTES
 from console.security.gate import VIEW
 from console.security.models import TopicPermission
 from tests.console.accounts.test_people import draft, run
+from tests.console.kept import hang_up
 from tests.console.people import browser_of, person
 from tests.console.rest.conftest import namesrv, service
 from tests.console.rest.test_serving import serving
@@ -52,7 +54,7 @@ def test_each_role_says_in_one_line_what_it_may(boss: Client) -> None:
         "viewer Sees the pages, alerts, dashboards, audit log; changes nothing; topics: all.",
         "administrator Sees and does everything; topics: all.",
         "gates Sees the pages; acts on timers, offsets of groups; topics: a, b, c and 1 more.",
-        "nothing Sees nothing by itself: it lacks console.view_console.",
+        "nothing Sees nothing by itself, it lacks console.view_console; topics: all.",
     ):
         assert line in page, line
     # the same where an account is changed
@@ -85,7 +87,7 @@ def test_the_form_of_a_token_lists_the_calls_of_each_right(boss: Client) -> None
     assert "Resend dead letters as new messages, for every group with consume as well" in page
     shown = preview(boss, "tokens.make", name="shop", publish="orders", days="30")
     included = shown.partition("What each right includes")[2]
-    assert "decide half messages" in included
+    assert "decide their half messages" in included
     assert "Roll back a half message" in included
     assert "List topics" not in included
 
@@ -121,7 +123,11 @@ async def test_the_call_that_a_new_token_comes_with_sends(service: BrokerService
     def made(port: int) -> str:
         boss = browser_of(person("boss", role="administrator"))
         boss.defaults["HTTP_HOST"] = f"localhost:{port}"
-        return first_call(run(boss, "tokens.make", name="shop", publish="orders", days="30"))
+        try:
+            return first_call(run(boss, "tokens.make", name="shop", publish="orders", days="30"))
+        finally:
+            hang_up()
+            connections.close_all()
 
     async with serving(namesrv) as port:
         lines = await asyncio.to_thread(made, port)
