@@ -185,7 +185,7 @@ def compared(scope: TopicScope, before_ms: int | None, after_ms: int | None) -> 
         before,
         after,
         now_ms(),
-        figures=_figures(then, now),
+        figures=_figures(then, now, scope),
         lanes=_lanes(then, now),
         topics=_topics(then, now, scope),
         groups=_groups(then, now),
@@ -203,7 +203,8 @@ def _taken(asked_ms: int | None, scope: TopicScope) -> tuple[Moment, Taken | Non
     )  # fmt: skip
 
 
-def _figures(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]:
+def _figures(then: Taken | None, now: Taken | None, scope: TopicScope) -> tuple[ComparedLine, ...]:
+    """Return figures of the whole broker; of those that are told apart by group who sees all has the sum."""
     if then is None and now is None:
         return ()
     return tuple(
@@ -211,6 +212,7 @@ def _figures(then: Taken | None, now: Taken | None) -> tuple[ComparedLine, ...]:
             Part.FIGURE, "", ((measure, Pair(read(then) if then else None, read(now) if now else None, is_total)),)
         )
         for measure, read, is_total in _FIGURES
+        if scope.see_all or measure is not Measure.LAG_OF_ALL
     )
 
 

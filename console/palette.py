@@ -127,7 +127,7 @@ def _acts(text: str, user: Any, asked: Set[str]) -> Iterator[Jump]:
 
 def _may_do(kind: Kind[Any], user: Any) -> bool:
     """Tell whether the user may do it to something; what no name bounds is for those who see all."""
-    return user.has_perm(kind.permission) and (not kind.is_of_all or current_scope().see_all)
+    return user.has_perm(kind.permission) and kind.is_open_to(current_topics())
 
 
 def _names_act(words: Sequence[str], title: str | Promise) -> bool:

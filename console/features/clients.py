@@ -22,6 +22,7 @@ from broker.client import Admin, BrokerRefused, NotSupported
 from broker.client.admin import ConnectedClient, RunningInfo
 from broker.mirror.models import ConsumerGroup
 from broker.rocketmq.codes import Request
+from broker.rocketmq.topics import RETRY_PREFIX
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask, ask_each, at
 from console.site.evidence import Evidence, StaleReason
@@ -265,7 +266,11 @@ def _is_seen(each: ConnectedClient, scope: TopicScope) -> bool:
     """Tell whether the client is seen: of a producer no topics are known, so only those who see all see it."""
     if scope.see_all:
         return True
-    return each.role == "consumer" and scope.group(each.group) and all(map(scope.topic, each.subscriptions))
+    if each.role != "consumer" or not scope.group(each.group):
+        return False
+    # the group may read what is not seen, and its tries hold that, too: each client says what it subscribes to itself
+    subscribed = [topic for topic in each.subscriptions if topic != RETRY_PREFIX + each.group]
+    return all(map(scope.topic, subscribed)) and (bool(subscribed) or scope.whole_group(each.group))
 
 
 def _rows(found: Sequence[tuple[Mirrored, _Connected]], scope: TopicScope) -> list[ClientRow]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from django.utils import timezone
 
@@ -22,14 +22,18 @@ class Scope:
     """Names of topics, consumer groups and Redisson queues that are touched, and no others."""
 
     topics: frozenset[str] = frozenset()
+    #: touched as a whole: all that they read has to be seen
     groups: frozenset[str] = frozenset()
     queues: frozenset[str] = frozenset()
+    #: groups that are touched in `topics` alone: whatever else they read stays as it is
+    readers: frozenset[str] = frozenset()
 
     def is_seen(self, scope: TopicScope) -> bool:
         """Return whether all of it is seen; a scope without any name is seen by those who see all."""
         if scope.see_all:
             return True
-        checks = [*map(scope.topic, self.topics), *map(scope.group, self.groups), *map(scope.queue, self.queues)]
+        checks = [*map(scope.topic, self.topics), *map(scope.whole_group, self.groups)]
+        checks += [*map(scope.queue, self.queues), *map(scope.group, self.readers)]
         return bool(checks) and all(checks)
 
 
@@ -119,11 +123,12 @@ class Actor:
             self._note_denial(kind, permission)
             raise NotAllowed(permission)
 
-    def require_scope(self, scope: Scope, kind: str) -> None:
-        """Raise OutOfReach when it touches what the actor does not see; the audit keeps the refusal."""
+    def require_scope(self, scope: Scope, kind: str, why: Literal["selection", "all", "other"] = "selection") -> None:
+        """Raise OutOfReach when it touches what the actor does not see; the audit keeps the refusal. `why` says what is
+        refused: a selection that is too wide, what is of all topics, or something else that is named."""
         if not scope.is_seen(TopicScope(self.visible)):
             self._note_denial(kind, "topics")
-            raise OutOfReach
+            raise OutOfReach(why)
 
     def _note_denial(self, kind: str, permission: str) -> None:
         """Write the refusal down, unless this actor has had so many within the hour that nothing is learnt by more."""

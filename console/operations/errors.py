@@ -18,6 +18,7 @@ OperationError
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from django.utils.translation import gettext as _
 
@@ -44,9 +45,14 @@ class NotAllowed(OperationError):
 class OutOfReach(NotAllowed):
     """You see some topics only, and this is not bounded to them; choose rows, or a filter with a topic that you see."""
 
-    def __init__(self) -> None:
-        OperationError.__init__(self)
+    def __init__(self, why: Literal["selection", "all", "other"] = "selection") -> None:
+        told = {
+            "all": "It is about all topics, and you see some of them only; somebody who sees all topics can do it.",
+            "other": "It touches what you do not see, or not all of; somebody who sees all topics can do it.",
+        }
+        OperationError.__init__(self, told.get(why))
         self.permission = "topics"
+        self.why = why
 
 
 class SamePerson(NotAllowed):
@@ -117,6 +123,18 @@ class PreviewChanged(NotPossible):
         super().__init__(f"{name}: {now} now, {asked} when it was asked for. Decline it, and have it asked for anew.")
 
 
+def _out_of_reach(error: OutOfReach) -> str:
+    """Return why it is refused, and what helps: of what is not a selection only somebody else."""
+    if error.why == "all":
+        return _("This is about all topics, and you can see some of them only. Somebody who sees all topics can do it.")
+    if error.why == "other":
+        return _("This touches something that you cannot see, or not all of. Somebody who sees all topics can do it.")
+    return _(
+        "You can see some topics only, and this selection is not limited to them: select rows of those topics, or "
+        "filter by one of them. Somebody who sees all topics can do the rest."
+    )
+
+
 def words(error: Exception) -> str:
     """Return what was wrong, in the reader's language."""
     if isinstance(error, TooMany):
@@ -134,10 +152,7 @@ def words(error: Exception) -> str:
             "This broker cannot cancel the pending messages of a topic: cancel its timers separately, or keep them."
         )
     if isinstance(error, OutOfReach):
-        return _(
-            "You can see some topics only, and this selection is not limited to them: select rows of those "
-            "topics, or filter by one of them."
-        )
+        return _out_of_reach(error)
     plain: dict[type[Exception], str] = {
         ReasonMissing: _("Enter a reason. It is kept in the audit log."),
         NameNotTyped: _("Type the name to confirm."),

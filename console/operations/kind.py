@@ -43,6 +43,7 @@ from django.utils.translation import gettext_lazy as _
 from console.operations.actor import UNBOUNDED, Scope
 from console.operations.errors import NotPossible, OperationError
 from console.operations.models import Operation, OperationItem
+from console.security.topic_scope import VisibleTopics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +332,14 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     def is_of_all(self) -> bool:
         """Whether no name ever bounds it: who sees some topics only is refused before anything is asked."""
         return type(self).scope is Kind.scope
+
+    def first_call(self, parameters: Mapping[str, Any]) -> Call | None:
+        """Return a call of REST to begin with, which the secret opens that was made; None: it opens none."""
+        return None
+
+    def is_open_to(self, visible: VisibleTopics) -> bool:
+        """Return whether who sees these topics can do it to something."""
+        return visible.is_all or not self.is_of_all
 
     def topics_touched(self, parameters: Mapping[str, Any], preview: Mapping[str, Any]) -> frozenset[str] | None:
         """Return the topics that a REST token has to allow; None: nothing bounds them, so it needs all."""

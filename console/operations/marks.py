@@ -55,7 +55,7 @@ def _is_shown(row: Operation, about: tuple[str, str] | None) -> bool:
     scope = scope_of(row)
     if about is not None:
         kind, name = about
-        if name not in (scope.topics if kind == "topic" else scope.groups):
+        if name not in (scope.topics if kind == "topic" else scope.groups | scope.readers):
             return False
     return scope.is_seen(current_scope())
 

@@ -113,14 +113,14 @@ def _require(kind: Kind[Any], actor: Actor) -> None:
     """Raise NotAllowed, or OutOfReach for what is of all topics, before it is told whether there is such a thing."""
     actor.require(kind.permission, kind.name)
     if kind.is_of_all:
-        actor.require_scope(UNBOUNDED, kind.name)
+        actor.require_scope(UNBOUNDED, kind.name, "all")
 
 
 def _previewed(kind: Kind[Any], checked: Mapping[str, Any], actor: Actor) -> Preview:
     """Count what is seen; a name that is not is refused before it is asked whether there is such a thing."""
     named = kind.scope(checked, None)
     if named != UNBOUNDED:
-        actor.require_scope(named, kind.name)
+        actor.require_scope(named, kind.name, "other")
     shown: Preview = kind.preview(checked)
     actor.require_scope(kind.scope(checked, shown.as_row()), kind.name)
     return shown

@@ -238,8 +238,8 @@ def visible_to(grant: Grant, action: str = READ) -> TopicScope:
 
 
 def visible_groups(grant: Grant, names: Iterable[str]) -> frozenset[str]:
-    """Return those of the groups that the token may read: by their own names, or because they read such topics and no
-    others, and by its policies. Asks the database."""
+    """Return those of the groups that the token may read: by their own names, or because they read such a topic, and by
+    its policies. Asks the database."""
     visible = visible_to(grant)
     return frozenset(
         name

@@ -1,7 +1,7 @@
 """The one place that decides which topics, groups of consumers and Redisson queues a user sees and acts on.
 
-A user whose roles name topics (name_patterns.py) sees these, queues of such names, and groups that read such topics and
-no others.
+A user whose roles name topics (name_patterns.py) sees these, queues of such names, and groups that read such a topic:
+of one that reads others, too, what is of the topics that are seen (docs/decisions/0030).
 Topics of tries and dead letters are their group's. Whatever is not known to be seen is not (docs/decisions/0012).
 
 What pages and live parts read is `authorised`: such a read is given the scope of whoever looks, and is masked by
@@ -114,13 +114,26 @@ class TopicScope:
                 return self._of_group(name.removeprefix(prefix))
         return self._begins(name)
 
+    def record(self, topic: str | None, sent_to: str) -> bool:
+        """Tell whether a record in a topic is seen: of tries and dead letters of a group that reads what is not seen,
+        too, those are that were sent to a topic that is."""
+        if self.topic(topic):
+            return True
+        rest = next((topic.removeprefix(each) for each in GROUP_PREFIXES if topic and topic.startswith(each)), "")
+        named = (rest, *(rest[:at] for at, letter in enumerate(rest) if letter in POP_SEPARATORS))
+        return self._begins(sent_to) and any(map(self.group, named))
+
     def group(self, name: str | None) -> bool:
-        """Tell whether the consumer group is seen: it reads something, and all that it reads is seen."""
+        """Tell whether the consumer group is seen: it reads a topic that is."""
+        return self.see_all or (name is not None and any(map(self._begins, self._topics_read().get(name, ()))))
+
+    def whole_group(self, name: str | None) -> bool:
+        """Tell whether all that concerns the group is seen: it reads something, and all that it reads is seen."""
         return self.see_all or (name is not None and self._is_seen(self._topics_read().get(name, ())))
 
     def groups(self) -> list[str]:
         """Return the consumer groups that are seen, by name; not for who sees all."""
-        return sorted(name for name, topics in self._topics_read().items() if self._is_seen(topics))
+        return sorted(name for name, topics in self._topics_read().items() if any(map(self._begins, topics)))
 
     def queue(self, name: str | None) -> bool:
         """Tell whether the Redisson queue is seen: its name is measured as a topic's is."""
@@ -146,16 +159,17 @@ class TopicScope:
         return tuple(row for row in found if self.topic(topic(row)))
 
     def _of_group(self, rest: str) -> bool:
-        """Tell whether tries or dead letters are seen: of a group, or of a group and a topic it pops (group_topic).
+        """Tell whether tries or dead letters are seen: of a group if all that it reads is, of a group and a topic that
+        it pops (group_topic) if that topic is.
 
-        Where the name can be read in several ways, all groups that it may belong to have to be seen.
+        Where the name can be read in several ways, all that it may be of has to be seen.
         """
         read = self._topics_read()
         cuts = (at for at, letter in enumerate(rest) if letter in POP_SEPARATORS)
-        found = [rest[:at] for at in cuts if rest[at + 1 :] in read.get(rest[:at], ())]
+        found = [self._begins(rest[at + 1 :]) for at in cuts if rest[at + 1 :] in read.get(rest[:at], ())]
         if rest in read:
-            found.append(rest)
-        return bool(found) and all(self._is_seen(read[name]) for name in found)
+            found.append(self._is_seen(read[rest]))
+        return bool(found) and all(found)
 
     def _begins(self, name: str | None) -> bool:
         return self.visible.has(name)

@@ -305,7 +305,7 @@ _SUMS = """
            bool_and(q.max_offset IS NOT NULL) AS is_known, sum(greatest(q.max_offset - o."offset", 0)) AS lag
       FROM progress o
       LEFT JOIN broker_queue q ON q.broker_id = o.broker_id AND q.topic = o.topic AND q.queue_id = o.queue_id
-     WHERE (%(topic)s::text IS NULL OR o.topic = %(topic)s)
+     WHERE (%(topics)s::text[] IS NULL OR o.topic = ANY(%(topics)s))
        AND (%(group)s::text IS NULL OR o."group" = %(group)s)
      GROUP BY o.broker_id, o."group", o.topic
     )
@@ -326,24 +326,28 @@ _OF_EACH = _SUMS.format(
 )
 
 
-def lags_by_group(brokers: Sequence[str], *, topic: str | None = None, group: str | None = None) -> list[GroupLag]:
-    """Return a line for each group, over all topics or one, in total over the brokers of these names."""
-    return [lag for _broker, lag in _lags(_IN_TOTAL, brokers, topic, group)]
+def lags_by_group(
+    brokers: Sequence[str], *, topic: str | None = None, group: str | None = None, among: Sequence[str] | None = None
+) -> list[GroupLag]:
+    """Return a line for each group, over all topics, one, or these, in total over the brokers of these names."""
+    topics = among if topic is None else [topic]
+    return [lag for _broker, lag in _lags(_IN_TOTAL, brokers, topics, group)]
 
 
 def lags_of_each(
-    brokers: Sequence[str], *, group: str | None = None
+    brokers: Sequence[str], *, group: str | None = None, among: Sequence[str] | None = None
 ) -> tuple[list[GroupLag], list[tuple[str, GroupLag]]]:
     """Return a line for each group in total, and one for each group at each broker with the broker's name."""
-    found = _lags(_OF_EACH, brokers, None, group)
+    found = _lags(_OF_EACH, brokers, among, group)
     total = [lag for broker, lag in found if broker is None]
     return total, [(broker, lag) for broker, lag in found if broker is not None]
 
 
 def _lags(
-    query: str, brokers: Sequence[str], topic: str | None, group: str | None
+    query: str, brokers: Sequence[str], among: Sequence[str] | None, group: str | None
 ) -> list[tuple[str | None, GroupLag]]:
-    wanted = {"brokers": list(brokers), "topic": topic, "group": group, "retry": RETRY_PREFIX, "dead": DLQ_PREFIX}
+    topics = None if among is None else list(among)
+    wanted = {"brokers": list(brokers), "topics": topics, "group": group, "retry": RETRY_PREFIX, "dead": DLQ_PREFIX}
     with connection.cursor() as cursor:
         cursor.execute(query, wanted)
         found = cursor.fetchall()

@@ -19,6 +19,7 @@ from console.operations.move_times import all_at, later
 from console.operations.reading import OperationPage, masked_parameters
 from console.operations.registry import ACTS, KINDS, OUTCOMES
 from console.rest.curl import curl
+from console.rest.rights import Included, calls_with
 from console.templatetags.escapement import span
 
 register = template.Library()
@@ -121,6 +122,21 @@ def same_call(context: template.Context, row: Operation) -> str:
     call = None if kind is None else kind.rest_call(masked_parameters(row.kind, row.parameters))
     origin = context["request"].build_absolute_uri("/").rstrip("/") if "request" in context else ""
     return "" if call is None else curl(origin, *call)
+
+
+@register.simple_tag(takes_context=True)
+def first_call(context: template.Context, row: Operation, secret: str) -> str:
+    """Lines for a shell that use the token that was made; empty where it opens no call that can be shown."""
+    kind = KINDS.get(row.kind)
+    call = None if kind is None else kind.first_call(row.parameters)
+    origin = context["request"].build_absolute_uri("/").rstrip("/")
+    return "" if call is None else f"TOKEN={shlex.quote(secret)}\n{curl(origin, *call)}"
+
+
+@register.simple_tag
+def calls_of_right(right: str) -> tuple[Included, ...]:
+    """The calls that a right of a token includes."""
+    return calls_with(right)
 
 
 @register.filter

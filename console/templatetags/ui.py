@@ -92,14 +92,15 @@ def sheet(
     evidence: Evidence | None = None,
     now_ms: int = 0,
     is_fixed: bool = False,
+    whole: object = None,
 ) -> SafeString:
-    """A container with a title, a sentence beside it, and who said what it shows.
+    """A container with a title, a sentence beside it, and who said what it shows; `whole` as in a figure.
 
     `name` is its id, by which an open page replaces it; its title's is the same with "-title". One that `is_fixed` is
     never replaced, and has none.
     """
     head = {"title": title, "name": name, "lead": lead, "evidence": evidence, "now_ms": now_ms, "is_fixed": is_fixed}
-    return _part(context, "ui/sheet.html", content=content, **head)
+    return _part(context, "ui/sheet.html", content=content, whole=whole, **head)
 
 
 @register.simple_block_tag(takes_context=True)
@@ -152,7 +153,8 @@ def if_same(one: object, other: object, value: object) -> object:
 def figure(title: str, value: object, note: str | None = None, **look: Any) -> dict[str, object]:
     """One of a page's figures: what it is called, how much it is, and what to know about it.
 
-    `brass` and `ruby` say whether it is worth a look or a failure, `tone` another look; `unit` is what is counted.
+    `brass` and `ruby` say whether it is worth a look or a failure, `tone` another look; `unit` is what is counted. One
+    of the `whole` broker says so to who sees some topics only: those beside it are of what is seen.
     """
     return _figure(title, value, note, **look)
 
@@ -171,9 +173,10 @@ def _figure(
     ruby: object = None,
     tone: str = "",
     unit: str = "",
+    whole: object = None,
 ) -> dict[str, object]:
     shown = "brass" if brass else "ruby" if ruby else tone
-    return {"title": title, "value": value, "note": note, "tone": shown, "unit": unit}
+    return {"title": title, "value": value, "note": note, "tone": shown, "unit": unit, "whole": whole}
 
 
 @register.simple_block_tag(takes_context=True)

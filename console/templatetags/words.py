@@ -16,7 +16,9 @@ from console.features.alerts.operations import RulePreview
 from console.features.alerts.units import in_words, span_text
 from console.features.alerts.webhooks.registry import format_of
 from console.features.overview.finding_kinds import Finding, Text
+from console.features.people.token_operations import RIGHT_WORDS, MakeToken
 from console.features.topics.losses import waiting_words as words_of_waiting
+from console.operations.models import Operation
 from console.operations.setting_fields import Setting, text_of
 from console.templatetags.escapement import UNKNOWN, figure, length, moment
 from console.templatetags.operations import kind_title
@@ -44,6 +46,12 @@ def _filled(text: Text, finding: Finding) -> SafeString:
     if finding.is_least:
         count = format_html(_("At least {}"), count)
     return format_html(plural, figure=count, gap=length(finding.span_ms), when=moment(finding.at_ms))
+
+
+@register.simple_tag
+def given_rights(row: Operation) -> list[tuple[str, Text]]:
+    """The rights that a new token is given, each with what it permits; none for an operation on something else."""
+    return [each for each in RIGHT_WORDS.items() if row.parameters.get(each[0])] if row.kind == MakeToken.name else []
 
 
 @register.filter

@@ -83,6 +83,8 @@ class Alert(models.Model):
     was_silenced = models.BooleanField(_("silenced"), default=False)
     #: what became of telling, as releases wrote it that had no rows for it; empty since then
     told_before = models.TextField(_("notified"), blank=True, editable=False)
+    #: set for whoever sees some of the topics only that the group reads which it is about
+    reads_others = False
 
     class Meta:
         verbose_name = _("alert")

@@ -44,9 +44,9 @@ from console.site.clock import real_now_ms as now_ms
 from console.site.parsing import whole_number
 from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
-from console.ui.table import FIGURE, TEXT, VALUE, Cell, Column, Table, file_columns
+from console.ui.table import FIGURE, VALUE, Cell, Column, Table, file_columns
 
-_SUBJECT = Column("subject", _("Subject"), Cell("alerts/cells/subject.html", text=TEXT.text), length=60)
+_SUBJECT = Column("subject", _("Subject"), Cell("alerts/cells/subject.html", by=(VALUE, "reads_others")))
 _STATE = Column("state", _("State"), Cell("alerts/cells/state.html", by=(VALUE, "was_silenced")))
 _WHAT = Column("rule.what", _("Metric"), Cell("alerts/cells/what.html", by=(VALUE,)))
 _MEASURED = replace(FIGURE, text=lambda value, place: units.in_words(place.row.rule.what, value))
@@ -234,13 +234,14 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
         for row in Silence.objects.select_related("rule").filter(until__gt=timezone.now())
         if seen.see_all or row.subject == "*" or seen.queue(row.subject) or seen.group(row.subject)
     ]
+    opened, over = rows.exclude(state=Alert.State.ENDED), rows.filter(state=Alert.State.ENDED)
     context = {
         "here": "alerts",
         "open_table": ALERTS,
         "past_table": PAST_ALERTS,
         "now_ms": now_ms(),
-        "open_ones": list(rows.exclude(state=Alert.State.ENDED).order_by("-state", "since")[:LISTED]),
-        "past": list(rows.filter(state=Alert.State.ENDED).order_by("-ended_at")[:LISTED]),
+        "open_ones": _told_apart(opened.order_by("-state", "since")[:LISTED], seen),
+        "past": _told_apart(over.order_by("-ended_at")[:LISTED], seen),
         "rules": [_shown(rule, silences) for rule in _rules() if _is_named(rule, rule.subject, seen)],
         "silences": silences,
         "offers": offered(set(AlertRule.objects.values_list("what", flat=True))) if may_add else (),
@@ -253,6 +254,15 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
     return page_or_file(
         request, "alerts/page.html", context, ALERTS, _all_from, following=attrgetter("following"), status=status
     )
+
+
+def _told_apart(rows: Iterable[Alert], seen: TopicScope) -> list[Any]:
+    """Return the alerts; those about a group that reads what is not seen, too, say that their values are of all that it
+    reads."""
+    found: list[Any] = list(rows)
+    for row in found:
+        row.reads_others = row.rule.what in _OF_GROUPS and row.subject != "*" and not seen.whole_group(row.subject)
+    return found
 
 
 def _rules() -> QuerySet[AlertRule]:

@@ -201,14 +201,17 @@ class OfLetters(Kind[SentAgainPreview]):
         return {"group": group, "targets": [_place(text) for text in given.getlist("letter")]}
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
-        """Return the group, and the topics that were counted."""
+        """Return the topics of the letters, and their group: as a whole where nothing bounds the topics."""
         topics = frozenset(str(topic) for topic, _count in (preview or {}).get("topics", ()))
-        return Scope(topics, groups=frozenset({str(parameters.get("group", ""))}))
+        group, bounds = frozenset({str(parameters.get("group", ""))}), self.topics_touched(parameters, preview or {})
+        if bounds is None and (preview is not None or "targets" not in parameters):
+            return Scope(topics, group)
+        return Scope(topics | (bounds or frozenset()), readers=group)
 
     def topics_touched(self, parameters: Mapping[str, Any], preview: Mapping[str, Any]) -> frozenset[str] | None:
         """Return the topic of the filter, or those of the chosen ones if all of them are known."""
         if "filter" in parameters:
-            wanted = parameters["filter"]["topic"]
+            wanted = parameters["filter"].get("topic")
             return frozenset({wanted}) if wanted else None
         counted = preview.get("topics", ())
         is_whole = sum(count for _topic, count in counted) == len(parameters["targets"])

@@ -84,7 +84,9 @@ def dead_letter_groups(scope: TopicScope, order: str = MOST) -> DeadLetterGroups
             name, int(row["held"]), int(row["stored"]), row["last"], members.get(name), (row["broker"],)
         )
         found[name] = _added(found[name], part) if name in found else part
-    rows = ordered(sorted(found.values(), key=attrgetter("name")), order, _SORTED_BY)
+    # of one that reads what is not seen, too, nobody counts the letters by topic: its page reads them
+    listed = [each if scope.whole_group(each.name) else each.uncounted for each in found.values()]
+    rows = ordered(sorted(listed, key=attrgetter("name")), order, _SORTED_BY)
     evidence = here.evidence(polled_by=GROUPS_REQUESTS)
     return DeadLetterGroups(evidence, here.now_ms, tuple(rows), here.has_several, order)
 
@@ -99,8 +101,8 @@ _SORTED_BY: dict[str, Key] = {
 def _added(one: DeadLetterGroup, other: DeadLetterGroup) -> DeadLetterGroup:
     times = [each.last_ms for each in (one, other) if each.last_ms is not None]
     return DeadLetterGroup(
-        one.name, one.count + other.count, one.stored_total + other.stored_total, max(times, default=None),
-        one.members, one.brokers + other.brokers,
+        one.name, (one.count or 0) + (other.count or 0), (one.stored_total or 0) + (other.stored_total or 0),
+        max(times, default=None), one.members, one.brokers + other.brokers,
     )  # fmt: skip
 
 
@@ -119,6 +121,8 @@ def dead_letters(scope: TopicScope, group: str, wanted: DeadLetterFilter, after:
     """Return a page of a group's dead letters, the newest first; `after` is the `following` of the page before."""
     scope.require_group(group)
     found = read_dead_letters(group, wanted, after, scope.topic)
+    if not scope.whole_group(group):
+        found = replace(found, total=None, dealt_with=0)
     return replace(found, rows=masks().rows(found.rows))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from django.utils.translation import gettext_lazy as _
@@ -204,9 +204,9 @@ class DeadLetterGroup:
     """A group with dead letters."""
 
     name: str
-    #: held now, and ever stored
-    count: int
-    stored_total: int
+    #: held now, and ever stored; None: some are of topics that are not seen
+    count: int | None
+    stored_total: int | None
     #: epoch ms of the newest; None: not known
     last_ms: int | None
     members: int | None
@@ -217,6 +217,11 @@ class DeadLetterGroup:
     def broker(self) -> str:
         """The brokers at which they lie, in one text."""
         return " ".join(self.brokers)
+
+    @property
+    def uncounted(self) -> DeadLetterGroup:
+        """The group without how many letters it has, and when the last one came."""
+        return replace(self, count=None, stored_total=None, last_ms=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,11 @@ class Band:
         return None if self.counts is None else sum(self.counts)
 
     @property
+    def is_of_all(self) -> bool:
+        """Tell whether brokers count it for all topics together, whoever looks."""
+        return self.kind in (DueKind.LANES, DueKind.TIMERS, DueKind.RETRIES)
+
+    @property
     def is_known(self) -> bool:
         """Tell whether all of it is known."""
         return self.counts is not None and self.is_whole and not self.unknown and not self.left

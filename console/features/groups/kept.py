@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from django.db import connection
 
+from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.groups.read import GroupRow, GroupState, group_rows, unwatched
 from console.security.topic_scope import EVERYTHING, TopicScope
 from console.site.mirrored import Here
@@ -71,13 +72,36 @@ def _whole(value: object) -> int | None:
 
 
 def seen_of(kept: GroupsKept, scope: TopicScope) -> GroupsKept:
-    """Return what may be shown: no group that then read what is not seen now, whatever it reads today."""
+    """Return what may be shown: groups that then read a topic that is seen now. Of one that then read, or reads today,
+    what is not seen there are the figures of what is."""
     if scope.see_all:
         return kept
-    hidden = {line.group for line in kept.topics if not scope.topic(line.topic)}
-    rows = tuple(row for row in kept.rows if scope.group(row.name) and row.name not in hidden)
+    others = {line.group for line in kept.topics if not scope.topic(line.topic)}
+    lines: dict[str, list[GroupTopic]] = {}
+    for line in kept.topics:
+        if scope.topic(line.topic):
+            lines.setdefault(line.group, []).append(line)
+    rows = []
+    for row in kept.rows:
+        if row.name not in others and scope.whole_group(row.name):
+            rows.append(row)
+        elif row.name in lines:
+            rows.append(_row_in_part(row, lines[row.name]))
     names = {row.name for row in rows}
-    return GroupsKept(rows, tuple(line for line in kept.topics if line.group in names), 0)
+    return GroupsKept(tuple(rows), tuple(line for name in lines if name in names for line in lines[name]), 0)
+
+
+def _row_in_part(row: GroupRow, lines: Sequence[GroupTopic]) -> GroupRow:
+    """Return a group with the figures of some of its topics; what is told of the group alone is left out."""
+    read = [line for line in lines if not line.topic.startswith(GROUP_PREFIXES)]
+    lag = _whole_sum([line.lag for line in lines])
+    state = row.state
+    if state in (GroupState.BEHIND, GroupState.CURRENT, GroupState.UNKNOWN):
+        state = GroupState.UNKNOWN if lag is None else GroupState.BEHIND if lag else GroupState.CURRENT
+    return replace(
+        row, state=state, topics=len(read), lag=lag, retry=None, dead=None, consumed_per_s=None, quiet_ms=None,
+        newly_dead=0, reads_others=True,
+    )  # fmt: skip
 
 
 def together(parts: Sequence[tuple[str, GroupsKept]]) -> GroupsKept:

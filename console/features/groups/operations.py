@@ -136,12 +136,14 @@ class ResetOffsets(Kind[OffsetsPreview]):
         group = words[0]
         found = ConsumerOffset.objects.filter(broker__in=cluster().names, group=group).values_list("topic", flat=True)
         topics = [name for name in found.distinct().order_by("topic") if not name.startswith(GROUP_PREFIXES)]
+        seen = current_scope()
+        topics, is_whole = [name for name in topics if seen.topic(name)], seen.whole_group(group)
         if len(words) > 1 and words[1] in (*topics, ALL_TOPICS):
             topics, words = [words[1]], [group, *words[2:]]
-        if len(words) < 2 or not current_scope().group(group):
+        if len(words) < 2 or not seen.group(group) or (topics == [ALL_TOPICS] and not is_whole):
             return
         to, reason = words[1], " ".join(words[2:])
-        for topic in [*topics[:_TOPICS], *([ALL_TOPICS] if len(topics) > 1 else [])]:
+        for topic in [*topics[:_TOPICS], *([ALL_TOPICS] if len(topics) > 1 and is_whole else [])]:
             if topic == ALL_TOPICS:
                 words_of = gettext("Reset offsets of %(group)s on all its topics to %(to)s")
             else:
@@ -160,7 +162,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
         if parameters.get("topic") == ALL_TOPICS:
             counted = frozenset(str(topic) for topic, _count in (preview or {}).get("topics", ()))
             return Scope(counted, named(parameters.get("group")))
-        return Scope(named(parameters.get("topic")), named(parameters.get("group")))
+        return Scope(named(parameters.get("topic")), readers=named(parameters.get("group")))
 
     def topics_touched(self, parameters: Mapping[str, Any], preview: Mapping[str, Any]) -> frozenset[str] | None:
         """Return the topics that change."""

@@ -21,7 +21,7 @@ from console.kept_figures import FigureSubject
 from console.operations.setting_fields import group_form, new_group_form
 from console.over_time import Measure, OverTime, Wanted, over_time
 from console.past import Asked, Moment, asked_of, evidence_of, parts_at, past_of, status_of
-from console.security.topic_scope import TopicScope, authorised
+from console.security.topic_scope import TopicScope, authorised, current_scope, current_topics
 from console.site.parsing import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.live import LiveKind
@@ -42,7 +42,7 @@ class PastGroups(Groups):
 def groups_at(
     scope: TopicScope, asked_ms: int, search: str = "", offset: int = 0, count: int = 100
 ) -> tuple[Moment, PastGroups | None]:
-    """Return consumer groups that are seen now, and that read nothing then that is not seen."""
+    """Return consumer groups that then read a topic that is seen now."""
     moment, parts = parts_at(asked_ms, "groups", GroupsKept)
     if not parts or moment.at_ms is None:
         return moment, None
@@ -84,7 +84,8 @@ def groups(request: HttpRequest) -> Answer:
         "data": data,
         "here": "groups",
         "live": f"groups?{query}" if query else "groups",
-        "form": new_group_form(),
+        # a group that is not there yet reads nothing by which it would be seen
+        "form": new_group_form() if current_topics().is_all else None,
         "number": uuid.uuid4(),
         "past": past_of(request, asked, None, "search"),
         **_neighbours(data),
@@ -129,13 +130,16 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
     over = _charts(name, request.GET)
     context = {
         "data": data, "here": "groups", "live": over.live(f"group/{name}"), "number": uuid.uuid4(),
-        "setting_number": uuid.uuid4(), "form": group_form(name) if data.group else None,
+        "setting_number": uuid.uuid4(), "form": group_form(name) if data.group and not data.reads_others else None,
         "over": over,
     }  # fmt: skip
     return render(request, "groups/group.html", context)
 
 
 def _charts(name: str, given: Mapping[str, str]) -> OverTime:
+    if not current_scope().whole_group(name):
+        # what is kept is of all that it reads
+        return over_time(given, [], about=("group", name))
     lines = [Wanted(FigureSubject.Kind.GROUP, name, measure) for measure in (Measure.PASSED, Measure.LAG)]
     return over_time(given, lines, about=("group", name), moved=partial(moved_back, name))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import starmap
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from django.db.models import TextChoices
 from django.urls import reverse
@@ -40,7 +40,7 @@ GROUPS = Table(
         Column("topics", _("Topics"), FIGURE, sort="topics"),
         Column("retry", _("Waiting for retry"), FIGURE, sort="retry"),
         Column("dead", _("Dead letters"), LOUD, sort="dead"),
-        *file_columns("consume_enable retry_max_times"),
+        *file_columns("consume_enable retry_max_times reads_others"),
         BROKER,
     ),
     row_id="group",
@@ -87,6 +87,8 @@ class GroupRow:
     newly_dead: int = 0
     #: the brokers that have it
     brokers: tuple[str, ...] = ()
+    #: beside topics that are seen: figures are of these, and what is told of the group alone is not known
+    reads_others: bool = False
 
     @property
     def broker(self) -> str:
@@ -110,6 +112,11 @@ class Groups:
     has_several: bool = False
     #: "" for one that a snapshot kept, which has one order
     order: str = ""
+
+    @property
+    def has_parts(self) -> bool:
+        """Tell whether a group of the page reads topics that are not seen, too."""
+        return any(row.reads_others for row in self.rows)
 
     @property
     def sorting(self) -> Sorting | None:
@@ -184,13 +191,17 @@ class GroupPage:
     differing: tuple[str, ...] = ()
     #: in the topics that it reads, mean of 10 s; None: nobody knows
     arriving_per_s: float | None = None
+    #: it reads topics that are not seen, too
+    reads_others: bool = False
+    #: consumers that are connected and not named, as they may subscribe to what is not seen
+    unnamed_members: int = 0
 
     @property
     def verdict(self) -> Verdict | None:
         """What is with the group, and what can be done."""
         if self.group is None:
             return None
-        connected = self.group.members if self.members is None else len(self.members)
+        connected = self.group.members if self.members is None else len(self.members) + self.unnamed_members
         return not_known() if self.evidence.stale else verdict_of(self.group, connected, self.arriving_per_s)
 
     @property
@@ -216,6 +227,8 @@ def verdict_of(group: GroupRow, members: int | None, arriving_per_s: float | Non
             ),
             lag=lag,
         )
+        if group.reads_others:
+            return Verdict("look", words, gettext("Who sees all topics that it reads can enable it."))
         return Verdict("look", words, gettext("Enable it in the settings below."))
     if group.lag and members == 0:
         words = said(
@@ -319,8 +332,10 @@ class _Line(NamedTuple):
     brokers: Any
     #: the worst state of its brokers, where it has several
     state: GroupState | None = None
+    reads_others: bool = False
 
 
+Told = TypeVar("Told")
 #: the columns of a line
 _COLUMNS = ("name", "members", "consume_enable", "retry_max_times", "is_system", "broker")
 #: groups with how far they are behind
@@ -352,8 +367,9 @@ def _sorted(here: Cluster, listed: Listed, order: str) -> Listed:
     if order == FURTHEST:
         return sorted(listed, key=_furthest)
     of = order.removeprefix("-")
-    dead = _dead_letters(here) if of == "dead" else {}
-    rates = here.rates("group") if of == "rate" else {}
+    partly = {row.name for row, _lag in listed if row.reads_others}
+    dead = _without(partly, _dead_letters(here) if of == "dead" else {})
+    rates = _without(partly, here.rates("group") if of == "rate" else {})
     keys: dict[str, Key] = {
         "name": lambda pair: pair[0].name.lower(),
         "lag": lambda pair: pair[1] and pair[1].lag,
@@ -396,16 +412,32 @@ def unwatched(_: Listed) -> Listed:
 
 def _listed(here: Here, search: str, scope: TopicScope) -> Listed:
     groups = ConsumerGroup.objects.filter(broker__in=here.names, is_system=False, name__icontains=search)
+    among = _topics_seen(here, scope)
     if here.has_several:
-        total, of_each = lags_of_each(here.names)
+        total, of_each = lags_of_each(here.names, among=among)
     else:
-        total, of_each = lags_by_group(here.names), []
+        total, of_each = lags_by_group(here.names, among=among), []
     lags = {lag.group: lag for lag in total}
     lines = starmap(_Line, groups.order_by("name").values_list(*_COLUMNS))
     seen = [row for row in lines if scope.group(row.name)]
+    if not scope.see_all:
+        seen = [row._replace(reads_others=not scope.whole_group(row.name)) for row in seen]
     if here.has_several:
         seen = _merged(seen, {(broker, lag.group): lag for broker, lag in of_each})
     return [(row, lags.get(row.name)) for row in seen]
+
+
+def _topics_seen(here: Here, scope: TopicScope) -> list[str] | None:
+    """Return the topics that are seen, tries and dead letters among them; None: all of them."""
+    if scope.see_all:
+        return None
+    rows = (model.objects.filter(broker__in=here.names).order_by() for model in (Queue, ConsumerOffset))
+    names = {name for found in rows for name in found.values_list("topic", flat=True).distinct()}
+    return sorted(filter(scope.topic, names))
+
+
+def _without(names: Set[str], found: Mapping[str, Told]) -> dict[str, Told]:
+    return {name: each for name, each in found.items() if name not in names}
 
 
 def _merged(lines: Iterable[_Line], lags: Mapping[tuple[str, str], GroupLag]) -> list[_Line]:
@@ -440,8 +472,10 @@ def _furthest(pair: tuple[_Line, GroupLag | None]) -> tuple[int, str]:
 
 
 def _rows(here: Here, listed: Listed, watched: Callable[[Listed], Listed] | None = None) -> list[GroupRow]:
-    histories = here.histories("group", [row.name for row, _ in (watched(listed) if watched else listed)])
-    dead = _dead_letters(here)
+    told = watched(listed) if watched else listed
+    histories = here.histories("group", [row.name for row, _ in told if not row.reads_others])
+    # what was given up, and how much is taken, is told of a group alone, not of each topic that it reads
+    dead = _without({row.name for row, _ in listed if row.reads_others}, _dead_letters(here))
     given_up = here.histories("topic", [f"{DLQ_PREFIX}{name}" for name in dead])
     return [
         _row(row, lag, histories.get(row.name, _UNKNOWN), dead, given_up.get(f"{DLQ_PREFIX}{row.name}", _UNKNOWN))
@@ -453,34 +487,40 @@ def _rows(here: Here, listed: Listed, watched: Callable[[Listed], Listed] | None
 def group(scope: TopicScope, name: str) -> GroupPage:
     """Return one group: its queues from the mirror, its members from the broker.
 
-    It may subscribe to topics that it has not read yet: those that are not seen are left out.
+    It may subscribe to topics that it has not read yet: those that are not seen are left out. Of one that reads what is
+    not seen its consumers are counted, not named.
     """
     scope.require_group(name)
-    here = cluster()
+    here, reads_others = cluster(), not scope.whole_group(name)
+    among = _topics_seen(here, scope)
     found = list(ConsumerGroup.objects.filter(broker__in=here.names, name=name).order_by("broker"))
     lines = [
-        _Line(each.name, each.members, each.consume_enable, each.retry_max_times, each.is_system, each.broker_id)
+        _Line(
+            each.name, each.members, each.consume_enable, each.retry_max_times, each.is_system, each.broker_id,
+            reads_others=reads_others,
+        )
         for each in found
-    ]
-    lag = next(iter(lags_by_group(here.names, group=name)), None)
-    history = here.histories("group", [name])[name]
+    ]  # fmt: skip
+    lag = next(iter(lags_by_group(here.names, group=name, among=among)), None)
+    history = _UNKNOWN if reads_others else here.histories("group", [name])[name]
     told, members_evidence = ask_each(lambda admin: _ask(admin, name), here, requests=MEMBER_REQUESTS)
-    dead = _dead_letters(here, name) if lines else {}
-    parts = _parts(here, lines, name) if here.has_several else ()
+    dead = _dead_letters(here, name) if lines and not reads_others else {}
+    parts = _parts(here, lines, name, among) if here.has_several else ()
     if here.has_several:
         lines = _merged(lines, {(part.broker, name): part.lag for part in parts if part.lag is not None})
     connected = {each.name: answer[0] for each, answer in told if answer[0] is not None}
     first = next(iter(connected.values()), None)
     subscribed = sorted({pair for each in connected.values() for pair in each.subscriptions.items()})
     stats = {each.name: answer[1] for each, answer in told}
-    queues = _queues(here, name, stats)
+    queues = scope.rows(_queues(here, name, stats), lambda queue: queue.topic)
+    members = _members(connected) if told else None
     return GroupPage(
         evidence=here.evidence(polled_by=GROUP_REQUESTS),
         now_ms=here.now_ms,
         name=name,
         group=_row(lines[0], lag, history, dead) if lines else None,
-        queues=scope.rows(queues, lambda queue: queue.topic),
-        members=_members(connected) if told else None,
+        queues=queues,
+        members=members and (() if reads_others else members),
         members_evidence=members_evidence,
         consume_type=first.consume_type if first else None,
         message_model=first.message_model if first else None,
@@ -490,16 +530,22 @@ def group(scope: TopicScope, name: str) -> GroupPage:
         missing_at=tuple(each for each in here.names if each not in {row.broker_id for row in found}),
         differing=_differing(found),
         arriving_per_s=arriving(here, name, {queue.topic for queue in queues}, attrgetter("latest")),
+        reads_others=reads_others,
+        unnamed_members=len(members or ()) if reads_others else 0,
     )
 
 
-def _parts(here: Cluster, lines: Sequence[_Line], name: str) -> tuple[GroupPart, ...]:
+def _parts(
+    here: Cluster, lines: Sequence[_Line], name: str, among: Sequence[str] | None = None
+) -> tuple[GroupPart, ...]:
     """Return the group at each broker that has it."""
-    lags = dict(lags_of_each(here.names, group=name)[1])
+    lags = dict(lags_of_each(here.names, group=name, among=among)[1])
     brokers, parts = {each.name: each for each in here.brokers}, []
     for line in lines:
         own, lag = brokers[line.brokers], lags.get(line.brokers)
         history, dead = own.histories("group", [name])[name], _dead_letters(own, name)
+        if line.reads_others:
+            history, dead = _UNKNOWN, {}
         parts.append(GroupPart(own.name, _row(line, lag, history, dead), lag))
     return tuple(parts)
 
@@ -602,6 +648,7 @@ def _row(
         quiet_ms=history.quiet_ms if lag and lag.lag else None,
         newly_dead=given_up.total if given_up else 0,
         brokers=tuple(sorted(row.brokers)) if isinstance(row.brokers, tuple) else (row.brokers,),
+        reads_others=row.reads_others,
     )
 
 

@@ -290,7 +290,7 @@ async def extend(call: Call, body: Extend) -> Response:
 
 @route("GET", "/groups", "List consumer groups", action=READ, on=InRows(), answers=((200, "Groups.", GroupList),))
 async def groups(call: Call, query: OfBroker) -> Response:
-    """List the groups that the token may read: by their own names, or because they read such topics and no others.
+    """List the groups that the token may read: by their own names, or because they read such a topic.
 
     Of a token with policies those of them that the policies let it read, too.
     """

@@ -278,6 +278,7 @@ def hops_of(trail: Trail) -> tuple[Hop, ...]:
                 current=record.position == trail.opened.position,
                 tries=record.reconsume_times,
                 real_topic=real_topic_of(record),
+                sent_to=topic_sent_to(record),
                 group=group_of(record),
                 waits=parked and trail.waits(record),
             )

@@ -76,7 +76,7 @@ class ResendMessage(Kind[SentAgainPreview]):
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
         """Return the topic, and the group if one is meant."""
-        return Scope(named(parameters.get("topic")), named(parameters.get("group")))
+        return Scope(named(parameters.get("topic")), readers=named(parameters.get("group")))
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the topic, and the group if one is meant."""

@@ -33,6 +33,7 @@ from console.operations.models import AuditEntry
 from console.operations.typed_moments import bound_ms
 from console.operations.workflow import REASON_LENGTH
 from console.security.masking import UNMASK, lifted
+from console.security.topic_scope import current_scope
 from console.site.merged import read_cursor
 from console.ui.addresses import form_of
 from console.ui.export import Answer, page_or_file
@@ -154,6 +155,7 @@ def _message(
         "data": data, "here": "messages", "life": life_of(data), "shown_told": TOLD_LIMIT, "error": error,
         "body_url": reverse("message_body", args=[message_id]) + query,
         "like_url": f"{reverse('send', args=[data.topic])}?{like}" if is_own else "",
+        "is_topic_seen": current_scope().topic(data.topic),
         "unmask_url": reverse("message_unmask", args=[message_id]) + query,
         "decoders": decoders_of(data), "topic_of_id": topic or "",
         "may_unmask": request.user.has_perm(UNMASK), "unmasked_for": unmasked_for, "reason_length": REASON_LENGTH,

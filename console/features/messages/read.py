@@ -87,20 +87,26 @@ def message(scope: TopicScope, message_id: str, topic: str | None = None, decode
         found = _message(scope, message_id, topic, Cluster(here.now_ms, _others(here, home)), decoder)
         if not found.found:
             return found
-        if not scope.topic(found.topic):
+        if not scope.record(found.topic, found.sent_to):
             raise Http404(_("There is no such message."))
-        found = _masked(found, masks())
+        hops = tuple(hop for hop in found.hops if scope.record(hop.real_topic, hop.sent_to))
+        found = replace(_masked(found, masks()), hops=hops)
         found = replace(found, readers=readers_of(mirrored(), found, scope))
     if scope.see_all:
         return found
-    hops = tuple(hop for hop in found.hops if scope.topic(hop.real_topic))
     kept = (step for step in found.steps if step.hop is None or step.hop in hops)
+    # what a group consumed that reads what is not seen, too, may have been of that: no line of a trace says its topic
     steps = tuple(
-        step if scope.group(step.group) else replace(step, group=None, client=None)
-        for step in kept
-        if step.kind is not StepKind.CONSUMED or scope.group(step.group)
-    )
-    return replace(found, hops=hops, steps=steps)
+        _seen_step(step, scope) for step in kept
+        if step.kind is not StepKind.CONSUMED or scope.whole_group(step.group)
+    )  # fmt: skip
+    return replace(found, steps=steps)
+
+
+def _seen_step(step: LifeStep, scope: TopicScope) -> LifeStep:
+    if scope.whole_group(step.group):
+        return step
+    return replace(step, group=step.group if scope.group(step.group) else None, client=None)
 
 
 def _masked(found: MessagePage, hide: Masks) -> MessagePage:
@@ -154,6 +160,7 @@ def _message(scope: TopicScope, message_id: str, topic: str | None, others: Clus
         steps=steps_of(opened, hops, (trail.told or ())[:TOLD_LIMIT]),
         told=None if trail.told is None else len(trail.told),
         timer=trail.timer,
+        sent_to=sent_to,
     )
 
 
@@ -240,7 +247,7 @@ def _stored(scope: TopicScope, message_id: str, topic: str | None) -> tuple[str,
             lambda admin: _open(admin, message_id.strip(), topic), source=here.source, requests=MESSAGE_REQUESTS
         )
     real_topic = None if opened is None else _real_topic_of(opened)
-    if opened is None or real_topic is None or not scope.topic(real_topic):
+    if opened is None or real_topic is None or not scope.record(real_topic, topic_sent_to(opened)):
         return None
     return real_topic, opened
 
@@ -353,7 +360,7 @@ def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope) -
     told = _told(admin, opened.unique_key)
     trail = Trail(opened, told=None if told is None else tuple(line for line in told if _is_seen(line, seen)))
     for record in _kin(admin, trail, seen):
-        if seen.topic(real_topic_of(record)):
+        if seen.record(real_topic_of(record), topic_sent_to(record)):
             trail.add(record)
     released = admin.delay_offsets() if trail.parked else {}
     for parked in trail.parked:
@@ -428,8 +435,9 @@ def _topics_of_groups(trail: Trail, seen: TopicScope) -> list[str]:
 
 
 def _is_seen(line: Told, seen: TopicScope) -> bool:
-    """Tell whether a line is seen: consumers name their group, all others the topic; a line with neither is not."""
-    return seen.group(line.group) if line.what == "consumed" else seen.topic(line.topic)
+    """Tell whether a line is seen: consumers name their group, all others the topic; a line with neither is not. What a
+    group consumed that reads what is not seen, too, may have been of that."""
+    return seen.whole_group(line.group) if line.what == "consumed" else seen.topic(line.topic)
 
 
 def _told(admin: Admin, message_id: str | None) -> tuple[Told, ...] | None:

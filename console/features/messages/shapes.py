@@ -129,6 +129,8 @@ class Hop:
     tries: int = 0
     #: where consumers see it, or will: the real topic of what is parked
     real_topic: str = ""
+    #: of a try or a dead letter the topic that the message was sent to first
+    sent_to: str = ""
     #: whose another try, or dead letter, it is
     group: str | None = None
     #: parked, and not released yet
@@ -263,6 +265,8 @@ class MessagePage:
     has_descriptor: bool = False
     #: None: its record is no timer's, or the broker does not tell
     timer: AsTimer | None = None
+    #: the topic that it was sent to first
+    sent_to: str = ""
 
     @property
     def copied_from(self) -> str:

@@ -48,6 +48,8 @@ class Finding:
     broker: str = ""
     #: there may be more than `value`
     is_least: bool = False
+    #: whoever looks sees all that it is about, and may snooze it for everybody
+    may_be_marked: bool = True
 
     @property
     def severity(self) -> Severity:

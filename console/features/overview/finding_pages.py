@@ -131,7 +131,7 @@ def _page(
         "found": found,
         "now_ms": now_ms(),
         "lengths": LENGTHS_MIN,
-        "may_snooze": request.user.has_perm(SILENCE_ALERTS),
+        "may_snooze": request.user.has_perm(SILENCE_ALERTS) and (found is None or found.finding.may_be_marked),
         "fields": {name: Field(name, shown.get(name, ""), faults.get(name, "")) for name in _FIELDS},
     }
     return render(request, "overview/finding_page.html", context, status=status)

@@ -16,6 +16,7 @@ from broker.mirror.models import Broker, HalfMessage, Queue, RateHistory, Replic
 from broker.rocketmq.codes import Request
 from console.features.due.wheel import wheel_of
 from console.features.groups.read import group_rows, left_behind
+from console.features.overview.finding_kinds import Finding
 from console.features.overview.finding_marks import open_marks, parted
 from console.features.overview.findings import (
     LIMIT,
@@ -71,6 +72,7 @@ def read_overview(scope: TopicScope) -> Overview:
     groups = group_rows.within(scope, of, watched=left_behind(LIMIT + len(marks)))
     watched = _watched(scope, of, lanes)
     findings, put_off = parted(findings_of(of, watched, groups, len(marks)), of, marks, LIMIT)
+    findings = tuple(_markable(scope, each) for each in findings)
     brokers = tuple(each.row for each in watched if each.row is not None)
     names = list(Topic.objects.filter(broker__in=of.names).values_list("name", "is_system"))
     lags = [row.lag for row in groups if row.lag is not None]
@@ -84,7 +86,8 @@ def read_overview(scope: TopicScope) -> Overview:
         mirror=max(
             (row.mirror for row in brokers), key=lambda row: row.lag_ms or 0, default=mirror_row(watched[0].here)
         ),
-        flows=_flows(of, strip.pending, lag),
+        # beside rates of the whole broker not the lag of some of its groups
+        flows=_flows(of, strip.pending, lag if scope.see_all else None),
         pending=strip.pending,
         wheel=wheel_of(of, levels, strip.next_due_ms),
         halves=_halves(of),
@@ -97,8 +100,17 @@ def read_overview(scope: TopicScope) -> Overview:
         lateness_p99_ms=_lateness_p99_ms(watched),
         processes=_processes(),
         has_several=of.has_several,
-        put_off=put_off,
+        put_off=tuple(replace(each, finding=_markable(scope, each.finding)) for each in put_off),
     )
+
+
+def _markable(scope: TopicScope, finding: Finding) -> Finding:
+    """Return the finding, with whether who looks may put it off for everybody; of brokers only who sees all may."""
+    if scope.see_all:
+        return finding
+    about = finding.code.value.about
+    is_his = scope.whole_group(finding.key) if about == "group" else about == "queue" and scope.queue(finding.key)
+    return replace(finding, may_be_marked=is_his)
 
 
 def _watched(scope: TopicScope, of: Cluster, lanes: Mapping[str, Sequence[Lane]]) -> list[Watched]:

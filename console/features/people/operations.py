@@ -117,7 +117,7 @@ class AddPerson(PeopleKind):
     """Make an account with a password that is shown once."""
 
     name, permission = "people.add", ADD_USER
-    title, verb = _("Add a user"), _("Add user")
+    title, verb = _("Create a user"), _("Create user")
     begun_on, begun_at = "people", "#new"
     effect = _(
         "The initial password is shown once, when the account is created; the user must change it at the first sign-in."

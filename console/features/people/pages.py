@@ -19,12 +19,13 @@ from django.views.decorators.http import require_safe
 
 from console.features.people.limits import own_topics
 from console.features.people.role_operations import role_form
+from console.features.people.role_words import roles_in_words
 from console.features.people.token_operations import RIGHT_WORDS
 from console.operations.actor import ADD_ROLE, ADD_USER, CHANGE_ROLE, CHANGE_USER
 from console.operations.models import AuditEntry
 from console.security import see_as
 from console.security.models import ApiToken, PasswordDue, SecondFactor
-from console.security.own_role import all_own_roles, shared_roles
+from console.security.own_role import all_own_roles
 from console.site.parsing import whole_number
 from console.ui.addresses import form_of
 from console.ui.ordering import Sorting, asked_order
@@ -62,7 +63,7 @@ def people(request: HttpRequest) -> HttpResponse:
         "due": set(PasswordDue.objects.filter(user__in=numbers).values_list("user_id", flat=True)),
         "second": set(SecondFactor.objects.filter(user__in=numbers).values_list("user_id", flat=True)),
         "own_roles": set(all_own_roles().values_list("pk", flat=True)),
-        "roles": shared_roles().prefetch_related("topic_permissions"),
+        "roles": roles_in_words(),
         **role_form(),
         "may_add": request.user.has_perm(ADD_USER),
         "may_add_role": request.user.has_perm(ADD_ROLE),
@@ -85,7 +86,7 @@ def person(request: HttpRequest, person_id: int) -> HttpResponse:
         "has_password": row.has_usable_password(),
         "is_due": PasswordDue.objects.filter(user=row).exists(),
         "has_second": SecondFactor.objects.filter(user=row).exists(),
-        "roles": shared_roles().prefetch_related("topic_permissions"),
+        "roles": roles_in_words(),
         "own_roles": set(row.groups.values_list("pk", flat=True)),
         "topics": "\n".join(own_topics(row)),
         "may_limit": request.user.has_perm(CHANGE_ROLE),

@@ -11,9 +11,10 @@ shown another one of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 from django.conf import settings
 from django.http import QueryDict
@@ -22,6 +23,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import InvalidArgument
+from broker.mirror.models import Topic
 from console.features.people.operations import Facts, PeopleKind, person_named
 from console.operations.actor import ADD_TOKEN, CHANGE_ACCESS, CHANGE_SETTINGS, CHANGE_TOKEN, CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
@@ -32,17 +34,24 @@ from console.operations.shown_once import checked_overlap, require_reader, show_
 from console.security import tokens
 from console.security.masking import UNMASK
 from console.security.models import ApiToken
+from console.security.name_patterns import EVERY, beginning, is_beginning
 
 #: what a token may do, in the order of `tokens.scope_rows`
 RIGHTS = ("publish", "read", "admin", "consume", "configure", "unmask", "access", "people")
 #: what each permits on the names
 RIGHT_WORDS: Mapping[str, Words] = {
-    "publish": _("Send to these topics; act on their timers, halves, dead letters and Redisson queues."),
+    "publish": _(
+        "Send to these topics; cancel, move and deliver their timers, decide their half messages, resend their "
+        "messages; the same on Redisson queues of these names."
+    ),
     "read": _("Read messages, timers, transactions and figures of these topics and groups."),
     "admin": _("Register check addresses of these producer groups."),
-    "consume": _("Receive and acknowledge: on the topic and on the group."),
+    "consume": _(
+        "Receive and acknowledge, on the topic and on the group; mark dead letters and resend them to the group, with "
+        "publish to everybody; with configure reset offsets."
+    ),
     "configure": _("Create, change and delete these topics and groups; with * also alert rules."),
-    "unmask": _("Read masked content of these topics, each time with a reason."),
+    "unmask": _("What read shows of these topics is shown unmasked."),
     "access": _("Administer broker users, secrets and policies: only *."),
     "people": _("Administer users, roles and tokens, as far as its owner may: only *."),
 }
@@ -147,6 +156,17 @@ class MakeToken(TokenKind):
         """Return the names of each right."""
         return {right: parameters[right] for right in RIGHTS}
 
+    def first_call(self, parameters: Mapping[str, Any]) -> Call | None:
+        """Return a call that the token allows: to send, to look, or to list what it administers."""
+        if parameters["publish"]:
+            topic = quote(_topic_of(parameters["publish"]), safe="")
+            return "POST", f"topics/{topic}/messages", {"body": "hello"}
+        listed = {"read": "topics", "configure": "alert-rules", "people": "people", "access": "broker-users"}
+        for right, path in listed.items():
+            if parameters[right] and (right == "read" or EVERY in parameters[right]):
+                return "GET", path, None
+        return None
+
     def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Make it in the name of who acts."""
         require_reader()
@@ -215,6 +235,16 @@ class RevokeToken(TokenKind):
     def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Revoke it for good."""
         tokens.revoke(_row(parameters))
+
+
+def _topic_of(patterns: Sequence[str]) -> str:
+    """Return a topic that these names mean: one that is given, else one that is there, else a new one."""
+    for pattern in patterns:
+        if not is_beginning(pattern):
+            return pattern
+    start = beginning(patterns[0])
+    there = Topic.objects.filter(name__startswith=start, is_system=False).exclude(name__startswith="%")
+    return there.order_by("name").values_list("name", flat=True).first() or f"{start}hello"
 
 
 def _require_may_give(who: str, scopes: Iterable[Mapping[str, Any]]) -> None:

@@ -29,7 +29,7 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
 from broker.client.admin import TopicWaiting
 from broker.client.names import check_group, check_writable_topic
-from broker.mirror.models import ConsumerGroup, ConsumerOffset
+from broker.mirror.models import ConsumerGroup, ConsumerOffset, Topic
 from broker.rocketmq.topics import DLQ_PREFIX
 from console.features.topics.losses import (
     AT_LEAST,
@@ -64,6 +64,7 @@ from console.operations.kind import (
 from console.operations.models import Operation, OperationItem
 from console.operations.registry import register
 from console.operations.setting_fields import DIFFERENT, GROUP, TOPIC, Fields, Setting
+from console.security.topic_scope import VisibleTopics
 from console.site.broker import Told, asked_of, tell_each
 from console.site.chosen import chosen
 from console.site.clock import now_ms
@@ -411,6 +412,16 @@ class CreateTopic(_Change):
     begun_on, begun_at = "topics", "#create"
     effect = _("Producers and consumers can use it immediately.")
     outcomes = {"made": Outcome(_("created"))}
+
+    def is_open_to(self, visible: VisibleTopics) -> bool:
+        """Return whether there is a name that is seen and that no topic has."""
+        return visible.is_all or bool(names_to_create(visible))
+
+
+def names_to_create(visible: VisibleTopics) -> list[str]:
+    """Return what the names of topics that somebody may create are, or begin with; not for who sees all."""
+    there = set(Topic.objects.filter(name__in=visible.names).values_list("name", flat=True))
+    return [*(f"{start}*" for start in visible.prefixes or ()), *sorted(visible.names - there)]
 
 
 @register

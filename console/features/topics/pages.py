@@ -20,6 +20,7 @@ from broker.mirror.models import ConsumerOffset, Queue, Topic
 from broker.rocketmq.codes import Answer as Code
 from broker.rocketmq.codes import Request
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from console.features.topics.operations import names_to_create
 from console.features.topics.shapes import (
     QUEUE,
     TOPICS,
@@ -38,7 +39,7 @@ from console.kept_figures import FigureSubject
 from console.operations.setting_fields import TYPE_ATTRIBUTE, new_topic_form, topic_form
 from console.over_time import Measure, OverTime, Wanted, over_time
 from console.security.masking import masks
-from console.security.topic_scope import TopicScope, authorised, current_scope
+from console.security.topic_scope import TopicScope, authorised, current_topics
 from console.site.broker import MessageRow, ask, ask_each, pull_all, row_of
 from console.site.evidence import StaleReason
 from console.site.mirrored import Cluster, Here, History, cluster, lags_by_group, mirrored
@@ -109,7 +110,7 @@ def read_topics(
 
 @authorised
 def read_topic(scope: TopicScope, name: str) -> TopicPage:
-    """Return one topic with its queues, and the groups that read it as far as they are seen."""
+    """Return one topic with its queues, and the groups that read it."""
     scope.require_topic(name)
     here = cluster()
     found = list(Topic.objects.filter(broker__in=here.names, name=name).order_by("broker"))
@@ -377,14 +378,16 @@ def topics(request: HttpRequest) -> Answer:
     def page(place: int | None) -> Topics:
         return read_topics(search=wanted["search"], kind=kind, order=order, offset=place or 0)
 
-    data = page(offset)
+    data, visible = page(offset), current_topics()
+    new_names = [] if visible.is_all else names_to_create(visible)
     query = request.GET.urlencode()
     context = {
         "data": data,
         "here": "topics",
         "live": f"topics?{query}" if query else "topics",
         "keep_order": "" if order == "name" else f"&order={order}",
-        "form": new_topic_form(),
+        "form": new_topic_form() if visible.is_all or new_names else None,
+        "new_names": new_names,
         "number": uuid.uuid4(),
         "kinds": [(kind.value, kind.label, data.counts.get(kind.value, 0)) for kind in TopicKind],
         "previous": max(0, offset - data.count) if offset else None,
@@ -413,10 +416,8 @@ def _charts(name: str, given: Mapping[str, str]) -> OverTime:
 
 
 def _lines_of(name: str) -> list[Wanted]:
-    """Return what is shown of a topic over time; how far its readers are behind is for those who see all of them."""
-    measures = [Measure.PASSED, Measure.PENDING, Measure.LATENESS]
-    if current_scope().see_all:
-        measures.insert(1, Measure.LAG)
+    """Return what is shown of a topic over time."""
+    measures = [Measure.PASSED, Measure.LAG, Measure.PENDING, Measure.LATENESS]
     return [Wanted(FigureSubject.Kind.TOPIC, name, measure) for measure in measures]
 
 

@@ -188,7 +188,7 @@ def test_a_superuser_and_oneself_are_not_limited(boss: Client) -> None:
 def test_each_right_of_a_token_says_what_it_permits(boss: Client) -> None:
     page = words(boss.get("/tokens/"))
     for sentence in (
-        "publish Send to these topics; act on their timers", "unmask Read masked content of these topics",
-        "people Administer users, roles and tokens",
+        "publish Send to these topics; cancel, move and deliver their timers",
+        "unmask What read shows of these topics is shown unmasked", "people Administer users, roles and tokens",
     ):  # fmt: skip
         assert sentence in page

@@ -9,14 +9,11 @@ import pytest
 from django.test import Client
 
 from broker.client import Consumer, Message, SimpleConsumer
-from broker.mirror.models import Broker, ConsumerOffset
 from broker.rocketmq.topics import TRACE_TOPIC
 from console.features.messages import read as messages_read
-from console.features.messages.read import GROUPS_LIMIT
 from console.features.messages.shapes import Reader, ReaderState
 from console.operations import copies, workflow
 from console.operations.actor import Actor
-from console.security.topic_scope import VisibleTopics, scoped
 from tests.console.messages.test_life import consumed_events
 from tests.console.stage import Stage
 from tests.console.ui.test_pages import words
@@ -166,24 +163,6 @@ def test_a_try_that_waits_as_a_timer_is_told(stage: Stage) -> None:
     assert (found.state, found.refused) == (ReaderState.AGAIN, 1)
     assert found.next_ms is not None
     assert 0 < found.next_ms - record.store_ms - FAR_MS < FAR_MS
-
-
-def test_a_group_behind_others_that_are_not_seen_is_looked_at_as_all_are(stage: Stage) -> None:
-    stage.producer.send("orders", "first", queue_id=0)
-    stage.consume()
-    record = sent(stage, "order-1")
-    stage.admin.move_group("billing", "orders", 0, record.queue_offset + 1)
-    stage.admin.send_back("billing", record, delay_level=-1, max_reconsume_times=0)
-    stage.mirror.run_once()
-    others = [f"audit-{number:03}" for number in range(GROUPS_LIMIT)]
-    ConsumerOffset.mirror_writer.bulk_create(
-        ConsumerOffset(broker=Broker.objects.get(), group=name, topic=topic, queue_id=0, offset=0)
-        for name in others
-        for topic in ("orders", "payroll")
-    )
-    with scoped(VisibleTopics(("ord",))):
-        (found,) = messages_read.message(record.offset_message_id).readers
-    assert (found.group, found.state) == ("billing", ReaderState.DEAD)
 
 
 def test_what_a_client_told_counts_where_offsets_do_not(stage: Stage, operator: Client) -> None:

@@ -171,7 +171,7 @@ def offered(browser: Client, text: str) -> dict[str, str]:
 ACTS = {
     "create topic": ("创建主题", "Create a topic", "/topics/#create"),
     "new group": ("新建消费组", "Create a consumer group", "/groups/#create"),
-    "create user": ("添加用户", "Add a user", "/people/#new"),
+    "create user": ("创建用户", "Create a user", "/people/#new"),
     "add role": ("创建角色", "Create a role", "/people/#new-role"),
     "create token": ("创建令牌", "Create a token", "/tokens/#new"),
     "new alert rule": ("新建告警规则", "Create an alert rule", "/alerts/rules/new/"),

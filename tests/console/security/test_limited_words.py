@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -59,14 +60,15 @@ def test_an_empty_list_does_not_say_that_there_is_none(template: str) -> None:
 
 
 def test_pages_of_who_does_not_see_a_reader_say_so(db: None) -> None:
-    made("mine", "theirs")
+    made("mine", "theirs", "alone")
     a_group("both", "mine", "theirs")
-    anna = browser_of(limited_to("anna", "mine"))
-    readers = words(anna.get("/topics/mine/"))
+    anna = browser_of(limited_to("anna", "alone"))
+    readers = words(anna.get("/topics/alone/"))
     assert "No group that you can see has consumed from it yet." in readers
     assert "No group that you can see matches." in words(anna.get("/groups/"))
     assert "No group that you can see has dead letters." in words(anna.get("/dead-letters/"))
-    assert "both" in words(browser_of(person("ben")).get("/topics/mine/"))
+    for reader in (limited_to("carl", "mine"), person("ben")):
+        assert "both" in words(browser_of(reader).get("/topics/mine/"))
 
 
 def test_the_hub_of_the_timers_counts_down_to_what_is_seen() -> None:
@@ -167,3 +169,62 @@ def test_chinese_has_these_sentences(db: None) -> None:
     with override("zh-hans"), scoped(MINE):
         shown = render_to_string("groups/list.html", {"data": {"evidence": FRESH, "now_ms": NOW, "total": 0}})
     assert "No group" not in shown
+
+
+def test_what_is_about_all_topics_is_not_offered(db: None) -> None:
+    made("mine", "theirs")
+    boss, anna, starred = person("boss", role="administrator"), limited_to("anna", "mine"), limited_to("ben", "mine*")
+    for user in (anna, starred):
+        user.groups.add(boss.groups.get())
+    offered = ('value="topics.create"', 'value="groups.create"', 'value="timers.pause"', 'value="due.measure"')
+    pages = ("/topics/", "/groups/", "/timers/", "/due/")
+    everybody = [
+        offer in browser_of(boss).get(page).content.decode() for page, offer in zip(pages, offered, strict=True)
+    ]
+    assert everybody[:2] == [True, True]
+    for user in (anna, starred):
+        browser = browser_of(user)
+        for page, offer in zip(pages[1:], offered[1:], strict=True):
+            assert offer not in browser.get(page).content.decode(), page
+        assert "Groups are created by who sees all topics." in words(browser.get("/groups/"))
+        assert "groups.create" not in browser.get("/find/?q=create+group").content.decode()
+    # a name that is there already is no new one
+    closed = browser_of(anna)
+    assert 'href="#create"' not in closed.get("/topics/").content.decode()
+    assert "Other topics are created by who sees all topics." in words(closed.get("/topics/"))
+    assert "/topics/#create" not in closed.get("/find/?q=create+topic").content.decode()
+    opened = browser_of(starred)
+    assert 'value="topics.create"' in opened.get("/topics/").content.decode()
+    assert "Names that you may give, * stands for anything: mine*" in words(opened.get("/topics/"))
+    assert "/topics/#create" in opened.get("/find/?q=create+topic").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"kind": "topics.create", "name": "theirs-2"}, "that you cannot see, or not all of. Somebody who sees all"),
+        ({"kind": "groups.create", "name": "fresh"}, "about all topics, and you can see some of them only. Somebody"),
+    ],
+)
+def test_a_refusal_says_who_can(db: None, form: dict[str, str], said: str) -> None:
+    made("mine")
+    anna = limited_to("anna", "mine")
+    anna.groups.add(person("boss", role="administrator").groups.get())
+    refused: Any = browser_of(anna).post("/operations/draft/", form)
+    assert (refused.status_code, said in words(refused)) == (403, True), words(refused)
+
+
+def test_figures_of_the_whole_broker_are_told_from_ones_own(db: None) -> None:
+    made("mine")
+    limited, everybody = browser_of(limited_to("anna", "mine")), browser_of(person("ben"))
+    for page in ("/", "/timers/", "/transactions/", "/schedule/", "/due/"):
+        assert "whole broker</small>" in limited.get(page).content.decode(), page
+        assert "whole broker</small>" not in everybody.get(page).content.decode(), page
+    first = limited.get("/").content.decode()
+    marked = {title.strip() for title in re.findall(r"<dt>([^<]*)\s*<small", first)}
+    plain = {title.strip() for title in re.findall(r"<dt>([^<]*)</dt>", first)}
+    assert {"Pending on lanes", "Due within an hour"} <= marked
+    assert {"Timers pending", "Half messages undecided", "Lag in your topics", "Total accepted"} <= plain
+    assert "p99" not in first.partition('id="figures"')[2].partition("</dl>")[0]
+    # a topic's own page has figures of the topic alone
+    assert "whole broker</small>" not in limited.get("/topics/mine/").content.decode()

@@ -98,7 +98,8 @@ def test_a_user_of_a_topic_sees_neither_its_namesakes_nor_their_groups(db: None)
     anna = limited_to("anna", "orders")
     scope = TopicScope(visible_topics(anna))
     assert [name for name in ("orders", "orders2") if scope.topic(name)] == ["orders"]
-    assert scope.groups() == ["one"]
+    assert scope.groups() == ["both", "one"]
+    assert [name for name in scope.groups() if scope.whole_group(name)] == ["one"]
     browser = browser_of(anna)
     listed = browser.get("/topics/?kind=all").content.decode()
     assert "/topics/orders/" in listed
