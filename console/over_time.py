@@ -238,7 +238,7 @@ class _Base:
         return cls(first, -(-stretch.end_ms // width_ms) - first, width_ms, not stretch.is_by_minute)
 
 
-#: at which broker ("": the one there is), when, and by how many messages a group was set back
+#: at which broker ("": the first, as there was no other), when, and by how many messages a group was set back
 Moved = tuple[str, int, int]
 
 
@@ -306,7 +306,7 @@ def _in_total(
         is_read, bridged = read[broker][each.part]
         told = _filled(rows.get((broker, each.kind, each.name), ()), is_read, _PLACES[each.measure], base)
         if each.measure.is_rate:
-            own = [(at_ms, count) for name, at_ms, count in moved if name in ("", broker)]
+            own = [(at_ms, count) for name, at_ms, count in moved if (name or of.names[0]) == broker]
             several.append(_rates(_unmoved(told, own, base), bridged, base))
         else:
             several.append([None if value is None else value[1] for value in told])

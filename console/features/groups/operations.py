@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -55,7 +56,7 @@ from console.operations.typed_moments import time_ms
 from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
 from console.site.broker import asked_of, at, tell_each
-from console.site.chosen import chosen
+from console.site.chosen import choice_of, chosen
 from console.site.clock import epoch_ms, now_ms, shown_ms
 from console.site.mirrored import Cluster, cluster
 
@@ -290,16 +291,22 @@ def _place(place: Mapping[str, str], to: str) -> dict[str, Any]:
 
 
 def moved_back(group: str, start_ms: int, end_ms: int) -> list[tuple[str, int, int]]:
-    """Return what was done to the group's offsets in this time, with the broker ("": the one there is) and the moment:
+    """Return what was done to the group's offsets in this time, with the broker ("": the first) and the moment:
     by how many messages they were set back, less than 0 where forward."""
     moment = OperationItem.objects.filter(
         operation__kind=ResetOffsets.name, operation__parameters__group=group, outcome="offset_moved",
         operation__started_at__range=(moment_at(start_ms), moment_at(end_ms)),
+        # the index knows when it was made
+        operation__created_at__gte=moment_at(start_ms) - timedelta(days=2),
     )  # fmt: skip
-    found = moment.values_list("operation__started_at", "label", "target")
+    found = moment.values_list("operation__started_at", "operation__broker", "label", "target")
     return [
-        (str(label.get("broker") or ""), shown_ms(epoch_ms(at) or 0), label["before"] - target["offset"])
-        for at, label, target in found
+        (
+            str(label.get("broker") or (of if choice_of(of).broker else "")),
+            shown_ms(epoch_ms(at) or 0),
+            label["before"] - target["offset"],
+        )
+        for at, of, label, target in found
         if label.get("before") is not None
     ]
 
