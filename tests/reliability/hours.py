@@ -58,11 +58,11 @@ INVISIBLE_MS = 20 * 60_000
 RETRIES = 2
 QUEUES = 4
 SAMPLES_AN_HOUR = 6
-#: What ends the broker's process comes each two hours, and memory is judged between; the others come in all hours.
+#: What ends the broker's process comes each hour in the first quarter of a run, the others come in all hours: memory is
+#: judged in what is left, where one process has to last.
 GENTLE, ENDING = ("stop", "cut", "mute"), ("kill", "restart")
-LIFE_HOURS = 2
 #: Until then a process grows, or half of a short run: what waits has not reached its number yet, caches fill.
-YOUNG_HOURS = 1
+YOUNG_HOURS = 2
 #: Memory and descriptors may move by so much.
 FLAT = 0.02
 SETTLE_S = 60.0
@@ -252,12 +252,12 @@ class Run:
     # Faults and samples.
 
     async def _disturb(self) -> None:
-        """Pass the hours: a sample and a fault each ten minutes, an end of the process each two hours."""
+        """Pass the hours: a sample and a fault each ten minutes, in the first quarter an end of the process each hour."""
         draws = random.Random(f"hours {self._seed}")
         life = 1
         for number in range(1, round(self.result.hours * SAMPLES_AN_HOUR) + 1):
             await self._sending(3600 / SAMPLES_AN_HOUR / self._speed / 2)
-            is_over = number % (LIFE_HOURS * SAMPLES_AN_HOUR) == 0
+            is_over = number % SAMPLES_AN_HOUR == 0 and number <= self.result.hours * SAMPLES_AN_HOUR / 4
             kind = draws.choice(ENDING if is_over else GENTLE)
             await self._sample(number / SAMPLES_AN_HOUR, life)
             await self.rig.do(Fault(kind, 0, draws.uniform(*LASTS_S)), self._sending)
