@@ -252,7 +252,7 @@ class Run:
     # Faults and samples.
 
     async def _disturb(self) -> None:
-        """Pass the hours: a sample and a fault each ten minutes, in the first quarter an end of the process each hour."""
+        """Pass the hours: a sample and a fault each ten minutes, and in the first quarter each hour an end."""
         draws = random.Random(f"hours {self._seed}")
         life = 1
         for number in range(1, round(self.result.hours * SAMPLES_AN_HOUR) + 1):
