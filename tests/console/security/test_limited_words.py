@@ -224,7 +224,7 @@ def test_figures_of_the_whole_broker_are_told_from_ones_own(db: None) -> None:
     marked = {title.strip() for title in re.findall(r"<dt>([^<]*)\s*<small", first)}
     plain = {title.strip() for title in re.findall(r"<dt>([^<]*)</dt>", first)}
     assert {"Pending on lanes", "Due within an hour"} <= marked
-    assert {"Timers pending", "Half messages undecided", "Lag in your topics", "Total accepted"} <= plain
+    assert {"Timers pending", "Half messages undecided", "Lag in your topics", "Stored in topics"} <= plain
     assert "p99" not in first.partition('id="figures"')[2].partition("</dl>")[0]
     # a topic's own page has figures of the topic alone
     assert "whole broker</small>" not in limited.get("/topics/mine/").content.decode()
