@@ -3,7 +3,7 @@
 function confirm(event) {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   const field = event.target.closest("textarea[data-enter]");
-  const button = field?.form.querySelector("button.go:not(:disabled)");
+  const button = field?.form.querySelector("button:is(.go, .harm):not(:disabled)");
   if (!button) return;
   event.preventDefault();
   button.click();

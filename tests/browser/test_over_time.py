@@ -40,6 +40,9 @@ def test_an_open_page_moves_and_its_table_stays_open(
 def test_what_is_found_is_asked_for_below_all_that_narrows_it(web: Web, context: BrowserContext, width: int) -> None:
     page, _ = opened(context, f"{web.address}/messages/")
     page.set_viewport_size({"width": width, "height": 900})
+    # folded on a telephone
+    if page.locator(".findform summary").is_visible():
+        page.locator(".findform summary").click()
     feet = page.locator(".findform input").evaluate_all("all => all.map((e) => e.getBoundingClientRect().bottom)")
     button = page.locator(".findform button").evaluate("(e) => e.getBoundingClientRect().bottom")
     assert button >= max(feet)
