@@ -9,12 +9,12 @@ from broker.client import Admin
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from tests.security.scene import GROUPS, OWN
 
-#: figures of a page by their names, and whether the page says that it speaks of the whole broker
-FIGURES = """() => [
-  Object.fromEntries([...document.querySelectorAll("main dl.figures > div")].map((figure) =>
-    [figure.querySelector("dt").textContent.trim(), figure.querySelector("dd").textContent.trim()])),
-  document.querySelector("main").textContent.includes("cover the whole broker"),
-]"""
+#: figures of a page by their names, each with whether it says that it is of the whole broker
+FIGURES = """() => Object.fromEntries([...document.querySelectorAll("main dl.figures > div")].map((figure) => {
+  const name = figure.querySelector("dt"), chip = name.querySelector("small");
+  const text = name.textContent.replace(chip?.textContent ?? "", "").trim();
+  return [text, [figure.querySelector("dd").textContent.trim(), chip?.textContent.trim() === "whole broker"]];
+}))"""
 #: what its sheets say; nothing is parked, and nothing was released
 SAID = "() => [...document.querySelectorAll('main .sheet:not(#parked, #lateness)')].map((e) => e.innerText).join(' ')"
 #: what a page says where it has nothing to show: of each team there is something
@@ -74,7 +74,7 @@ class Broker:
         """The figures of pages as somebody is to see them."""
         seen = [topic for topic in GROUPS if topic == OWN or not is_limited]
         yield Figure("/", "Timers pending", sum(self.timers.count(topic) for topic in seen))
-        yield Figure("/", "Lag of all groups", sum(self.lag[topic] for topic in seen))
+        yield Figure("/", "Lag in your topics" if is_limited else "Lag of all groups", sum(self.lag[t] for t in seen))
         yield Figure("/", "Pending on lanes", self.on_lanes, is_whole=True)
         yield Figure("/schedule/", "Pending", self.on_lanes, is_whole=True)
         yield Figure("/timers/", "Pending", len(self.timers), is_whole=True)

@@ -154,7 +154,10 @@ def test_all_of_it_is_shown_in_words(db: None) -> None:
     assert "wrong name or password" in page
     assert "Create a role" in page
     assert "&lt;b&gt;tenants&lt;/b&gt;" in page
-    assert browser_of(person("ben")).get("/audit/?kind=masks.delete").content.decode().count('<td data-name="Action">') == 1
+    assert (
+        browser_of(person("ben")).get("/audit/?kind=masks.delete").content.decode().count('<td data-name="Action">')
+        == 1
+    )
 
 
 @pytest.mark.django_db(transaction=True)
