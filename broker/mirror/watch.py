@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
+from operator import itemgetter
 
 from ..rocketmq.topics import DLQ_PREFIX, SCHEDULE_TOPIC
 from .changes import Changes, Flaw, is_system_topic, shown
@@ -308,13 +309,17 @@ def due_by(moments_ms: Sequence[int], *, delay_offset: int, end_offset: int, poi
     `points` must begin at or before the first pending entry; entries behind the last point count as due at its time.
     """
     backlog = end_offset - delay_offset
-    curve = [(due, min(max(offset - delay_offset, 0), backlog)) for offset, due in points]
+    first = bisect_left(points, moments_ms[0], key=itemgetter(1)) if moments_ms else 0
     counts: list[int] = []
-    before = (0, 0)
-    for number, (due_ms, count) in enumerate(curve):
+    before: tuple[int, int] | None = None
+    # of a page that asks for sixty seconds few of the points are needed
+    for offset, due_ms in points[max(first - 1, 0) :]:
         begin = len(counts)
+        if begin == len(moments_ms):
+            break
+        count = min(max(offset - delay_offset, 0), backlog)
         ahead = moments_ms[begin : bisect_left(moments_ms, due_ms, begin)]
-        if number == 0:
+        if before is None:
             counts.extend([0] * len(ahead))
         else:
             (left, below), width, rise = before, due_ms - before[0], count - before[1]
