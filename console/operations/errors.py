@@ -5,6 +5,7 @@ OperationError
 │   ├── OutOfReach      it touches topics that this person does not see, or nothing bounds it to others
 │   └── SamePerson      a second person is needed, and this is the one who asked
 ├── InvalidParameter    a field is wrong; `field` names it
+│   └── InvalidName     a topic, a group or a user cannot have such a name
 ├── ReasonMissing       no reason was given
 ├── NotTyped            many are touched and their number was not typed
 │   └── NameNotTyped    it is final and the name of what it touches was not typed
@@ -22,7 +23,7 @@ from typing import Literal
 
 from django.utils.translation import gettext as _
 
-from broker.client import ClientError, NotSupported
+from broker.client import ClientError, InvalidArgument, NotSupported
 
 
 class OperationError(Exception):
@@ -69,6 +70,14 @@ class InvalidParameter(OperationError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
         self.field = field
+
+
+class InvalidName(InvalidParameter):
+    """A name is none that a topic, a group or a user of a broker can have; `of` says which of them."""
+
+    def __init__(self, field: str, error: InvalidArgument) -> None:
+        super().__init__(field, str(error))
+        self.of = error.field
 
 
 class ReasonMissing(OperationError):
@@ -135,6 +144,15 @@ def _out_of_reach(error: OutOfReach) -> str:
     )
 
 
+def _invalid_name(error: InvalidName) -> str:
+    """Return which names there can be."""
+    rules = {
+        "topic": _("A topic name has 1 to 127 of the characters %(allowed)s, and is none of the broker's own."),
+        "group": _("A group name has 1 to 255 of the characters %(allowed)s."),
+    }
+    return rules[error.of] % {"allowed": "A-Z a-z 0-9 _ - | %"} if error.of in rules else str(error)
+
+
 def words(error: Exception) -> str:
     """Return what was wrong, in the reader's language."""
     if isinstance(error, TooMany):
@@ -145,6 +163,8 @@ def words(error: Exception) -> str:
         return _("The broker returned an error: %(error)s") % {"error": error}
     if isinstance(error, InvalidParameter) and error.field == "moment":
         return str(error)
+    if isinstance(error, InvalidName):
+        return _invalid_name(error)
     if isinstance(error, PendingUndecided):
         return _("Choose what happens to the pending messages of the topic: cancel or keep them.")
     if isinstance(error, InvalidParameter) and error.field == "pending":

@@ -364,7 +364,7 @@ class SilenceAlerts(_QuietKind):
             made = {"rule": row.pk, "what": row.what}
         until = parameters.get("until_ms")
         if not isinstance(until, int) or isinstance(until, bool) or not 0 < until - now_ms() <= LONGEST_SILENCE_MS:
-            raise InvalidParameter("until", "A silence must end in the future, within a year.")
+            raise InvalidParameter("until", gettext("A silence must end in the future, within a year."))
         subject = rule_fields.checked({"subject": parameters.get("subject", "*")})["subject"]
         return {**made, "subject": subject, "until_ms": until}
 

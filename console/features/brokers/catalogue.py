@@ -72,12 +72,13 @@ class Known:
         text = {True: "true", False: "false"}[given] if isinstance(given, bool) else str(given).strip()
         if self.is_flag:
             if text.lower() not in ("true", "false"):
-                raise InvalidParameter(name, f"{name} is true or false.")
+                raise InvalidParameter(name, _("%(name)s is true or false.") % {"name": name})
             return text.lower()
         if self.is_hours:
             hours = text.split(";")
             if not all(re.fullmatch("[01][0-9]|2[0-3]", hour) for hour in hours):
-                raise InvalidParameter(name, f"{name} is an hour of the day from 00 to 23, or several: 04;16.")
+                said = _("%(name)s is an hour of the day from 00 to 23, or several: 04;16.")
+                raise InvalidParameter(name, said % {"name": name})
             return ";".join(hours)
         return self._number(name, text)
 
@@ -86,9 +87,10 @@ class Known:
         pattern = r"[0-9]{1,15}(\.[0-9]{1,6})?" if self.is_fraction else "[0-9]{1,15}"
         value = float(text) if re.fullmatch(pattern, text, re.ASCII) else -1.0
         if not (low < value if self.is_fraction else low <= value) or value > self.high:
+            said = _("%(name)s is a whole number from %(low)s to %(high)s.")
             if self.is_fraction:
-                raise InvalidParameter(name, f"{name} is a number above {low:,}, up to {self.high:,}.")
-            raise InvalidParameter(name, f"{name} is a whole number from {low:,} to {self.high:,}.")
+                said = _("%(name)s is a number above %(low)s, up to %(high)s.")
+            raise InvalidParameter(name, said % {"name": name, "low": f"{low:,}", "high": f"{self.high:,}"})
         return f"{value:g}" if self.is_fraction else str(int(text))
 
 

@@ -17,7 +17,7 @@ from console.features.checkback.allowed import AddressRefused, AllowList, read_a
 from console.features.checkback.models import CheckAddress, digest, make_secret, new_salt
 from console.features.checkback.request import HttpLimits
 from console.operations.actor import Actor
-from console.operations.errors import InvalidParameter, ReasonMissing
+from console.operations.errors import InvalidName, InvalidParameter, ReasonMissing
 from console.operations.models import AuditEntry
 from console.security.keys import secret_keys
 from console.site.clock import epoch_ms
@@ -118,7 +118,7 @@ def check(group: str, url: str, *, is_new: bool = False) -> None:
     try:
         check_group(group)
     except InvalidArgument as error:
-        raise InvalidParameter("producer_group", str(error)) from None
+        raise InvalidName("producer_group", error) from None
     if group in settings.ESCAPEMENT_PRODUCER_GROUPS:
         raise InvalidParameter(
             "producer_group",

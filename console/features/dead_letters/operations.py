@@ -40,7 +40,7 @@ from console.features.dead_letters.shapes import PAGE, SENT_AS_NEW, SENT_BACK, S
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope
 from console.operations.catch_up import Behind, behind_after, group_behind_after, lag_of_group, lag_of_topics
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
-from console.operations.errors import InvalidParameter, TooMany
+from console.operations.errors import InvalidName, InvalidParameter, TooMany
 from console.operations.fates import dead_letter_ends, fates_of
 from console.operations.kind import LIMIT, REASON, Call, Command, ItemNow, ItemResult, Kind, Outcome, Target
 from console.operations.models import Operation, OperationItem
@@ -254,7 +254,7 @@ class OfLetters(Kind[SentAgainPreview]):
         try:
             check_group(group if isinstance(group, str) else "")
         except InvalidArgument as error:
-            raise InvalidParameter("group", str(error)) from None
+            raise InvalidName("group", error) from None
         if "targets" in parameters:
             return {"group": group, "targets": _targets(parameters["targets"])}
         given = parameters.get("filter")

@@ -35,7 +35,7 @@ from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.groups import read
 from console.operations.actor import RESET_OFFSETS, Scope, named
 from console.operations.catch_up import behind_at, lag_of_topics, pace
-from console.operations.errors import InvalidParameter, NotPossible, TooMany
+from console.operations.errors import InvalidName, InvalidParameter, NotPossible, TooMany
 from console.operations.kind import (
     REASON,
     Call,
@@ -217,7 +217,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
             if topic != ALL_TOPICS:
                 check_topic(topic if isinstance(topic, str) else "")
         except InvalidArgument as error:
-            raise InvalidParameter(error.field or "topic", str(error)) from None
+            raise InvalidName(error.field or "topic", error) from None
         if way not in WAYS:
             raise InvalidParameter("to", f"to is one of {', '.join(WAYS)}.")
         checked: dict[str, Any] = {"group": group, "topic": topic, "to": way}

@@ -28,7 +28,7 @@ from console.features.messages.bodies import fits_type
 from console.features.messages.decoders import BodyType
 from console.features.messages.models import TopicDescriptor, descriptor_of, digest_of
 from console.operations.actor import CHANGE_SETTINGS, Scope, named
-from console.operations.errors import InvalidParameter, NotPossible, OperationError
+from console.operations.errors import InvalidName, InvalidParameter, NotPossible, OperationError
 from console.operations.kind import (
     REASON,
     AtOnce,
@@ -116,7 +116,7 @@ class ChangeDescriptor(AtOnce[DescriptorPreview]):
         try:
             check_writable_topic(made["topic"])
         except InvalidArgument as error:
-            raise InvalidParameter("topic", str(error)) from None
+            raise InvalidName("topic", error) from None
         expected = parameters.get("expected")
         if expected is not None and (not isinstance(expected, str) or len(expected) > 64):
             raise InvalidParameter("expected", "expected is the digest of the descriptor that is there, or empty.")

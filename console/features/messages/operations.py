@@ -27,7 +27,7 @@ from console.features.messages.sent_now import message_now
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope, named
 from console.operations.catch_up import behind_after, group_behind_after, lag_of_group, lag_of_topics
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
-from console.operations.errors import InvalidParameter, NotPossible
+from console.operations.errors import InvalidName, InvalidParameter, NotPossible
 from console.operations.fates import Question, Resent, dead_letter_ends, fates_of
 from console.operations.kind import REASON, Act, Call, ItemNow, ItemResult, Kind, Outcome, Target
 from console.operations.models import Operation, OperationItem
@@ -107,7 +107,7 @@ class ResendMessage(Kind[SentAgainPreview]):
             if given["group"]:
                 check_group(given["group"])
         except InvalidArgument as error:
-            raise InvalidParameter(error.field or "topic", str(error)) from None
+            raise InvalidName(error.field or "topic", error) from None
         return given
 
     def preview(self, parameters: Mapping[str, Any]) -> SentAgainPreview:

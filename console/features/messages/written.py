@@ -28,7 +28,7 @@ from django.utils.translation import gettext as _
 from broker.client import InvalidArgument, Outgoing, Timing, as_half, prepare
 from broker.client.names import MAX_BODY_BYTES, check_group
 from broker.rocketmq.properties import OWN_PREFIX, SYSTEM_PROPERTIES
-from console.operations.errors import InvalidParameter
+from console.operations.errors import InvalidName, InvalidParameter
 from console.operations.typed_moments import bare_span_ms, delay_ms, is_shift, moment_ms
 from console.rest.request_body import check_topic_to_send_to
 from console.site.chosen import chosen
@@ -60,7 +60,7 @@ def checked_message(given: Mapping[str, Any]) -> dict[str, Any]:
     try:
         check_topic_to_send_to(topic)
     except InvalidArgument as error:
-        raise InvalidParameter("topic", str(error)) from None
+        raise InvalidName("topic", error) from None
     made: dict[str, Any] = {"topic": topic, **_checked_body(given, topic)}
     made |= {
         "tag": _text(given, "tag"),

@@ -99,7 +99,7 @@ class SnoozeFinding(_MarkKind):
         until = parameters.get("until_ms")
         is_moment = isinstance(until, int) and not isinstance(until, bool) and 0 < until - now_ms() <= LONGEST_MS
         if until is not None and not is_moment:
-            raise InvalidParameter("until", "It must end in the future, within a year.")
+            raise InvalidParameter("until", gettext("It must end in the future, within a year."))
         return {**super().checked(parameters), "until_ms": until}
 
     def preview(self, parameters: Mapping[str, Any]) -> ChangesPreview:

@@ -252,7 +252,7 @@ class MoveValues(SteerValues):
         """Return the values and the other queue, which has to be one that may be changed."""
         to = checked_queue({"queue": parameters.get("to")}, "to")
         if to == parameters.get("queue"):
-            raise InvalidParameter("to", "They are in that queue already.")
+            raise InvalidParameter("to", gettext("They are in that queue already."))
         return {**super().checked(parameters), "to": to}
 
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
@@ -378,7 +378,7 @@ def checked_queue(parameters: Mapping[str, Any], field: str = "queue") -> str:
     """Return the name of a queue that may be changed here; raises InvalidParameter, NotPossible."""
     name = parameters.get("queue")
     if not isinstance(name, str) or not 0 < len(name) <= _NAME_LENGTH:
-        raise InvalidParameter(field, f"The name of a queue has 1 to {_NAME_LENGTH} characters.")
+        raise InvalidParameter(field, gettext("A queue name has 1 to %(most)s characters.") % {"most": _NAME_LENGTH})
     reason = why_locked(name)
     if reason == "read-only":
         raise NotPossible("Delayed queues are read-only here (ESCAPEMENT_REDISSON_READ_ONLY).")

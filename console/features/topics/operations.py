@@ -47,7 +47,7 @@ from console.features.topics.losses import (
 )
 from console.operations import setting_fields
 from console.operations.actor import CHANGE_SETTINGS, UNBOUNDED, Scope, named
-from console.operations.errors import InvalidParameter, NotPossible, OperationError, PendingUndecided
+from console.operations.errors import InvalidName, InvalidParameter, NotPossible, OperationError, PendingUndecided
 from console.operations.kind import (
     REASON,
     Call,
@@ -134,7 +134,7 @@ class _Settings(Kind[OfSettings]):
         try:
             (check_writable_topic if self.is_topic else check_group)(name if isinstance(name, str) else "")
         except InvalidArgument as error:
-            raise InvalidParameter("name", str(error)) from None
+            raise InvalidName("name", error) from None
         return str(name)
 
     def page_of(self, item: OperationItem) -> tuple[str, str] | None:

@@ -38,7 +38,7 @@ def test_who_may_not_do_one_thing_is_told_the_permission(db: None) -> None:
     viewer = browser_of(person("viewer"))
     answer = viewer.post("/operations/draft/", {"kind": "topics.create", "name": "a"})
     assert answer.status_code == DENIED
-    assert "This needs the permission console.change_settings." in words(answer)
+    assert "This needs the permission <code>console.change_settings</code>." in answer.content.decode()
     assert "Permission denied" in words(answer)
     assert "Sign out" in words(answer)
 
