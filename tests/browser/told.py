@@ -31,7 +31,7 @@ MINGLED = """() => {
 SAID = "() => [...document.querySelectorAll('main .sheet:not(#parked, #lateness)')].map((e) => e.innerText).join(' ')"
 #: what a page says where it has nothing to show: of each team there is something
 NOTHING = (
-    "No undecided half messages.", "No timer fires here.", "No timer is pending.", "No timer matches.",
+    "No undecided half messages.", "No timer fires here.", "No timer is pending", "No timer matches",
     "No topic has timers.", "No group has undecided half messages.", "Nothing in the topics that you can see.",
     "No topic has messages", "No match",
 )  # fmt: skip
