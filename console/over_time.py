@@ -19,7 +19,7 @@ from django.conf import settings
 from django.db import connection
 from django.utils.http import urlencode
 
-from console.kept_figures import HOUR_MS, MINUTE_MS, FigureSubject
+from console.kept_figures import HOUR_MS, MINUTE_MS
 from console.operations.marks import Mark, marks_between
 from console.site.clock import now_ms, simulated
 from console.site.mirrored import Cluster, cluster
@@ -115,12 +115,6 @@ class OverTime:
     #: parameters of the page that its links keep
     kept: tuple[tuple[str, str], ...] = ()
     is_kept_at_all: bool = True
-
-    @property
-    def is_whole(self) -> bool:
-        """Tell whether it is of the whole broker, not of a topic or a group."""
-        of_one = (FigureSubject.Kind.TOPIC, FigureSubject.Kind.GROUP)
-        return any(line.wanted.kind not in of_one for line in self.lines)
 
     def live(self, page: str) -> str:
         """Return the address of a live page with these charts; those of a stretch that is over do not move."""

@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
-from console.features.due.shapes import WINDOWS, Band, DueKind, DuePage, Measured
+from console.features.due.shapes import WINDOWS, Band, DueKind, DuePage, Measured, Part
 from console.features.due.wheel import DueWheel
 from console.security.topic_scope import current_topics
 from console.site.clock import local_time
@@ -56,19 +56,19 @@ def band_address(page: DuePage, band: Band) -> str:
 
 
 @register.simple_tag
-def due_bars(page: DuePage) -> SafeString:
-    """The slots of the window, stacked by kind."""
+def due_bars(page: DuePage, part: Part) -> SafeString:
+    """The slots of the window, stacked by kind; what brokers release stands beside what they have to."""
     layers = [
         Layer(STYLES[band.kind], band.counts, escape(_band_words(band)), escape(band_address(page, band)))
-        for band in page.bands
+        for band in part.bands
         if band.counts is not None
     ]
     words = {
-        "count": f"{page.total or 0:,}", "start": clock(page.start_ms), "end": clock(page.end_ms),
-        "most": f"{page.peak.total if page.peak else 0:,}",
+        "count": f"{part.total or 0:,}", "start": clock(page.start_ms), "end": clock(page.end_ms),
+        "most": f"{part.peak.total if part.peak else 0:,}",
     }  # fmt: skip
     label = _("%(count)s fall due from %(start)s to %(end)s; the fullest bar has %(most)s") % words
-    capacity = page.capacity_per_s
+    capacity = page.capacity_per_s if part.bands[0].is_of_all else None
     limit = None if capacity is None else capacity * page.window.slot_ms / 1000
     limit_text = _("what can be released: %(rate)s/s") % {"rate": f"{capacity or 0:,.0f}"}
     drawing = stacked_svg(

@@ -240,13 +240,8 @@ def _hub(page: TimersPage) -> Hub:
     if page.figures.paused:
         return Hub(escape(_("all timers are")), escape(_("paused")), "")
     if not current_topics().is_all:
-        # the broker's next one may be of a topic that is not seen; the list beside the wheel begins with the own one
-        is_of_now = page.at_ms is None and not page.is_past
-        if not is_of_now or (page.first.cursor and not page.first.rows):
-            return Hub("", "", escape(_("of the whole broker")))
-        if not page.first.rows:
-            return Hub(escape(_("nothing pending")), "\u2013", escape(_("that you can see")))
-        due_ms = page.first.rows[0].due_ms
+        # one's own next one is told with one's own figures, not in the middle of everybody's
+        return Hub("", "", escape(_("of the whole broker")))
     if due_ms is None:
         return Hub(escape(_("nothing pending")), "\u2013", "")
     first = page.first.rows[0] if page.first.rows and page.at_ms is None else None

@@ -92,15 +92,14 @@ def sheet(
     evidence: Evidence | None = None,
     now_ms: int = 0,
     is_fixed: bool = False,
-    whole: object = None,
 ) -> SafeString:
-    """A container with a title, a sentence beside it, and who said what it shows; `whole` as in a figure.
+    """A container with a title, a sentence beside it, and who said what it shows.
 
     `name` is its id, by which an open page replaces it; its title's is the same with "-title". One that `is_fixed` is
     never replaced, and has none.
     """
     head = {"title": title, "name": name, "lead": lead, "evidence": evidence, "now_ms": now_ms, "is_fixed": is_fixed}
-    return _part(context, "ui/sheet.html", content=content, whole=whole, **head)
+    return _part(context, "ui/sheet.html", content=content, **head)
 
 
 @register.simple_block_tag(takes_context=True)
@@ -153,8 +152,7 @@ def if_same(one: object, other: object, value: object) -> object:
 def figure(title: str, value: object, note: str | None = None, **look: Any) -> dict[str, object]:
     """One of a page's figures: what it is called, how much it is, and what to know about it.
 
-    `brass` and `ruby` say whether it is worth a look or a failure, `tone` another look; `unit` is what is counted. One
-    of the `whole` broker says so to who sees some topics only: those beside it are of what is seen.
+    `brass` and `ruby` say whether it is worth a look or a failure, `tone` another look; `unit` is what is counted.
     """
     return _figure(title, value, note, **look)
 
@@ -173,10 +171,16 @@ def _figure(
     ruby: object = None,
     tone: str = "",
     unit: str = "",
-    whole: object = None,
 ) -> dict[str, object]:
     shown = "brass" if brass else "ruby" if ruby else tone
-    return {"title": title, "value": value, "note": note, "tone": shown, "unit": unit, "whole": whole}
+    return {"title": title, "value": value, "note": note, "tone": shown, "unit": unit}
+
+
+@register.simple_block_tag(takes_context=True)
+def whole_broker(context: Context, content: str) -> SafeString:
+    """Figures and drawings that brokers have of all topics together: to who sees some topics only they are told apart
+    from his own, under one heading that says so; what is enclosed needs to say nothing."""
+    return _part(context, "ui/whole_broker.html", content=content)
 
 
 @register.simple_block_tag(takes_context=True)

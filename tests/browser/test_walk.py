@@ -5,7 +5,6 @@ said is what the broker knows."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
@@ -14,7 +13,7 @@ from broker.client import Admin
 from console.features.overview.findings import forget
 from console.operations.actor import Actor
 from tests.browser.conftest import WATCH, Web
-from tests.browser.told import FIGURES, NOTHING, SAID, Broker, Figure
+from tests.browser.told import FIGURES, MINGLED, NOTHING, SAID, Broker, Figure
 from tests.console.conftest import actor, server  # noqa: F401 - fixtures
 from tests.console.security.test_limited import filled  # noqa: F401 - a fixture
 from tests.console.stage import Stage
@@ -115,6 +114,8 @@ def walked(walk: Walk, team: Team, widths: list[str], admin: Admin) -> None:
         told = walk.page.locator("body").inner_text()
         if is_limited and (named := [word for word in FOREIGN if word in told]):
             walk.note(f"names what is the other team's: {named}")
+        for fault in walk.page.evaluate(MINGLED) if is_limited else ():
+            walk.note(fault)
         if address in compared:
             check_figures(walk, [each for each in figures if each.address == address], is_limited=is_limited)
             for row in rows:
@@ -127,18 +128,16 @@ def walked(walk: Walk, team: Team, widths: list[str], admin: Admin) -> None:
 def check_figures(walk: Walk, figures: list[Figure], *, is_limited: bool) -> None:
     """Each is what the broker has; a broker that was too busy to be asked is asked once more."""
     for _ in range(3):
-        told: dict[str, list[Any]] = walk.page.evaluate(FIGURES)
-        shown = {name: value for name, (value, _is_whole) in told.items()}
-        if "\u2013" not in [shown.get(figure.name) for figure in figures]:
+        told: list[tuple[str, str, bool]] = walk.page.evaluate(FIGURES)
+        shown = {(name, is_whole): value for name, value, is_whole in told}
+        wanted = {(figure.name, figure.is_whole and is_limited): figure.value for figure in figures}
+        if "\u2013" not in [shown.get(name) for name in wanted]:
             break
         forget()
         walk.page.reload()
-    for figure in figures:
-        if shown.get(figure.name) != f"{figure.value:,}":
-            walk.note(f"{figure.name} is {shown.get(figure.name)}, the broker has {figure.value}")
-        is_told = told.get(figure.name, ["", False])[1]
-        if is_told is not (figure.is_whole and is_limited):
-            walk.note(f"{figure.name} says of the whole broker: {is_told}")
+    for name, value in wanted.items():
+        if shown.get(name) != f"{value:,}":
+            walk.note(f"{name[0]} is {shown.get(name)}, the broker has {value} (of the whole broker: {name[1]})")
 
 
 def test_who_sees_some_topics_walks_through_all_pages(

@@ -9,17 +9,29 @@ from broker.client import Admin
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from tests.security.scene import GROUPS, OWN
 
-#: figures of a page by their names, each with whether it says that it is of the whole broker
-FIGURES = """() => Object.fromEntries([...document.querySelectorAll("main dl.figures > div")].map((figure) => {
-  const name = figure.querySelector("dt"), chip = name.querySelector("small");
-  const text = name.textContent.replace(chip?.textContent ?? "", "").trim();
-  return [text, [figure.querySelector("dd").textContent.trim(), chip?.textContent.trim() === "whole broker"]];
-}))"""
+#: figures of a page: each with its name, and whether it stands where the whole broker is told of
+FIGURES = """() => [...document.querySelectorAll("main dl.figures > div")].map((figure) => [
+  figure.querySelector("dt").textContent.trim(), figure.querySelector("dd").textContent.trim(),
+  !!figure.closest(".whole-broker"),
+])"""
+#: what is wrong with how the whole broker is told from one's own: often, before it, or with acts on nothing
+MINGLED = """() => {
+  const found = [], headings = [...document.querySelectorAll("main .whole-broker")];
+  const chips = [...document.querySelectorAll("main small.chip")].filter((e) => e.textContent === "whole broker");
+  const said = headings.length + chips.length;
+  if (said > 1) found.push(`says ${said} times that it is of the whole broker`);
+  const behind = headings[0] && [...document.querySelectorAll("main dl.figures")].find(
+    (e) => !e.closest(".whole-broker") && headings[0].compareDocumentPosition(e) & Node.DOCUMENT_POSITION_FOLLOWING);
+  if (behind) found.push("tells of the whole broker before one's own");
+  for (const sheet of document.querySelectorAll("main .sheet:has(.empty)"))
+    if (/select rows|with actions/.test(sheet.innerText)) found.push(`offers acts on nothing: ${sheet.innerText}`);
+  return found;
+}"""
 #: what its sheets say; nothing is parked, and nothing was released
 SAID = "() => [...document.querySelectorAll('main .sheet:not(#parked, #lateness)')].map((e) => e.innerText).join(' ')"
 #: what a page says where it has nothing to show: of each team there is something
 NOTHING = (
-    "No undecided half messages.", "No timer fires here.", "No timer is pending.", "No timer matches.",
+    "No undecided half messages.", "No timer fires here.", "No timer is pending", "No timer matches",
     "No topic has timers.", "No group has undecided half messages.", "Nothing in the topics that you can see.",
     "No topic has messages", "No match",
 )  # fmt: skip
@@ -79,6 +91,9 @@ class Broker:
         yield Figure("/schedule/", "Pending", self.on_lanes, is_whole=True)
         yield Figure("/timers/", "Pending", len(self.timers), is_whole=True)
         yield Figure("/transactions/", "Undecided", len(self.halves), is_whole=True)
+        if is_limited:
+            yield Figure("/timers/", "Pending", sum(self.timers.count(topic) for topic in seen))
+            yield Figure("/transactions/", "Undecided", sum(self.halves.count(topic) for topic in seen))
         for topic in seen:
             yield Figure(f"/topics/{topic}/", "Messages", self.held[topic])
             yield Figure(f"/groups/{GROUPS[topic]}/", "Lag", self.lag[topic])

@@ -38,7 +38,8 @@ def read_due(scope: TopicScope, name: str = "") -> DuePage:
     Lanes and timers are counts of the whole broker, which name nothing; queues and transactions are those that are
     seen.
     """
-    return due_of(cluster(), name, is_topic=scope.topic, is_queue=scope.queue)
+    found = due_of(cluster(), name, is_topic=scope.topic, is_queue=scope.queue)
+    return replace(found, is_limited=not scope.see_all)
 
 
 def due_of(of: Cluster, name: str, *, is_topic: Callable[[str], bool], is_queue: Callable[[str], bool]) -> DuePage:

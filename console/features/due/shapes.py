@@ -226,16 +226,21 @@ class Slot:
     """A row of the table and of the file; None is not known."""
 
     start_ms: int
+    #: all that is known of it and can be added up
+    total: int
     lanes: int | None
     timers: int | None
     retries: int | None
     redisson: int | None
     checks: int | None
 
-    @property
-    def values(self) -> tuple[int | None, ...]:
-        """The counts in the order of the kinds."""
-        return self.lanes, self.timers, self.retries, self.redisson, self.checks
+
+@dataclass(frozen=True, slots=True)
+class PartSlot:
+    """A row of a part's table: the counts in the order of its kinds; None is not known."""
+
+    start_ms: int
+    values: tuple[int | None, ...]
 
     @property
     def total(self) -> int:
@@ -244,38 +249,15 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class DuePage:
-    """The content of the Due page."""
+class Part:
+    """Kinds that are told of together, and add up: all of them, or for who sees some topics only those of the whole
+    broker, or his own."""
 
-    now_ms: int
-    source: str
-    window: Window
-    #: the beginning of the first slot: now, or a moment before
-    start_ms: int
     bands: tuple[Band, ...]
-    loads: tuple[BrokerLoad, ...]
-    verdict: Verdict
-    has_several: bool = False
+    slots: tuple[PartSlot, ...]
 
     @property
-    def end_ms(self) -> int:
-        """The end of the last slot."""
-        return self.start_ms + self.length * self.window.slot_ms
-
-    @property
-    def length(self) -> int:
-        """The number of slots."""
-        return self.window.span_ms // self.window.slot_ms
-
-    @property
-    def slots(self) -> tuple[Slot, ...]:
-        """All slots, also those that hold nothing."""
-        columns = [band.counts or (None,) * self.length for band in self.bands]
-        starts = range(self.start_ms, self.end_ms, self.window.slot_ms)
-        return tuple(Slot(start, *row) for start, *row in zip(starts, *columns, strict=True))
-
-    @property
-    def rows(self) -> tuple[Slot, ...]:
+    def rows(self) -> tuple[PartSlot, ...]:
         """The slots that hold something."""
         return tuple(slot for slot in self.slots if slot.total)
 
@@ -292,9 +274,68 @@ class DuePage:
         return sum(known) if known else None
 
     @property
-    def peak(self) -> Slot | None:
+    def peak(self) -> PartSlot | None:
         """The fullest slot; None: nothing is due."""
         return max(self.rows, key=lambda slot: slot.total, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class DuePage:
+    """The content of the Due page."""
+
+    now_ms: int
+    source: str
+    window: Window
+    #: the beginning of the first slot: now, or a moment before
+    start_ms: int
+    bands: tuple[Band, ...]
+    loads: tuple[BrokerLoad, ...]
+    verdict: Verdict
+    has_several: bool = False
+    #: True: some kinds are of the whole broker, the others of what is seen, so that both together are no sum
+    is_limited: bool = False
+
+    @property
+    def main(self) -> Part:
+        """What is added up: all kinds, or those of the whole broker."""
+        return self._part([band for band in self.bands if band.is_of_all or not self.is_limited])
+
+    @property
+    def own(self) -> Part | None:
+        """What is counted of the topics that are seen alone; None: all topics are."""
+        return self._part([band for band in self.bands if not band.is_of_all]) if self.is_limited else None
+
+    def _part(self, bands: Sequence[Band]) -> Part:
+        columns = [band.counts or (None,) * self.length for band in bands]
+        starts = range(self.start_ms, self.end_ms, self.window.slot_ms)
+        return Part(tuple(bands), tuple(map(PartSlot, starts, zip(*columns, strict=True))))
+
+    @property
+    def end_ms(self) -> int:
+        """The end of the last slot."""
+        return self.start_ms + self.length * self.window.slot_ms
+
+    @property
+    def length(self) -> int:
+        """The number of slots."""
+        return self.window.span_ms // self.window.slot_ms
+
+    @property
+    def rows(self) -> tuple[Slot, ...]:
+        """The slots that hold something, for a file."""
+        columns = [band.counts or (None,) * self.length for band in self.bands]
+        slots = zip(self.main.slots, zip(*columns, strict=True), strict=True)
+        return tuple(Slot(each.start_ms, each.total, *values) for each, values in slots if any(values))
+
+    @property
+    def total(self) -> int | None:
+        """All that falls due, is known and can be added up; None: nothing is known."""
+        return self.main.total
+
+    @property
+    def overdue(self) -> int | None:
+        """All that should be gone already, is known and can be added up."""
+        return self.main.overdue
 
     @property
     def capacity_per_s(self) -> float | None:

@@ -25,6 +25,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from broker.client import Admin
+from broker.mirror.models import Topic
 from console.features.timers import apache_records, read, total
 from console.features.timers.kept import TimersKept, Zoomed, away_at
 from console.features.timers.shapes import (
@@ -48,7 +49,7 @@ from console.operations.reading import is_seen
 from console.operations.typed_moments import bound_ms, shown_moment
 from console.over_time import Measure, OverTime, Wanted, over_time
 from console.past import Moment, asked_of, evidence_of, parts_at, past_of, status_of
-from console.security.topic_scope import EVERYTHING, TopicScope, authorised, current_scope
+from console.security.topic_scope import EVERYTHING, TopicScope, authorised, current_scope, current_topics
 from console.site.broker import ask
 from console.site.clock import local_time
 from console.site.evidence import Evidence
@@ -129,7 +130,9 @@ def timers_at(scope: TopicScope, asked_ms: int, zoom: str = "") -> tuple[Moment,
     if moment.has_several:
         newest = max(pages, key=lambda each: each.now_ms)
         page = replace(together(pages, moment.broker), now_ms=newest.now_ms, evidence=evidence)
-    return moment, page if scope.see_all else read.without_names(page, scope)
+    if scope.see_all:
+        return moment, page
+    return moment, read.without_names(replace(page, own=read.own_figures(page, scope, None)), scope)
 
 
 def together(pages: Sequence[TimersPage], source: str) -> TimersPage:
@@ -180,8 +183,10 @@ def timers(request: HttpRequest) -> HttpResponse:
     at_ms = whole_number(request.GET.get("at"))
     query = f"zoom={chosen}" if at_ms is None else f"zoom={chosen}&at={at_ms}"
     over = _charts(request.GET)
+    data = read.timers(chosen, at_ms)
     context = {
-        "data": read.timers(chosen, at_ms),
+        "data": data,
+        "send_to": () if data.first.rows else _send_to(request),
         "here": "timers",
         "live": over.live(f"timers?{query}"),
         "number": uuid.uuid4(),
@@ -189,6 +194,16 @@ def timers(request: HttpRequest) -> HttpResponse:
         "over": over,
     }
     return render(request, "timers/page.html", context)
+
+
+def _send_to(request: HttpRequest) -> tuple[str, ...]:
+    """Return the topics that somebody who sees some only may send to, at most two: one is led to, among several is
+    chosen."""
+    seen = current_topics()
+    if seen.is_all or not request.user.has_perm("console.send_messages"):
+        return ()
+    mine = Topic.objects.filter(seen.among("name"), is_system=False).order_by("name")
+    return tuple(mine.values_list("name", flat=True).distinct()[:2])
 
 
 def _charts(given: Mapping[str, str]) -> OverTime:
@@ -214,7 +229,8 @@ def timer_list(request: HttpRequest) -> Answer:
         "here": "timers",
         "given": {**given, **{name: shown_moment(given[name]) for name in bounds}},
         "errors": errors,
-        "away": away_at(data.evidence.stale_of),
+        "away": away_at(data.evidence.stale_of, None if current_topics().is_all else current_scope().topic),
+        "send_to": () if data.rows else _send_to(request),
         "number": uuid.uuid4(),
         "first_page": "?" + urlencode(shown),
         "next_page": "?" + urlencode({**shown, "cursor": data.cursor}) if data.cursor else None,

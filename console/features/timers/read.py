@@ -80,11 +80,30 @@ def timers(scope: TopicScope, zoom: str = "", at_ms: int | None = None, of: Clus
     Of the brokers that are chosen, in total, unless `of` says otherwise.
     """
     of = of or cluster()
-    found = _topics_cut(_page_at(of, zoom, at_ms), scope.topic)
+    every = _page_at(of, zoom, at_ms)
+    found = _topics_cut(every, scope.topic)
     if scope.see_all:
         return replace(found, first=replace(found.first, rows=masks().rows(found.first.rows)))
     first = _seen_list(of, scope, found.first.wanted, None, FIRST_COUNT, FIRST_S)
-    return without_names(replace(found, first=first), scope)
+    begins = first if found.at_ms is None else _seen_list(of, scope, TimerFilter(), None, 1, FIRST_S)
+    own = own_figures(every, scope, begins.rows[0].due_ms if begins.rows else None)
+    return without_names(replace(found, first=first, own=own), scope)
+
+
+def own_figures(page: TimersPage, scope: TopicScope, next_due_ms: int | None) -> TimerFigures:
+    """Return what can be told of the topics that are seen alone, from all topics of a page; brokers count and measure
+    by topic. `next_due_ms` is the caller's to know."""
+    rows = scope.rows(page.topics, lambda row: row.topic)
+    late = total.together([row.lateness for row in rows if row.lateness is not None])
+    # a snapshot keeps the topics with the most timers
+    is_known = page.figures.pending is not None and not (page.is_past and page.topics_left)
+    return TimerFigures(
+        pending=sum(row.pending or 0 for row in rows) if is_known else None,
+        next_due_ms=next_due_ms,
+        lateness_p50_ms=late.p50_ms if late else None,
+        lateness_p99_ms=late.p99_ms if late else None,
+        lateness_count=late.count if late else None,
+    )
 
 
 def without_names(found: TimersPage, scope: TopicScope) -> TimersPage:

@@ -460,6 +460,8 @@ class TimersPage:
     switched_of: tuple[str, ...] = ()
     #: those that do not answer: what waited there last is in the sums, and in nothing else
     away: tuple[Away, ...] = ()
+    #: what can be told of the topics that are seen by who sees some only; None: `figures` are of them all
+    own: TimerFigures | None = None
 
     @property
     def is_partly_paused(self) -> bool:

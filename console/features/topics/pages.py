@@ -400,8 +400,8 @@ def topics(request: HttpRequest) -> Answer:
 def topic(request: HttpRequest, name: str) -> HttpResponse:
     """Show one topic with its queues, readers and newest messages."""
     data = read_topic(name)
-    if data.topic is None and not data.evidence.stale:
-        raise Http404(_("There is no such topic."))
+    if data.topic is None and data.evidence.as_of_ms is not None:
+        raise Http404(_absent(data))
     over = _charts(name, request.GET)
     context = {
         "data": data, "here": "topics", "live": over.live(f"topic/{name}"), "number": uuid.uuid4(),
@@ -409,6 +409,16 @@ def topic(request: HttpRequest, name: str) -> HttpResponse:
         "over": over,
     }  # fmt: skip
     return render(request, "topics/topic.html", context)
+
+
+def _absent(data: TopicPage) -> str:
+    """Return why there is no page: the topic is not there, or was not when the console last heard from the broker."""
+    if not data.evidence.stale:
+        return _("There is no such topic.")
+    return _(
+        "This topic was not there when the console last heard from the broker. If it is new, its page comes once the "
+        "console follows the broker again."
+    )
 
 
 def _charts(name: str, given: Mapping[str, str]) -> OverTime:

@@ -30,6 +30,7 @@ from console.features.transactions.shapes import (
     Board,
     GroupRow,
     LifeEvent,
+    OwnHalves,
     TransactionEvent,
     TransactionFigures,
     TransactionFilter,
@@ -148,7 +149,7 @@ def _seen_page(of: Cluster, scope: TopicScope, found: TransactionsPage) -> Trans
         )
         return replace(found, board=board, boards=boards, open=every, parked=parked, decided=decided)
     undecided = _seen_list(of, scope, hide, found.open.wanted, None, MOST_COUNTED, FIRST_S)
-    parked = _seen_list(of, scope, hide, found.parked.wanted, None, FIRST_COUNT, FIRST_S)
+    parked = _seen_list(of, scope, hide, found.parked.wanted, None, MOST_COUNTED, FIRST_S)
     decided = _seen_list(of, scope, hide, found.decided.wanted, None, FIRST_COUNT, FIRST_S)
     return replace(
         found,
@@ -159,6 +160,21 @@ def _seen_page(of: Cluster, scope: TopicScope, found: TransactionsPage) -> Trans
         decided=_first(decided, found.decided),
         board=board,
         boards=boards,
+        own=_own(undecided, parked),
+    )
+
+
+def _own(undecided: TransactionList, parked: TransactionList) -> OwnHalves:
+    """Return the figures of seen halves, from lists that were looked through as far as time allows."""
+
+    def count(found: TransactionList) -> int | None:
+        return None if not found.rows and (found.evidence.stale or found.following is not None) else len(found.rows)
+
+    return OwnHalves(
+        count(undecided),
+        count(parked),
+        min((row.store_ms for row in undecided.rows if row.store_ms), default=None),
+        is_least=undecided.following is not None,
     )
 
 

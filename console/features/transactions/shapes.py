@@ -295,6 +295,17 @@ class TransactionList:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnHalves:
+    """Undecided and parked halves of some topics; None is not known."""
+
+    undecided: int | None = None
+    parked: int | None = None
+    oldest_store_ms: int | None = None
+    #: there may be more than were counted
+    is_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionsPage:
     """The content of the Transactions page."""
 
@@ -317,6 +328,8 @@ class TransactionsPage:
     has_other_checks: bool = False
     #: those that do not answer: what was undecided there last is in the sums, and in nothing else
     away: tuple[Away, ...] = ()
+    #: what can be told of the topics that are seen by who sees some only; None: `figures` are of them all
+    own: OwnHalves | None = None
 
     @property
     def lonely(self) -> tuple[GroupRow, ...]:

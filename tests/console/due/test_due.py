@@ -181,7 +181,8 @@ def test_who_sees_some_topics_is_told_his_queues_and_halves(due: Stage, server: 
     page: Any = browser.get("/due/?window=10m").context["data"]
     assert totals(page) == {"lanes": 1, "timers": 2, "retries": 1, "redisson": 1, "checks": 1}
     shown = text_of(browser, "/due/?window=10m")
-    assert "of the whole broker" in shown
+    assert (page.total, page.own.total) == (4, 2)
+    assert "The whole broker" in shown
     assert "payroll" not in shown
 
 

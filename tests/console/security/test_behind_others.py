@@ -48,12 +48,12 @@ MANY = 2_100
 #: each list: addresses, and what stands there of the one who looks
 LISTS: dict[str, dict[str, tuple[str, ...]]] = {
     "overview": {"/": ("mine-waiting", "billing")},
-    "due": {"/due/": ("the whole broker",)},
-    "schedule": {"/schedule/": ("the whole broker",)},
+    "due": {"/due/": ("The whole broker",)},
+    "schedule": {"/schedule/": ("The whole broker",)},
     "lane": {"/schedule/16/": ("orders-lane",)},
-    "timers": {"/timers/": ("orders-timer", ">orders<", "the whole broker")},
+    "timers": {"/timers/": ("orders-timer", ">orders<", "The whole broker")},
     "timer_list": {"/timers/list/": ("orders-timer",), "/timers/list/?key=shared": ("orders",)},
-    "transactions": {"/transactions/": ("orders-half", "of-orders", "orders-decided", "the whole broker")},
+    "transactions": {"/transactions/": ("orders-half", "of-orders", "orders-decided", "The whole broker")},
     "transaction_list": {
         "/transactions/list/": ("orders-half",), "/transactions/list/?state=decided": ("orders-decided",),
     },
@@ -75,7 +75,7 @@ LISTS: dict[str, dict[str, tuple[str, ...]]] = {
     "dead_letters_of": {"/dead-letters/of/billing/": ("orders-dead",)},
     "groups": {"/groups/": ("billing",)},
     "group": {"/groups/billing/": ("orders",)},
-    "compare": {"/compare/": ("the whole broker",)},
+    "compare": {"/compare/": ("The whole broker",)},
     "clients": {"/clients/": ("billing",)},
     "broker": {"/broker/": ("billing",)},
     "alerts": {"/alerts/": ("billing", "mine-silenced")},

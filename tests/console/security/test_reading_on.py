@@ -153,9 +153,9 @@ def test_the_first_page_tells_his_figures_and_calls_the_others_those_of_all(mixe
     assert mine.timers_pending == SENT // EACH
     assert mine.topics == 1 < every.topics
     assert (mine.stored_total or 0) < (every.stored_total or 0) or every.stored_total == mine.stored_total == 0
-    assert "cover the whole broker" in text_of(browser_of(limited_person("anna", "ord")), "/")
+    assert "covers all topics" in text_of(browser_of(limited_person("anna", "ord")), "/")
     timers = text_of(browser_of(limited_person("ben", "ord")), "/timers/")
-    assert "cover the whole broker" in timers
+    assert "covers all topics" in timers
 
 
 def test_operations_are_paged_there_and_back(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
