@@ -92,7 +92,7 @@ class Thing:
     tone: Tone = "wait"
     #: of a message for several groups, by how many it was received
     received: str = ""
-    #: of a message the record whose page this is
+    #: of a message the record by which it is asked what became of it
     message_id: str = ""
 
 
@@ -238,7 +238,8 @@ def _message(records: Sequence[Found], of: Here) -> Thing:
     due_ms = newest.due_ms if newest.pending else None
     return Thing(
         kind, name, state, first.topic, due_ms, address, first.broker, first.store_ms, tone,
-        message_id=first.offset_message_id,
+        # a dead letter names its group, which need not have an offset in the topic
+        message_id=(newest if kind is ThingKind.DEAD else first).offset_message_id,
     )  # fmt: skip
 
 
