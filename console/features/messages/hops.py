@@ -33,7 +33,7 @@ from broker.rocketmq.topics import (
     TIMER_TOPIC,
 )
 from broker.rocketmq.traces import Trace
-from console.features.messages.shapes import AsTimer, Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
+from console.features.messages.shapes import AsTimer, Earlier, Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
 from console.security.topic_scope import TopicScope
 from console.site.broker import ask
 from console.site.mirrored import Mirrored
@@ -129,6 +129,8 @@ class Trail:
     told: tuple[Told, ...] | None = None
     #: the opened record is a timer's
     timer: AsTimer | None = None
+    #: of parked timers, by position, in whose place they are
+    earlier: dict[int, Earlier] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.add(self.opened)
@@ -281,6 +283,7 @@ def hops_of(trail: Trail) -> tuple[Hop, ...]:
                 sent_to=topic_sent_to(record),
                 group=group_of(record),
                 waits=parked and trail.waits(record),
+                earlier=trail.earlier.get(record.position),
             )
         )
     return tuple(hops)

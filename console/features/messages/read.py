@@ -19,7 +19,7 @@ from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC, SOURCE
 from broker.rocketmq.topics import GROUP_PREFIXES, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.across import home_of, hops_elsewhere, in_time
-from console.features.messages.as_timer import parked_record, timer_of
+from console.features.messages.as_timer import earlier_of, parked_record, timer_of
 from console.features.messages.bodies import body_of
 from console.features.messages.decoders import BodyType
 from console.features.messages.hops import (
@@ -406,6 +406,9 @@ def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope, k
             trail.dues_ms[parked.position] = due_ms
     trail.delay_offsets = known.delay_offsets or {}
     trail.timer = timer_of(admin, opened)
+    for record in trail.records.values():
+        if (earlier := earlier_of(admin, record)) is not None:
+            trail.earlier[record.position] = earlier
     return trail
 
 

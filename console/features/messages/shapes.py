@@ -104,6 +104,23 @@ class HopKind(TextChoices):
     DEAD_LETTER = "dead-letter", _("dead letter")
 
 
+class TookOver(TextChoices):
+    """The way in which a timer came into the place of an earlier record."""
+
+    MOVED = "moved", _("moved; parked before at")
+    REPLACED = "replaced", _("replaced the timer that was parked at")
+    AGAIN = "again", _("in place of the cancelled timer that was parked at")
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The record whose place a timer took, how, and when that was stored."""
+
+    how: TookOver
+    position: int
+    store_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Hop:
     """A physical record of a message; `MessagePage.hops` has the oldest first."""
@@ -138,6 +155,8 @@ class Hop:
     waits: bool = False
     #: whose log has it, where the message has records at several brokers
     broker: str = ""
+    #: of a timer: in whose place it is; None: in nobody's
+    earlier: Earlier | None = None
 
 
 class BodyForm(TextChoices):
