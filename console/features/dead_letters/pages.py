@@ -366,6 +366,8 @@ def letters(request: HttpRequest, name: str) -> Answer:
         "number": uuid.uuid4(),
         "size": size,
         "sizes": size.offered(chosen),
+        # those that are handled are not among the rows, and of a filter nobody knows how many match
+        "total": data.total if wanted.is_empty and not data.dealt_with else None,
         "first_page": "?" + urlencode(shown),
         "next_page": None if following is None else "?" + urlencode(following),
     }

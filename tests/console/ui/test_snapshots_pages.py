@@ -118,7 +118,7 @@ def test_what_is_not_kept_is_said(filled: Stage, operator: Client) -> None:
 def test_now_is_compared_with_a_moment_a_press_away_and_a_default_is_said(filled: Stage, operator: Client) -> None:
     """Nothing said that empty fields compare with an hour ago, and every span had to be typed."""
     taken()
-    assert "No time was chosen: now is compared with an hour ago." in text_of(operator, "/compare/")
+    assert "By default, now is compared with an hour ago." in text_of(operator, "/compare/")
     page = operator.get("/compare/").content.decode()
     spans = re.findall(r'href="(\?from=-[^"]+)"', page)
     assert spans == ["?from=-10min", "?from=-1h", "?from=-1d"]
