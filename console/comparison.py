@@ -349,6 +349,8 @@ def _by_change(lines: Iterable[ComparedLine]) -> tuple[ComparedLine, ...]:
 #: lines of one table on the page; the file has all
 SHOWN = 200
 _HOUR_MS = 3_600_000
+#: from when on now is compared, a press each: as one types it, and in words
+SPANS = (("-10min", _("ten minutes ago")), ("-1h", _("an hour ago")), ("-1d", _("a day ago")))
 COMPARE = Table("compare", file_columns("part name topic figure before after difference"))
 
 
@@ -356,11 +358,20 @@ COMPARE = Table("compare", file_columns("part name topic figure before after dif
 def compare(request: HttpRequest) -> Answer:
     """Show lanes, timers, groups and transactions at two moments, by default an hour ago and now."""
     before, after = asked_of(request, "from"), asked_of(request, "to")
-    if not (before.text or after.text):
+    is_default = not (before.text or after.text)
+    if is_default:
         before = Asked("-1h", now_ms() - _HOUR_MS)
     is_wrong = bool(before.error or after.error)
     data = None if is_wrong else compared(before.at_ms, after.at_ms)
-    context = {"data": data, "here": "compare", "before": before, "after": after, "shown": SHOWN}
+    context = {
+        "data": data,
+        "here": "compare",
+        "before": before,
+        "after": after,
+        "shown": SHOWN,
+        "spans": SPANS,
+        "is_default": is_default,
+    }
 
     def read(_: None) -> Comparison:
         return data or compared(before.at_ms, after.at_ms)

@@ -1,14 +1,15 @@
 """All that has one key or id, on one page: timers that wait, halves, delayed messages, messages and dead letters.
 
-A message stands once, whatever became of it: what waits on a lane, a try or a dead letter is the same message, and so
-is what a timer or a decided half became. Where just one thing has the key, that one is shown instead.
+A message stands once, with what became of it in the words of its own page: what waits on a lane, a try or a dead
+letter is the same message, and so is what a timer or a decided half became. Where just one thing has the key, that one
+is shown instead.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from django.db.models import TextChoices
@@ -23,14 +24,16 @@ from django.views.decorators.http import require_safe
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.messages import read as messages_read
 from console.features.messages.across import is_offset_id
-from console.features.messages.shapes import Found
+from console.features.messages.shapes import Became, Found
 from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter, TimerRow
 from console.features.transactions.operations import halves_named
 from console.features.transactions.shapes import UNDECIDED, TransactionRow
-from console.site.broker import address_at
-from console.site.mirrored import cluster
-from console.ui.table import BROKER, CHIP, LABEL, LEFT, MOMENT, Cell, Column, Table
+from console.site.broker import address_at, at, if_several
+from console.site.mirrored import Here, cluster
+from console.templatetags.escapement import is_late
+from console.ui.table import BROKER, LABEL, LEFT, MOMENT, Cell, Column, Table
+from console.ui.verdicts import Tone
 
 #: of each kind; the lists that the page leads to have the others
 SHOWN = 16
@@ -41,8 +44,9 @@ THINGS = Table(
     (
         Column("kind", _("Kind"), LABEL),
         Column("name", _("Key"), Cell("messages/cells/waiting.html")),
-        Column("state", _("State"), CHIP),
+        Column("state", _("State"), Cell("messages/cells/became.html")),
         Column("topic", _("Topic"), Cell("messages/cells/topic.html", by=("topic",))),
+        Column("store_ms", _("Stored"), MOMENT),
         Column("due_ms", _("Due"), MOMENT),
         Column("left", _("Due in"), LEFT, field="due_ms"),
         BROKER,
@@ -67,6 +71,8 @@ _SEVERAL = {
     ThingKind.DEAD: _("Dead letters"),
     ThingKind.MESSAGE: _("Messages"),
 }
+#: of which kinds it is asked first what became of them
+_LOOKED = (ThingKind.MESSAGE, ThingKind.DEAD, ThingKind.DELAYED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,13 @@ class Thing:
     due_ms: int | None
     address: str
     broker: str = ""
+    #: when its record, or the first of its records, was stored
+    store_ms: int | None = None
+    tone: Tone = "wait"
+    #: of a message for several groups, by how many it was received
+    received: str = ""
+    #: of a message the record by which it is asked what became of it
+    message_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,69 +165,96 @@ def things_under(key: str) -> Things:
     known = frozenset(hit.unique_key for hit in hits)
     timers, is_cut = timers_under(key)
     waiting = [row for row in timers if row.unique_key not in known]
-    found = [*(_timer(row, of.has_several) for row in waiting), *_messages(hits, of.has_several)]
+    found = [*(thing_of_timer(row, of) for row in waiting), *_messages(hits, of)]
     # what a decided half became is a message
     halves = halves_under(key, is_decided_too=not found)
-    found += [_half(row, of.has_several) for row in halves]
+    found += [thing_of_half(row, of) for row in halves]
     counts, rows = Counter(row.kind for row in found), list[Thing]()
     for kind in ThingKind:
         rows += [row for row in found if row.kind is kind][:SHOWN]
     cut = {kind for kind in counts if counts[kind] > SHOWN} | ({ThingKind.TIMER} if is_cut else set())
-    return Things(of.now_ms, tuple(rows), of.has_several, frozenset(cut))
+    several = len(rows) > 1
+    return Things(of.now_ms, tuple(_judged(rows, of) if several else rows), of.has_several, frozenset(cut))
 
 
-def _at(broker: str, has_several: bool) -> str:
-    return broker if has_several else ""
+def thing_of_timer(row: TimerRow, of: Here) -> Thing:
+    """Return a timer that waits, with its page."""
+    address = address_at(if_several(row.broker, of), "timer", row.position)
+    tone: Tone = "look" if is_late(row.due_ms, of.now_ms) else "wait"
+    return Thing(
+        ThingKind.TIMER, row.name, gettext("pending"), row.topic, row.due_ms, address, row.broker, row.store_ms, tone
+    )
 
 
-def _timer(row: TimerRow, has_several: bool) -> Thing:
-    address = address_at(_at(row.broker, has_several), "timer", row.position)
-    return Thing(ThingKind.TIMER, row.name, gettext("pending"), row.topic, row.due_ms, address, row.broker)
+def thing_of_half(row: TransactionRow, of: Here) -> Thing:
+    """Return a half, with its page."""
+    address = address_at(if_several(row.broker, of), "transaction", row.position)
+    tone: Tone = "wait" if row.state in UNDECIDED else "idle"
+    return Thing(
+        ThingKind.HALF, row.name, str(row.state.label), row.topic, None, address, row.broker, row.store_ms, tone
+    )
 
 
-def _half(row: TransactionRow, has_several: bool) -> Thing:
-    address = address_at(_at(row.broker, has_several), "transaction", row.position)
-    return Thing(ThingKind.HALF, row.name, str(row.state.label), row.topic, None, address, row.broker)
+def _judged(rows: Sequence[Thing], of: Here) -> list[Thing]:
+    """Return the rows with what became of messages, those first that wait for nothing: at most SHOWN are looked at."""
+    looked = sorted((row for row in rows if row.message_id), key=lambda row: _LOOKED.index(row.kind))[:SHOWN]
+    became: dict[str, Became] = {}
+    for broker in dict.fromkeys(row.broker for row in looked):
+        with at(if_several(broker, of)):
+            became |= messages_read.what_became([row.message_id for row in looked if row.broker == broker])
+    return [_with_verdict(row, became.get(row.message_id)) for row in rows]
 
 
-def _messages(hits: Sequence[Found], has_several: bool) -> list[Thing]:
+def _with_verdict(row: Thing, became: Became | None) -> Thing:
+    if became is None:
+        return row
+    return replace(row, state=became.verdict.words, tone=became.verdict.tone, received=became.received)
+
+
+def _messages(hits: Sequence[Found], of: Here) -> list[Thing]:
     """Return each message once, the newest first; `hits` are its records, the newest first."""
     records: dict[str, list[Found]] = {}
     for hit in hits:
         records.setdefault(hit.unique_key or hit.offset_message_id, []).append(hit)
-    return [_message(several, has_several) for several in records.values()]
+    return [_message(several, of) for several in records.values()]
 
 
-def _message(records: Sequence[Found], has_several: bool) -> Thing:
-    """Return a message by its first record, whose page has the others; the newest one says what became of it."""
+def _message(records: Sequence[Found], of: Here) -> Thing:
+    """Return a message by its first record, whose page has the others; the newest one says what is known of it before
+    anybody asks what became of it."""
     newest, first = records[0], records[-1]
     name = next(iter(first.keys), None) or first.unique_key or first.offset_message_id
-    address = address_at(_at(first.broker, has_several), "message", first.offset_message_id)
+    address = address_at(if_several(first.broker, of), "message", first.offset_message_id)
     kind, state = ThingKind.MESSAGE, gettext("stored")
+    tone: Tone = "idle"
     if newest.topic.startswith(DLQ_PREFIX):
-        kind = ThingKind.DEAD
+        kind, tone = ThingKind.DEAD, "broken"
         state = gettext("dead letter of %(group)s") % {"group": newest.topic.removeprefix(DLQ_PREFIX)}
     elif newest.topic.startswith(RETRY_PREFIX):
         words = gettext("waiting for retry by %(group)s") if newest.pending else gettext("given again to %(group)s")
-        state = words % {"group": newest.topic.removeprefix(RETRY_PREFIX)}
+        state, tone = words % {"group": newest.topic.removeprefix(RETRY_PREFIX)}, "wait"
     elif newest.pending:
-        kind, state = ThingKind.DELAYED, gettext("waiting for delivery")
+        kind, state, tone = ThingKind.DELAYED, gettext("waiting for delivery"), "wait"
     due_ms = newest.due_ms if newest.pending else None
-    return Thing(kind, name, state, first.topic, due_ms, address, first.broker)
+    return Thing(
+        kind, name, state, first.topic, due_ms, address, first.broker, first.store_ms, tone,
+        # a dead letter names its group, which need not have an offset in the topic
+        message_id=(newest if kind is ThingKind.DEAD else first).offset_message_id,
+    )  # fmt: skip
 
 
 def _of_timers(text: str) -> str | None:
     """Return the page of the one timer, or the list of those with the key."""
     rows, is_cut = timers_under(text)
     if len(rows) == 1 and not is_cut:
-        return _timer(rows[0], cluster().has_several).address
+        return thing_of_timer(rows[0], cluster()).address
     return f"{reverse('timer_list')}?{urlencode({'key': text})}" if rows else None
 
 
 def _of_transactions(text: str) -> str | None:
     """Return the page of the newest transaction: who sends a half with a key again means the last one."""
     rows = halves_under(text, is_decided_too=True)
-    return _half(rows[0], cluster().has_several).address if rows else None
+    return thing_of_half(rows[0], cluster()).address if rows else None
 
 
 #: where only one kind of thing is looked for

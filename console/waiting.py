@@ -13,9 +13,9 @@ from django.views.decorators.http import require_safe
 
 from console.features.messages import pages as messages_pages
 from console.features.messages.shapes import WaitingFor, WaitingRow, WaitingUnder
-from console.site.broker import address_at, if_several
+from console.site.mirrored import cluster
 from console.ui.export import Answer
-from console.under_key import halves_under, timers_under
+from console.under_key import Thing, halves_under, thing_of_half, thing_of_timer, timers_under
 
 
 @require_safe
@@ -26,20 +26,13 @@ def search(request: HttpRequest) -> Answer:
 
 def waiting_under(key: str, topic: str) -> WaitingUnder:
     """Return what waits with this key or message id, of one topic or ("") of all that are seen."""
+    of = cluster()
     found, is_cut = timers_under(key, topic)
-    timers = tuple(
-        WaitingRow(
-            WaitingFor.TIMER, row.name, row.topic, row.due_ms,
-            address_at(if_several(row.broker), "timer", row.position), row.broker,
-        )
-        for row in found
-    )  # fmt: skip
-    halves = tuple(
-        WaitingRow(
-            WaitingFor.DECISION, row.name, row.topic, None,
-            address_at(if_several(row.broker), "transaction", row.position), row.broker,
-        )
-        for row in halves_under(key, topic)
-    )  # fmt: skip
+    timers = [_waiting(WaitingFor.TIMER, thing_of_timer(row, of)) for row in found]
+    halves = [_waiting(WaitingFor.DECISION, thing_of_half(row, of)) for row in halves_under(key, topic)]
     more = {"key": key, **({"topic": topic} if topic else {})}
     return WaitingUnder((*timers, *halves), f"{reverse('timer_list')}?{urlencode(more)}" if is_cut else "")
+
+
+def _waiting(kind: WaitingFor, thing: Thing) -> WaitingRow:
+    return WaitingRow(kind, thing.name, thing.topic, thing.due_ms, thing.address, thing.broker)

@@ -31,7 +31,7 @@ from console.site.parsing import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.ordering import Key, Sorting, asked_order, ordered
-from console.ui.table import AGE, BROKER, VALUE, Cell, Column, Table, file_columns
+from console.ui.table import AGE, AGO, BROKER, VALUE, Cell, Column, Table, file_columns
 
 CLIENTS = Table(
     "clients",
@@ -45,7 +45,7 @@ CLIENTS = Table(
             "version", _("Version"), Cell("clients/cells/version.html", is_figure=True, by=(VALUE,)), sort="version"
         ),
         Column("since_ms", _("Since"), AGE, sort="since"),
-        Column("seen_ms", _("Last heartbeat"), AGE, sort="seen"),
+        Column("seen_ms", _("Last heartbeat"), AGO, sort="seen"),
         *file_columns("consume_type message_model"),
         Column("subscriptions", _("Subscribes to"), Cell("clients/cells/subscriptions.html", by=(VALUE,))),
         Column("locked", _("Locked queues"), Cell("clients/cells/locked.html", by=(VALUE,)), in_file=False),

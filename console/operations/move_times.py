@@ -29,19 +29,30 @@ class Offer:
 
     code: str
     words: str
+    #: it is what was chosen last
+    is_chosen: bool = False
 
 
-def later() -> Sequence[Offer]:
-    """Return the spans by which each can be moved."""
-    return [Offer(f"later-{ms}", words) for words, ms in _LATER]
+def later(shift_ms: int | None = None) -> Sequence[Offer]:
+    """Return the spans by which each can be moved; `shift_ms` is the one that was chosen."""
+    return [Offer(f"later-{ms}", words, ms == shift_ms) for words, ms in _LATER]
 
 
-def all_at() -> Sequence[Offer]:
-    """Return the times that all can be moved to; an hour of today only while it is ahead."""
-    offers = [Offer(f"in-{_HOUR}", gettext("in 1 h"))]
-    if _hour_ms(0, _EVENING) > now_ms():
-        offers.append(Offer(f"today-{_EVENING}", gettext("tonight 20:00")))
-    return [*offers, Offer(f"tomorrow-{_MORNING}", gettext("tomorrow 09:00"))]
+def all_at(due_ms: int | None = None) -> Sequence[Offer]:
+    """Return the times that all can be moved to, by the reader's clock, which they name; an hour of today only while it
+    is ahead. `due_ms` is the one that was chosen: what was "in 1 h" is that no more when a minute has passed."""
+    evening_ms, morning_ms, here_ms = _hour_ms(0, _EVENING), _hour_ms(1, _MORNING), now_ms()
+    is_soon = due_ms is not None and 0 <= here_ms + _HOUR - due_ms < _MINUTE
+    offers = [Offer(f"in-{_HOUR}", gettext("in 1 h"), is_soon)]
+    if evening_ms > here_ms:
+        words = gettext("tonight 20:00 %(zone)s") % {"zone": _zone(evening_ms)}
+        offers.append(Offer(f"today-{_EVENING}", words, due_ms == evening_ms))
+    words = gettext("tomorrow 09:00 %(zone)s") % {"zone": _zone(morning_ms)}
+    return [*offers, Offer(f"tomorrow-{_MORNING}", words, due_ms == morning_ms)]
+
+
+def _zone(ms: int) -> str:
+    return f"{local_time(ms):%Z}"
 
 
 def move_of(code: str) -> dict[str, int | None]:

@@ -170,9 +170,10 @@ def address_at(broker: str, page: str, *args: object, **query: str) -> str:
     return f"{address}?{urlencode(query)}" if query else address
 
 
-def if_several(broker: str) -> str:
-    """Return the broker as `at` takes it: "" where it is the only one, whose pages have no name in their addresses."""
-    return broker if broker and cluster().has_several else ""
+def if_several(broker: str, of: Here | None = None) -> str:
+    """Return the broker as `at` takes it: "" where it is the only one of `of` (by default all that are chosen), whose
+    pages have no name in their addresses."""
+    return broker if broker and (of or cluster()).has_several else ""
 
 
 def tell_each(question: Callable[[Admin], Answer], brokers: Sequence[str]) -> list[Told[Answer]]:

@@ -220,6 +220,13 @@ def age(since_ms: int | Literal[""] | None, now_ms: int, zone: tzinfo | None = N
 
 
 @register.simple_tag
+def ago(since_ms: int | Literal[""] | None, now_ms: int, zone: tzinfo | None = None) -> SafeString:
+    """How long ago something was, in words: for a moment that nothing beside it calls an age."""
+    text = age(since_ms, now_ms, zone)
+    return text if text == UNKNOWN else format_html(_("{} ago"), text)
+
+
+@register.simple_tag
 def length(ms: float | None) -> SafeString | str:
     """A span of time."""
     return UNKNOWN if ms is None else span(ms)

@@ -19,7 +19,7 @@ from django.utils.functional import Promise
 from django.utils.http import RFC3986_SUBDELIMS
 from django.utils.translation import gettext_lazy as _
 
-from console.templatetags.escapement import age, due, figure, length, moment, rate, size
+from console.templatetags.escapement import age, ago, due, figure, length, moment, rate, size
 from console.templatetags.visible import truncatechars
 from console.ui.addresses import Name
 
@@ -83,8 +83,9 @@ RATE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _place: r
 SIZE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _place: size(value))
 #: a span of time
 SPAN = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _place: length(value))
-#: how long ago a moment was, and how far ahead it is: both counted on by the browser
+#: how old something is, how long ago a moment was, and how far ahead it is: all counted on by the browser
 AGE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: age(value, place.now_ms, place.zone))
+AGO = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: ago(value, place.now_ms, place.zone))
 LEFT = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, place: due(value, place.now_ms, place.zone))
 #: a moment with its day, and without
 MOMENT = Cell("ui/cells/moment.html", text=lambda value, place: moment(value, zone=place.zone))

@@ -13,6 +13,7 @@ from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.stage import Stage
 
+CUT = "each => each.filter((one) => one.scrollWidth > one.clientWidth).length"
 SELECTED = "() => getSelection().toString()"
 
 
@@ -113,6 +114,9 @@ def test_a_move_is_a_press_away_and_says_whether_distances_stay(
     page.get_by_role("button", name="Reschedule…").click()
     page.get_by_role("button", name="1 h", exact=True).click()
     expect(page.locator("#preview-figures")).to_contain_text("+1 h from its own due time")
+    expect(page.locator('[aria-pressed="true"]')).to_have_text("1 h")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    assert page.locator("#hit .scroll").evaluate_all(CUT) == 0, "a table that fits has no shade at its edge"
     page.get_by_role("button", name="tomorrow 09:00").click()
     expect(page.locator("#preview-figures")).to_contain_text("09:00:00.000 CST")
     expect(page.locator("#preview-figures")).to_contain_text("All at one time")
@@ -120,6 +124,16 @@ def test_a_move_is_a_press_away_and_says_whether_distances_stay(
     page.locator("input[name=moment]").fill("+90 min")
     page.locator("input[name=moment]").press("Enter")
     expect(page.locator("#preview-figures")).to_contain_text("+1 h 30 min from its own due time")
+    assert complaints == []
+
+
+def test_create_goes_into_the_name(stage: Stage, web: Web, context: BrowserContext) -> None:
+    page, complaints = opened(context, f"{web.address}/topics/")
+    page.get_by_role("link", name="Create topic…").click()
+    expect(page.locator("#create")).to_be_focused()
+    expect(page.locator("#create")).to_be_in_viewport(ratio=1)
+    page.keyboard.type("bills")
+    expect(page.locator("#create")).to_have_value("bills")
     assert complaints == []
 
 

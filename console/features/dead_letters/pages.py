@@ -54,6 +54,7 @@ from console.site.merged import Part, Places, merged
 from console.site.mirrored import Cluster, cluster
 from console.ui.export import Answer, page_or_file
 from console.ui.ordering import Key, asked_order, ordered
+from console.ui.page_sizes import size_of
 
 #: what an Apache RocketMQ broker is asked for the groups; what any is asked for the letters of one
 GROUPS_REQUESTS = (Request.GET_TOPIC_STATS_INFO,)
@@ -117,24 +118,26 @@ def _members(here: Cluster, group: str | None = None) -> dict[str, int | None]:
 
 
 @authorised
-def dead_letters(scope: TopicScope, group: str, wanted: DeadLetterFilter, after: After = None) -> DeadLetterPage:
+def dead_letters(
+    scope: TopicScope, group: str, wanted: DeadLetterFilter, after: After = None, count: int = ROWS
+) -> DeadLetterPage:
     """Return a page of a group's dead letters, the newest first; `after` is the `following` of the page before."""
     scope.require_group(group)
-    found = read_dead_letters(group, wanted, after, scope.topic)
+    found = read_dead_letters(group, wanted, after, scope.topic, count)
     if not scope.whole_group(group):
         found = replace(found, total=None, dealt_with=0)
     return replace(found, rows=masks().rows(found.rows))
 
 
 def read_dead_letters(
-    group: str, wanted: DeadLetterFilter, after: After, is_seen: Callable[[str], bool]
+    group: str, wanted: DeadLetterFilter, after: After, is_seen: Callable[[str], bool], count: int = ROWS
 ) -> DeadLetterPage:
     """Return a page of those whose topic is seen, nothing masked: for callers that decide themselves who may."""
     here = cluster()
     if here.has_several:
-        return _read_of_several(here, group, wanted, after, is_seen)
+        return _read_of_several(here, group, wanted, after, is_seen, count)
     place = after if isinstance(after, tuple) else None
-    wants = _Wanted(wanted, is_seen, marks_of(group, here.names))
+    wants = _Wanted(wanted, is_seen, marks_of(group, here.names), count)
     found, evidence = ask_each(
         lambda admin: _page(admin, group, wants, one_name(here), place), here, requests=PAGE_REQUESTS
     )
@@ -148,11 +151,11 @@ def read_dead_letters(
 
 
 def _read_of_several(
-    here: Cluster, group: str, wanted: DeadLetterFilter, after: After, is_seen: Callable[[str], bool]
+    here: Cluster, group: str, wanted: DeadLetterFilter, after: After, is_seen: Callable[[str], bool], count: int
 ) -> DeadLetterPage:
     """Return a page of all brokers' letters, merged by when they died; each broker gives a page at most."""
     before: Places = after if isinstance(after, Mapping) else {}
-    wants = _Wanted(wanted, is_seen, marks_of(group, here.names))
+    wants = _Wanted(wanted, is_seen, marks_of(group, here.names), count)
 
     def part(admin: Admin) -> _Page:
         place = before.get(chosen().name, "")
@@ -174,7 +177,7 @@ def _read_of_several(
         before=before,
         key=lambda row: -row.died_ms,
         place=lambda row: place_text((row.queue_id, row.offset)),
-        count=ROWS,
+        count=count,
     )
     return DeadLetterPage(
         evidence=evidence,
@@ -185,7 +188,7 @@ def _read_of_several(
         total=sum(held for _each, (_rows, held, _following, _looked) in found) if found else None,
         following=whole.places,
         members=_members(here, group).get(group),
-        looked=0 if len(whole.rows) == ROWS else sum(page[3] for _each, page in found),
+        looked=0 if len(whole.rows) == count else sum(page[3] for _each, page in found),
         has_several=True,
         dealt_with=len(wants.marks),
     )
@@ -202,6 +205,8 @@ class _Wanted:
     by: DeadLetterFilter
     is_seen: Callable[[str], bool]
     marks: Marks
+    #: rows of a page
+    count: int
 
     def taken(self, row: DeadLetter, broker: str) -> DeadLetter | None:
         """Return the row with its state if the list has it."""
@@ -227,8 +232,8 @@ def _page(admin: Admin, group: str, wants: _Wanted, broker: str, after: Place | 
     for number, row in enumerate(newest_first(admin, group, bounds, after), 1):
         if (taken := wants.taken(row, broker)) is not None:
             rows.append(taken)
-        if len(rows) == ROWS or number == READ_AT_MOST:
-            following, looked = (row.queue_id, row.offset), 0 if len(rows) == ROWS else number
+        if len(rows) == wants.count or number == READ_AT_MOST:
+            following, looked = (row.queue_id, row.offset), 0 if len(rows) == wants.count else number
             break
     return tuple(rows), sum(high - low for low, high in bounds.values()), following, looked
 
@@ -295,7 +300,7 @@ def kinds_of(scope: TopicScope, group: str) -> LetterKinds:
     """Return the kinds of the newest letters that nobody has dealt with, READ_AT_MOST of each broker."""
     scope.require_group(group)
     here = cluster()
-    wants = _Wanted(DeadLetterFilter(), scope.topic, marks_of(group, here.names))
+    wants = _Wanted(DeadLetterFilter(), scope.topic, marks_of(group, here.names), ROWS)
 
     def read(admin: Admin) -> tuple[list[DeadLetter], int, bool]:
         broker, bounds, rows = chosen().name if here.has_several else one_name(here), bounds_of(admin, group), []
@@ -345,10 +350,12 @@ def letters(request: HttpRequest, name: str) -> Answer:
     )
 
     def page(place: After) -> DeadLetterPage:
-        return dead_letters(name[:255], wanted, place)
+        return dead_letters(name[:255], wanted, place, size.count)
 
+    size = size_of(request, ROWS)
     data = page(read_after(request.GET.get("after", "")))
-    shown = {field: text for field, text in given.items() if text}
+    chosen = {field: text for field, text in given.items() if text}
+    shown = size.shown(chosen)
     following = None if data.cursor is None else {**shown, "after": data.cursor}
     context = {
         "data": data,
@@ -357,6 +364,10 @@ def letters(request: HttpRequest, name: str) -> Answer:
         "given": given,
         "errors": errors,
         "number": uuid.uuid4(),
+        "size": size,
+        "sizes": size.offered(chosen),
+        # those that are handled are not among the rows, and of a filter nobody knows how many match
+        "total": data.total if wanted.is_empty and not data.dealt_with else None,
         "first_page": "?" + urlencode(shown),
         "next_page": None if following is None else "?" + urlencode(following),
     }

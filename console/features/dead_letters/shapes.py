@@ -14,7 +14,7 @@ from console.site.evidence import Evidence
 from console.site.merged import Places, read_cursor, write_cursor
 from console.site.parsing import whole_number
 from console.ui.ordering import Sorting
-from console.ui.table import AGE, BROKER, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
+from console.ui.table import AGO, BROKER, CHIP, FIGURE, LOUD, NAME, VALUE, Cell, Choice, Column, Table, file_columns
 
 GROUPS = Table(
     "dead-letter-groups",
@@ -22,7 +22,7 @@ GROUPS = Table(
         Column("name", _("Group"), NAME, page="dead_letters_of", length=80, sort="name"),
         Column("count", _("Dead letters"), LOUD, sort="count"),
         Column("stored_total", _("Total"), FIGURE, sort="total"),
-        Column("last_ms", _("Latest"), AGE, sort="last"),
+        Column("last_ms", _("Latest"), AGO, sort="last"),
         Column("members", _("Members"), FIGURE, sort="members"),
         BROKER,
     ),
@@ -59,8 +59,8 @@ DEAD_LETTERS = Table(
         Column("last_error", _("Last error"), _ERROR),
         Column("preview", _("Body"), _PREVIEW),
         Column("attempts", _("Failed deliveries"), FIGURE),
-        Column("born_ms", _("First sent"), AGE),
-        Column("died_ms", _("Dead-lettered"), AGE),
+        Column("born_ms", _("First sent"), AGO),
+        Column("died_ms", _("Dead-lettered"), AGO),
         *file_columns("size_bytes"),
         Column("sent_again", _("Resent"), _SENT_AGAIN),
         *file_columns("became.fate became.message_id"),

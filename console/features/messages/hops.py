@@ -6,7 +6,7 @@ From both follows what became of it in each group that reads its topic: had, ref
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -33,7 +33,7 @@ from broker.rocketmq.topics import (
     TIMER_TOPIC,
 )
 from broker.rocketmq.traces import Trace
-from console.features.messages.shapes import AsTimer, Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
+from console.features.messages.shapes import AsTimer, Earlier, Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
 from console.security.topic_scope import TopicScope
 from console.site.broker import ask
 from console.site.mirrored import Mirrored
@@ -129,6 +129,8 @@ class Trail:
     told: tuple[Told, ...] | None = None
     #: the opened record is a timer's
     timer: AsTimer | None = None
+    #: of parked timers, by position, in whose place they are
+    earlier: dict[int, Earlier] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.add(self.opened)
@@ -281,6 +283,7 @@ def hops_of(trail: Trail) -> tuple[Hop, ...]:
                 sent_to=topic_sent_to(record),
                 group=group_of(record),
                 waits=parked and trail.waits(record),
+                earlier=trail.earlier.get(record.position),
             )
         )
     return tuple(hops)
@@ -328,14 +331,18 @@ class _Line:
         return self.newest.kind not in (*_PARKED, HopKind.DEAD_LETTER) and self.newest.queue_offset >= offset
 
 
+#: a group, and the message of those that are looked at
+_Of = tuple[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class _Said:
     """The broker's word on groups whose offset, by the mirror, is not past their record."""
 
-    #: those that were asked about, those that are past it, those that were given it
+    #: groups that were asked about; those that are past a message's record, those that were given it
     told: set[str] = field(default_factory=set)
-    had: set[str] = field(default_factory=set)
-    out: set[str] = field(default_factory=set)
+    had: set[_Of] = field(default_factory=set)
+    out: set[_Of] = field(default_factory=set)
 
 
 def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
@@ -344,37 +351,60 @@ def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
 
 
 def readers_of(here: Mirrored, page: MessagePage, seen: TopicScope) -> tuple[Reader, ...]:
-    """Return its readers, those that wait for it first: by the newest record that consumers of its topic are given, and
-    by what each group has of its own behind that: tries and dead letters.
+    """Return its readers, those that wait for it first."""
+    return readers_of_each(here, [page], seen)[0]
 
-    Offsets are the mirror's; where they are not past the record the broker is asked, and says what it gave out, too.
+
+def readers_of_each(here: Mirrored, pages: Sequence[MessagePage], seen: TopicScope) -> list[tuple[Reader, ...]]:
+    """Return each message's readers: by the newest record that consumers of its topic are given, and by what each group
+    has of its own behind that: tries and dead letters.
+
+    Offsets are the mirror's; where they are not past the record the broker is asked, once for a group, and says what it
+    gave out, too.
     """
-    given = [hop for hop in page.hops if hop.kind in _GIVEN_OUT]
-    if not given:
-        return ()
-    hop = given[-1]
-    read = ConsumerOffset.objects.filter(broker=here.name, topic=hop.topic, queue_id=hop.queue_id)
-    names = [name for name in read.values_list("group", flat=True).order_by("group") if seen.group(name)][:MOST_READERS]
-    lines = {name: _line_of(name, hop, page.hops) for name in names}
+    given = [next((hop for hop in reversed(page.hops) if hop.kind in _GIVEN_OUT), None) for page in pages]
+    names = _names_of(here, given, seen)
+    lines: dict[_Of, _Line] = {
+        (name, at): _line_of(name, hop, pages[at].hops)
+        for at, hop in enumerate(given) if hop is not None for name in names[at]
+    }  # fmt: skip
     offsets = _offsets(here, lines)
-    said = _said(here, {name: lines[name] for name in names if lines[name].is_beyond(offsets.get(name, 0))})
-    blurred = _blurred(here, names, hop.topic)
-    groups = {row.name: row for row in ConsumerGroup.objects.filter(broker=here.name, name__in=names)}
-    rows = []
-    for name in names:
-        line, offset, group = lines[name], offsets.get(name, 0), groups.get(name)
-        state = _state(line, offset, name, said)
-        is_told = state in _OPEN and _is_told(page, name, line)
-        if state is ReaderState.HAD and name in blurred:
+    said = _said(here, {of: line for of, line in lines.items() if line.is_beyond(offsets[of])})
+    blurred = _blurred(
+        here, {(name, hop.topic) for hop, mine in zip(given, names, strict=True) if hop for name in mine}
+    )
+    groups = {row.name: row for row in ConsumerGroup.objects.filter(broker=here.name, name__in={of[0] for of in lines})}
+    found: list[list[Reader]] = [[] for _page in pages]
+    for (name, at), line in lines.items():
+        offset, group, hop = offsets[name, at], groups.get(name), given[at]
+        state = _state(line, offset, (name, at), said)
+        is_told = state in _OPEN and _is_told(pages[at], name, line)
+        if state is ReaderState.HAD and hop is not None and (name, hop.topic) in blurred:
             state = ReaderState.UNKNOWN
-        rows.append(
+        found[at].append(
             Reader(
                 name, ReaderState.HAD if is_told else state, max(0, line.newest.queue_offset - offset),
                 group.members if group else None, group is None or group.consume_enable, line.refused,
                 line.newest.due_ms if line.newest.waits else None, is_told,
             )
         )  # fmt: skip
-    return tuple(sorted(rows, key=lambda row: (row.state is ReaderState.HAD, -row.before, row.group)))
+    return [
+        tuple(sorted(rows, key=lambda row: (row.state is ReaderState.HAD, -row.before, row.group))) for rows in found
+    ]
+
+
+def _names_of(here: Mirrored, given: Sequence[Hop | None], seen: TopicScope) -> list[list[str]]:
+    """Return for each record the groups with an offset in its queue that are seen."""
+    topics = {hop.topic for hop in given if hop is not None}
+    if not topics:
+        return [[] for _hop in given]
+    read = ConsumerOffset.objects.filter(broker=here.name, topic__in=topics).order_by("group")
+    read = read.filter(queue_id__in={hop.queue_id for hop in given if hop is not None})
+    readers: dict[tuple[str, int], list[str]] = {}
+    for topic, queue_id, group in read.values_list("topic", "queue_id", "group"):
+        readers.setdefault((topic, queue_id), []).append(group)
+    each = [readers.get((hop.topic, hop.queue_id), []) if hop is not None else [] for hop in given]
+    return [[name for name in names if seen.group(name)][:MOST_READERS] for names in each]
 
 
 def _line_of(group: str, given: Hop, hops: Sequence[Hop]) -> _Line:
@@ -384,57 +414,64 @@ def _line_of(group: str, given: Hop, hops: Sequence[Hop]) -> _Line:
     return _Line(own[-1] if own else given, died[-1] if died else None, bool(own))
 
 
-def _offsets(here: Mirrored, lines: Mapping[str, _Line]) -> dict[str, int]:
+def _offsets(here: Mirrored, lines: Mapping[_Of, _Line]) -> dict[_Of, int]:
     """Return each group's offset in the queue of its newest record."""
     topics = {line.newest.topic for line in lines.values()}
-    rows = ConsumerOffset.objects.filter(broker=here.name, group__in=lines.keys(), topic__in=topics)
+    rows = ConsumerOffset.objects.filter(broker=here.name, group__in={of[0] for of in lines}, topic__in=topics)
     found = {row[:3]: row[3] for row in rows.values_list("group", "topic", "queue_id", "offset")}
-    places = ((name, line.newest) for name, line in lines.items())
-    return {name: found.get((name, newest.topic, newest.queue_id), 0) for name, newest in places}
+    return {of: found.get((of[0], line.newest.topic, line.newest.queue_id), 0) for of, line in lines.items()}
 
 
-def _said(here: Mirrored, lines: Mapping[str, _Line]) -> _Said:
+def _said(here: Mirrored, lines: Mapping[_Of, _Line]) -> _Said:
+    newest: dict[str, list[tuple[int, Hop]]] = {}
+    for (name, at), line in lines.items():
+        newest.setdefault(name, []).append((at, line.newest))
+
     def look(admin: Admin) -> _Said:
         said = _Said()
-        for name in list(lines)[:MOST_READERS_ASKED]:
-            newest = lines[name].newest
+        for name in list(newest)[:MOST_READERS_ASKED]:
             try:
                 queues = admin.consume_stats(name).queues
             except BrokerRefused:
                 continue
             said.told.add(name)
-            for each in queues:
-                if (each.queue.topic, each.queue.queue_id) != (newest.topic, newest.queue_id):
+            queue_of = {(each.queue.topic, each.queue.queue_id): each for each in queues}
+            for at, hop in newest[name]:
+                each = queue_of.get((hop.topic, hop.queue_id))
+                if each is None:
                     continue
-                if each.consumer_offset > newest.queue_offset:
-                    said.had.add(name)
-                elif each.given_offset > newest.queue_offset:
-                    said.out.add(name)
+                if each.consumer_offset > hop.queue_offset:
+                    said.had.add((name, at))
+                elif each.given_offset > hop.queue_offset:
+                    said.out.add((name, at))
         return said
 
     return (ask(look, source=here.name, requests=READERS_REQUESTS)[0] if lines else None) or _Said()
 
 
-def _blurred(here: Mirrored, names: Sequence[str], topic: str) -> set[str]:
-    """Return groups that pop where the broker moves offsets as it gives out (Apache RocketMQ): past says nothing."""
+def _blurred(here: Mirrored, readers: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return groups, each with the topic, that pop where the broker moves offsets as it gives out (Apache RocketMQ):
+    past says nothing."""
     if not here.polling:
         return set()
-    tries = {f"{RETRY_PREFIX}{name}{between}{topic}": name for name in names for between in POP_SEPARATORS}
+    tries = {
+        f"{RETRY_PREFIX}{name}{between}{topic}": (name, topic) for name, topic in readers for between in POP_SEPARATORS
+    }
     there = Topic.objects.filter(broker=here.name, name__in=tries.keys()).values_list("name", flat=True)
     return {tries[name] for name in there}
 
 
-def _state(line: _Line, offset: int, name: str, said: _Said) -> ReaderState:
+def _state(line: _Line, offset: int, of: _Of, said: _Said) -> ReaderState:
     newest, again = line.newest, ReaderState.SENT_BACK if line.died else ReaderState.AGAIN
     if newest.kind is HopKind.DEAD_LETTER:
         return ReaderState.DEAD
     if newest.kind in _PARKED:
         return again if newest.waits else ReaderState.UNKNOWN
-    if not line.is_beyond(offset) or name in said.had:
+    if not line.is_beyond(offset) or of in said.had:
         return ReaderState.HAD
-    if name in said.out:
+    if of in said.out:
         return ReaderState.OUT
-    if name not in said.told:
+    if of[0] not in said.told:
         return ReaderState.UNKNOWN
     return again if line.is_own else ReaderState.NOT_YET
 

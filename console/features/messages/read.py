@@ -6,7 +6,7 @@ Records and what clients told are joined to one line of time, each told step wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from django.core.exceptions import PermissionDenied
 from django.db.models import Max
@@ -19,7 +19,7 @@ from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC, SOURCE
 from broker.rocketmq.topics import GROUP_PREFIXES, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.across import home_of, hops_elsewhere, in_time
-from console.features.messages.as_timer import parked_record, timer_of
+from console.features.messages.as_timer import earlier_of, parked_record, timer_of
 from console.features.messages.bodies import body_of
 from console.features.messages.decoders import BodyType
 from console.features.messages.hops import (
@@ -28,6 +28,7 @@ from console.features.messages.hops import (
     Trail,
     hops_of,
     readers_of,
+    readers_of_each,
     real_topic_of,
     told_of,
     topic_sent_to,
@@ -35,6 +36,7 @@ from console.features.messages.hops import (
 )
 from console.features.messages.models import types_of
 from console.features.messages.shapes import (
+    Became,
     Body,
     BodyForm,
     Found,
@@ -138,8 +140,9 @@ def _message(scope: TopicScope, message_id: str, topic: str | None, others: Clus
     """
     here = mirrored()
     trail, evidence = ask(
-        lambda admin: _trail(admin, message_id.strip(), topic, scope), source=here.name, requests=MESSAGE_REQUESTS
-    )
+        lambda admin: _trail(admin, message_id.strip(), topic, scope, _Known()),
+        source=here.name, requests=MESSAGE_REQUESTS,
+    )  # fmt: skip
     if trail is None:
         return _absent(evidence, here.now_ms, message_id, here.name, topic)
     opened = trail.opened
@@ -150,18 +153,44 @@ def _message(scope: TopicScope, message_id: str, topic: str | None, others: Clus
     sent_to = topic_sent_to(opened)
     body_type = types_of(scope, [sent_to]).get(sent_to)
     shown = _shown(evidence, here, opened, (trail.real_topic, trail.real_queue_id), decoder, body_type)
+    return _with_trail(replace(shown, message_id=message_id), trail, hops)
+
+
+def _with_trail(page: MessagePage, trail: Trail, hops: tuple[Hop, ...]) -> MessagePage:
+    """Return the page with what the trail says; `hops`: with those of other brokers."""
     return replace(
-        shown,
-        message_id=message_id,
+        page,
         due_ms=trail.due_ms,
         pending=trail.pending,
         delay_level=trail.delay_level,
         hops=hops,
-        steps=steps_of(opened, hops, (trail.told or ())[:TOLD_LIMIT]),
+        steps=steps_of(trail.opened, hops, (trail.told or ())[:TOLD_LIMIT]),
         told=None if trail.told is None else len(trail.told),
         timer=trail.timer,
-        sent_to=sent_to,
+        sent_to=topic_sent_to(trail.opened),
     )
+
+
+@authorised
+def what_became(scope: TopicScope, ids: Sequence[str]) -> dict[str, Became]:
+    """Return by offset id what became of messages of the broker that is chosen, as the page of each says it; nothing of
+    those that are gone or not seen, or where the broker does not answer."""
+    here, known = mirrored(), _Known()
+    found, evidence = ask(
+        lambda admin: [_trail(admin, each, None, scope, known) for each in ids],
+        source=here.name, requests=MESSAGE_REQUESTS,
+    )  # fmt: skip
+    pages = []
+    for each, trail in zip(ids, found or (), strict=False):
+        if trail is None or not scope.record(trail.real_topic, topic_sent_to(trail.opened)):
+            continue
+        hops = tuple(hop for hop in hops_of(trail) if scope.record(hop.real_topic, hop.sent_to))
+        empty = replace(_without_content(evidence, here.now_ms, each, here.name, trail.real_topic), found=True)
+        pages.append(_with_trail(empty, trail, hops))
+    judged = [
+        replace(page, readers=rows) for page, rows in zip(pages, readers_of_each(here, pages, scope), strict=True)
+    ]
+    return {page.message_id: Became(page.verdict, page.received) for page in judged if page.verdict is not None}
 
 
 @authorised
@@ -353,21 +382,33 @@ def _due_ms(admin: Admin, parked: Message) -> int | None:
     return entries[0].tags_code if entries and entries[0].offset == parked.queue_offset else None
 
 
-def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope) -> Trail | None:
+@dataclass(slots=True)
+class _Known:
+    """What the trails of several messages share: how far lanes have released, and topics of groups by the message."""
+
+    delay_offsets: dict[int, int] | None = None
+    topics_of_groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = field(default_factory=dict)
+
+
+def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope, known: _Known) -> Trail | None:
     opened = _open(admin, message_id, topic)
     if opened is None:
         return None
     told = _told(admin, opened.unique_key)
     trail = Trail(opened, told=None if told is None else tuple(line for line in told if _is_seen(line, seen)))
-    for record in _kin(admin, trail, seen):
+    for record in _kin(admin, trail, seen, known):
         if seen.record(real_topic_of(record), topic_sent_to(record)):
             trail.add(record)
-    released = admin.delay_offsets() if trail.parked else {}
+    if trail.parked and known.delay_offsets is None:
+        known.delay_offsets = admin.delay_offsets()
     for parked in trail.parked:
         if (due_ms := _due_ms(admin, parked)) is not None:
             trail.dues_ms[parked.position] = due_ms
-    trail.delay_offsets = released
+    trail.delay_offsets = known.delay_offsets or {}
     trail.timer = timer_of(admin, opened)
+    for record in trail.records.values():
+        if (earlier := earlier_of(admin, record)) is not None:
+            trail.earlier[record.position] = earlier
     return trail
 
 
@@ -397,10 +438,13 @@ def _by_message_id(admin: Admin, topic: str, message_id: str) -> Message | None:
         return None
 
 
-def _kin(admin: Admin, trail: Trail, seen: TopicScope) -> list[Message]:
+def _kin(admin: Admin, trail: Trail, seen: TopicScope, known: _Known) -> list[Message]:
     """Find other records of the same message: by its message id, and by the position that a release came from."""
     found: list[Message] = []
-    for topic in (*trail.topics, *_topics_of_groups(trail, seen)):
+    of = trail.sent_to, trail.groups, trail.topics
+    if of not in known.topics_of_groups:
+        known.topics_of_groups[of] = _topics_of_groups(trail, seen)
+    for topic in (*trail.topics, *known.topics_of_groups[of]):
         if trail.opened.unique_key:
             try:
                 found += admin.records_by_id(topic, trail.opened.unique_key, RECORDS_LIMIT)
@@ -455,6 +499,10 @@ def _absent(evidence: Evidence, now_ms: int, message_id: str, broker: str, topic
         evidence = Evidence(
             evidence.source, evidence.as_of_ms, True, StaleReason.NOT_THERE, evidence.requests, evidence.detail
         )
+    return _without_content(evidence, now_ms, message_id, broker, topic)
+
+
+def _without_content(evidence: Evidence, now_ms: int, message_id: str, broker: str, topic: str | None) -> MessagePage:
     return MessagePage(
         evidence=evidence, now_ms=now_ms, message_id=message_id, broker=broker, found=False, topic=topic,
         queue_id=None, unique_key=None, tag=None, keys=(), born_ms=None, born_host=None, store_host=None,

@@ -6,6 +6,7 @@ Lists have the columns of messages that were found. On the life line dots are re
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -103,6 +104,23 @@ class HopKind(TextChoices):
     DEAD_LETTER = "dead-letter", _("dead letter")
 
 
+class TookOver(TextChoices):
+    """The way in which a timer came into the place of an earlier record."""
+
+    MOVED = "moved", _("moved; parked before at")
+    REPLACED = "replaced", _("replaced the timer that was parked at")
+    AGAIN = "again", _("in place of the cancelled timer that was parked at")
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The record whose place a timer took, how, and when that was stored."""
+
+    how: TookOver
+    position: int
+    store_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Hop:
     """A physical record of a message; `MessagePage.hops` has the oldest first."""
@@ -137,6 +155,8 @@ class Hop:
     waits: bool = False
     #: whose log has it, where the message has records at several brokers
     broker: str = ""
+    #: of a timer: in whose place it is; None: in nobody's
+    earlier: Earlier | None = None
 
 
 class BodyForm(TextChoices):
@@ -291,19 +311,28 @@ class MessagePage:
         if self.timer is not None and (found := _of_timer(self.timer, self.now_ms)) is not None:
             return found
         if not self.readers:
+            last = self.hops[-1] if self.hops else None
+            if last is not None and last.kind is HopKind.DEAD_LETTER and last.group:
+                return _of_dead(last.group)
             return Verdict("idle", said(gettext("Stored; no group that you can see consumes from its queue.")))
         worst = min(self.readers, key=lambda reader: _WORST.index(reader.state))
         stuck = next((each for each in self.readers if each.waits and (not each.is_enabled or each.members == 0)), None)
         if stuck is not None and worst.state is not ReaderState.DEAD:
             worst = stuck
+        if worst.state is ReaderState.HAD:
+            return _of_received([reader.group for reader in self.readers])
         found = _of_reader(worst, self.now_ms)
+        return replace(found, advice=self.received) if self.received else found
+
+    @property
+    def received(self) -> SafeString | str:
+        """How many of its groups have received it; empty where there are not several, or all have."""
         had = sum(each.state is ReaderState.HAD for each in self.readers)
-        if worst.state is ReaderState.HAD or len(self.readers) == 1:
-            return found
-        counted = said(
+        if had == len(self.readers) or len(self.readers) == 1:
+            return ""
+        return said(
             gettext("{had} of {count} groups have received it."), had=figure(had), count=figure(len(self.readers))
         )
-        return replace(found, advice=counted)
 
     @property
     def _of_lane(self) -> Verdict:
@@ -351,12 +380,10 @@ _WORST = (
 
 
 def _of_reader(reader: Reader, now_ms: int) -> Verdict:
-    """Return what is with a message for one group."""
+    """Return what is with a message for one group that has not received it."""
     group = reader.group
     if reader.state is ReaderState.DEAD:
-        words = said(gettext("A dead letter of {group}: it is not retried any more."), group=group)
-        address = reverse("dead_letters_of", args=[group])
-        return Verdict("broken", words, gettext("It can be resent."), gettext("Open dead letters"), address)
+        return _of_dead(group)
     if reader.waits and not reader.is_enabled:
         words = said(gettext("Not received by {group}: consumption is disabled for the group."), group=group)
         return of_group("look", words, group, gettext("Enable it in the settings of the group."))
@@ -382,14 +409,31 @@ def _of_reader(reader: Reader, now_ms: int) -> Verdict:
             ahead=ahead,
         )
         return of_group("wait", words, group)
-    if reader.state is ReaderState.UNKNOWN:
-        words = said(gettext("Whether {group} has received it cannot be determined."), group=group)
-        return of_group("look", words, group)
-    return Verdict(
-        "ok",
-        said(gettext("Received by every group listed below.")),
-        gettext("What a filter or an offset reset skipped counts as received."),
-    )
+    words = said(gettext("Whether {group} has received it cannot be determined."), group=group)
+    return of_group("look", words, group)
+
+
+def _of_dead(group: str) -> Verdict:
+    words = said(gettext("A dead letter of {group}: it is not retried any more."), group=group)
+    address = reverse("dead_letters_of", args=[group])
+    return Verdict("broken", words, gettext("It can be resent."), gettext("Open dead letters"), address)
+
+
+def _of_received(groups: Sequence[str]) -> Verdict:
+    """Return what is with a message that each of these has: one group is named, several are counted."""
+    if len(groups) == 1:
+        words = said(gettext("Received by {group}."), group=groups[0])
+    else:
+        words = said(gettext("Received by all {count} groups that you can see."), count=figure(len(groups)))
+    return Verdict("ok", words, gettext("What a filter or an offset reset skipped counts as received."))
+
+
+@dataclass(frozen=True, slots=True)
+class Became:
+    """What became of a message, for a line of a list; `received`: by how many of several groups."""
+
+    verdict: Verdict
+    received: SafeString | str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from console.features.timers import apache_records, read, total
 from console.features.timers.kept import TimersKept, Zoomed, away_at
 from console.features.timers.shapes import (
     DEFAULT,
+    PAGE_COUNT,
     TIMERS,
     ZOOMS,
     Forecast,
@@ -60,6 +61,7 @@ from console.templatetags.escapement import is_late, span, until
 from console.ui.charts import FOLD_MS, Stop, drawn_of, left_out, life_svg
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
+from console.ui.page_sizes import size_of
 
 #: what is shown of the timers over time
 MEASURES = (Measure.PASSED, Measure.PENDING, Measure.LATENESS)
@@ -220,10 +222,12 @@ def timer_list(request: HttpRequest) -> Answer:
     wanted = TimerFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
 
     def page(place: str | None) -> TimerList:
-        return read.timer_list(wanted, place)
+        return read.timer_list(wanted, place, size.count)
 
+    size = size_of(request, PAGE_COUNT)
     data = page(given["cursor"] or None)
-    shown = {name: text for name, text in given.items() if text and name != "cursor"}
+    chosen = {name: text for name, text in given.items() if text and name != "cursor"}
+    shown = size.shown(chosen)
     context = {
         "data": data,
         "here": "timers",
@@ -232,6 +236,8 @@ def timer_list(request: HttpRequest) -> Answer:
         "away": away_at(data.evidence.stale_of, None if current_topics().is_all else current_scope().topic),
         "send_to": () if data.rows else _send_to(request),
         "number": uuid.uuid4(),
+        "size": size,
+        "sizes": size.offered(chosen),
         "first_page": "?" + urlencode(shown),
         "next_page": "?" + urlencode({**shown, "cursor": data.cursor}) if data.cursor else None,
     }
@@ -249,9 +255,20 @@ def timer(request: HttpRequest, position: int) -> HttpResponse:
     data = read.timer_life(position)
     if data.timer is None and not data.events and not data.evidence.stale:
         raise Http404(_("There is no such timer."))
-    data = replace(data, events=with_reasons(data.events))
+    data = replace(data, events=_with_place(with_reasons(data.events), data.again_of))
     context = {"data": data, "here": "timers", "line": line_of(data), "number": uuid.uuid4()}
     return render(request, "timers/timer.html", context)
+
+
+def _with_place(events: Sequence[LifeEvent], again_of: int | None) -> tuple[LifeEvent, ...]:
+    """Return the events, that of a timer that took a cancelled one's place with the reason: it was born long before."""
+    if again_of is None:
+        return tuple(events)
+    words = _("in place of a cancelled timer, whose message this is again")
+    return tuple(
+        replace(event, reason=words) if event.kind is LifeKind.ACCEPTED and not event.reason else event
+        for event in events
+    )
 
 
 _KINDS = {LifeKind.CANCELLED: "failed", LifeKind.RESCHEDULED: "moved", LifeKind.ROLLED: "moved"}

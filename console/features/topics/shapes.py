@@ -20,7 +20,7 @@ from console.templatetags.escapement import figure
 from console.ui.charts import sparks
 from console.ui.ordering import Sorting
 from console.ui.table import (
-    AGE,
+    AGO,
     BROKER,
     CHIP,
     FIGURE,
@@ -60,7 +60,7 @@ TOPICS = Table(
         Column("stored_total", _("Total written"), FIGURE, sort="total"),
         Column("sends", _("Last 5 min"), _SENDS, in_file=False),
         Column("sends_per_s", _("Written"), RATE, unit="/s", sort="rate"),
-        Column("last_ms", _("Last message"), AGE, sort="last"),
+        Column("last_ms", _("Last message"), AGO, sort="last"),
         Column("read_queues", _("Queues"), _QUEUES, sort="queues"),
         Column("write_queues"),
         Column("groups", _("Groups"), FIGURE),

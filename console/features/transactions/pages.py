@@ -52,6 +52,7 @@ from console.site.parsing import whole_number
 from console.site.reading_on import PATIENCE_S, Filled, fill
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
+from console.ui.page_sizes import size_of
 
 #: groups in the table, those with most open halves first
 GROUPS = 16
@@ -486,12 +487,14 @@ def transaction_list(request: HttpRequest) -> Answer:
     wanted = TransactionFilter(given["state"], given["group"], given["topic"], before_ms)
 
     def page(place: Place | None) -> TransactionList:
-        return read_transaction_list(wanted, place)
+        return read_transaction_list(wanted, place, size.count)
 
+    size = size_of(request, PAGE_COUNT)
     after = request.GET.get("after", "")[:LONGEST]
     number = whole_number(after)
     data = page(number if number is not None else after or None)
-    shown: dict[str, str] = {name: text for name, text in given.items() if text}
+    chosen: dict[str, str] = {name: text for name, text in given.items() if text}
+    shown = size.shown(chosen)
     context: dict[str, Any] = {
         "data": data,
         "here": FAMILY,
@@ -500,6 +503,8 @@ def transaction_list(request: HttpRequest) -> Answer:
         "away": total.away_at(data.evidence.stale_of),
         "states": STATES,
         "number": uuid.uuid4(),
+        "size": size,
+        "sizes": size.offered(chosen),
         "first_page": "?" + urlencode(shown),
         "next_page": None if data.following is None else "?" + urlencode({**shown, "after": str(data.following)}),
     }

@@ -24,6 +24,17 @@ def test_later_is_a_shift_and_all_at_is_a_time() -> None:
         assert moved["due_ms"] is not None and now_ms() < moved["due_ms"] < now_ms() + 48 * HOUR
 
 
+def test_what_was_chosen_is_marked_and_hours_name_their_zone() -> None:
+    """Nothing said which of the buttons the preview is of, nor whose clock "tonight 20:00" goes by."""
+    assert [each.is_chosen for each in later(HOUR)] == [False, True, False]
+    for each in all_at():
+        due_ms = move_of(each.code)["due_ms"]
+        assert [again.code for again in all_at(due_ms) if again.is_chosen] == [each.code]
+    assert not any(each.is_chosen for each in (*later(), *all_at(), *all_at(now_ms() + HOUR - 120_000)))
+    with timezone.override(ZoneInfo("Europe/Berlin")):
+        assert all(each.words.endswith(("CET", "CEST")) for each in all_at()[1:])
+
+
 @pytest.mark.parametrize("zone", ["Asia/Shanghai", "America/Los_Angeles", "UTC"])
 def test_hours_are_of_the_readers_clock(zone: str) -> None:
     with timezone.override(ZoneInfo(zone)):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from html import unescape
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from broker.client import Decision, TransactionProducer, prepare
 from console.site.clock import now_ms
@@ -34,6 +37,11 @@ def several(stage: Stage) -> Stage:
     return stage
 
 
+def without_times(words: str) -> str:
+    """What counts on is another second later."""
+    return re.sub(r"<time.*?</time>", "", unescape(words), flags=re.DOTALL)
+
+
 def things(browser: Client, key: str) -> Any:
     return browser.get("/find/key/", {"q": key}).context["data"]
 
@@ -49,10 +57,44 @@ def test_everything_with_a_key_is_shown_itself(several: Stage, operator: Client)
     assert waiting.address == f"/timers/{timer.position}/" and waiting.due_ms == timer.due_ms
     assert undecided.address == f"/transactions/{half.position}/"
     assert delayed.due_ms is not None and 0 < delayed.due_ms - time.time() * 1000 <= 30 * 60_000
-    assert (dead.state, stored.state) == ("dead letter of billing", "stored")
+    assert dead.state == "A dead letter of billing: it is not retried any more."
+    assert stored.state == "Stored; no group that you can see consumes from its queue."
     assert all(f'href="{row.address}"' in page for row in found.rows)
     assert all(operator.get(row.address).status_code == 200 for row in found.rows)
     assert [count for _words, count, _is_cut in found.counts] == [1] * len(ThingKind)
+
+
+def test_a_row_says_what_the_page_of_its_message_says_and_when_it_was_stored(several: Stage, operator: Client) -> None:
+    """Rows said "stored", whether anybody had received the message or not."""
+    several.consume()
+    several.producer.send("orders", "x", keys=["order-8"], queue_id=0)
+    several.mirror.run_once()
+    answer = operator.get("/find/key/", {"q": "order-8"})
+    page, rows = unescape(answer.content.decode()), answer.context["data"].rows
+    of_messages = [row for row in rows if row.kind not in (ThingKind.TIMER, ThingKind.HALF)]
+    assert len(of_messages) == 4
+    for row in of_messages:
+        verdict = operator.get(row.address).context["data"].verdict
+        assert (without_times(row.state), row.tone) == (without_times(verdict.words), verdict.tone)
+        assert without_times(row.state) in without_times(page)
+    assert len({row.state for row in of_messages}) == 4
+    assert all(row.store_ms is not None and abs(row.store_ms - now_ms()) < HOUR_MS for row in rows)
+
+
+def test_what_became_of_sixteen_costs_no_more_queries_than_of_two(stage: Stage, operator: Client) -> None:
+    def queries_for(count: int) -> int:
+        for _nth in range(count):
+            stage.producer.send("orders", "x", keys=[f"order-{count}"], queue_id=0)
+        with CaptureQueriesContext(connection) as asked:
+            rows = things(operator, f"order-{count}").rows
+        assert len(rows) == min(count, SHOWN)
+        assert {row.tone for row in rows} == {"look"}, "its consumer is gone"
+        return len(asked)
+
+    stage.producer.send("orders", "x", keys=["order-1"], queue_id=0)
+    stage.consume()
+    operator.get("/find/key/", {"q": "order-1"})
+    assert queries_for(SHOWN + 4) <= queries_for(2)
 
 
 def test_two_timers_are_shown_and_of_many_the_first_with_the_way_to_all(stage: Stage, operator: Client) -> None:

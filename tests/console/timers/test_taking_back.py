@@ -341,3 +341,29 @@ def test_a_producer_that_says_what_it_copied_takes_no_timers_place(stage: Stage,
     third = stage.admin.timers(0, 2**62).items[2]
     assert operator.get(f"/timers/{third.position}/").status_code == 200
     assert operator.get(f"/messages/{third.offset_message_id}/").status_code == 200
+
+
+def life_of(operator: Client, row: TimerRow) -> str:
+    return words(operator.get(f"/messages/{row.message_id}/"))
+
+
+def test_a_life_says_in_whose_place_a_timer_is(stage: Stage, operator: Client) -> None:
+    """Seconds between born and parked were explained nowhere where a timer was moved, replaced, or is there again."""
+    due_ms = now_ms() + HOUR
+    stage.producer.send("orders", "x", deliver_at_ms=due_ms, schedule_key="order-1")
+    (first,) = waiting()
+    assert "parked before at" not in life_of(operator, first)
+    workflow.start("timers.reschedule", {"filter": {"topic": "orders"}, "shift_ms": HOUR}, ACTOR, reason="later")
+    (moved,) = waiting()
+    page = operator.get(f"/messages/{moved.message_id}/")
+    assert "moved; parked before at" in words(page)
+    assert f'href="/timers/{first.position}/"' in page.content.decode()
+    stage.producer.send("orders", "y", deliver_at_ms=due_ms, schedule_key="order-1", on_conflict="replace")
+    (replaced,) = waiting()
+    assert "replaced the timer that was parked at" in life_of(operator, replaced)
+    row = cancelled()
+    taken_back(row)
+    (again,) = waiting()
+    assert "in place of the cancelled timer that was parked at" in life_of(operator, again)
+    shown = words(operator.get(f"/timers/{again.position}/"))
+    assert "in place of a cancelled timer, whose message this is again" in shown

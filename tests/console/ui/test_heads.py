@@ -31,8 +31,16 @@ def test_a_form_below_is_reached_from_the_head(stage: Stage, operator: Client, a
     page = operator.get(address).content.decode()
     anchor, words = HEADS[address]
     assert re.search(rf'<a class="btn( go)?" href="{anchor}">{words}</a>', head_of(page))
-    below = page[page.index(f'id="{anchor[1:]}"') :]
-    assert 'action="/operations/draft/"' in below
+    at = page.index(f'id="{anchor[1:]}"')
+    assert 'action="/operations/draft/"' in page[at:] or 'action="/operations/draft/"' in page[:at]
+
+
+@pytest.mark.parametrize("address", ["/topics/", "/groups/"])
+def test_create_leads_into_the_name(stage: Stage, operator: Client, address: str) -> None:
+    """It led to the form, and who typed on wrote nowhere: a browser goes into the field that an address names."""
+    page = operator.get(address).content.decode()
+    (field,) = re.findall(r'<[^<>]* id="create"[^<>]*>', page)
+    assert field.startswith("<input ") and 'name="name"' in field
 
 
 @pytest.mark.parametrize("address", ["/topics/", "/groups/", "/groups/billing/"])

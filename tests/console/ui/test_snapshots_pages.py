@@ -115,6 +115,21 @@ def test_what_is_not_kept_is_said(filled: Stage, operator: Client) -> None:
         assert "data-past" in text_of(operator, path), path
 
 
+def test_now_is_compared_with_a_moment_a_press_away_and_a_default_is_said(filled: Stage, operator: Client) -> None:
+    """Nothing said that empty fields compare with an hour ago, and every span had to be typed."""
+    taken()
+    assert "By default, now is compared with an hour ago." in text_of(operator, "/compare/")
+    page = operator.get("/compare/").content.decode()
+    spans = re.findall(r'href="(\?from=-[^"]+)"', page)
+    assert spans == ["?from=-10min", "?from=-1h", "?from=-1d"]
+    for span_ms, span in zip((HOUR_MS // 6, HOUR_MS, 24 * HOUR_MS), spans, strict=True):
+        answer = operator.get(f"/compare/{span}")
+        before = answer.context["before"]
+        assert abs(time.time() * 1000 - span_ms - before.at_ms) < 10_000
+        (chosen,) = re.findall(r'href="([^"]+)"\s+aria-current="true"', answer.content.decode())
+        assert chosen == span
+
+
 def test_two_moments_side_by_side(filled: Stage, operator: Client) -> None:
     row = taken()
     move(row, -HOUR_MS)

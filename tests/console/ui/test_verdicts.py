@@ -53,7 +53,7 @@ S = ReaderState
     ("readers", "tone", "words"),
     [
         ((), "idle", "no group that you can see"),
-        ((reader(S.HAD),), "ok", "Received by every group listed below"),
+        ((reader(S.HAD),), "ok", "Received by billing."),
         ((reader(S.HAD), reader(S.DEAD, "mail")), "broken", "A dead letter of mail"),
         ((reader(S.NOT_YET, members=0), reader(S.DEAD, "mail")), "broken", "A dead letter of mail"),
         ((reader(S.NOT_YET),), "wait", "3 messages are ahead"),
