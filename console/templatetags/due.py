@@ -89,7 +89,7 @@ def due_wheel(wheel: DueWheel, now_ms: int) -> SafeString:
         shares.append(Share(STYLES[kind], counts, escape(words), reverse(_PAGES[kind])))
     totals = [sum(ring.totals) for ring in wheel.rings]
     label = _(
-        "Lanes and timers: outer ring the next 60 seconds (%(seconds)s due), middle ring the next 60 minutes "
+        "Delay levels and timers: outer ring the next 60 seconds (%(seconds)s due), middle ring the next 60 minutes "
         "(%(minutes)s due), inner ring the next 24 hours (%(hours)s due); now at the top, clockwise"
     ) % dict(zip(("seconds", "minutes", "hours"), (f"{total:,}" for total in totals), strict=True))  # fmt: skip
     drawing = shared_wheel_svg(

@@ -65,7 +65,7 @@ def _words(measure: Measure) -> tuple[str, str]:
         return _("Pending"), _("messages")
     if measure is Measure.LAG:
         return _("Lag"), _("messages")
-    return _("Lateness p99"), _("ms")
+    return _("Lateness p99"), _("ms, each point of the 5 min before it")
 
 
 def _style(line: Line) -> str:
@@ -82,7 +82,7 @@ def _name(line: Line) -> str:
     if kind == _KIND.FLOW:
         return {"accepted": _("Accepted"), "consumed": _("Consumed")}.get(name, name)
     if kind == _KIND.LANES:
-        return _("Released, lanes") if line.wanted.measure is Measure.PASSED else _("Lanes")
+        return _("Released, delay levels") if line.wanted.measure is Measure.PASSED else _("Delay levels")
     if kind == _KIND.TIMERS:
         return _("Released, timers") if line.wanted.measure is Measure.PASSED else _("Timers")
     if kind == _KIND.TOPIC:

@@ -431,7 +431,7 @@ def test_the_lag_of_a_group_is_that_of_its_rows(filled: Stage) -> None:
     assert data.group.retry == 1
     assert data.group.lag == sum(queue.lag or 0 for queue in data.queues) > 1
     page = text_of(anna, "/")
-    assert "Lanes, lateness, rates and what falls due cover the whole broker" in page
+    assert "Delay levels, lateness, rates and what falls due cover the whole broker" in page
     assert "Lanes, lateness, rates" not in text_of(browser_of(person("all", role="operator")), "/")
 
 
