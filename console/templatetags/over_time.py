@@ -18,7 +18,8 @@ from console.kept_figures import FigureSubject
 from console.operations.marks import Mark
 from console.over_time import DAY_MS, SPANS, Line, Measure, OverTime
 from console.site.clock import local_time
-from console.templatetags.escapement import rate
+from console.site.durations import sign_of
+from console.templatetags.escapement import millis, rate
 from console.ui.time_charts import Course, Flag, courses_svg, ticks
 
 register = template.Library()
@@ -139,7 +140,7 @@ def figure_text(value: float | None, measure: Measure) -> str:
     if measure is Measure.PASSED:
         return f"{rate(value)}/s"
     if measure is Measure.LATENESS:
-        return f"{value:,.1f} ms" if value < 100 else f"{value:,.0f} ms"
+        return f"{millis(value)} {sign_of('ms')}"
     return f"{value:,.0f}"
 
 
