@@ -18,8 +18,9 @@ _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "me
 _ELEMENTS = {"script", "style", "code", "pre", "kbd", "bdi", "textarea", "datalist"}
 _CLASSES = {"mono", "chip", "printed"}
 _WORD = re.compile(r"(?<![\w./:@%-])[A-Za-z]{2,}(?![\w/:@=-])")
-#: a length of time in signs of English, though they are in settings of a broker that translations name
-_UNIT = re.compile(r"\d (?:ms|min|[shd])\b")
+#: a length of time in signs of English, though they are in settings of a broker that translations name; classes of a
+#: histogram ("< 10 ms") are called by the run of Spark that made them
+_UNIT = re.compile(r"(?<![\d<=])(?<![<=] )\b\d+ (?:ms|min|[shd])\b")
 _APART = re.compile(r"\w [;,.\uff1b\uff0c\u3002\u3001](?= |$)")
 #: formats, products, and what a broker or Redis says itself
 _NAMES = {
