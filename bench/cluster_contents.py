@@ -89,7 +89,7 @@ def pages(size: Size) -> dict[str, str]:
     """Return the main pages by name; what they show is on every broker."""
     topic, group = size.shared[0], GROUP.format(1)
     return {
-        "overview": "/", "schedule": "/schedule/", "a lane": f"/schedule/{LEVELS[0]}/", "timers": "/timers/",
+        "overview": "/", "schedule": "/schedule/", "a delay level": f"/schedule/{LEVELS[0]}/", "timers": "/timers/",
         "list of timers": "/timers/list/", "transactions": "/transactions/",
         "open halves": "/transactions/list/?state=open", "topics": "/topics/", "topics found": "/topics/?search=-004",
         "topics further on": "/topics/?offset=200", "a topic": f"/topics/{topic}/", "a tail": f"/topics/{topic}/tail/",

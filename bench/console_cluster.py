@@ -28,15 +28,15 @@ from tests.interop.waiting import wait_until
 
 TITLE = "The console over eight brokers"
 DEFINITION = (
-    "{brokers} brokers of ours, a process each, registered at two name services; {topics:,} topics each, half of which "
-    "all brokers have and half of which are its own, of 2 queues with a message in each topic; {groups} groups, with "
-    "progress; {parked:,} messages in two lanes, {timers:,} timers and {halves} open halves each. Mirror, web and jobs "
-    "are processes of one installation on PostgreSQL and Valkey. *Pages*: request to last byte over loopback on a kept "
-    "connection, one at a time, {requests} times, while the mirror follows; *in total* without a choice, *by broker* "
-    "the same below `/at/{one}/`. *Mirror*: processor time of its process in {seconds} s, with no page open; sends "
-    "go to all topics in turn. *Noticed*: from the signal to the frame of the open first page that says so, {rounds} "
-    "brokers each, one after the other; brokers that were stopped continue before the next one is. *With one stopped*: "
-    "the pages in total again, {dead_requests} times."
+    "{brokers} brokers of ours, a process each, registered at two name services; {topics:,} topics each, half of "
+    "which all brokers have and half of which are its own, of 2 queues with a message in each topic; {groups} groups, "
+    "with progress; {parked:,} messages in two delay levels, {timers:,} timers and {halves} open halves each. Mirror, "
+    "web and jobs are processes of one installation on PostgreSQL and Valkey. *Pages*: request to last byte over "
+    "loopback on a kept connection, one at a time, {requests} times, while the mirror follows; *in total* without a "
+    "choice, *by broker* the same below `/at/{one}/`. *Mirror*: processor time of its process in {seconds} s, with no "
+    "page open; sends go to all topics in turn. *Noticed*: from the signal to the frame of the open first page that "
+    "says so, {rounds} brokers each, one after the other; brokers that were stopped continue before the next one is. "
+    "*With one stopped*: the pages in total again, {dead_requests} times."
 )
 PAGE_MS, MIRROR_PERCENT, NOTICED_S = 150, 20, 10
 RATE = 200

@@ -152,7 +152,7 @@ def addresses(server: Server) -> dict[str, str]:
         with Producer("shown", server.namesrv) as producer:
             message = producer.send(TAIL, b"shown", keys=["shown"]).offset_message_id
     return {
-        "overview": "/", "schedule": "/schedule/", "a lane": "/schedule/17/", "timers": "/timers/",
+        "overview": "/", "schedule": "/schedule/", "a delay level": "/schedule/17/", "timers": "/timers/",
         "timers of a minute": "/timers/?zoom=1m", "timers of years": "/timers/?zoom=10y",
         "list of timers": "/timers/list/", "timers by topic": "/timers/list/?topic=Pending",
         "timer by key": "/timers/list/?key=key-4711", "a timer": f"/timers/{timer.position}/",

@@ -15,7 +15,7 @@ from tests.interop.servers import Server
 TITLE = "Delay levels: lateness"
 DEFINITION = (
     "One Java program sends {rate:,} messages a second at delay level 1 (1 s) for {seconds} s with "
-    "`DefaultMQProducer` and receives them with `DefaultMQPushConsumer`. Due is what the lane's own queue entry says "
+    "`DefaultMQProducer` and receives them with `DefaultMQPushConsumer`. Due is what the level's own queue entry says "
     "(request 321). The first {skip} s are warm-up."
 )
 TOPIC, LANE = "Lateness", "SCHEDULE_TOPIC_XXXX"

@@ -31,7 +31,7 @@ PAGES = {
     "overview": "/",
     "due": "/due/",
     "schedule": "/schedule/",
-    "a lane": "/schedule/18/",
+    "a delay level": "/schedule/18/",
     "topics": "/topics/",
     "a topic": "/topics/SCHEDULE_TOPIC_XXXX/",
     "groups": "/groups/",

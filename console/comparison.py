@@ -40,7 +40,7 @@ class Part(TextChoices):
     """The subject of a line of the comparison."""
 
     FIGURE = "figure", _("value")
-    LANE = "lane", _("lane")
+    LANE = "lane", _("delay level")
     TIMERS = "timers", _("timers of a topic")
     GROUP = "group", _("group")
     READING = "reading", _("a group in a topic")
@@ -54,7 +54,7 @@ class Measure(TextChoices):
     NEXT_DUE_MS = "next_due_ms", _("Next due")
     END_OFFSET = "end_offset", _("Incoming")
     DELAY_OFFSET = "delay_offset", _("Released")
-    LANES_PENDING = "lanes_pending", _("Pending on all lanes")
+    LANES_PENDING = "lanes_pending", _("Pending on all delay levels")
     TIMERS_PENDING = "timers_pending", _("Pending timers")
     TIMERS_OVERDUE = "timers_overdue", _("Overdue timers")
     TIMERS_RELEASED = "timers_released", _("Timers released")

@@ -14,11 +14,12 @@ from django.utils.translation import gettext
 
 from console.operations.errors import InvalidParameter
 from console.site.clock import epoch_ms, local_time, now_ms
+from console.site.durations import sign_of
 from console.site.parsing import whole_number
 
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 #: spans of a shift
-_LATER = (("10 min", 10 * _MINUTE), ("1 h", _HOUR), ("1 d", _DAY))
+_LATER = ((10, "min", 10 * _MINUTE), (1, "h", _HOUR), (1, "d", _DAY))
 #: hours of this day and the next
 _EVENING, _MORNING = 20, 9
 
@@ -35,7 +36,7 @@ class Offer:
 
 def later(shift_ms: int | None = None) -> Sequence[Offer]:
     """Return the spans by which each can be moved; `shift_ms` is the one that was chosen."""
-    return [Offer(f"later-{ms}", words, ms == shift_ms) for words, ms in _LATER]
+    return [Offer(f"later-{ms}", f"{count} {sign_of(unit)}", ms == shift_ms) for count, unit, ms in _LATER]
 
 
 def all_at(due_ms: int | None = None) -> Sequence[Offer]:

@@ -1,10 +1,12 @@
 """Moments and spans as people type them on pages: RFC 3339 with a zone, epoch milliseconds, "+90 min", "-1 h".
 
-`console.site.parsing` reads them, for REST as well; here stand the words for what is wrong with them.
+`console.site.parsing` reads them, for REST as well; here stand the words for what is wrong with them, and the
+units of other languages.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -18,6 +20,19 @@ from console.site.parsing import NoMoment, read_moment, read_span, span_meant, w
 _FURTHEST_MS = 2**53
 
 
+#: units and signs as they are typed in Chinese, the longer ones first
+_TYPED = {
+    "毫秒": "ms", "秒钟": "s", "秒": "s", "分钟": "min", "分": "min", "小时": "h", "天": "d",
+    "\uff0b": "+", "\uff0d": "-",
+}  # fmt: skip
+_TYPED_ONE = re.compile("|".join(map(re.escape, _TYPED)))
+
+
+def plain_units(text: str) -> str:
+    """Return a text with the units of time that `console.site.parsing` reads: what a page shows can be typed again."""
+    return _TYPED_ONE.sub(lambda found: _TYPED[found[0]], text)
+
+
 #: what a span without a sign is taken for, or what is advised: from now on, so long ago, or later by so much
 Unsigned = Literal["from_now", "ahead", "back", "later"]
 
@@ -27,6 +42,7 @@ def time_ms(text: str, field: str = "moment", unsigned: Unsigned = "ahead") -> i
 
     A span without a sign is taken as one from now on if it can mean nothing else ("from_now").
     """
+    text = plain_units(text)
     span_ms = bare_span_ms(text) if unsigned == "from_now" else None
     if span_ms is not None:
         return now_ms() + span_ms
@@ -78,7 +94,7 @@ def _why_not(text: str, error: NoMoment, unsigned: Unsigned) -> str:
 
 def bare_span_ms(text: str) -> int | None:
     """Return the milliseconds of a span without a sign, such as "10 min"; None if it is none."""
-    meant = span_meant(text.strip())
+    meant = span_meant(plain_units(text).strip())
     return None if meant is None else read_span(meant)
 
 
@@ -102,7 +118,7 @@ def shown_moment(text: str) -> str:
 
 def shift_ms(text: str, field: str = "moment") -> int:
     """Return the milliseconds of a span with its sign; raises InvalidParameter."""
-    found = read_span(text.strip())
+    found = read_span(plain_units(text).strip())
     if found is None:
         raise InvalidParameter(
             field, _("“%(text)s” is not a duration; write it like +90 min or -1 h.") % {"text": text[:60]}
@@ -112,7 +128,7 @@ def shift_ms(text: str, field: str = "moment") -> int:
 
 def is_shift(text: str) -> bool:
     """Return whether the text begins with a sign: then it is a span, not a moment."""
-    return text.strip()[:1] in ("+", "-")
+    return plain_units(text).strip()[:1] in ("+", "-")
 
 
 def bound_ms(text: str, name: str, errors: dict[str, str], unsigned: Unsigned = "ahead") -> int | None:

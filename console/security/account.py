@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import authenticate, update_session_auth_hash
-from django.contrib.auth.password_validation import validate_password
+from django.contrib.auth.password_validation import password_validators_help_texts, validate_password
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
@@ -47,6 +47,7 @@ def own_password(request: HttpRequest) -> HttpResponse:
             return _see(owed.of(request.session, user) or settings.LOGIN_REDIRECT_URL)
     shown = {
         "faults": faults,
+        "rules": " ".join(password_validators_help_texts()),
         "is_due": owed.of(request.session, user) == owed.PASSWORD,
         "has_password": user.has_usable_password(),
     }

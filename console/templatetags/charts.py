@@ -53,15 +53,15 @@ def spread_svg(
 
 def axis_svg(now: str) -> str:
     """The words above the lanes' stretches; they take no part in the text alternative."""
-    words = [("10 s", 10_000), ("1 min", 60_000), ("10 min", 600_000)]
+    ticks = _TICKS_MS[1:4]
     told = ahead(500, 7_200_000, (), Box(0, SPREAD_WIDTH, 0, 14))
     parts = [
         f'<svg class="chart" viewBox="0 0 {SPREAD_WIDTH} 14" aria-hidden="true"{told}><text x="0" y="11">{now}</text>'
     ]
-    for text, ms in words:
+    for ms in ticks:
         x = place(log_place(ms, 500, 7_200_000, SPREAD_WIDTH))
-        parts.append(f'<text x="{x}" y="11" class="text-middle">{text}</text>')
-    parts.append(f'<text x="{SPREAD_WIDTH}" y="11" class="text-end">2 h</text></svg>')
+        parts.append(f'<text x="{x}" y="11" class="text-middle">{delay_name(ms)}</text>')
+    parts.append(f'<text x="{SPREAD_WIDTH}" y="11" class="text-end">{delay_name(7_200_000)}</text></svg>')
     return "".join(parts)
 
 

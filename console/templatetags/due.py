@@ -14,7 +14,7 @@ from console.features.due.shapes import WINDOWS, Band, DueKind, DuePage, Measure
 from console.features.due.wheel import DueWheel
 from console.security.topic_scope import current_topics
 from console.site.clock import local_time
-from console.templatetags.escapement import is_late, until
+from console.templatetags.escapement import is_late, until, wheel_marks
 from console.ui.charts import Times
 from console.ui.time_charts import Layer, stacked_svg, ticks
 from console.ui.timer_charts import Hub, Share, shared_wheel_svg
@@ -89,11 +89,11 @@ def due_wheel(wheel: DueWheel, now_ms: int) -> SafeString:
         shares.append(Share(STYLES[kind], counts, escape(words), reverse(_PAGES[kind])))
     totals = [sum(ring.totals) for ring in wheel.rings]
     label = _(
-        "Lanes and timers: outer ring the next 60 seconds (%(seconds)s due), middle ring the next 60 minutes "
+        "Delay levels and timers: outer ring the next 60 seconds (%(seconds)s due), middle ring the next 60 minutes "
         "(%(minutes)s due), inner ring the next 24 hours (%(hours)s due); now at the top, clockwise"
     ) % dict(zip(("seconds", "minutes", "hours"), (f"{total:,}" for total in totals), strict=True))  # fmt: skip
     drawing = shared_wheel_svg(
-        shares, label=escape(label), now=escape(_("now")), marks=("+15 s", "+30 s", "+45 s"),
+        shares, label=escape(label), now=escape(_("now")), marks=wheel_marks(),
         hub=_hub(wheel, now_ms),
         times=[Times(ring.start_ms, ring.end_ms, [f"{total:,}" for total in ring.totals]) for ring in wheel.rings],
     )  # fmt: skip

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from console.security.topic_scope import current_topics
+from console.site.durations import sign_of, signs
 from console.site.evidence import Evidence
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -21,31 +22,40 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 def span(ms: float) -> str:
     """450 ms, 4.98 s, 47.2 s, 1 min 58 s, 2 min, 1 h 06 min, 6 d 4 h: with units, so that none is taken for a time
-    of day. A smaller unit of which there is none is left out.
+    of day, in the reader's language. A smaller unit of which there is none is left out.
 
     Rounded down, as a countdown is; `span` of static/js/clocks.js writes the same.
     """
     ms = max(0, int(ms))
     if ms < SECOND:
-        return f"{ms} ms"
+        return f"{ms} {sign_of('ms')}"
     if ms < MINUTE:
-        return f"{ms // 10 / 100:.2f} s" if ms < 10 * SECOND else f"{ms // 100 / 10:.1f} s"
+        second = sign_of("s")
+        return f"{ms // 10 / 100:.2f} {second}" if ms < 10 * SECOND else f"{ms // 100 / 10:.1f} {second}"
     if ms < HOUR:
-        rest = ms // SECOND % 60
-        return f"{ms // MINUTE} min {rest:02d} s" if rest else f"{ms // MINUTE} min"
+        return _with_rest(ms // MINUTE, "min", ms // SECOND % 60, "s", digits=2)
     if ms < DAY:
-        rest = ms // MINUTE % 60
-        return f"{ms // HOUR} h {rest:02d} min" if rest else f"{ms // HOUR} h"
-    rest = ms // HOUR % 24
-    return f"{ms // DAY} d {rest} h" if rest else f"{ms // DAY} d"
+        return _with_rest(ms // HOUR, "h", ms // MINUTE % 60, "min", digits=2)
+    return _with_rest(ms // DAY, "d", ms // HOUR % 24, "h")
+
+
+def _with_rest(whole: int, unit: str, rest: int, smaller: str, digits: int = 1) -> str:
+    text = f"{whole} {sign_of(unit)}"
+    return f"{text} {rest:0{digits}d} {sign_of(smaller)}" if rest else text
 
 
 def delay_name(ms: int) -> str:
     """The name of a delay in its largest whole unit: 1 s, 30 min, 2 h, 3 d."""
     for unit_ms, sign in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
         if ms and ms % unit_ms == 0:
-            return f"{ms // unit_ms} {sign}"
-    return f"{ms:,} ms"
+            return f"{ms // unit_ms} {sign_of(sign)}"
+    return f"{ms:,} {sign_of('ms')}"
+
+
+def wheel_marks() -> tuple[str, str, str]:
+    """The words beside the outer ring of a wheel."""
+    first, second, third = (f"+{delay_name(at * SECOND)}" for at in (15, 30, 45))
+    return first, second, third
 
 
 register = template.Library()
@@ -90,7 +100,7 @@ def late(ms: float | None) -> SafeString | str:
     """How late something was, with one decimal below a tenth of a second: 4.1 ms, 218 ms, 1.20 s."""
     if ms is None or ms >= SECOND:
         return length(ms)
-    return f"{millis(ms)} ms"
+    return f"{millis(ms)} {sign_of('ms')}"
 
 
 @register.filter
@@ -177,6 +187,7 @@ def due_forms() -> SafeString:
         "in": _("in %(span)s") % {"span": "#"},
         "ago": _("{} ago").format("#"),
         "now": _("now"),
+        "units": signs(),
     }
     return format_html_join(" ", 'data-{}="{}"', forms.items())
 

@@ -18,7 +18,8 @@ from console.kept_figures import FigureSubject
 from console.operations.marks import Mark
 from console.over_time import DAY_MS, SPANS, Line, Measure, OverTime
 from console.site.clock import local_time
-from console.templatetags.escapement import rate
+from console.site.durations import sign_of
+from console.templatetags.escapement import millis, rate
 from console.ui.time_charts import Course, Flag, courses_svg, ticks
 
 register = template.Library()
@@ -65,7 +66,7 @@ def _words(measure: Measure) -> tuple[str, str]:
         return _("Pending"), _("messages")
     if measure is Measure.LAG:
         return _("Lag"), _("messages")
-    return _("Lateness p99"), _("ms")
+    return _("Lateness p99"), _("ms, each point of the 5 min before it")
 
 
 def _style(line: Line) -> str:
@@ -82,7 +83,7 @@ def _name(line: Line) -> str:
     if kind == _KIND.FLOW:
         return {"accepted": _("Accepted"), "consumed": _("Consumed")}.get(name, name)
     if kind == _KIND.LANES:
-        return _("Released, lanes") if line.wanted.measure is Measure.PASSED else _("Lanes")
+        return _("Released, delay levels") if line.wanted.measure is Measure.PASSED else _("Delay levels")
     if kind == _KIND.TIMERS:
         return _("Released, timers") if line.wanted.measure is Measure.PASSED else _("Timers")
     if kind == _KIND.TOPIC:
@@ -139,7 +140,7 @@ def figure_text(value: float | None, measure: Measure) -> str:
     if measure is Measure.PASSED:
         return f"{rate(value)}/s"
     if measure is Measure.LATENESS:
-        return f"{value:,.1f} ms" if value < 100 else f"{value:,.0f} ms"
+        return f"{millis(value)} {sign_of('ms')}"
     return f"{value:,.0f}"
 
 

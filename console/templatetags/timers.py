@@ -29,7 +29,8 @@ from console.features.timers.shapes import (
 )
 from console.security.topic_scope import current_topics
 from console.site.clock import local_time
-from console.templatetags.escapement import is_late, size, span, until
+from console.site.durations import sign_of
+from console.templatetags.escapement import is_late, size, span, until, wheel_marks
 from console.ui.charts import Times
 from console.ui.timer_charts import (
     Cell,
@@ -80,7 +81,7 @@ def timer_wheel(page: TimersPage) -> SafeString:
         rings,
         label=escape(label),
         now=escape(_("at that time") if page.is_past else _("now")),
-        marks=("+15 s", "+30 s", "+45 s"),
+        marks=wheel_marks(),
         hub=_hub(page),
         times=[Times(ring.start_ms, ring.end_ms, [f"{slot.count:,}" for slot in ring.slots]) for ring in wheel.rings],
     )
@@ -194,8 +195,8 @@ def step_name(step_ms: int) -> str:
     """The width of a slot."""
     for unit_ms, sign in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
         if step_ms >= unit_ms:
-            return f"{step_ms // unit_ms} {sign}"
-    return f"{step_ms} ms"
+            return f"{step_ms // unit_ms} {sign_of(sign)}"
+    return f"{step_ms} {sign_of('ms')}"
 
 
 @register.simple_tag

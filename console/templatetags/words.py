@@ -20,6 +20,7 @@ from console.features.people.token_operations import RIGHT_WORDS, MakeToken
 from console.features.topics.losses import waiting_words as words_of_waiting
 from console.operations.models import Operation
 from console.operations.setting_fields import Setting, text_of
+from console.site.durations import sign_of
 from console.templatetags.escapement import UNKNOWN, figure, length, moment
 from console.templatetags.operations import kind_title
 
@@ -155,8 +156,8 @@ def told_word(code: str) -> str:
 
 @register.filter
 def unit_word(unit: str) -> str:
-    """The unit of a broker's setting: signs stand as they are, words are said in the reader's language."""
-    return _("bytes") if unit == "bytes" else unit
+    """The unit of a broker's setting in the reader's language."""
+    return _("bytes") if unit == "bytes" else sign_of(unit)
 
 
 @register.filter

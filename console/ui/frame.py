@@ -60,7 +60,7 @@ SECTIONS = (
         _("Time"),
         (
             Place("due", "f", _("Due")),
-            Place("schedule", "s", _("Schedule lanes")),
+            Place("schedule", "s", _("Delay levels")),
             Place("timers", "w", _("Timers")),
             Place("transactions", "x", _("Transactions")),
             Place("delayed_queues", "q", _("Redisson queues")),

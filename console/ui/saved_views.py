@@ -76,7 +76,7 @@ PAGES: Mapping[str, str | Promise] = {
     "clients": _("Clients"),
     "dead_letters_of": _("Dead letters"),
     "messages": _("Messages"),
-    "lane": _("Lane"),
+    "lane": _("Delay level"),
     "timers": _("Timers"),
     "timer_list": _("Timers, list"),
     "transaction_list": _("Transactions, list"),

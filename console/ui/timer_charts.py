@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from console.site.durations import sign_of
 from console.ui.charts import Box, Times, counted_down, even, heat, nice_ceiling, opened, place, turns
 
 CENTRE = 230
@@ -408,5 +409,5 @@ def short(count: int) -> str:
 
 def _words(lower: float, edge: float | None) -> str:
     if edge is None or edge >= 2**31:
-        return f"&gt;{lower / 1000:g} s" if lower >= 1000 else f"&gt;{lower:g}"
-    return f"{lower / 1000:g}\u2013{edge / 1000:g} s" if edge >= 1000 else f"{lower:g}\u2013{edge:g}"
+        return f"&gt;{lower / 1000:g} {sign_of('s')}" if lower >= 1000 else f"&gt;{lower:g}"
+    return f"{lower / 1000:g}\u2013{edge / 1000:g} {sign_of('s')}" if edge >= 1000 else f"{lower:g}\u2013{edge:g}"

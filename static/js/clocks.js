@@ -4,17 +4,19 @@
 const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const two = (number) => String(number).padStart(2, "0");
 
-// As the server's `span` writes it (console/templatetags/escapement.py): with units, rounded down.
+// As the server's `span` writes it (console/templatetags/escapement.py): with the units of the page's language, rounded
+// down.
+const [MS, S, MIN, H, D] = (document.body.dataset.units ?? "ms s min h d").split(" ");
 export function span(ms) {
   ms = Math.max(0, Math.floor(ms));
   const whole = (unit) => Math.floor(ms / unit);
-  if (ms < SECOND) return `${ms} ms`;
-  if (ms < 10 * SECOND) return `${(whole(10) / 100).toFixed(2)} s`;
-  if (ms < MINUTE) return `${(whole(100) / 10).toFixed(1)} s`;
+  if (ms < SECOND) return `${ms} ${MS}`;
+  if (ms < 10 * SECOND) return `${(whole(10) / 100).toFixed(2)} ${S}`;
+  if (ms < MINUTE) return `${(whole(100) / 10).toFixed(1)} ${S}`;
   const and = (first, rest, unit) => (Number(rest) ? `${first} ${rest} ${unit}` : first);
-  if (ms < HOUR) return and(`${whole(MINUTE)} min`, two(whole(SECOND) % 60), "s");
-  if (ms < DAY) return and(`${whole(HOUR)} h`, two(whole(MINUTE) % 60), "min");
-  return and(`${whole(DAY)} d`, whole(HOUR) % 24, "h");
+  if (ms < HOUR) return and(`${whole(MINUTE)} ${MIN}`, two(whole(SECOND) % 60), S);
+  if (ms < DAY) return and(`${whole(HOUR)} ${H}`, two(whole(MINUTE) % 60), MIN);
+  return and(`${whole(DAY)} ${D}`, whole(HOUR) % 24, H);
 }
 
 // A moment by the reader's clock (YYYY-MM-DD HH:MM:SS), as the server writes it: the page says in which zone, without

@@ -18,6 +18,9 @@ _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "me
 _ELEMENTS = {"script", "style", "code", "pre", "kbd", "bdi", "textarea", "datalist"}
 _CLASSES = {"mono", "chip", "printed"}
 _WORD = re.compile(r"(?<![\w./:@%-])[A-Za-z]{2,}(?![\w/:@=-])")
+#: a length of time in signs of English, though they are in settings of a broker that translations name; classes of a
+#: histogram ("< 10 ms") are called by the run of Spark that made them
+_UNIT = re.compile(r"(?<![\d<=])(?<![<=] )\b\d+ (?:ms|min|[shd])\b")
 _APART = re.compile(r"\w [;,.\uff1b\uff0c\u3002\u3001](?= |$)")
 #: formats, products, and what a broker or Redis says itself
 _NAMES = {
@@ -68,7 +71,7 @@ def left_in_english(html: str) -> list[str]:
     for hostile in HOSTILE:
         text = text.replace(hostile, "")
     found = {word for word in _WORD.findall(text) if word not in _meant() | _NAMES | _DATA and not _is_name(word)}
-    return sorted(found)
+    return [*sorted(found), *sorted(set(_UNIT.findall(text)))]
 
 
 def apart(html: str) -> list[str]:

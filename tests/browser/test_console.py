@@ -18,7 +18,7 @@ from console.site.clock import real_now_ms
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage
-from tests.console.ui.spans import SPANS
+from tests.console.ui.spans import SPANS, in_chinese
 
 NEW_YEAR_MS, HOUR_MS = 1_767_225_600_000, 3_600_000
 
@@ -39,7 +39,7 @@ def test_everything_is_reached_by_keys(stage: Stage, web: Web, context: BrowserC
     stage.fill()
     page, _ = opened(context, web.address + "/")
     page.keyboard.press("s")
-    expect(page.locator("h1")).to_have_text("SCHEDULE_TOPIC_XXXX")
+    expect(page.locator("h1")).to_have_text("Delay levels")
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
@@ -110,6 +110,9 @@ def test_spans_are_counted_down_in_the_form_of_the_server(stage: Stage, web: Web
     page, _ = opened(context, web.address + "/find/")
     counted = "async (all) => { const { span } = await import('/static/js/clocks.js'); return all.map(span); }"
     assert page.evaluate(counted, [ms for ms, _ in SPANS]) == [text for _, text in SPANS]
+    context.set_extra_http_headers({"accept-language": "zh-hans"})
+    page.reload()
+    assert page.evaluate(counted, [ms for ms, _ in SPANS]) == [in_chinese(text) for _, text in SPANS]
 
 
 def test_light_and_dark_are_remembered(web: Web, context: BrowserContext) -> None:
@@ -132,7 +135,7 @@ def test_signing_in_with_a_wrong_password_says_so(web: Web, context: BrowserCont
     page.fill("[name=username]", "operator")
     page.fill("[name=password]", "a long secret")
     page.click("button.go")
-    expect(page.locator("h1")).to_have_text("SCHEDULE_TOPIC_XXXX")
+    expect(page.locator("h1")).to_have_text("Delay levels")
     assert complaints == []
 
 

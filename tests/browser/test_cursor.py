@@ -96,7 +96,7 @@ def test_a_moment_is_chosen_by_keys_and_said(
     # lanes reach further: what is 58 seconds ahead is at seven tenths of their two hours' logarithm
     expect(page.locator("#lane-16 .lane .cursor")).to_have_count(1)
     expect(page.locator("#moment")).to_have_text(
-        re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d; Next 60 seconds, all lanes \d")
+        re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d; Next 60 seconds, all delay levels \d")
     )
     expect(chart).to_be_focused()
     if shots:

@@ -87,7 +87,7 @@ class Broker:
         seen = [topic for topic in GROUPS if topic == OWN or not is_limited]
         yield Figure("/", "Timers pending", sum(self.timers.count(topic) for topic in seen))
         yield Figure("/", "Lag in your topics" if is_limited else "Lag of all groups", sum(self.lag[t] for t in seen))
-        yield Figure("/", "Pending on lanes", self.on_lanes, is_whole=True)
+        yield Figure("/", "Pending on delay levels", self.on_lanes, is_whole=True)
         yield Figure("/schedule/", "Pending", self.on_lanes, is_whole=True)
         yield Figure("/timers/", "Pending", len(self.timers), is_whole=True)
         yield Figure("/transactions/", "Undecided", len(self.halves), is_whole=True)

@@ -134,3 +134,21 @@ def test_a_word_has_one_of_its_chinese_words() -> None:
             if has_it.search(_NAMES.sub("", source)) and not any(word in target for word in row.chinese):
                 found.append(f"{row.english}: {source} | {target}")
     assert found == []
+
+
+#: what was, and what is still to do, may quote a word that is no more
+_QUOTING = {"CHANGELOG.md", "docs/NEXT.md", "docs/GLOSSARY.md"}
+
+
+def test_a_delay_level_has_one_name() -> None:
+    """In code a *lane* holds the messages of one level; who reads pages and documents has the one word for both."""
+    other = re.compile(r"(?<![\w/.-])lanes?(?![\w-])", re.IGNORECASE)
+    texts = [(source, source) for source in entries(SOURCE.read_text(encoding="utf-8"))]
+    texts += [
+        (place(path), _TAGS.sub(" ", path.read_text()))
+        for path in tracked(".html")
+        if path.relative_to(ROOT).parts[0] == "templates"
+    ]
+    texts += [(where, text) for where, text in documents() if where not in _QUOTING]
+    assert other.search("the lanes of") and len(texts) > 2_000
+    assert [where for where, text in texts if other.search(text)] == []

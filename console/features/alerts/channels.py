@@ -172,6 +172,13 @@ class Mail(Channel):
         )
         return said % {"server": f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}"}
 
+    @property
+    def state(self) -> str:
+        """Whether mail is set up, in words for everybody who sees rules: no server is named."""
+        if self.hindrance():
+            return _("Mail is not set up: set ESCAPEMENT_MAIL=host:port (docs/SETTINGS.md) and restart.")
+        return _("Mail is set up.")
+
     def body(self, news: News, delivery_id: UUID) -> str:
         """Return JSON with `subject` and `text`."""
         return json.dumps(_mail(Told.of(news.alert, delivery_id, is_over=news.is_over)))
@@ -318,4 +325,5 @@ def _without(body: bytes, hidden: Sequence[str]) -> bytes:
 
 
 #: every channel by its name, in the order in which they are used
-CHANNELS: Mapping[str, Channel] = {channel.name: channel for channel in (Mail(), Webhook())}
+MAIL = Mail()
+CHANNELS: Mapping[str, Channel] = {channel.name: channel for channel in (MAIL, Webhook())}

@@ -24,7 +24,7 @@ class AlertRule(models.Model):
         STILL = "still", _("group with lag consumes nothing")
         DEAD_LETTERS = "dead-letters", _("messages dead-lettered by a group in 5 min")
         LATENESS = "lateness", _("timer lateness p99")
-        LANE_LATE = "lane-late", _("lane overdue")
+        LANE_LATE = "lane-late", _("delay level overdue")
         HALF_AGE = "half-age", _("age of the oldest undecided half message")
         STUCK_QUEUE = "stuck-queue", _("due value of a Redisson queue not transferred")
         DISK_USED = "disk-used", _("disk used on a broker")

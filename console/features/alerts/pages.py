@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from console.features.alerts import rule_fields, units
-from console.features.alerts.channels import CHANNELS, Trial, without_path
+from console.features.alerts.channels import CHANNELS, MAIL, Trial, without_path
 from console.features.alerts.evaluate import look
 from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.alerts.operations import ChangeRule, CreateRule, SilenceAlerts
@@ -246,6 +246,7 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
         "silences": silences,
         "offers": offered(set(AlertRule.objects.values_list("what", flat=True))) if may_add else (),
         "lengths": LENGTHS_MIN,
+        "mail_state": MAIL.state,
         "may_silence": request.user.has_perm(SILENCE),
         "may_add": may_add,
         "may_change": seen.see_all and request.user.has_perm(CHANGE_ALERT_RULE),
@@ -328,6 +329,7 @@ def _rule_page(
         "kinds": [(code, title, units.unit_words(code)) for code, title in AlertRule.What.choices],
         "formats": FORMATS.values(),
         "form": format_of(texts["webhook_format"]),
+        "mail_state": MAIL.state,
         "hindrances": {channel.setting: channel.hindrance() for channel in CHANNELS.values()},
         "has_secret": row is not None and bool(row.webhook_secret),
         "number": uuid.uuid4(),

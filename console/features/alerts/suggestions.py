@@ -49,7 +49,7 @@ SUGGESTIONS: Mapping[str, Suggestion] = {
         ),
         Suggestion(
             "late-releases", What.LANE_LATE, 5_000, 60, _("Late releases"),
-            _("A lane releases within milliseconds; 5 s behind for a minute is no single burst any more."),
+            _("A delay level releases within milliseconds; 5 s behind for a minute is no single burst any more."),
         ),
         Suggestion(
             "late-timers", What.LATENESS, 1_000, 60, _("Late timers"),

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from console.operations.typed_moments import bare_span_ms
+from console.site.durations import sign_of
 
 #: the unit in which each watched value and its threshold are kept
 UNIT_OF: Mapping[str, str] = {
@@ -39,7 +40,8 @@ def unit_words(what: str) -> str:
 
 def example_of(what: str) -> str:
     """Return how a threshold may be written."""
-    return {"s": "5 min", "ms": "500 ms", "messages": "10 k", "%": "85 %", "bytes": "2 GB"}.get(
+    minutes, thousandths = f"5 {sign_of('min')}", f"500 {sign_of('ms')}"
+    return {"s": minutes, "ms": thousandths, "messages": "10 k", "%": "85 %", "bytes": "2 GB"}.get(
         UNIT_OF.get(what, ""), ""
     )
 
@@ -56,7 +58,7 @@ def in_words(what: str, value: float) -> str:
         return exact
     scaled = value * _UNIT_MS.get(unit, 1)
     name, size = next((each for each in units if scaled >= each[1]), units[-1])
-    return f"{scaled / size:.3g} {name}"
+    return f"{scaled / size:.3g} {sign_of(name)}"
 
 
 def as_text(what: str, value: float) -> str:
@@ -71,7 +73,7 @@ def as_text(what: str, value: float) -> str:
 
 def span_text(ms: float) -> str:
     """Return a length of time in the largest unit that has it whole: 90 s, 5 min, 250 ms."""
-    return _scaled(ms, _SPANS) if ms else "0 s"
+    return _scaled(ms, _SPANS) if ms else f"0 {sign_of('s')}"
 
 
 def read(what: str, text: str) -> float | None:
@@ -101,5 +103,5 @@ def read(what: str, text: str) -> float | None:
 def _scaled(value: float, units: tuple[tuple[str, int], ...]) -> str:
     for name, size in units:
         if value >= size and value % size == 0:
-            return f"{value / size:.15g} {name}"
-    return f"{value / units[-1][1]:.15g} {units[-1][0]}"
+            return f"{value / size:.15g} {sign_of(name)}"
+    return f"{value / units[-1][1]:.15g} {sign_of(units[-1][0])}"

@@ -34,7 +34,7 @@ class Heading(TextChoices):
     DURABILITY = "durability", _("Durability")
     RETENTION = "retention", _("Retention")
     LIMITS = "limits", _("Limits")
-    TIMERS = "timers", _("Timers and lanes")
+    TIMERS = "timers", _("Timers and delay levels")
     TRANSACTIONS = "transactions", _("Transactions")
     SECURITY = "security", _("Security")
     OTHER = "other", _("Other")

@@ -228,7 +228,7 @@ def verdict_of(group: GroupRow, members: int | None, arriving_per_s: float | Non
             lag=lag,
         )
         if group.reads_others:
-            return Verdict("look", words, gettext("Who sees all topics that it reads can enable it."))
+            return Verdict("look", words, gettext("Users who see all topics that it reads can enable it."))
         return Verdict("look", words, gettext("Enable it in the settings below."))
     if group.lag and members == 0:
         words = said(

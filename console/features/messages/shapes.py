@@ -97,7 +97,7 @@ class HopKind(TextChoices):
     """The part that a physical record plays in the message's life."""
 
     STORED = "stored", _("stored")
-    PARKED = "parked", _("parked on a lane")
+    PARKED = "parked", _("parked on a delay level")
     TIMER = "timer", _("parked as a timer")
     RELEASED = "released", _("released")
     RETRY = "retry", _("sent back for retry")
@@ -336,10 +336,13 @@ class MessagePage:
 
     @property
     def _of_lane(self) -> Verdict:
-        label, address = gettext("Open lane"), reverse("lane", args=[self.delay_level]) if self.delay_level else ""
+        label, address = (
+            gettext("Open delay level"),
+            reverse("lane", args=[self.delay_level]) if self.delay_level else "",
+        )
         if self.overdue_ms:
             words = said(
-                gettext("Waiting on level {level}, and overdue by {late}: the lane is behind."),
+                gettext("Waiting on level {level}, and overdue by {late}: the level is behind."),
                 level=self.delay_level, late=span(self.overdue_ms),
             )  # fmt: skip
             return Verdict("look", words, "", label, address)
@@ -497,7 +500,7 @@ class MessageFilter:
 
 @dataclass(frozen=True, slots=True)
 class MessageSearch:
-    """Messages of a topic that carry a key, newest first (request 12), also those still parked on a lane."""
+    """Messages of a topic that carry a key, newest first (request 12), also those still parked on a delay level."""
 
     #: of what else waits with that key
     waiting_table: ClassVar[Table] = WAITING
@@ -562,7 +565,7 @@ class StepKind(TextChoices):
 
     BORN = "born", _("born")
     STORED = "stored", _("stored")
-    PARKED = "parked", _("parked on a lane")
+    PARKED = "parked", _("parked on a delay level")
     TIMER = "timer", _("parked as a timer")
     RELEASED = "released", _("released")
     RETRY = "retry", _("sent back for retry")

@@ -131,7 +131,7 @@ def _dead_letters(finding: Finding) -> Link:
 
 
 def _lane(finding: Finding) -> Link:
-    return Link(reverse("lane", args=[int(finding.subject)]), _("Open lane"))
+    return Link(reverse("lane", args=[int(finding.subject)]), _("Open delay level"))
 
 
 def _queue(finding: Finding) -> Link:
@@ -266,7 +266,7 @@ class FindingCode(Enum):
     LANE_LATE = FindingKind(
         "lane-late",
         "brass",
-        _("a lane is overdue"),
+        _("a delay level is overdue"),
         _("The first message was overdue by %(gap)s when the broker was last polled."),
         link=_lane,
         worsens_by="span",
@@ -366,7 +366,7 @@ class FindingCode(Enum):
     PROGRESS_UNSAVED = FindingKind(
         "progress-unsaved",
         "brass",
-        _("a lane's progress has not been saved recently"),
+        _("a delay level's progress has not been saved recently"),
         _("Last saved %(gap)s before the broker was last polled; a restart repeats nothing the log already holds."),
         link=_lane,
         worsens_by="",

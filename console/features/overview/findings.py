@@ -44,13 +44,15 @@ from console.templatetags.escapement import is_late
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A line of the flow table: `name` is accepted, released or consumed."""
+    """A line of the flow table: `name` is accepted, released (from delay levels), timers or consumed."""
 
     name: str
     per_s: float | None
     history: History
-    #: released: pending on lanes; consumed: lag of all groups; accepted: None
+    #: released: pending on delay levels; timers: pending; consumed: lag of all groups; accepted: None
     waiting: int | None
+    #: the rate is the mean of five minutes, without a history
+    is_mean: bool = False
 
 
 @dataclass(frozen=True, slots=True)

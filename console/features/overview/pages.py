@@ -44,7 +44,7 @@ from console.run.supervisor import ROSTER_FILE, Process, read_roster
 from console.security.topic_scope import TopicScope, authorised, current_scope, current_topics
 from console.site.broker import brokers_of, read_each
 from console.site.clock import shown_ms
-from console.site.mirrored import Cluster, Mirrored, added, cluster
+from console.site.mirrored import Cluster, History, Mirrored, added, cluster
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.table import Table, file_columns
@@ -78,6 +78,7 @@ def read_overview(scope: TopicScope) -> Overview:
     lags = [row.lag for row in groups if row.lag is not None]
     lag = sum(lags) if lags else None
     strip, away = found.figures, _timers_away(watched, scope)
+    pending = _timers_pending(watched, away, scope)
     return Overview(
         evidence=of.evidence(polled_by=OVERVIEW_REQUESTS),
         now_ms=of.now_ms,
@@ -87,7 +88,7 @@ def read_overview(scope: TopicScope) -> Overview:
             (row.mirror for row in brokers), key=lambda row: row.lag_ms or 0, default=mirror_row(watched[0].here)
         ),
         # beside rates of the whole broker not the lag of some of its groups
-        flows=_flows(of, strip.pending, lag if scope.see_all else None),
+        flows=_flows(of, strip.pending, lag if scope.see_all else None, _timers_flow(watched, pending, scope)),
         pending=strip.pending,
         wheel=wheel_of(of, levels, strip.next_due_ms),
         halves=_halves(of),
@@ -95,7 +96,7 @@ def read_overview(scope: TopicScope) -> Overview:
         groups=len(groups),
         lag=lag,
         stored_total=_stored(of, [name for name, is_system in names if is_system or not scope.topic(name)]),
-        timers_pending=_timers_pending(watched, away, scope),
+        timers_pending=pending,
         timers_away=away,
         lateness_p99_ms=_lateness_p99_ms(watched),
         processes=_processes(),
@@ -143,7 +144,7 @@ def mirror_row(here: Mirrored) -> MirrorRow:
     return MirrorRow(word, state.sequence, state.as_of_ms, lag_ms, state.took_ms, state.following_since_ms, state.error)
 
 
-def _flows(of: Cluster, pending: int | None, lag: int | None) -> tuple[Flow, ...]:
+def _flows(of: Cluster, pending: int | None, lag: int | None, timers: Flow) -> tuple[Flow, ...]:
     found = {(row.broker_id, row.name): row for row in RateHistory.objects.filter(broker__in=of.names, kind="flow")}
     waiting = {"accepted": None, "released": pending, "consumed": lag}
     flows = []
@@ -151,7 +152,14 @@ def _flows(of: Cluster, pending: int | None, lag: int | None) -> tuple[Flow, ...
         telling = [here for here in of.brokers if not here.polling or name == "released"]
         history = added([here.history(found.get((here.name, name))) for here in telling])
         flows.append(Flow(name, history.latest, history, waits))
-    return tuple(flows)
+    # what is released stands together
+    return (*flows[:-1], timers, flows[-1])
+
+
+def _timers_flow(watched: Sequence[Watched], pending: int | None, scope: TopicScope) -> Flow:
+    """Return what is released of timers, as their brokers report it: the mirror counts delay levels alone."""
+    rates = [each.known.timers.released_per_s for each in watched if each.known.timers is not None]
+    return Flow("timers", sum(rates) if rates else None, History(), pending if scope.see_all else None, is_mean=True)
 
 
 def _broker(here: Mirrored, row: Broker, slaves: Sequence[Replica]) -> BrokerRow:

@@ -118,11 +118,13 @@ def test_a_channel_that_cannot_be_used_is_told_before_it_is_tried(operator: Clie
     assert listed.count(mail) == listed.count(unlisted) == 1
     assert "other.example" not in listed
     assert mail in words(operator.get(NEW))
+    assert "Mail is not set up: set ESCAPEMENT_MAIL=host:port (docs/SETTINGS.md) and restart." in listed
     settings.ALERT_ORIGINS, settings.MAIL_IS_SET = [], True
     for address in (NEW, "/alerts/"):
         page = words(operator.get(address))
         assert closed in page
         assert mail not in page
+        assert "Mail is set up." in page
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.utils import timezone
+from django.utils import timezone, translation
 
+from console.features.alerts import units
 from console.operations.errors import InvalidParameter
 from console.operations.move_times import all_at, later, move_of
+from console.operations.typed_moments import delay_ms
 from console.site.clock import local_time, now_ms
 
 HOUR = 3_600_000
@@ -52,3 +54,20 @@ def test_hours_are_of_the_readers_clock(zone: str) -> None:
 def test_another_code_and_an_hour_that_has_passed_are_refused(code: str) -> None:
     with pytest.raises(InvalidParameter):
         move_of(code)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("1 min", 60_000), ("1 分", 60_000), ("10分钟", 600_000), ("1.5 小时", 5_400_000), ("2 天", 172_800_000),
+     ("90 秒", 90_000), ("500 毫秒", 500), ("+5 分", 300_000), ("\uff0b5 分", 300_000)],
+)  # fmt: skip
+def test_a_duration_is_typed_in_english_and_in_chinese(text: str, ms: int) -> None:
+    assert delay_ms(text) == ms
+
+
+def test_what_a_page_shows_of_a_threshold_can_be_typed_again() -> None:
+    with translation.override("zh-hans"):
+        assert units.as_text("still", 300) == "5 分"
+        assert units.in_words("lateness", 250) == "250 毫秒"
+        assert units.read("still", "5 分") == units.read("still", "5 min") == 300
+    assert units.as_text("still", 300) == "5 min"

@@ -15,6 +15,7 @@ from console.features.groups import read as groups_read
 from console.features.groups.read import GroupState
 from console.features.messages import read as messages_read
 from console.features.messages.shapes import BodyForm, HopKind
+from console.features.overview import findings
 from console.features.overview.finding_kinds import FindingCode
 from console.features.overview.pages import read_overview
 from console.features.schedule import read as lane_read
@@ -23,6 +24,7 @@ from console.features.schedule.shapes import BUCKETS, LaneState
 from console.features.topics import pages as topics_pages
 from console.features.topics.shapes import TopicKind
 from console.site.broker import hang_up
+from console.site.clock import now_ms
 from console.site.evidence import StaleReason
 from tests.mirror.running import RunningBroker, running_broker
 from tests.waiting import until
@@ -275,3 +277,12 @@ def wait_for_message(admin: Admin, topic: str) -> Any:
 
     until(arrived)
     return found[0]
+
+
+def test_flow_says_how_many_timers_are_released(site: Site) -> None:
+    site.producer.send("orders", "later", deliver_at_ms=now_ms() + 3_600_000)
+    site.mirrored()
+    findings.forget()
+    flows = read_overview().flows
+    assert [flow.name for flow in flows] == ["accepted", "released", "timers", "consumed"]
+    assert (flows[2].waiting, flows[2].per_s, flows[2].is_mean) == (1, 0.0, True)

@@ -75,6 +75,8 @@ def test_the_owner_sets_another_and_goes_on(db: None) -> None:
     browser, other = sign_in("boss"), sign_in("boss")
     page = browser.get("/account/password/").content.decode()
     assert "was set by somebody else" in page
+    assert "Your password must contain at least 8 characters." in page
+    assert "be a commonly used password." in page
     for fields, fault in (
         ({"now": "wrong"}, "That is not your password."),
         ({"new": "short"}, "too short"),

@@ -182,12 +182,12 @@ def test_what_is_about_all_topics_is_not_offered(db: None) -> None:
         browser = browser_of(user)
         for page, offer in zip(pages[1:], offered[1:], strict=True):
             assert offer not in browser.get(page).content.decode(), page
-        assert "Groups are created by who sees all topics." in words(browser.get("/groups/"))
+        assert "Only users who see all topics can create groups." in words(browser.get("/groups/"))
         assert "groups.create" not in browser.get("/find/?q=create+group").content.decode()
     # a name that is there already is no new one
     closed = browser_of(anna)
     assert 'href="#create"' not in closed.get("/topics/").content.decode()
-    assert "Other topics are created by who sees all topics." in words(closed.get("/topics/"))
+    assert "Only users who see all topics can create other topics." in words(closed.get("/topics/"))
     assert "/topics/#create" not in closed.get("/find/?q=create+topic").content.decode()
     opened = browser_of(starred)
     assert 'value="topics.create"' in opened.get("/topics/").content.decode()
@@ -219,7 +219,7 @@ def test_figures_of_the_whole_broker_are_told_from_ones_own(db: None) -> None:
         assert heading not in everybody.get(page).content.decode(), page
     own, _, whole = limited.get("/").content.decode().partition(heading)
     mine, others = (set(re.findall(r"<dt>([^<]*)</dt>", part)) for part in (own, whole))
-    assert {"Pending on lanes", "Due within an hour"} <= others - mine
+    assert {"Pending on delay levels", "Due within an hour"} <= others - mine
     assert {"Timers pending", "Half messages undecided", "Lag in your topics", "Stored in topics"} <= mine - others
     assert "p99" not in own.partition('id="figures"')[2].partition("</dl>")[0]
     # a topic's own page has figures of the topic alone

@@ -10,3 +10,10 @@ SPANS = [
     (3_960_000, "1 h 06 min"), (86_399_999, "23 h 59 min"), (86_400_000, "1 d"), (273_600_000, "3 d 4 h"),
     (315_360_000_000, "3650 d"),
 ]  # fmt: skip
+#: and what they are in Chinese
+SIGNS = {"ms": "毫秒", "s": "秒", "min": "分", "h": "小时", "d": "天"}
+
+
+def in_chinese(text: str) -> str:
+    """Return a span with the units of a page in Chinese."""
+    return " ".join(SIGNS.get(part, part) for part in text.split())

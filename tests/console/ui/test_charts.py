@@ -6,6 +6,7 @@ import itertools
 import xml.etree.ElementTree as ET
 
 import pytest
+from django.utils import translation
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from console.templatetags.charts import minute_svg, progress_svg, spread_svg
 from console.templatetags.escapement import delay_name, span
 from console.templatetags.transactions import HalfMark, OpMark, board_svg
 from console.ui.charts import Stop, heat, life_svg, log_place, nice_ceiling, spark_svg
-from tests.console.ui.spans import SPANS
+from tests.console.ui.spans import SPANS, in_chinese
 
 COUNTS = st.lists(st.integers(0, 10**7), min_size=1, max_size=60)
 
@@ -82,6 +83,8 @@ def test_a_life_has_a_dot_for_every_record() -> None:
 @pytest.mark.parametrize(("ms", "text"), SPANS)
 def test_spans_have_units_and_are_no_times_of_day(ms: float, text: str) -> None:
     assert span(ms) == text
+    with translation.override("zh-hans"):
+        assert span(ms) == in_chinese(text)
 
 
 @pytest.mark.parametrize(

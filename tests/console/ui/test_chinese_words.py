@@ -33,7 +33,7 @@ def test_one_thing_has_one_word() -> None:
     [
         ("Key", "消息 Key"), ("Written", "写入"), ("Lifecycle", "生命周期"), ("Action", "动作"),
         ("Actor", "操作人"), ("Time", "时间"),
-        ("Lanes", "延迟级别"), ("Keyboard", "快捷键"), ("Keys", "消息 Key"), ("Reset offsets", "重置消费位点"),
+        ("Delay levels", "延迟级别"), ("Keyboard", "快捷键"), ("Keys", "消息 Key"), ("Reset offsets", "重置消费位点"),
     ],
 )  # fmt: skip
 def test_heads_of_columns_are_nouns(said: str, word: str) -> None:

@@ -126,7 +126,7 @@ def test_a_parked_message_shows_both_its_records_once_it_went_out(stage: Stage, 
     assert "SCHEDULE_TOPIC_XXXX" in text(page)
     stage.wait_for(lambda: stage.admin.messages_by_key("orders", "soon", 5))
     page = operator.get(f"/messages/{sent.offset_message_id}/")
-    assert "parked on a lane" in text(page)
+    assert "parked on a delay level" in text(page)
     assert "released" in text(page)
 
 

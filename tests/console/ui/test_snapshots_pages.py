@@ -289,7 +289,7 @@ def test_both_scales_of_the_kept_snapshots_are_said(filled: Stage, operator: Cli
     sums = page.context["past"].sums
     most = max(each.waiting for each in sums), max(each.lag for each in sums)
     said = words(page)
-    assert f"pending on lanes and as timers, 0 to {most[0]:,}" in said
+    assert f"pending on delay levels and as timers, 0 to {most[0]:,}" in said
     assert f"lag of all groups, 0 to {most[1]:,}" in said
     assert "Each line has its own scale." in said
     columns = [Column(1_234, 7, "", ""), Column(10, None, "", "")]
