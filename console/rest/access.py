@@ -198,6 +198,15 @@ def require_everywhere(grant: Grant, action: str = PUBLISH) -> None:
         raise PolicyDenies(grant.policies.refusal("what concerns every topic (Update on the cluster)"))
 
 
+def is_everywhere(grant: Grant, action: str) -> bool:
+    """Tell whether the token allows the action on every topic."""
+    try:
+        require_everywhere(grant, action)
+    except (ScopeMissing, PolicyDenies):
+        return False
+    return True
+
+
 def require_where(grant: Grant, action: str, topic: str | None) -> None:
     """Raise ScopeMissing or PolicyDenies unless the token may act on this topic, on every one if none is named; raises
     InvalidArgument for what is no topic's name."""

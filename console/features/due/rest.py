@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -10,7 +11,7 @@ from starlette.responses import Response
 from console.features.due.read import due_of
 from console.features.due.shapes import DEFAULT, Band, BrokerLoad, DuePage
 from console.operations.actor import CHANGE_SETTINGS
-from console.rest.access import Everywhere, InRows, Overview
+from console.rest.access import Everywhere, InRows, Overview, is_everywhere
 from console.rest.database import token_actor
 from console.rest.operations import begun, in_thread
 from console.rest.responses import json_answer
@@ -80,8 +81,10 @@ class DueAnswer(Struct, kw_only=True):
     verdict: Annotated[str, Meta(description="yes, probably, unknown or no; of several brokers of the worst.")]
     verdict_broker: str | None
     is_partial: Annotated[bool, Meta(description="Of some broker lanes or timers are not known.")]
-    total: int | None
-    overdue: int | None
+    total: Annotated[
+        int | None, Meta(description="In all; for a token of some topics what is counted of the whole broker alone.")
+    ]
+    overdue: Annotated[int | None, Meta(description="Of these, due before now and still there.")]
 
 
 class MeasureReason(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -118,10 +121,12 @@ async def measure(call: Call, body: MeasureReason) -> Response:
 async def due(call: Call, query: DueQuery) -> Response:
     """Answer what falls due; queues and transactions are those that the token may read."""
     is_seen, broker = call.row_check(), query.broker or ""
+    is_limited = not is_everywhere(call.grant, READ)
 
     def read() -> DuePage:
         with of_broker(broker):
-            return due_of(cluster(), query.window, is_topic=is_seen, is_queue=is_seen)
+            found = due_of(cluster(), query.window, is_topic=is_seen, is_queue=is_seen)
+        return replace(found, is_limited=is_limited)
 
     return json_answer(_answer(await in_thread(read)))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
+import redis
 
+from broker.redisson import DelayedQueue
 from broker.server.broker import BrokerService
 from tests.console.rest.sending_timers import HOUR_MS
 
@@ -30,3 +33,30 @@ async def test_what_falls_due_is_counted_by_kind(api: httpx.AsyncClient, service
     assert (await api.get("/api/v1/due?window=10m")).json()["bands"][1]["total"] == 0
     assert (await api.get("/api/v1/due?window=5y")).status_code == 400
     assert (await api.get("/api/v1/due?broker=nobody")).status_code == 404
+
+
+@pytest.mark.usefixtures("transactional_db")
+async def test_a_token_of_some_topics_is_told_no_sum_of_its_own_and_of_everybodys(
+    api: httpx.AsyncClient,
+    anonymous: httpx.AsyncClient,
+    service: BrokerService,
+    make_token: Any,
+    valkey: str,
+    settings: Any,
+) -> None:
+    settings.ESCAPEMENT_NAMESRV, settings.REDISSON_URL, settings.REDISSON_QUEUES = (
+        service.namesrv_address,
+        valkey,
+        ["*"],
+    )
+    sent = await api.post("/api/v1/topics/orders/messages", json={"body": "x", "delay_ms": HOUR_MS // 2})
+    assert sent.status_code == 201
+    with redis.Redis.from_url(valkey) as server:
+        server.flushall()
+        DelayedQueue("orders", server).offer("x", delay=HOUR_MS // 2)
+    token = await asyncio.to_thread(make_token, read=("orders",))
+    limited = {"authorization": f"Bearer {token}"}
+    of_all = (await api.get("/api/v1/due")).json()
+    of_some = (await anonymous.get("/api/v1/due", headers=limited)).json()
+    assert [band["total"] for band in of_all["bands"]] == [band["total"] for band in of_some["bands"]]
+    assert (of_all["total"], of_some["total"]) == (2, 1)

@@ -139,8 +139,8 @@ def test_a_refused_page_has_the_menu_and_says_why(db: None) -> None:
     limited.groups.add(person("other", role="administrator").groups.get())
     for user, address, why in (
         (limited, "/people/", "This is about all topics, and you see some of them only."),
-        (person("ben"), "/people/", "This needs the permission auth.change_user."),
-        (person("carl", "view_console", role=""), "/audit/", "This needs the permission console.view_auditentry."),
+        (person("ben"), "/people/", "This needs the permission auth.change_user"),
+        (person("carl", "view_console", role=""), "/audit/", "This needs the permission console.view_auditentry"),
     ):
         answer: Any = browser_of(user).get(address)
         assert answer.status_code == 403

@@ -44,7 +44,7 @@ def _plain(markup: str) -> str:
 TOLD: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "/": (
         {"Timers pending": "1", "Half messages undecided": "1"},
-        {"Pending on lanes": "2", "Due within an hour": "2"},
+        {"Pending on delay levels": "2", "Due within an hour": "2"},
     ),
     "/timers/": ({"Pending": "1"}, {"Pending": "2"}),
     "/transactions/": ({"Undecided": "1", "Parked": "0"}, {"Undecided": "2"}),
