@@ -2,7 +2,7 @@
 // Without it the links beside the chart do the same in whole hours, days and weeks.
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
-// What is narrower was a click.
+// What is narrower, in pixels, was a click.
 const LEAST = 8;
 
 let drag = null;
@@ -19,6 +19,27 @@ function momentOf(svg, x) {
   return Math.round(start + ((x - left) / (right - left)) * (end - start));
 }
 
+function placeOf(svg, moment) {
+  const [left, right] = svg.dataset.box.split(" ").map(Number);
+  const start = Number(svg.dataset.start), end = Number(svg.dataset.end);
+  return Math.min(right, Math.max(left, left + ((moment - start) / (end - start)) * (right - left)));
+}
+
+const drawings = () => [...document.querySelectorAll("svg[data-zoom]")];
+
+// A live page's next frame takes the band off its drawing, or another drawing in its place, and moves it on by a minute.
+const watcher = new MutationObserver(() => {
+  if (!drag.svg.isConnected) drag.svg = drawings()[drag.number] ?? drag.svg;
+  if (!drag.band.isConnected) drag.svg.append(drag.band);
+  draw();
+});
+
+function draw() {
+  const from = placeOf(drag.svg, drag.since), to = placeOf(drag.svg, drag.until);
+  drag.band.setAttribute("x", Math.min(from, to));
+  drag.band.setAttribute("width", Math.abs(to - from));
+}
+
 function begin(event) {
   const svg = event.target.closest?.("svg[data-zoom]");
   // a finger scrolls; a mark leads to its operation
@@ -26,33 +47,35 @@ function begin(event) {
   event.preventDefault();
   const [, , top, foot] = svg.dataset.box.split(" ").map(Number);
   const band = document.createElementNS(NAMESPACE, "rect");
-  const at = { class: "drawn", x: pointOf(svg, event), y: top, width: 0, height: foot - top };
-  for (const [name, value] of Object.entries(at)) band.setAttribute(name, value);
+  for (const [name, value] of Object.entries({ class: "drawn", y: top, height: foot - top })) band.setAttribute(name, value);
   svg.append(band);
-  drag = { svg, band, from: pointOf(svg, event) };
+  const since = momentOf(svg, pointOf(svg, event));
+  drag = { svg, band, since, until: since, begun: event.clientX, number: drawings().indexOf(svg) };
+  watcher.observe(document.querySelector("main"), { childList: true, subtree: true });
 }
 
 function move(event) {
   if (!drag) return;
-  const to = pointOf(drag.svg, event);
-  drag.band.setAttribute("x", Math.min(drag.from, to));
-  drag.band.setAttribute("width", Math.abs(to - drag.from));
+  drag.until = momentOf(drag.svg, pointOf(drag.svg, event));
+  draw();
 }
 
 function stop() {
+  watcher.disconnect();
   drag?.band.remove();
   drag = null;
 }
 
 function end(event) {
   if (!drag) return;
-  const { svg, from } = drag, to = pointOf(svg, event);
+  move(event);
+  const { since, until, begun } = drag;
   stop();
-  if (Math.abs(to - from) < LEAST) return;
+  if (Math.abs(event.clientX - begun) < LEAST) return;
   const address = new URL(location.href);
   address.searchParams.delete("over");
-  address.searchParams.set("from", momentOf(svg, Math.min(from, to)));
-  address.searchParams.set("to", momentOf(svg, Math.max(from, to)));
+  address.searchParams.set("from", Math.min(since, until));
+  address.searchParams.set("to", Math.max(since, until));
   address.hash = "over-time";
   location.assign(address);
 }
