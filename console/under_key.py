@@ -1,4 +1,5 @@
-"""All that has one key or id, on one page: timers that wait, halves, delayed messages, messages and dead letters.
+"""All that has one key or id, on one page: timers that wait, halves, delayed messages, messages, dead letters, and what
+operations did to things of this name.
 
 A message stands once, with what became of it in the words of its own page: what waits on a lane, a try or a dead
 letter is the same message, and so is what a timer or a decided half became. Where just one thing has the key, that one
@@ -29,9 +30,12 @@ from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter, TimerRow
 from console.features.transactions.operations import halves_named
 from console.features.transactions.shapes import UNDECIDED, TransactionRow
+from console.operations.models import OperationItem
+from console.operations.reading import touched
 from console.site.broker import address_at, at, if_several
 from console.site.mirrored import Here, cluster
 from console.templatetags.escapement import is_late
+from console.templatetags.operations import kind_title, outcome_words
 from console.ui.table import BROKER, LABEL, LEFT, MOMENT, Cell, Column, Table
 from console.ui.verdicts import Tone
 
@@ -62,6 +66,7 @@ class ThingKind(TextChoices):
     DELAYED = "delayed", _("delayed message")
     DEAD = "dead", _("dead letter")
     MESSAGE = "message", _("message")
+    OPERATION = "operation", _("operation")
 
 
 _SEVERAL = {
@@ -70,6 +75,7 @@ _SEVERAL = {
     ThingKind.DELAYED: _("Delayed messages"),
     ThingKind.DEAD: _("Dead letters"),
     ThingKind.MESSAGE: _("Messages"),
+    ThingKind.OPERATION: _("Operations"),
 }
 #: of which kinds it is asked first what became of them
 _LOOKED = (ThingKind.MESSAGE, ThingKind.DEAD, ThingKind.DELAYED)
@@ -116,8 +122,10 @@ class Things:
 
     @property
     def only(self) -> Thing | None:
-        """The one thing that has the key; None: there is none, or there are several."""
-        return self.rows[0] if len(self.rows) == 1 and not self.cut else None
+        """The one thing that has the key, whose page tells what was done to it; where it is no longer there, the one
+        operation that touched it. None: there is none, or there are several."""
+        things = [row for row in self.rows if row.kind is not ThingKind.OPERATION] or self.rows
+        return things[0] if len(things) == 1 and not self.cut - {ThingKind.OPERATION} else None
 
 
 def timers_under(key: str, topic: str = "") -> tuple[tuple[TimerRow, ...], bool]:
@@ -169,6 +177,8 @@ def things_under(key: str) -> Things:
     # what a decided half became is a message
     halves = halves_under(key, is_decided_too=not found)
     found += [thing_of_half(row, of) for row in halves]
+    # a timer that was cancelled is nowhere else
+    found += [_thing_of_operation(item) for item in touched(key, SHOWN + 1)]
     counts, rows = Counter(row.kind for row in found), list[Thing]()
     for kind in ThingKind:
         rows += [row for row in found if row.kind is kind][:SHOWN]
@@ -192,6 +202,17 @@ def thing_of_half(row: TransactionRow, of: Here) -> Thing:
     tone: Tone = "wait" if row.state in UNDECIDED else "idle"
     return Thing(
         ThingKind.HALF, row.name, str(row.state.label), row.topic, None, address, row.broker, row.store_ms, tone
+    )
+
+
+def _thing_of_operation(item: OperationItem) -> Thing:
+    """Return what somebody did to a thing, with the page of the operation."""
+    row = item.operation
+    words = gettext("%(result)s by %(who)s") % {"result": outcome_words(item.outcome), "who": row.actor}
+    at_ms = int(row.created_at.timestamp() * 1000)
+    address = reverse("operation", args=[row.pk])
+    return Thing(
+        ThingKind.OPERATION, kind_title(row.kind), words, item.topic, item.due_ms, address, row.broker, at_ms, "idle"
     )
 
 

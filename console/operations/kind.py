@@ -141,10 +141,12 @@ class ItemResult:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The name of an outcome, and the mark beside it: done, nothing to do, or something to look at."""
+    """The name of an outcome, and the mark beside it: done, nothing to do, or something to look at; `is_unsure`:
+    something may have been changed all the same."""
 
     words: Words
     mark: Literal["ok", "idle", "look"] = "ok"
+    is_unsure: bool = False
 
 
 #: outcomes that any kind may have; the empty one is of an item that was not touched
@@ -152,7 +154,7 @@ COMMON_OUTCOMES: Mapping[str, Outcome] = {
     "": Outcome(_("not processed"), "idle"),
     "gone": Outcome(_("no longer exists"), "idle"),
     "refused": Outcome(_("refused"), "look"),
-    "unknown": Outcome(_("unknown"), "look"),
+    "unknown": Outcome(_("unknown"), "look", is_unsure=True),
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from django.conf import settings
 from django.db import models
+from django.db.models.fields.json import KeyTextTransform
 from django.utils.translation import gettext_lazy as _
 
 
@@ -127,6 +128,8 @@ class OperationItem(models.Model):
         constraints = [models.UniqueConstraint(fields=["operation", "number"], name="item_once")]
         indexes = [
             models.Index(fields=["operation", "number"], condition=models.Q(outcome=""), name="item_untouched"),
+            # what was done to a thing is looked for by its name
+            models.Index(KeyTextTransform("name", "label"), name="item_name"),
         ]
 
     def __str__(self) -> str:

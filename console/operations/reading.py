@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db.models import QuerySet
+from django.db.models.fields.json import KeyTextTransform
 from django.http import Http404
 from django.utils.translation import gettext as _
 
@@ -297,6 +298,15 @@ def _before(rows: QuerySet[Operation], offset: int, seen: TopicScope) -> int | N
         if len(hits) == LISTED or time.monotonic() > until_s:
             return offset - place
     return (hits[-1] if hits else None) if first == 0 else first
+
+
+def touched(name: str, count: int) -> list[OperationItem]:
+    """Return what operations did to things of this name, the newest first: of operations that are seen, and that came
+    that far."""
+    named = OperationItem.objects.annotate(named=KeyTextTransform("name", "label")).filter(named=name)
+    items: Iterable[OperationItem] = named.exclude(outcome="").select_related("operation").order_by("-pk")[: 4 * count]
+    seen = current_scope()
+    return [item for item in items if is_seen(item.operation, seen)][:count]
 
 
 def is_seen(row: Operation, seen: TopicScope) -> bool:

@@ -56,6 +56,14 @@ def outcome_mark(code: str) -> str:
     return outcome.mark if outcome is not None else "ok"
 
 
+@register.filter
+def had_no_effect(row: Operation) -> bool:
+    """Tell whether it came to its end and nothing of what it touched was changed."""
+    found = [OUTCOMES.get(code) for code, count in row.results.items() if count]
+    is_sure = all(each is not None and each.mark != "ok" and not each.is_unsure for each in found)
+    return row.state == Operation.State.DONE and bool(found) and is_sure
+
+
 @register.simple_tag
 def selection_words(row: Operation) -> str:
     """Return which things were chosen."""

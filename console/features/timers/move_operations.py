@@ -62,7 +62,7 @@ class MoveTimers(SteerTimers):
         "left": Outcome(_("due too soon: left here"), "idle"),
         "key_taken": Outcome(_("another message has its schedule key"), "look"),
         "changed_since": Outcome(_("changed since"), "look"),
-        "twice": Outcome(_("fired at both brokers"), "look"),
+        "twice": Outcome(_("fired at both brokers"), "look", is_unsure=True),
     }
     preview_type = MovePreview
     preview_template = "timers/move_preview.html"

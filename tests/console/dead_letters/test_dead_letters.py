@@ -162,11 +162,10 @@ def test_only_a_later_page_leads_to_the_first(graves: Stage, operator: Client, m
 
 
 def test_filters_and_pages_are_exact(graves: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["console.features.dead_letters.pages"], "ROWS", 2)
     monkeypatch.setattr("console.features.dead_letters.pages.STEP", 2)
-    first = dead_letters_pages.dead_letters("billing", DeadLetterFilter())
-    second = dead_letters_pages.dead_letters("billing", DeadLetterFilter(), first.following)
-    third = dead_letters_pages.dead_letters("billing", DeadLetterFilter(), second.following)
+    first = dead_letters_pages.dead_letters("billing", DeadLetterFilter(), count=2)
+    second = dead_letters_pages.dead_letters("billing", DeadLetterFilter(), first.following, count=2)
+    third = dead_letters_pages.dead_letters("billing", DeadLetterFilter(), second.following, count=2)
     seen = [[row.name for row in page.rows] for page in (first, second, third)]
     assert seen == [["order-4", "order-3"], ["order-2", "order-1"], ["order-0"]]
     assert third.following is None

@@ -8,17 +8,21 @@ from html import unescape
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from broker.client import Decision, TransactionProducer, prepare
+from console.operations import workflow
+from console.operations.actor import Actor
 from console.site.clock import now_ms
 from console.under_key import SHOWN, ThingKind
 from tests.console.dead_letters.test_dead_letters import bury
 from tests.console.people import browser_of
 from tests.console.security.test_limited import limited_person
 from tests.console.stage import Stage
+from tests.waiting import until
 
 HOUR_MS = 3_600_000
 
@@ -52,7 +56,7 @@ def test_everything_with_a_key_is_shown_itself(several: Stage, operator: Client)
     page, found = unescape(answer.content.decode()), answer.context["data"]
     (timer,) = several.admin.timers(0, 2**62).items
     (half,) = several.admin.transactions("open").items
-    assert [row.kind for row in found.rows] == list(ThingKind)
+    assert [row.kind for row in found.rows] == [kind for kind in ThingKind if kind is not ThingKind.OPERATION]
     waiting, undecided, delayed, dead, stored = found.rows
     assert waiting.address == f"/timers/{timer.position}/" and waiting.due_ms == timer.due_ms
     assert undecided.address == f"/transactions/{half.position}/"
@@ -61,7 +65,7 @@ def test_everything_with_a_key_is_shown_itself(several: Stage, operator: Client)
     assert stored.state == "Stored; no group that you can see consumes from its queue."
     assert all(f'href="{row.address}"' in page for row in found.rows)
     assert all(operator.get(row.address).status_code == 200 for row in found.rows)
-    assert [count for _words, count, _is_cut in found.counts] == [1] * len(ThingKind)
+    assert [count for _words, count, _is_cut in found.counts] == [1] * len(found.rows)
 
 
 def test_a_row_says_what_the_page_of_its_message_says_and_when_it_was_stored(several: Stage, operator: Client) -> None:
@@ -113,3 +117,30 @@ def test_what_a_reader_does_not_see_is_not_counted(several: Stage) -> None:
     led = browser_of(limited_person("ann", "bills")).get("/find/key/", {"q": "order-8"})
     (half,) = several.admin.transactions("open").items
     assert led.headers["Location"] == f"/transactions/{half.position}/"
+
+
+def test_a_timer_that_was_cancelled_is_found_by_what_cancelled_it(stage: Stage, operator: Client) -> None:
+    """A key of a cancelled timer led to messages of other topics, as if it had never been sent."""
+    stage.admin.create_topic("bills", queues=1)
+    for topic in ("orders", "bills"):
+        stage.producer.send(topic, "x", keys=["order-5"], deliver_at_ms=now_ms() + HOUR_MS)
+    until(lambda: stage.admin.timer_status().pending == 2)
+    stage.mirror.run_once()
+    actor = Actor.of(get_user_model().objects.get(username="operator"))
+
+    def cancel(topic: str) -> str:
+        row = workflow.draft("timers.cancel", {"filter": {"topic": topic, "key": "order-5"}}, actor)
+        workflow.confirm(row.pk, actor, reason="paid twice")
+        return f"/operations/{row.pk}/"
+
+    of_orders = cancel("orders")
+    # one is left, and is shown itself
+    assert operator.get("/find/key/", {"q": "order-5"}).headers["Location"].startswith("/timers/")
+    of_bills = cancel("bills")
+    found = things(operator, "order-5").rows
+    assert [(each.kind, each.state, each.topic, each.address) for each in found] == [
+        (ThingKind.OPERATION, "cancelled by operator", "bills", of_bills),
+        (ThingKind.OPERATION, "cancelled by operator", "orders", of_orders),
+    ]
+    limited = browser_of(limited_person("ann", "bills")).get("/find/key/", {"q": "order-5"})
+    assert limited.headers["Location"] == of_bills

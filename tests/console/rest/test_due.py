@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
@@ -11,6 +10,7 @@ import redis
 
 from broker.redisson import DelayedQueue
 from broker.server.broker import BrokerService
+from console.rest.operations import in_thread
 from tests.console.rest.sending_timers import HOUR_MS
 
 
@@ -54,7 +54,7 @@ async def test_a_token_of_some_topics_is_told_no_sum_of_its_own_and_of_everybody
     with redis.Redis.from_url(valkey) as server:
         server.flushall()
         DelayedQueue("orders", server).offer("x", delay=HOUR_MS // 2)
-    token = await asyncio.to_thread(make_token, read=("orders",))
+    token = await in_thread(lambda: make_token(read=("orders",)))
     limited = {"authorization": f"Bearer {token}"}
     of_all = (await api.get("/api/v1/due")).json()
     of_some = (await anonymous.get("/api/v1/due", headers=limited)).json()

@@ -19,7 +19,7 @@ from console.operations.copies import COPY_OF
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.site.clock import now_ms
-from console.templatetags.escapement import moment
+from console.templatetags.escapement import mark, moment
 from tests.console.stage import Stage
 from tests.console.timers.test_operations import ACTOR, HOUR, arrived, park, waiting
 from tests.console.ui.test_pages import words
@@ -130,6 +130,26 @@ def test_what_is_past_says_so(stage: Stage, operator: Client) -> None:
     page = words(operator.get(f"/operations/{row.pk}/"))
     assert "It can no longer be undone" in page
     assert "Undo…" not in page
+
+
+@pytest.mark.parametrize(
+    ("results", "is_without"),
+    [({"too_late": 1}, True), ({"too_late": 1, "taken_back": 1}, False), ({"unknown": 1}, False), ({}, False)],
+)
+def test_an_operation_that_changed_nothing_is_no_success(
+    stage: Stage, operator: Client, results: dict[str, int], is_without: bool
+) -> None:
+    """An undo that came when the timer was due was "done" in green."""
+    park(stage, 1, "a")
+    row = taken_back(cancelled())
+    row.results = results
+    row.save()
+    Operation.objects.exclude(pk=row.pk).delete()
+    page = operator.get(f"/operations/{row.pk}/").content.decode()
+    assert ("done, nothing changed" in page) is is_without
+    listed = operator.get("/operations/").content.decode()
+    rows = listed[listed.index("<tbody>") :]
+    assert (mark("look") in rows) is is_without
 
 
 def test_the_broker_refuses_a_moment_that_passed_on_the_way(stage: Stage) -> None:
