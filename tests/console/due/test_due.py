@@ -275,7 +275,7 @@ def test_a_measured_broker_says_yes_and_how_it_was_found(due: Stage, operator: C
     assert (load.capacity_per_s, load.capacity_how, load.is_measurable) == (41_000, "self_test", True)
     assert page.verdict.answer is Answer.YES
     shown = text_of(operator, "/due/?window=10m")
-    assert "Yes: &lt; 1 % of what this broker can release" in shown
+    assert "Yes, in time: &lt; 1 % of what this broker can release" in shown
     assert "41,000" in shown
     assert "self-test, " in shown
     assert "tests itself once" not in shown
