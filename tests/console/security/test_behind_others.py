@@ -111,7 +111,7 @@ _NOTHING = re.compile(
 #: true here: of transfer services, rules and saved views there is none, and this is not about what waits
 TRUE = {
     "Nothing in the topics that you can see.", "No transfer service is running.", "No saved views yet.",
-    "None.", "No changes.", "Nothing released recently.",
+    "None.", "No changes.", "Nothing released in the last 5 min.",
 }  # fmt: skip
 
 
