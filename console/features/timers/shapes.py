@@ -531,7 +531,8 @@ class TimerLife:
                 address = reverse("timer", args=[self.again])
                 undone = gettext("That was undone: another message took its place.")
                 return Verdict("idle", words, undone, gettext("Open that timer"), address)
-            return Verdict("idle", words, gettext("A cancel is undone on the page of its operation, until the timer would have been due."))
+            way = gettext("A cancel is undone on the page of its operation, until the timer would have been due.")
+            return Verdict("idle", words, way)
         if self.state == "rescheduled":
             return Verdict("idle", said(gettext("This timer was rescheduled; another record replaces it.")))
         return Verdict("look", said(gettext("Its outcome is unknown.")), gettext("Its record may have expired."))
