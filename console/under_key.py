@@ -33,6 +33,7 @@ from console.features.transactions.shapes import UNDECIDED, TransactionRow
 from console.operations.models import OperationItem
 from console.operations.reading import touched
 from console.site.broker import address_at, at, if_several
+from console.site.clock import epoch_ms
 from console.site.mirrored import Here, cluster
 from console.templatetags.escapement import is_late
 from console.templatetags.operations import kind_title, outcome_words
@@ -183,8 +184,9 @@ def things_under(key: str) -> Things:
     for kind in ThingKind:
         rows += [row for row in found if row.kind is kind][:SHOWN]
     cut = {kind for kind in counts if counts[kind] > SHOWN} | ({ThingKind.TIMER} if is_cut else set())
-    several = len(rows) > 1
-    return Things(of.now_ms, tuple(_judged(rows, of) if several else rows), of.has_several, frozenset(cut))
+    things = Things(of.now_ms, tuple(rows), of.has_several, frozenset(cut))
+    # where one is opened itself, its own page says what became of it
+    return things if things.only is not None else replace(things, rows=tuple(_judged(rows, of)))
 
 
 def thing_of_timer(row: TimerRow, of: Here) -> Thing:
@@ -209,11 +211,11 @@ def _thing_of_operation(item: OperationItem) -> Thing:
     """Return what somebody did to a thing, with the page of the operation."""
     row = item.operation
     words = gettext("%(result)s by %(who)s") % {"result": outcome_words(item.outcome), "who": row.actor}
-    at_ms = int(row.created_at.timestamp() * 1000)
     address = reverse("operation", args=[row.pk])
     return Thing(
-        ThingKind.OPERATION, kind_title(row.kind), words, item.topic, item.due_ms, address, row.broker, at_ms, "idle"
-    )
+        ThingKind.OPERATION, kind_title(row.kind), words, item.topic, item.due_ms, address, row.broker,
+        epoch_ms(row.created_at), "idle",
+    )  # fmt: skip
 
 
 def _judged(rows: Sequence[Thing], of: Here) -> list[Thing]:

@@ -5,7 +5,7 @@ OperationError
 │   ├── OutOfReach      it touches topics that this person does not see, or nothing bounds it to others
 │   └── SamePerson      a second person is needed, and this is the one who asked
 ├── InvalidParameter    a field is wrong; `field` names it
-│   └── InvalidName     a topic, a group or a user cannot have such a name
+│   └── InvalidName     a topic or a group cannot have such a name
 ├── ReasonMissing       no reason was given
 ├── NotTyped            many are touched and their number was not typed
 │   └── NameNotTyped    it is final and the name of what it touches was not typed
@@ -73,7 +73,7 @@ class InvalidParameter(OperationError):
 
 
 class InvalidName(InvalidParameter):
-    """A name is none that a topic, a group or a user of a broker can have; `of` says which of them."""
+    """A name is none that a topic or a group of a broker can have; `of` says which of them."""
 
     def __init__(self, field: str, error: InvalidArgument) -> None:
         super().__init__(field, str(error))

@@ -81,12 +81,9 @@ def item_now(page: OperationPage, item: OperationItem) -> ItemNow | None:
 def move_times(context: template.Context, row: Operation, preview: Preview) -> dict[str, object]:
     """Times that a move is asked for most, a press each: by how much later, or one time for all."""
     count = preview.count if preview.count is not None else getattr(preview, "met_count", None)
-    shown = {"row": row, "count": count, **_offers(row.parameters)}
+    shown = {"row": row, "count": count, "later": later(row.parameters.get("shift_ms"))}
+    shown |= {"all_at": all_at(row.parameters.get("due_ms"))}
     return {**shown, "csrf_token": context.get("csrf_token")}
-
-
-def _offers(parameters: Mapping[str, Any]) -> dict[str, object]:
-    return {"later": later(parameters.get("shift_ms")), "all_at": all_at(parameters.get("due_ms"))}
 
 
 @register.simple_tag

@@ -324,6 +324,6 @@ def _without(body: bytes, hidden: Sequence[str]) -> bytes:
     return body
 
 
-#: every channel by its name, in the order in which they are used
 MAIL = Mail()
+#: every channel by its name, in the order in which they are used
 CHANNELS: Mapping[str, Channel] = {channel.name: channel for channel in (MAIL, Webhook())}

@@ -38,11 +38,17 @@ def read_due(scope: TopicScope, name: str = "") -> DuePage:
     Lanes and timers are counts of the whole broker, which name nothing; queues and transactions are those that are
     seen.
     """
-    found = due_of(cluster(), name, is_topic=scope.topic, is_queue=scope.queue)
-    return replace(found, is_limited=not scope.see_all)
+    return due_of(cluster(), name, is_topic=scope.topic, is_queue=scope.queue, is_limited=not scope.see_all)
 
 
-def due_of(of: Cluster, name: str, *, is_topic: Callable[[str], bool], is_queue: Callable[[str], bool]) -> DuePage:
+def due_of(
+    of: Cluster,
+    name: str,
+    *,
+    is_topic: Callable[[str], bool],
+    is_queue: Callable[[str], bool],
+    is_limited: bool = False,
+) -> DuePage:
     """Return what falls due, for callers that decide themselves which topics and queues are seen."""
     window = WINDOWS.get(name, WINDOWS[DEFAULT])
     start_ms = of.now_ms - of.now_ms % window.slot_ms
@@ -64,7 +70,7 @@ def due_of(of: Cluster, name: str, *, is_topic: Callable[[str], bool], is_queue:
         for here, told, evidence in timers
     )
     return DuePage(of.now_ms, of.source if of.brokers else "", window, start_ms, bands, loads, verdict_of(loads),
-                   of.has_several)  # fmt: skip
+                   of.has_several, is_limited)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -125,8 +124,7 @@ async def due(call: Call, query: DueQuery) -> Response:
 
     def read() -> DuePage:
         with of_broker(broker):
-            found = due_of(cluster(), query.window, is_topic=is_seen, is_queue=is_seen)
-        return replace(found, is_limited=is_limited)
+            return due_of(cluster(), query.window, is_topic=is_seen, is_queue=is_seen, is_limited=is_limited)
 
     return json_answer(_answer(await in_thread(read)))
 

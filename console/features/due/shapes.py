@@ -254,7 +254,14 @@ class Part:
     broker, or his own."""
 
     bands: tuple[Band, ...]
-    slots: tuple[PartSlot, ...]
+    #: when each slot begins
+    starts_ms: range
+
+    @property
+    def slots(self) -> tuple[PartSlot, ...]:
+        """All slots, also those that hold nothing."""
+        columns = [band.counts or (None,) * len(self.starts_ms) for band in self.bands]
+        return tuple(map(PartSlot, self.starts_ms, zip(*columns, strict=True)))
 
     @property
     def rows(self) -> tuple[PartSlot, ...]:
@@ -306,9 +313,7 @@ class DuePage:
         return self._part([band for band in self.bands if not band.is_of_all]) if self.is_limited else None
 
     def _part(self, bands: Sequence[Band]) -> Part:
-        columns = [band.counts or (None,) * self.length for band in bands]
-        starts = range(self.start_ms, self.end_ms, self.window.slot_ms)
-        return Part(tuple(bands), tuple(map(PartSlot, starts, zip(*columns, strict=True))))
+        return Part(tuple(bands), range(self.start_ms, self.end_ms, self.window.slot_ms))
 
     @property
     def end_ms(self) -> int:
@@ -323,9 +328,8 @@ class DuePage:
     @property
     def rows(self) -> tuple[Slot, ...]:
         """The slots that hold something, for a file."""
-        columns = [band.counts or (None,) * self.length for band in self.bands]
-        slots = zip(self.main.slots, zip(*columns, strict=True), strict=True)
-        return tuple(Slot(each.start_ms, each.total, *values) for each, values in slots if any(values))
+        slots = zip(self.main.slots, self._part(self.bands).slots, strict=True)
+        return tuple(Slot(each.start_ms, counted.total, *each.values) for counted, each in slots if each.total)
 
     @property
     def total(self) -> int | None:
