@@ -389,22 +389,27 @@ def batch_body(messages: Sequence[Outgoing]) -> bytes:
         raise InvalidArgument("A batch needs at least one message.", field="messages")
     if len({(each.queue_id, each.sharding_key, each.broker) for each in messages}) > 1:
         raise InvalidArgument("Messages of a batch go to one queue; these ask for several.", field="messages")
-    parts: list[bytes] = []
-    for message in messages:
-        if any(mark in message.properties for mark in _DELAYS):
-            raise InvalidArgument("Messages of a batch cannot be delayed; send them one by one.", field="delay_level")
-        properties = message.properties.encode()
-        size = _FRONT.size + len(message.body) + _LENGTH.size + len(properties)
-        parts += (
-            _FRONT.pack(size, 0, 0, 0, len(message.body)), message.body, _LENGTH.pack(len(properties)), properties
-        )  # fmt: skip
-    whole = b"".join(parts)
+    if any(mark in message.properties for message in messages for mark in _DELAYS):
+        raise InvalidArgument("Messages of a batch cannot be delayed; send them one by one.", field="delay_level")
+    whole = packed(messages)
     if len(whole) > names.MAX_BODY_BYTES:
         raise InvalidArgument(
             f"The batch has {len(whole):,} bytes, the limit is {names.MAX_BODY_BYTES:,}; make smaller batches.",
             field="messages",
         )
     return whole
+
+
+def packed(messages: Sequence[Outgoing]) -> bytes:
+    """Return messages in the form of a batch: of each its size, magic, CRC and flag (0), body, properties."""
+    parts: list[bytes] = []
+    for message in messages:
+        properties = message.properties.encode()
+        size = _FRONT.size + len(message.body) + _LENGTH.size + len(properties)
+        parts += (
+            _FRONT.pack(size, 0, 0, 0, len(message.body)), message.body, _LENGTH.pack(len(properties)), properties
+        )  # fmt: skip
+    return b"".join(parts)
 
 
 def batch_header(group: str, queue: MessageQueue, born_ms: int, message_id: str) -> dict[str, str]:

@@ -25,9 +25,8 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from itertools import count, cycle
 from struct import Struct
@@ -481,80 +480,3 @@ async def pipeline_with_room(pipelines: Pipelines, address: str, deadline: Deadl
     if not pipeline.has_room:
         await deadline.of(pipeline.room(), f"{address} to read what was sent before")
     return pipeline
-
-
-async def ask_each(
-    pipelines: Pipelines,
-    ways: Sequence[Destination | ClientError],
-    messages: Sequence[Outgoing],
-    deadline: Deadline,
-) -> list[SendResult | ClientError]:
-    """Send each message, in one write to each broker; return what becomes of each, in order.
-
-    One without a way has its error already.
-
-    Raises BrokerUnreachable where no broker can be connected to; one that cannot harms no message for another.
-    """
-    addresses = {way.address for way in ways if isinstance(way, Destination)}
-    connected, failed = await _connect(pipelines, addresses, deadline)
-    if failed and not connected:
-        errors = (_told(failed, way, message) for way, message in zip(ways, messages, strict=True))
-        raise next(error for error in errors if error is not None and not isinstance(error, NoSuchQueue))
-    results: list[SendResult | ClientError | None] = (
-        [_told(failed, way, message) for way, message in zip(ways, messages, strict=True)]
-        if failed
-        else [way if isinstance(way, ClientError) else None for way in ways]
-    )
-    going = [(nth, way) for nth, way in enumerate(ways) if isinstance(way, Destination) and way.address in connected]
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    left = len(going)
-
-    def answered(nth: int, way: Destination, outcome: Outcome) -> None:
-        nonlocal left
-        results[nth] = result_of(way, messages[nth], outcome)
-        left -= 1
-        if not left and not done.done():
-            done.set_result(None)
-
-    requests: dict[str, list[tuple[bytes, bytes, Answered]]] = {address: [] for address in connected}
-    born_ms = time.time_ns() // 1_000_000
-    for nth, way in going:
-        fields = way.fields(born_ms, messages[nth].properties)
-        requests[way.address].append((fields, messages[nth].body, partial(answered, nth, way)))
-    timeout_ms = deadline.left_ms
-    for address, pipeline in connected.items():
-        pipeline.ask_all(SEND, requests[address], timeout_ms)
-        pipeline.flush()  # the broker works on these while the next batch is read here
-    if going:
-        await done
-    return [result for result in results if result is not None]
-
-
-def _told(failed: Mapping[str, ClientError], way: Destination | ClientError, message: Outgoing) -> ClientError | None:
-    """Return why a message cannot leave, None where it can."""
-    if isinstance(way, ClientError):
-        return way
-    error = failed.get(way.address)
-    return None if error is None else told_of_key(error, way, message)
-
-
-async def _connect(
-    pipelines: Pipelines, addresses: Collection[str], deadline: Deadline
-) -> tuple[dict[str, Pipeline], dict[str, ClientError]]:
-    """Open pipelines with room, and why others are not."""
-    connected: dict[str, Pipeline] = {}
-    failed: dict[str, ClientError] = {}
-
-    async def connect(address: str) -> None:
-        try:
-            connected[address] = await pipeline_with_room(pipelines, address, deadline)
-        except ClientError as error:
-            failed[address] = error
-
-    for address in addresses:
-        pipeline = pipelines.ready(address)
-        if pipeline is not None and pipeline.has_room:
-            connected[address] = pipeline
-    if len(connected) < len(addresses):
-        await asyncio.gather(*(connect(address) for address in addresses if address not in connected))
-    return connected, failed

@@ -33,6 +33,7 @@ from ..rocketmq.properties import (
 )
 from ..rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from . import names
+from ._each import Each
 from ._event_loop import AsyncClosing, plain_send
 from ._membership import Heartbeat
 from ._outgoing import Body, MessageOptions, Outgoing, batch_body, batch_header, batch_results, prepare, ready_message
@@ -43,7 +44,6 @@ from ._pipeline import (
     Destinations,
     Outcome,
     Pipelines,
-    ask_each,
     fields_of,
     find_destinations,
     pipeline_with_room,
@@ -193,7 +193,7 @@ class AsyncProducer(AsyncClosing):
     ) -> list[SendResult | ClientError]:
         deadline = Deadline(timeout_ms)
         ways = await deadline.of(self._ways(topic, messages, queue_id), self._route_of(topic))
-        results = await ask_each(self._pipelines, ways, messages, deadline)
+        results = await Each(self._pipelines, self.group, ways, messages).sent(deadline)
         if any(isinstance(result, ClientError) for result in results):
             self._forget(topic)
         return results

@@ -75,13 +75,20 @@ class UniqueIds:
         self._prefix = (self._address + own).hex().upper()
         self._count = count(secrets.randbelow(0x10000))
         self._month_ms = range(0)
+        self._begun = (-1, "")
 
     def next_id(self) -> str:
         """Return the next id; the counter separates ids of one millisecond."""
-        moment_ms, month_ms = self._clock(), self._month_ms
+        moment_ms, begun = self._clock(), self._begun
+        if moment_ms != begun[0]:  # ids of one millisecond begin the same
+            begun = self._begun = (moment_ms, self._begin(moment_ms))
+        return f"{begun[1]}{next(self._count) & 0xFFFF:04X}"
+
+    def _begin(self, moment_ms: int) -> str:
+        month_ms = self._month_ms
         if moment_ms not in month_ms:
             month_ms = self._month_ms = _month_of(moment_ms)
-        return f"{self._prefix}{moment_ms - month_ms.start:08X}{next(self._count) & 0xFFFF:04X}"
+        return f"{self._prefix}{moment_ms - month_ms.start:08X}"
 
 
 def _month_of(moment_ms: int) -> range:
