@@ -30,8 +30,8 @@ from bench.installation import Installation, installed
 from bench.pace import at_rate
 from bench.peers import make, work_directory
 from bench.pending import copied, filled
+from bench.producers import processor_s
 from bench.results import Row, Section
-from bench.send import processor_s
 from broker.client import Admin, AsyncProducer, Producer
 from tests.interop.servers import Server
 from tests.interop.waiting import wait_until

@@ -65,7 +65,7 @@ class Installation:
 
 
 @contextmanager
-def installed(base: Path, namesrv: str = "") -> Iterator[Installation]:
+def installed(base: Path, namesrv: str = "", flush: str = "sync") -> Iterator[Installation]:
     """Start an installation; with `namesrv` it follows that broker instead of one of its own."""
     first = free_ports(3)
     env = {
@@ -74,6 +74,7 @@ def installed(base: Path, namesrv: str = "") -> Iterator[Installation]:
         "ESCAPEMENT_WEB_PORT": str(first),
         "ESCAPEMENT_BROKER_PORT": str(first + 1),
         "ESCAPEMENT_NAMESRV_PORT": str(first + 2),
+        "ESCAPEMENT_FLUSH": flush,
         **({"ESCAPEMENT_NAMESRV": namesrv} if namesrv else {}),
     }
     child = Child([sys.executable, MANAGE, "run"], log=base / "installation.err", env=env)

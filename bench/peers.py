@@ -12,10 +12,38 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from bench.results import RESULTS
 from tests.interop.readiness import answered_code
 from tests.interop.servers import SERVERS, Server, StoreShape
+
+
+class Measured(Protocol):
+    """A broker that can be measured, whatever else runs with it."""
+
+    name: str
+    root: Path
+    shape: StoreShape
+
+    @property
+    def namesrv(self) -> str:
+        """The address of its name service."""
+
+    @property
+    def address(self) -> str:
+        """The address of the broker."""
+
+    @property
+    def pid(self) -> int:
+        """The broker's process."""
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+
 
 #: Both keep RocketMQ's own index sizes; 256 MiB segments are our default.
 SIZES = {"segment_size_bytes": 256 << 20, "index_slots": 5_000_000, "index_entries": 20_000_000}

@@ -16,8 +16,8 @@ from pathlib import Path
 from bench import flood
 from bench.brokers import Brokers, cores, several
 from bench.peers import SIZES, work_directory
+from bench.producers import processor_s
 from bench.results import REPOSITORY, Row, Section
-from bench.send import processor_s
 from broker.client import Admin, RouteNotFound
 from tests.interop.process import Child
 from tests.interop.servers import StoreShape, says

@@ -1,0 +1,174 @@
+"""What a broker does all day, bare and in the house, beside Apache RocketMQ: one table of one run."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.disk import bare_syncs
+from bench.house import House
+from bench.peers import SIZES, Measured, work_directory
+from bench.producers import PLAIN, REPORT_MS, SKIP, TAKE, TRANSACTIONS, Turn, processor_us_of, rate_of, turn
+from bench.results import Row, Section, verdict
+from bench.timers import Load
+from tests.interop.programs import Program
+from tests.interop.servers import SERVERS, StoreShape
+
+TITLE = "Bare and in the house, beside Apache RocketMQ"
+DEFINITION = (
+    "Three brokers run at once and take turns, with flush async and with flush sync: ours by itself (*bare*), ours "
+    "with all that `make run` starts but the demonstration (*house*: PostgreSQL, Valkey, mirror, web, jobs), and "
+    "Apache RocketMQ. *Sends*: `org.apache.rocketmq.example.benchmark.Producer -w 64 -s 128`; *transactions*: its "
+    "`TransactionProducer -w 32 -s 128`, everything committed immediately; {turns} turns each, reports of {report} s, "
+    "the first {skip} of a turn are warm-up, {take} count, medians; behind the rate what one costs the broker's "
+    "process, user and system. *Batches*: {batch_count:,} messages, {batch} a request, from {threads} threads of "
+    "RocketMQ's Java client that wait for each answer; *backlog*: the same messages taken by a new group, from the "
+    "first arrival in a handler to the last; *timers*: {accepted:,} timers due in a day from {threads} threads, "
+    "*plain*: as many plain messages, in turns; medians of {rounds} rounds after one of warm-up. Bodies of 128 bytes."
+)
+BATCH, THREADS = 50, 16
+KINDS: Mapping[str, Callable[..., Measured]] = {
+    "escapement": SERVERS["escapement"],
+    "house": House,
+    "apache": SERVERS["apache"],
+}
+#: What is wanted of the ratio bare / Apache RocketMQ.
+WANTED = {"sends": 2.25, "transactions": 2.0, f"batches of {BATCH}": 1.25, "backlog": 2.0, "timers": 2.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How often, and how much."""
+
+    turns: int
+    skip: int
+    take: int
+    batch_count: int
+    accepted: int
+    rounds: int
+
+
+FULL = Sizes(2, SKIP, TAKE, 300_000, 40_000, 4)
+QUICK = Sizes(1, 1, 1, 20_000, 5_000, 2)
+
+
+@dataclass(slots=True)
+class Taken:
+    """The figures of one broker: a second, by work; and its processor time of one."""
+
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    turns: dict[str, list[Turn]] = field(default_factory=dict)
+
+    def note(self, name: str, rate: float) -> None:
+        """Keep the figure of a round."""
+        self.rates.setdefault(name, []).append(rate)
+
+    def rate(self, name: str) -> float:
+        """Return the median of a work; the first of several rounds is warm-up."""
+        if name in self.turns:
+            return rate_of(self.turns[name])
+        found = self.rates[name]
+        return statistics.median(found[1:] or found)
+
+    def processor_us(self, name: str) -> str:
+        """Return the broker's processor time of one, where it was noted."""
+        return f", {processor_us_of(self.turns[name]):.0f} us" if name in self.turns else ""
+
+
+def measure(options: Namespace, at: str) -> Section:
+    """Measure everything with both ways to flush."""
+    sizes = QUICK if options.quick else FULL
+    rows: list[Row] = []
+    notes: list[str] = []
+    for flush in ("async", "sync"):
+        with work_directory() as base:
+            if flush == "sync":
+                notes.append(bare_syncs(base))
+            taken = measured(base, flush, sizes)
+        rows += [row(flush, name, taken) for name in ("sends", "transactions", f"batches of {BATCH}", "backlog")]
+        rows += [row(flush, name, taken) for name in ("timers", "plain")]
+        shares = ", ".join(f"{kind} {each.rate('timers') / each.rate('plain'):.2f}" for kind, each in taken.items())
+        notes.append(f"flush {flush}, timers / plain: {shares}")
+    definition = DEFINITION.format(
+        turns=sizes.turns, report=REPORT_MS // 1000, skip=sizes.skip, take=sizes.take, batch_count=sizes.batch_count,
+        batch=BATCH, threads=THREADS, accepted=sizes.accepted, rounds=sizes.rounds - 1,
+    )  # fmt: skip
+    columns = ("bare", "in the house", "Apache RocketMQ", "bare / Apache", "house / Apache", "wanted", "holds")
+    return Section("table", TITLE, definition, "python -m bench table", at, rows, notes, columns=columns)
+
+
+def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
+    """Return what each of three brokers did, one after the other while all run."""
+    taken = {kind: Taken() for kind in KINDS}
+    with started(base, flush) as servers:
+        for name, producer in (("sends", PLAIN), ("transactions", TRANSACTIONS)):
+            for _ in range(sizes.turns):
+                for kind, server in servers.items():
+                    one = turn(producer, server, base, skip=sizes.skip, take=sizes.take)
+                    taken[kind].turns.setdefault(name, []).append(one)
+        for kind, server in servers.items():
+            flow(server, base, sizes, taken[kind])
+            timers(server, base, sizes, taken[kind])
+    return taken
+
+
+@contextmanager
+def started(base: Path, flush: str) -> Iterator[dict[str, Measured]]:
+    """Start the three brokers."""
+    with ExitStack() as stack:
+        servers: dict[str, Measured] = {}
+        for kind in KINDS:
+            directory = base / f"{kind}-{flush}"
+            server = KINDS[kind](directory / "store", directory / "work", StoreShape(**SIZES, flush=flush, heap="2g"))
+            servers[kind] = server
+            stack.callback(server.kill)
+            server.start()
+        yield servers
+
+
+def flow(server: Measured, base: Path, sizes: Sizes, taken: Taken) -> None:
+    """Store batches, and take what was stored."""
+    program = Program("FlowLoad", [server.namesrv, server.address], version="5.5.0", work=base, fast_start=False)
+    try:
+        for number in range(sizes.rounds):
+            topic = f"Stored{number}"
+            for name, until, fields in (
+                (f"batches of {BATCH}", "sent", ("batch", topic, sizes.batch_count, BATCH, THREADS)),
+                ("backlog", "drained", ("drain", topic, f"readers-{number}", sizes.batch_count, "pull")),
+            ):
+                told = program.ask(*fields, until=until, timeout_s=600)[-1]
+                print(f"  {server.name} {fields}: {told}", file=sys.stderr)
+                if told.get("lost", 0) or told.get("twice", 0):
+                    raise RuntimeError(f"{server.name} lost messages, or gave them twice: {told}")
+                taken.note(name, (told["count"] - told.get("failed", 0)) / told["elapsedMs"] * 1_000)
+    finally:
+        program.child.kill()
+
+
+def timers(server: Measured, base: Path, sizes: Sizes, taken: Taken) -> None:
+    """Take timers and plain messages in turns."""
+    load = Load(server, base)
+    try:
+        for _ in range(sizes.rounds):
+            taken.note("timers", load.accept(sizes.accepted, 86_400))
+            taken.note("plain", load.accept(sizes.accepted, 0))
+    finally:
+        load.end()
+
+
+def row(flush: str, name: str, taken: Mapping[str, Taken]) -> Row:
+    """Return the row of a work."""
+    bare, house, apache = (taken[kind].rate(name) for kind in KINDS)
+    wanted = WANTED.get(name)
+    holds = None if wanted is None else bare / apache >= wanted
+    cells = (
+        *(f"{taken[kind].rate(name):,.0f} /s{taken[kind].processor_us(name)}" for kind in KINDS),
+        f"{bare / apache:.2f}", f"{house / apache:.2f}", "" if wanted is None else f">= {wanted}",
+        verdict(Row("", "", holds=holds)),
+    )  # fmt: skip
+    return Row(f"{name}, flush {flush}", "", holds=holds, cells=cells)
