@@ -15,6 +15,7 @@ from bench import (
     consoles,
     consume,
     following,
+    large,
     lateness,
     many,
     openhalves,
@@ -48,6 +49,7 @@ USUAL = {
 #: All of it takes hours.
 MEASUREMENTS = USUAL | {
     "pending": pending,
+    "large": large,
     "openhalves": openhalves,
     "many": many,
     "strangers": strangers,

@@ -1,9 +1,10 @@
-"""A store full of pending timers, made by the engine in a process of its own that ends by SIGKILL.
+"""A store full of messages and pending timers, made by the engine in a process of its own that ends by SIGKILL.
 
-`python -m bench.filling ROOT COUNT`: what takes the network hours takes this minutes. It keeps up as a broker does, so
-what it leaves is what a broker leaves that is killed: a snapshot of the wheel, and units and records behind it. A store
-that holds some already is filled up to COUNT. The last line printed is JSON: timers taken a second, and the most
-anonymous memory that the process had.
+`python -m bench.filling ROOT TIMERS [MESSAGES]`: what takes the network hours takes this minutes. It keeps up as a
+broker does, so what it leaves is what a broker leaves that is killed: a snapshot of the wheel, and units and records
+behind it. A store that holds some timers already is filled up to TIMERS; messages, which nobody waits for, come before
+them, in batches. The last line printed is JSON: timers taken a second, and the most anonymous memory that the process
+had.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from broker.engine.engine import Engine
 from broker.rocketmq.message import pack_host
 from broker.rocketmq.properties import format_properties
 
-TOPIC, QUEUES = "Pending", 4
+TOPIC, STORED_TOPIC, QUEUES = "Pending", "Stored", 4
 DAY_MS = 86_400_000
 #: Due at random from the second day to the thirtieth: nothing is released while the rest is measured.
 FIRST_MS, SPAN_MS = DAY_MS, 29 * DAY_MS
@@ -33,10 +34,11 @@ BATCH = 256
 BORN_HOST = pack_host("127.0.0.1", 50_000)
 
 
-def fill(root: Path, count: int) -> dict[str, float]:
-    """Park timers with a schedule key each, `key-<number>`, until `count` are there."""
+def fill(root: Path, count: int, messages: int = 0) -> dict[str, float]:
+    """Store so many messages, and park timers with a schedule key each, `key-<number>`, until `count` are there."""
     begin_ms = time.time_ns() // 1_000_000
     engine = Engine.open(EngineConfig(root=str(root), flush="async", **SIZES), OsFiles(), begin_ms)
+    store(engine, messages)
     engine.topics.ensure(TOPIC, QUEUES)
     there = engine.timers.states.pending
     chance = random.Random(4 + there)
@@ -45,7 +47,7 @@ def fill(root: Path, count: int) -> dict[str, float]:
         now_ms = time.time_ns() // 1_000_000
         for number in range(start, min(start + BATCH, count)):
             properties = {
-                "UNIQ_KEY": f"7F000001{os.getpid() & 0xFFFF:04X}2A139A55{number:012X}",
+                "UNIQ_KEY": unique_key(number),
                 "WAIT": "true",
                 "TIMER_DELIVER_MS": str(begin_ms + FIRST_MS + chance.randrange(SPAN_MS)),
                 "ESC_SCHEDULE_KEY": f"key-{number}",
@@ -64,6 +66,26 @@ def fill(root: Path, count: int) -> dict[str, float]:
     }
 
 
+def store(engine: Engine, count: int) -> None:
+    """Store messages that nobody waits for."""
+    engine.topics.ensure(STORED_TOPIC, QUEUES)
+    for start in range(0, count, BATCH):
+        now_ms = time.time_ns() // 1_000_000
+        parts = [
+            (BODY, format_properties({"UNIQ_KEY": unique_key(1 << 40 | number), "WAIT": "true"}), 0)
+            for number in range(start, min(start + BATCH, count))
+        ]
+        engine.append_batch(
+            STORED_TOPIC, start // BATCH % QUEUES, parts, born_ms=now_ms, born_host=BORN_HOST, now_ms=now_ms
+        )
+        settle(engine, now_ms)
+
+
+def unique_key(number: int) -> str:
+    """Return an id that no other process makes."""
+    return f"7F000001{os.getpid() & 0xFFFF:04X}2A13{number:016X}"
+
+
 def settle(engine: Engine, now_ms: int) -> None:
     """Write and show what was appended; keep up."""
     while (job := engine.take_sync(now_ms)) is not None:
@@ -78,6 +100,6 @@ def settle(engine: Engine, now_ms: int) -> None:
 
 
 if __name__ == "__main__":
-    told = fill(Path(sys.argv[1]), int(sys.argv[2]))
+    told = fill(Path(sys.argv[1]), *map(int, sys.argv[2:]))
     print(json.dumps(told), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

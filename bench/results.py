@@ -75,6 +75,7 @@ ORDER = [
     "lateness",
     "timers",
     "pending",
+    "large",
     "commits",
     "openhalves",
     "consume",
