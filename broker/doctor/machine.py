@@ -18,6 +18,8 @@ from . import Check, Finding, cannot_tell, change, ok
 DESCRIPTORS = 12_000
 #: Below it a broker with a console and their servers have no room.
 AVAILABLE_BYTES = 256 << 20
+#: A broker with a console and their servers are so many threads and processes.
+TASKS = 200
 #: So far the clock may go another way than time does while the checks run.
 STEP_MS = 50.0
 SWAPPINESS = 10
@@ -113,6 +115,81 @@ def memory(wanted_bytes: int = AVAILABLE_BYTES, proc: Path = Path("/proc")) -> F
     return ok(f"{free_bytes >> 20:,} MB are left{', no swap' if not rows.get('SwapTotal') else ''}")
 
 
+Room = tuple[int, int]
+"""How much is left, of how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the control groups (version 2) of this process allow it, each the one that leaves the least; None where
+    none sets a limit. `cores`: a share of processors."""
+
+    memory_bytes: Room | None
+    tasks: Room | None
+    cores: float | None
+
+
+def limits_of_groups(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Limits:
+    """Read the limits of this process's control group and of those around it."""
+    line = next((each for each in _text(proc / "self/cgroup").splitlines() if each.startswith("0::")), "")
+    own = (groups / line.removeprefix("0::").lstrip("/")).resolve()
+    around = [each for each in (own, *own.parents) if line and each.is_relative_to(groups.resolve())]
+    quotas = [_text(group / "cpu.max").split() for group in around]
+    cores = [int(each[0]) / int(each[1]) for each in quotas if len(each) == 2 and each[0].isdigit()]
+    memory = [
+        # what was read from files and is not in use goes where memory is needed
+        (left + _figure(group / "memory.stat", "inactive_file"), most)
+        for group in around
+        for left, most in _room(group, "memory")
+    ]
+    tasks = [room for group in around for room in _room(group, "pids")]
+    return Limits(min(memory, default=None), min(tasks, default=None), min(cores, default=None))
+
+
+def _room(group: Path, name: str) -> list[Room]:
+    most, used = (_text(group / f"{name}.{which}").strip() for which in ("max", "current"))
+    return [(int(most) - int(used), int(most))] if most.isdigit() and used.isdigit() else []
+
+
+def _figure(path: Path, name: str) -> int:
+    return next((int(line.split()[1]) for line in _text(path).splitlines() if line.startswith(f"{name} ")), 0)
+
+
+def container(
+    limits: Callable[[], Limits] = limits_of_groups, wanted_bytes: int = AVAILABLE_BYTES, wanted_tasks: int = TASKS
+) -> Finding:
+    """Look what a container, or the unit of a service, allows: the machine may have more than this process gets."""
+    found = limits()
+    said = []
+    if found.memory_bytes is not None:
+        left, most = found.memory_bytes
+        if left < wanted_bytes:
+            more = f"{most + wanted_bytes - left >> 20}m"
+            return change(
+                f"{left >> 20:,} MB are left of the {most >> 20:,} MB of its container",
+                f"--memory {more} for the container, or MemoryMax={more.upper()} in the unit",
+            )
+        said.append(f"{left >> 20:,} of {most >> 20:,} MB are left")
+    if found.cores is not None:
+        if found.cores < 1:
+            return change(
+                f"its container gets {found.cores:.2f} of a core: who has used it up stands still for the rest of each"
+                " period, and timers are late",
+                "--cpus 1 for the container, or CPUQuota=100% in the unit",
+            )
+        said.append(f"{found.cores:g} cores")
+    if found.tasks is not None:
+        left, most = found.tasks
+        if left < wanted_tasks:
+            more = str(most + wanted_tasks - left)
+            return change(
+                f"{left:,} of the {most:,} threads and processes of its container are left",
+                f"--pids-limit {more} for the container, or TasksMax={more} in the unit",
+            )
+        said.append(f"{left:,} threads and processes are left")
+    return ok(", ".join(said) if said else "no limit of a container")
+
+
 def overcommit(proc: Path = Path("/proc")) -> Finding:
     """Look whether memory is promised that is not there: Redis and Valkey fork to save, which needs it."""
     said = _text(proc / "sys/vm/overcommit_memory").strip()
@@ -161,6 +238,7 @@ def checks(steps: ClockSteps) -> dict[str, Check]:
     return {
         "clock.synchronised": clock_synchronised,
         "limits.descriptors": descriptors,
+        "limits.container": container,
         "memory": memory,
         "memory.overcommit": overcommit,
         "version.python": python,

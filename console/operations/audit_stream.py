@@ -2,13 +2,14 @@
 
     ESCAPEMENT_AUDIT_STREAM=syslog+udp://logs.example:514      RFC 5424, an entry a datagram (RFC 5426)
                             syslog+tcp://logs.example:601      RFC 5424, octet counting (RFC 6587)
+                            syslog+tls://logs.example:6514     the same by TLS (RFC 5425)
                             syslog+unix:///dev/log             RFC 5424 to a socket of this machine
                             https://siem.example/audit         POST of lines of JSON, any 2xx is a yes
 
 Operations write their entry and know nothing of this: the worker sends what is new every five seconds. How far it came
-stands in `var/audit-stream.json`, and moves when the receiver has taken the entries: a webhook says so, by TCP the
-receiver has read everything up to the end of the connection and closed it in turn. Datagrams are answered by nobody:
-by UDP what is lost on the way is not known, and entries that no datagram holds are sent without their result.
+stands in `var/audit-stream.json`, and moves when the receiver has taken the entries: a webhook says so, by TCP (and
+TLS) the receiver has read everything up to the end of the connection and closed it in turn. Datagrams are answered by
+nobody: by UDP what is lost on the way is not known, and entries that no datagram holds are sent without their result.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import json
 import logging
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -42,6 +44,8 @@ BATCH, ROUNDS = 200, 50
 TIMEOUT_S = 10.0
 #: log audit (13), notice (5)
 PRIORITY = 13 * 8 + 5
+#: ports where none is named; of datagrams 514
+_PORTS = {"syslog+tcp": 601, "syslog+tls": 6514}
 #: what no datagram holds more than
 _DATAGRAM_BYTES = 60_000
 _APPLICATION = "escapement"
@@ -171,6 +175,7 @@ def sender_to(address: str) -> Send:
     makers: dict[str, Callable[[SplitResult, int], Send]] = {
         "syslog+udp": lambda parts, port: _by_datagrams(socket.AF_INET, (parts.hostname or "", port)),
         "syslog+tcp": lambda parts, port: _by_tcp(parts.hostname or "", port),
+        "syslog+tls": lambda parts, port: _by_tcp(parts.hostname or "", port, _trusting(settings.AUDIT_STREAM_CA)),
         "syslog+unix": lambda parts, port: _by_datagrams(socket.AF_UNIX, parts.path),
         "https": lambda parts, port: _by_post(address),
         "http": lambda parts, port: _by_post(address),
@@ -179,7 +184,7 @@ def sender_to(address: str) -> Send:
     if parts.scheme not in makers or not is_whole:
         known = ", ".join(f"{scheme}://" for scheme in makers)
         raise StreamRefused(f"ESCAPEMENT_AUDIT_STREAM is {without_secrets(address)!r}: it has to begin with {known}.")
-    return makers[parts.scheme](parts, port or (601 if parts.scheme == "syslog+tcp" else 514))
+    return makers[parts.scheme](parts, port or _PORTS.get(parts.scheme, 514))
 
 
 # What an entry looks like.
@@ -232,20 +237,41 @@ def _by_datagrams(family: socket.AddressFamily, address: tuple[str, int] | str) 
     return send
 
 
-def _by_tcp(host: str, port: int) -> Send:
+def _by_tcp(host: str, port: int, trusting: ssl.SSLContext | None = None) -> Send:
     def send(batch: Sequence[Link]) -> None:
         name = _host()
         frames = (as_syslog(link, host=name) for link in batch)
+        sent = b"".join(b"%d %b" % (len(frame), frame) for frame in frames)
         try:
-            with closing(socket.create_connection((host, port), TIMEOUT_S)) as out:
-                out.sendall(b"".join(b"%d %b" % (len(frame), frame) for frame in frames))
-                out.shutdown(socket.SHUT_WR)
-                while out.recv(4096):  # whatever it says; its end says that it has read ours
-                    pass
+            with closing(socket.create_connection((host, port), TIMEOUT_S)) as plain:
+                if trusting is None:
+                    plain.sendall(sent)
+                    plain.shutdown(socket.SHUT_WR)
+                    _await_end(plain)
+                    return
+                with closing(trusting.wrap_socket(plain, server_hostname=host)) as secure:
+                    secure.sendall(sent)
+                    # many end the connection and leave out TLS's own word of it, which means what TCP's end means
+                    with suppress(ssl.SSLEOFError):
+                        _await_end(secure.unwrap())
         except OSError as error:
             raise StreamFailed(str(error)) from error
 
     return send
+
+
+def _await_end(connection: socket.socket) -> None:
+    """Wait until the other side closes: it has read everything then, whatever it says."""
+    while connection.recv(4096):
+        pass
+
+
+def _trusting(authorities: str) -> ssl.SSLContext:
+    """Return what a collector's certificate is checked with: these authorities (PEM), or the machine's."""
+    try:
+        return ssl.create_default_context(cafile=authorities or None)
+    except OSError as error:
+        raise StreamFailed(f"ESCAPEMENT_AUDIT_STREAM_CA: {authorities}: {error}") from error
 
 
 def _by_post(address: str) -> Send:

@@ -306,8 +306,11 @@ if OPERATIONS_KEEP_DAYS > 0:
 # --- the audit --------------------------------------------------------------------------------------------------------
 # A file to which each entry is added as a line of JSON; none by default.
 AUDIT_FILE = os.environ.get("ESCAPEMENT_AUDIT_FILE", "")
-# A collector that is sent each entry: syslog+udp://, syslog+tcp://, syslog+unix://, https://; none by default.
+# A collector that is sent each entry: syslog+udp://, syslog+tcp://, syslog+tls://, syslog+unix://, https://; none by
+# default.
 AUDIT_STREAM = os.environ.get("ESCAPEMENT_AUDIT_STREAM", "")
+# Authorities (PEM) by which a collector of syslog+tls:// is known; the machine's by default.
+AUDIT_STREAM_CA = os.environ.get("ESCAPEMENT_AUDIT_STREAM_CA", "")
 AUDIT_STREAM_TOKEN = os.environ.get("ESCAPEMENT_AUDIT_STREAM_TOKEN", "")
 # So many wrong passwords and locks an hour have an entry of their own.
 AUDIT_STRANGERS_AN_HOUR = 1_000

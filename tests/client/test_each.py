@@ -16,8 +16,6 @@ from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command, FrameBuffer, decode, encode
 from tests.client.test_producing import stranger
 
-LATER = {"delay_ms": 3_600_000}
-
 
 def broken(body: str, queue_id: int) -> Outgoing:
     """A message that no broker takes: its properties end within a name."""
@@ -45,7 +43,7 @@ async def test_messages_to_one_queue_keep_their_order_and_their_ids(producer: As
 
 async def test_what_waits_goes_by_itself_among_others(producer: AsyncProducer, admin: AsyncAdmin) -> None:
     await admin.create_topic("orders", queues=1)
-    made = [prepare("a"), prepare("b", **LATER), prepare("c"), prepare("d", delay_level=3), prepare("e")]  # type: ignore[arg-type]
+    made = [prepare("a"), prepare("b", delay_ms=3_600_000), prepare("c"), prepare("d", delay_level=3), prepare("e")]
     results = await producer.send_each("orders", made)
     assert [isinstance(each, SendResult) and each.due_ms is not None for each in results] == [
         False, True, False, True, False

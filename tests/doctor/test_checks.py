@@ -99,7 +99,7 @@ def open_umask(place: Path) -> Finding:
 
 
 def few_descriptors(place: Path) -> Finding:
-    command = [sys.executable, "-m", "broker", "doctor", str(place), "--only", "limits", "--json"]
+    command = [sys.executable, "-m", "broker", "doctor", str(place), "--only", "limits.descriptors", "--json"]
     done = subprocess.run(
         ["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh", *command], cwd=ROOT, capture_output=True, check=False
     )
@@ -151,6 +151,9 @@ FAILS: dict[str, tuple[Callable[[Path], Finding], str]] = {
     "permissions.umask": (open_umask, "umask 022"),
     "clock.synchronised": (lambda place: machine.clock_synchronised(lambda: (0x0040, 0)), "the clock is not"),
     "limits.descriptors": (few_descriptors, "a process may open 256 files"),
+    "limits.container": (
+        lambda place: machine.container(lambda: machine.Limits(None, (5, 100), None)), "5 of the 100 threads"
+    ),
     "memory": (lambda place: machine.memory(wanted_bytes=1 << 60), "MB are left"),
     "memory.overcommit": (
         lambda place: machine.overcommit(proc(place, sys__vm__overcommit_memory="2\n")), "not overcommitted"
@@ -258,3 +261,58 @@ def test_a_free_port_is_free() -> None:
         port = listening.getsockname()[1]
         assert not ports.is_free("127.0.0.1", port)
     assert ports.port("broker", "127.0.0.1", port, "--port").verdict is Verdict.OK
+
+
+def group(place: Path, **files: str) -> None:
+    """Write files of a control group, with a dot for each underscore."""
+    place.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (place / name.replace("_", ".", 1)).write_text(text + "\n")
+
+
+@pytest.fixture
+def inner(tmp_path: Path) -> Path:
+    """The group of this process, within one that sets limits as well."""
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text("0::/outer/inner\n")
+    group(tmp_path / "groups")
+    return tmp_path / "groups" / "outer" / "inner"
+
+
+def found_in(tmp_path: Path) -> Finding:
+    return machine.container(lambda: machine.limits_of_groups(tmp_path / "proc", tmp_path / "groups"))
+
+
+def test_a_container_without_limits(tmp_path: Path, inner: Path) -> None:
+    group(inner, memory_max="max", memory_current="1", cpu_max="max 100000", pids_max="max", pids_current="7")
+    assert found_in(tmp_path) == ok("no limit of a container")
+    assert (
+        machine.container(lambda: machine.limits_of_groups(tmp_path / "none", tmp_path / "none")).verdict is Verdict.OK
+    )
+
+
+def test_limits_of_a_container_that_leave_room(tmp_path: Path, inner: Path) -> None:
+    gib = 1 << 30
+    group(inner, memory_max=str(2 * gib), memory_current=str(2 * gib), memory_stat=f"anon 1\ninactive_file {gib}")
+    group(inner, cpu_max="150000 100000", pids_max="512", pids_current="12")
+    text = "1,024 of 2,048 MB are left, 1.5 cores, 500 threads and processes are left"
+    assert found_in(tmp_path) == ok(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "remedy"),
+    [
+        ({"memory_max": f"{300 << 20}", "memory_current": f"{200 << 20}"}, "100 MB are left of", "--memory 456m"),
+        ({"cpu_max": "50000 100000"}, "0.50 of a core", "--cpus 1"),
+        ({"pids_max": "150", "pids_current": "100"}, "50 of the 150 threads", "--pids-limit 300"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("where", ["inner", "around"])
+def test_a_limit_that_leaves_too_little_wherever_it_is_set(
+    tmp_path: Path, inner: Path, where: str, files: dict[str, str], said: str, remedy: str
+) -> None:
+    group(inner, memory_max="max", cpu_max="max 100000", pids_max="max")
+    group(inner if where == "inner" else inner.parent, **files)
+    found = found_in(tmp_path)
+    assert said in found.text
+    assert remedy in (found.remedy or "")

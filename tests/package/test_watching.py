@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from broker.client import Consumer, Producer
+from broker.handlers import health
 from broker.testing import BrokerThread
 from tests.house.sources import ROOT
 from tests.interop.process import Child
@@ -134,6 +135,12 @@ def test_every_metric_that_is_asked_for_is_there() -> None:
     } | {name for name in documented() if name.startswith("escapement_handle") or name == "escapement_queues"}
 
 
+def test_what_a_process_of_handlers_tells_is_documented() -> None:
+    part = METRICS.partition("## Of a process of handlers")[2]
+    told = set(re.findall(r"^# TYPE (\w+) ", health.metrics({}), re.MULTILINE))
+    assert set(re.findall(r"^\| `([a-z_]+)`", part, re.MULTILINE)) == told
+
+
 def test_the_panels_of_the_dashboard_stand_beside_each_other() -> None:
     dashboard = json.loads((WATCHING / "grafana.json").read_text())
     taken: set[tuple[int, int]] = set()
@@ -198,7 +205,7 @@ def test_a_prometheus_reads_both_and_answers_each_panel_and_rule(
             if not asked_of(prometheus, "query", query=asked_in_panel(expression))["result"]
         }
         assert {name for expression in empty for name in NAME.findall(expression)} == NOT_HAPPENED
-        until(lambda: [rule["health"] for rule in rules(prometheus)] == ["ok"] * 20, START_S)
+        until(lambda: [rule["health"] for rule in rules(prometheus)] == ["ok"] * 22, START_S)
         assert [rule["name"] for rule in rules(prometheus) if rule["state"] == "firing"] == []
         broker.stop()
         until(lambda: "EscapementDown" in pending(prometheus), START_S)

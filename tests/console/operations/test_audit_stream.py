@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from console import tasks
 from console.operations import audit_stream, chain
@@ -48,21 +50,28 @@ def of_message(data: bytes) -> dict[str, Any]:
 class TcpCollector:
     """A collector by TCP: `closes_after` messages of one connection it goes away, without reading on."""
 
+    scheme = "syslog+tcp"
+
     def __init__(self, port: int = 0) -> None:
         self.taken: Taken = []
         self.closes_after: int | None = None
         self._listening = socket.create_server(("127.0.0.1", port))
-        self.address = f"syslog+tcp://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.address = f"{self.scheme}://127.0.0.1:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
         while True:
             try:
-                connected, _ = self._listening.accept()
+                connected = self._over(self._listening.accept()[0])
+            except ssl.SSLError:
+                continue
             except OSError:
                 return
             with connected, connected.makefile("rb") as lines:
                 self._read(connected, lines)
+
+    def _over(self, connected: socket.socket) -> socket.socket:
+        return connected
 
     def _read(self, connected: socket.socket, lines: Any) -> None:
         count = 0
@@ -84,6 +93,23 @@ class TcpCollector:
     def close(self) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
+
+
+class TlsCollector(TcpCollector):
+    """The same by TLS, with a certificate of an authority that no machine knows, whose file is `authority`."""
+
+    scheme = "syslog+tls"
+
+    def __init__(self, place: Path) -> None:
+        ca = trustme.CA()
+        self.authority = place / "authority.pem"
+        ca.cert_pem.write_to_path(self.authority)
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        ca.issue_cert("127.0.0.1").configure_cert(self._context)
+        super().__init__()
+
+    def _over(self, connected: socket.socket) -> socket.socket:
+        return self._context.wrap_socket(connected, server_side=True)
 
 
 @contextmanager
@@ -185,6 +211,31 @@ def test_by_tcp_in_order_after_an_outage_and_a_collector_that_ends_in_the_middle
         collector.close()
 
 
+def test_by_tls_only_to_a_collector_whose_certificate_is_known(
+    settings: Any, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector = TlsCollector(place)
+    settings.AUDIT_STREAM = collector.address
+    try:
+        entries("one", "two")
+        assert stream() == 0
+        assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
+        settings.AUDIT_STREAM_CA = str(place / "none.pem")
+        assert stream() == 0
+        assert f"ESCAPEMENT_AUDIT_STREAM_CA: {place / 'none.pem'}" in caplog.text
+        settings.AUDIT_STREAM_CA = str(collector.authority)
+        assert stream() == 2
+        assert numbers(collector.taken) == [1, 2]
+        collector.closes_after = 1
+        entries(*("x" * 50_000 for _ in range(40)))
+        assert stream() == 0
+        collector.closes_after = None
+        assert stream() == 40
+        assert numbers(collector.taken) == [1, 2, 3, *range(3, 43)]
+    finally:
+        collector.close()
+
+
 def test_to_a_webhook_with_its_token_until_it_says_yes(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     hook = Hook()
     settings.AUDIT_STREAM, settings.AUDIT_STREAM_TOKEN = hook.address, "hook-secret"
@@ -242,7 +293,16 @@ def test_a_collector_that_hangs_delays_neither_jobs_nor_operations(settings: Any
 
 
 @pytest.mark.parametrize(
-    "address", ["syslog://x:514", "syslog+udp://", "ftp://user:word@x/y", "syslog+tcp://x:70000", "syslog+unix://", "x"]
+    "address",
+    [
+        "syslog://x:514",
+        "syslog+udp://",
+        "ftp://user:word@x/y",
+        "syslog+tcp://x:70000",
+        "syslog+unix://",
+        "x",
+        "syslog+tls://",
+    ],
 )
 def test_an_address_that_is_none_is_refused_without_its_secrets(address: str, settings: Any) -> None:
     with pytest.raises(StreamRefused) as refused:
