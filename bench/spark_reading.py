@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark.jobs import JOBS
-from spark.points import Question
 from spark.priority import available, chosen, give_way
+from spark.question import Question
 from spark.run import scratch_for
 from spark.scan import Source, shared_scan
 from spark.session import open_session

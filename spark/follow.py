@@ -22,8 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from broker import log_lines
 
 from .jobs import JOBS
-from .points import Question
 from .priority import FOLLOWER_NICENESS
+from .question import Question
 from .run import Order, settled
 from .session import open_session
 from .sink import Coverage, Sink

@@ -49,8 +49,8 @@ from spark.cluster_options import parse_cluster_options
 from spark.cluster_source import cluster_of
 from spark.jobs import JOBS
 from spark.places import LOG, MOST_LOGS, place_of, position_at
-from spark.points import HOUR_MS, Question
 from spark.priority import GROUP_NICENESS, available, chosen, give_way
+from spark.question import HOUR_MS, Question
 from spark.scan import CLUSTER, Source, clear_scans, is_cluster, shared_scan
 from spark.session import open_session, scratch_of
 from spark.sink import Coverage, Part, Sink

@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark.places import LOG, apart, log_of, position_at, position_of
-from spark.points import DAY_MS, HOUR_MS, Question, floor_to, points, some_positions, together
+from spark.points import floor_to, points, some_positions, together
+from spark.question import DAY_MS, HOUR_MS, Question
 from spark.view import View
 
 

@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from spark.places import apart
-from spark.points import MINUTE_MS, Question, first_and_last, floor_to, points, quantiles, some_positions, together
+from spark.points import first_and_last, floor_to, points, quantiles, some_positions, together
+from spark.question import MINUTE_MS, Question
 from spark.view import View
 
 _COUNTED = ("sent", "released", "committed")

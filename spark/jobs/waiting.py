@@ -5,19 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.points import (
-    DAY_MS,
-    HOUR_MS,
-    MINUTE_MS,
-    Question,
-    first_and_last,
-    floor_to,
-    points,
-    quantiles,
-    some_positions,
-    span_of,
-    together,
-)
+from spark.points import first_and_last, floor_to, points, quantiles, some_positions, span_of, together
+from spark.question import AHEAD_MS, HOUR_MS, Question
 from spark.view import View
 
 
@@ -59,10 +48,6 @@ def lateness(view: View, question: Question) -> DataFrame:
         quantiles(timely, F.col("late_ms"), "late_", "topic", "label", position=F.col("position")),
         quantiles(hours, F.col("late_ms"), "hour_", "topic", "at_ms", position=F.col("position")),
     )
-
-
-#: How far ahead each unit is counted.
-AHEAD_MS = {"minute": (MINUTE_MS, HOUR_MS), "hour": (HOUR_MS, 2 * DAY_MS), "day": (DAY_MS, 60 * DAY_MS)}
 
 
 def pending(view: View, question: Question) -> DataFrame:

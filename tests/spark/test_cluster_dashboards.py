@@ -14,7 +14,7 @@ from broker.client import Admin, Decision, Producer, TransactionProducer, prepar
 from broker.testing import BrokerThread, small_store
 from console.features.dashboards.models import DashboardRun
 from spark.jobs import JOBS
-from spark.points import Question
+from spark.question import Question
 from spark.run import Order, options_of
 from spark.scan import Source, shared_scan
 from spark.view import view_of

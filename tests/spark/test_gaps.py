@@ -16,7 +16,7 @@ from broker.engine.disk import OsFiles
 from broker.engine.testing import open_engine
 from spark.jobs.accounts import storage
 from spark.options import parse_options
-from spark.points import Question
+from spark.question import Question
 from spark.source import LogReader, LogStreamReader
 from spark.store import LogStore, StoreUnreadable
 from tests.spark.logs import log_of, record

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark.jobs import JOBS
 from spark.options import parse_options
-from spark.points import Question
+from spark.question import Question
 from spark.segment import Stretch, read_stretch
 from spark.view import OPTIONS, View, view_of
 from tests.crash.golden import load

@@ -15,7 +15,7 @@ from broker.engine.testing import PowerLoss, SimulatedFiles
 from broker.testing import BrokerThread, small_store
 from console.run.replay import Options
 from spark.jobs import JOBS
-from spark.points import Question
+from spark.question import Question
 from tests.console.run.playing import Run, write_days
 from tests.crash.timerload import TimerLoad
 from tests.crash.transactions import Simulation

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark.jobs import JOBS
 from spark.places import BITS, numbered_batch, numbered_frame, place_of, position_at, positions_at
-from spark.points import HOUR_MS, Question
+from spark.question import HOUR_MS, Question
 from spark.scan import Source, shared_scan
 from spark.store import LogStore
 from spark.view import OPTIONS, view_of
