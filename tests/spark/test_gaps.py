@@ -19,8 +19,9 @@ from spark.options import parse_options
 from spark.question import Question
 from spark.source import LogReader, LogStreamReader
 from spark.store import LogStore, StoreUnreadable
+from tests.spark.figures import points_of
 from tests.spark.logs import log_of, record
-from tests.spark.test_jobs import points_of, view
+from tests.spark.test_jobs import view
 from tests.watching import Calls
 
 Write = Callable[[dict[int, bytes]], Path]

@@ -22,7 +22,8 @@ from tests.crash.transactions import Simulation
 from tests.crash.workload import Workload
 from tests.spark import plain
 from tests.spark.count import count_all
-from tests.spark.test_jobs import points_of, view
+from tests.spark.figures import points_of
+from tests.spark.test_jobs import view
 from tests.spark.test_stores import segments_of
 from tests.waiting import until
 
