@@ -10,11 +10,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark.by_spark import shared_scan
 from spark.jobs import JOBS
+from spark.order import scratch_for
 from spark.priority import available, chosen, give_way
 from spark.question import Question
-from spark.run import scratch_for
-from spark.scan import Source, shared_scan
+from spark.scan import Source
 from spark.session import open_session
 from spark.store import LogStore
 from spark.view import OPTIONS, view_of

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.by_spark import shared_scan
 from spark.jobs import JOBS
 from spark.places import BITS, numbered_batch, numbered_frame, place_of, position_at, positions_at
 from spark.question import Question
-from spark.scan import Source, shared_scan
+from spark.scan import Source
 from spark.view import OPTIONS, view_of
 from tests.spark import two_logs
 from tests.spark.figures import SELECTION, Line

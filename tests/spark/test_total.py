@@ -19,7 +19,9 @@ from broker.mirror.models import Broker, MirrorState
 from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
-from spark.run import Order, run
+from spark.by_spark import SparkEngine
+from spark.order import Order
+from spark.run import run
 from tests.cluster import Cluster
 from tests.waiting import until
 
@@ -89,7 +91,7 @@ def computed(session: SparkSession, url: str, names: list[str], parts: list[dict
         }
         for part in parts
     ]
-    run(Order("", url, "", numbers, AS_OF_MS, parts=wanted), session)
+    run(Order("", url, "", numbers, AS_OF_MS, parts=wanted), SparkEngine(session))
     fields = ("series", "topic", "label", "part", "at_ms", "value", "positions", "brokers")
     return {row.dashboard: sorted(row.points.values_list(*fields), key=str) for row in rows}
 
@@ -157,6 +159,7 @@ def test_the_command_computes_all_brokers_unless_one_is_named(mirrored: Cluster)
 
 def test_a_broker_that_is_named_is_computed_alone(mirrored: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setattr(settings, "DASHBOARDS_ENGINE", "spark")
     with pytest.raises(CommandError, match="Java 17"):
         call_command("dashboards", "run", "flow", "--broker", B)
     (only,) = DashboardRun.objects.all()
@@ -179,6 +182,7 @@ def broken_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\nexit 1\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(settings, "DASHBOARDS_ENGINE", "spark")
 
 
 def test_the_timetable_has_the_total_first_and_each_even_where_one_fails(mirrored: Cluster, broken_java: None) -> None:

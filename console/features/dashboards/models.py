@@ -88,6 +88,11 @@ class DashboardRun(models.Model):
         return ", ".join(part["broker"] for part in self.parts) or self.broker
 
     @property
+    def engine_name(self) -> str:
+        """The engine as it calls itself, empty where it is not known."""
+        return {"duckdb": "DuckDB", "spark": "Spark"}.get(self.engine, self.engine)
+
+    @property
     def lacking(self) -> list[dict[str, Any]]:
         """The brokers that were left out, with the reason."""
         return [part for part in self.parts if part.get("error")]
