@@ -7,6 +7,7 @@ an ordinary log gained since its last segment was closed.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -44,7 +45,7 @@ class DuckdbEngine:
         self._elsewhere_ended: Event | None = None
         self._tasks = self._done = 0
         self._answers: Answers | None = None
-        self._connection = duckdb.connect(
+        self.connection = duckdb.connect(
             config={
                 "threads": self._cores,
                 "memory_limit": f"{memory_mb}MiB",
@@ -73,12 +74,12 @@ class DuckdbEngine:
 
     def extents(self, *, several: bool) -> Mapping[int, Extent]:
         """Return what was read, by the number of the log."""
-        found = self._connection.execute(_EXTENTS if several else _EXTENT).fetchall()
+        found = self.connection.execute(_EXTENTS if several else _EXTENT).fetchall()
         return {log: Extent(rows, start, end, damaged) for log, rows, start, end, damaged in found}
 
     def begin(self, question: Question) -> None:
         """Take what is asked beside the records."""
-        self._answers = Answers(self._connection, question)
+        self._answers = Answers(self.connection, question)
 
     def ask(self, dashboard: str) -> Iterator[tuple[Any, ...]]:
         """Yield the points of one dashboard. Raises duckdb.Error."""
@@ -90,15 +91,17 @@ class DuckdbEngine:
         self._ended.set()
         if self._elsewhere_ended is not None:
             self._elsewhere_ended.set()
-        self._connection.interrupt()
+        self.connection.interrupt()
 
     def close(self) -> None:
-        """Free the memory."""
-        self._connection.close()
+        """Close the connection, and so free the memory."""
+        self.connection.close()
 
     def _by_processes(self, tasks: Sequence[Task]) -> None:
         context = multiprocessing.get_context("spawn")  # threads of libraries, and locks, are none of a new process
         ended = self._elsewhere_ended = context.Event()
+        if self._ended.is_set():
+            ended.set()
         with ProcessPoolExecutor(min(self._cores, len(tasks)), context, initializer=_begin, initargs=(ended,)) as pool:
             left: set[Future[int]] = {pool.submit(_copy, task) for task in tasks}
             try:
@@ -115,14 +118,14 @@ class DuckdbEngine:
         """Make the view ``records`` of the files of a scan, and let nothing else be read from then on."""
         groups = scan.files()
         copies = [
-            self._connection.read_parquet(files).project(numbered_columns(scan.schema.names, log))
+            self.connection.read_parquet(files).project(numbered_columns(scan.schema.names, log))
             for log, files in groups
         ]
         reduce(duckdb.DuckDBPyRelation.union, copies).create_view("records")
-        self._connection.execute("SET VARIABLE files = $1", [[file for _, files in groups for file in files]])
-        self._connection.execute("SET allowed_paths = getvariable('files')")
+        self.connection.execute("SET VARIABLE files = $1", [[file for _, files in groups for file in files]])
+        self.connection.execute("SET allowed_paths = getvariable('files')")
         for statement in _SHUT:
-            self._connection.execute(statement)
+            self.connection.execute(statement)
 
 
 #: Of a process that copies: set when what it does is not wanted any more.
@@ -134,6 +137,9 @@ def _begin(ended: Event) -> None:
     global _ended
     _ended = ended
     end_with_parent()
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():  # it ended before this process could be told
+        os._exit(1)
 
 
 def _copy(task: Task) -> int:

@@ -72,7 +72,7 @@ class SparkEngine:
 
     @property
     def records(self) -> DataFrame:
-        """What was scanned."""
+        """The records that were scanned."""
         assert self._records is not None
         return self._records
 

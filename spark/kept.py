@@ -69,29 +69,37 @@ def _module(name: str) -> Path:
 class Keep:
     """The kept segments of one store, as its files are now. To be closed. Made by `opened`."""
 
-    def __init__(self, directory: Path, options: LogOptions, segments: Sequence[Segment], lock: int) -> None:
+    def __init__(self, directory: Path, options: LogOptions, code: str, lock: int) -> None:
         self._directory = directory
         self._options = options
+        self._code = code
         self._lock = lock
-        self._marks = {segment: mark for segment in segments if (mark := _mark(options, segment)) is not None}
+        found = [(segment, self._mark(segment)) for segment in LogStore(options.path).segments()]
+        self._marks = {segment: mark for segment, mark in found if mark is not None}
 
     @classmethod
-    def opened(cls, root: Path, options: LogOptions) -> Keep | None:
-        """Return what is kept of a store below ``root``; None where nothing can be. Raises StoreUnreadable."""
+    def opened(cls, root: Path, options: LogOptions, code: str = "") -> Keep | None:
+        """Return what is kept of a store below ``root``; None where nothing can be. Raises StoreUnreadable.
+
+        ``code``: a fingerprint of the code that decodes, if it is not this.
+        """
         if "://" in options.path:
             return None  # what lies elsewhere has no inode
-        segments = LogStore(options.path).segments()
         directory = root / sha256(os.fsencode(options.path)).hexdigest()[:32]
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (directory / _STORE).write_bytes(os.fsencode(options.path))
             lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             logger.warning("Closed segments are not kept: %s", error)
             return None
-        found = cls(directory, options, segments, lock)
+        try:
+            found = cls(directory, options, code or decoding(), lock)
+        except BaseException:
+            os.close(lock)
+            raise
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            (directory / _STORE).write_bytes(os.fsencode(options.path))
             found._remove_others()
             _remove_lost(root)
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -137,13 +145,26 @@ class Keep:
     def keep(self, start: int, mark: str, files: Sequence[Path]) -> None:
         """Keep the columns of a segment that were written meanwhile, unless it turns out not to be closed."""
         segment = next((one for one, known in self._marks.items() if (one.start, known) == (start, mark)), None)
-        if segment is None or _mark(self._options, segment) != mark or not self._is_full(segment, files[-1]):
+        if segment is None or self._mark(segment) != mark or not self._is_full(segment, files[-1]):
             return
         try:
             for part, file in enumerate(files):
                 self._copy(file, f"{start:020d}-{mark}-{part}-{len(files)}")
         except OSError as error:
             logger.warning("The columns of a closed segment are not kept: %s", error)
+
+    def _mark(self, segment: Segment) -> str | None:
+        """Return the fingerprint of a segment's columns, None without its file."""
+        try:
+            file = Path(self._options.path, "commitlog", f"{segment.start:020d}").stat()
+        except OSError:
+            return None
+        choice = self._options.selection
+        what = [
+            self._code, segment.start, segment.size, file.st_size, file.st_mtime_ns, file.st_ino, str(choice.schema),
+            choice.delays_ms, choice.extract, sorted(choice.body_topics), choice.inflate, self._options.broker_name,
+        ]  # fmt: skip
+        return sha256(json.dumps(what).encode()).hexdigest()[:32]
 
     def _copy(self, file: Path, name: str) -> None:
         """Copy a file under a name with its checksum; whoever looks finds all of it or nothing. Raises OSError."""
@@ -181,20 +202,6 @@ class Keep:
         for path in self._directory.iterdir():
             if path not in kept and path.name not in (_STORE, _LOCK):
                 path.unlink(missing_ok=True)
-
-
-def _mark(options: LogOptions, segment: Segment) -> str | None:
-    """Return the fingerprint of a segment's columns, None without its file."""
-    try:
-        file = Path(options.path, "commitlog", f"{segment.start:020d}").stat()
-    except OSError:
-        return None
-    choice = options.selection
-    what = [
-        decoding(), segment.start, segment.size, file.st_size, file.st_mtime_ns, file.st_ino, str(choice.schema),
-        choice.delays_ms, choice.extract, sorted(choice.body_topics), choice.inflate, options.broker_name,
-    ]  # fmt: skip
-    return sha256(json.dumps(what).encode()).hexdigest()[:32]
 
 
 def _is_whole(segment: Segment, partitions: Sequence[LogPartition]) -> bool:
