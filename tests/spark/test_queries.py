@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -17,7 +18,8 @@ from spark.view import view_of
 from tests.crash.golden import folders
 from tests.spark import plain
 from tests.spark.figures import question_of, records_of, segments_of_apache
-from tests.spark.randomlog import RandomLog
+from tests.spark.hostile import hostile_records
+from tests.spark.randomlog import START_MS, RandomLog
 from tests.spark.two_logs import both_of
 
 
@@ -53,9 +55,23 @@ def test_of_random_logs(session: SparkSession, seed: int) -> None:
 
 def test_of_several_logs(session: SparkSession) -> None:
     logs = RandomLog(1).fill(420), RandomLog(7).fill(260)
-    batches = [
-        numbered_batch(batch, number)
-        for number, log in enumerate(logs)
-        for batch in records_of(log.segments).to_batches()
-    ]
-    same_rows(session, pa.Table.from_batches(batches), both_of(*logs))
+    same_rows(session, numbered(*(records_of(log.segments) for log in logs)), both_of(*logs))
+
+
+def numbered(*logs: pa.Table) -> pa.Table:
+    return pa.Table.from_batches(
+        [numbered_batch(batch, number) for number, log in enumerate(logs) for batch in log.to_batches()]
+    )
+
+
+@pytest.mark.parametrize("seed", [102, 108, 113])
+def test_of_records_that_nobody_writes(session: SparkSession, seed: int) -> None:
+    segments = RandomLog(seed).fill(300).segments
+    same_rows(session, hostile_records(seed), question_of(segments, START_MS + 3_000_000))
+
+
+def test_of_records_that_nobody_writes_in_several_logs(session: SparkSession) -> None:
+    """The third one was pulled, so none of its segments is known."""
+    logs = RandomLog(200).fill(300), RandomLog(1200).fill(300)
+    question = replace(both_of(*logs), brokers=("broker-a", "broker-b", "broker-c"))
+    same_rows(session, numbered(*map(hostile_records, (200, 1200, 2200))), question)
