@@ -60,7 +60,7 @@ def pending(view: View, question: Question) -> DataFrame:
     waiting = view.items.where("ends = 0").withColumn("in_ms", F.col("due_ms") - now)
     soon = F.when(F.col("in_ms") < 0, "overdue").otherwise(span_of(F.col("in_ms")))
     counted = waiting.groupBy("shown", F.coalesce(soon, F.lit("unknown")).alias("soon")).agg(
-        F.count("*").alias("count"), F.min_by("position", "due_ms").alias("first")
+        F.count("*").alias("count"), F.min_by("position", F.struct("due_ms", "position")).alias("first")
     )
     frames = [
         points(

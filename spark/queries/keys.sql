@@ -42,7 +42,7 @@ hot AS (
 ),
 orders AS (
   SELECT
-    arg_min(shown, turn) AS topic, max(store_ms) AS last_ms, min(store_ms) AS first_ms, min(turn) AS turn
+    arg_min_null(shown, turn) AS topic, max(store_ms) AS last_ms, min(store_ms) AS first_ms, min(turn) AS turn
   FROM words
   GROUP BY key
   HAVING count(*) > 1

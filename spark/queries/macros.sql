@@ -102,7 +102,8 @@ FROM grouped;
 
 -- What orders messages, and the position in it: of several logs only time can tell which came first.
 CREATE TEMP MACRO turn_of(store_ms, place) AS
-  CASE WHEN getvariable('several') THEN store_ms ELSE 0 END::HUGEINT * 9223372036854775808 + place;
+  CASE WHEN getvariable('several') THEN coalesce(store_ms, -9223372036854775808) ELSE 0 END::HUGEINT
+    * 9223372036854775808 + place;
 CREATE TEMP MACRO position_at(turn) AS (turn & 9223372036854775807)::BIGINT;
 
 -- The first position of the segment that holds a record. Segments of one store are of one size; a file can be shorter,

@@ -50,21 +50,23 @@ alive AS (
   SELECT topic, label, less(last_ms, first_ms) AS measured, position
   FROM latest ANTI JOIN (SELECT label, message FROM tries WHERE is_dead) USING (label, message)
 ),
-worst AS (
-  SELECT
-    topic, label, key,
-    count(*) FILTER (is_dead) AS died,
-    count(*) AS number,
-    some_positions(position) AS positions
+counted AS (
+  SELECT topic, label, key, count(*) FILTER (is_dead) AS died, count(*) AS number
   FROM tries
   WHERE key <> ''
   GROUP BY topic, label, key
 ),
-poison AS (
-  SELECT 'poison' AS series, topic, label, key AS part, number AS value, positions
-  FROM worst
+worst AS (
+  SELECT topic, label, key
+  FROM counted
   QUALIFY
     row_number() OVER (PARTITION BY topic, label ORDER BY died DESC, number DESC, key) <= getvariable('top')
+),
+-- positions of these only: of every key that was ever tried again they would take more memory than all the rest
+poison AS (
+  SELECT 'poison' AS series, topic, label, key AS part, count(*) AS value, some_positions(position) AS positions
+  FROM tries SEMI JOIN worst USING (topic, label, key)
+  GROUP BY topic, label, key
 ),
 figures AS (
   SELECT * FROM attempts

@@ -53,3 +53,15 @@ def test_spans_have_the_bounds_and_names_that_they_have_everywhere() -> None:
         None if length is None else next((name for bound, name in SPANS if length < bound), None) for length in lengths
     ]
     assert [name for (name,) in rows] == expected
+
+
+def test_what_has_no_due_time_is_named() -> None:
+    figures.what_has_no_due_time_is_named(by_duckdb)
+
+
+def test_of_those_that_are_due_next_the_first_is_named() -> None:
+    figures.of_those_that_are_due_next_the_first_is_named(by_duckdb)
+
+
+def test_only_whole_words_of_ops_count_and_the_first() -> None:
+    figures.only_whole_words_of_ops_count_and_the_first(by_duckdb)

@@ -146,3 +146,36 @@ def tries_are_those_of_the_group(ask: Ask) -> None:
     }  # fmt: skip
     # what was given up succeeded never
     assert {key[1] for key in found if key[0] == "again_count"} == {"%RETRY%mail+seats", "%RETRY%mail_print"}
+
+
+def what_has_no_due_time_is_named(ask: Ask) -> None:
+    log = RandomLog(5)
+    parked = [log.write("rmq_sys_wheel_timer", {"UNIQ_KEY": f"K{number}", "REAL_TOPIC": "late"}) for number in range(2)]
+    rows = ask({0: log.fill(0).segments[0]}, Question(log.now_ms), ["pending"])["pending"]
+    assert rows == [("pending", "late", "unknown", "", None, 2, [parked[0]])]
+
+
+def of_those_that_are_due_next_the_first_is_named(ask: Ask) -> None:
+    log = RandomLog(5)
+    due = [str(log.now_ms - 60_000 * minutes) for minutes in (1, 3, 3, 2)]
+    timers = [{"UNIQ_KEY": f"K{number}", "REAL_TOPIC": "late", "ESC_DUE_MS": at} for number, at in enumerate(due)]
+    parked = [log.write("rmq_sys_wheel_timer", timer) for timer in timers]
+    rows = ask({0: log.fill(0).segments[0]}, Question(log.now_ms), ["pending"])["pending"]
+    assert rows == [("pending", "late", "overdue", "", None, 4, [parked[1]])]
+
+
+def only_whole_words_of_ops_count_and_the_first(ask: Ask) -> None:
+    """Two words about one half, and words that only look like an offset: the first one counts, and none."""
+    log = RandomLog(6)
+    for number in range(5):
+        log.write("RMQ_SYS_TRANS_HALF_TOPIC", {"UNIQ_KEY": f"K{number}", "PGROUP": "pay", "REAL_TOPIC": "orders"})
+    ops = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+    log.write(ops, {"ESC_DECISIONS": "r0c1"}, b"0,0,")
+    log.write(ops, {"ESC_DECISIONS": "c2"}, b"1\n,")
+    log.write(ops, {"ESC_DECISIONS": "c2"}, b"2\xc2\x85,")
+    log.write(ops, {"ESC_DECISIONS": "c2"}, b"\xff,3,")
+    log.write("rmq_sys_esc_checks", {}, b"4:2\n,4:99999999999,")
+    rows = ask({0: log.fill(0).segments[0]}, Question(log.now_ms), ["transactions"])["transactions"]
+    counted = {row[3]: row[5] for row in rows if row[0] == "outcome" and row[2] == "pay"}
+    assert counted == {"rolled back": 1, "open": 3, "committed": 1}
+    assert [row for row in rows if row[0] == "checks"] == []

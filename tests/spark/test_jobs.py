@@ -55,3 +55,15 @@ def test_tries_of_a_group_that_pops_are_those_of_the_group(ask: Ask) -> None:
 
 def test_dashboards_have_the_same_names_in_both_engines() -> None:
     assert tuple(JOBS) == NAMES
+
+
+def test_what_has_no_due_time_is_named(ask: Ask) -> None:
+    figures.what_has_no_due_time_is_named(ask)
+
+
+def test_of_those_that_are_due_next_the_first_is_named(ask: Ask) -> None:
+    figures.of_those_that_are_due_next_the_first_is_named(ask)
+
+
+def test_only_whole_words_of_ops_count_and_the_first(ask: Ask) -> None:
+    figures.only_whole_words_of_ops_count_and_the_first(ask)
