@@ -6,19 +6,15 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from broker.engine.disk import OsFiles
 from broker.engine.testing import open_engine
-from spark.by_duckdb import DuckdbEngine
-from spark.by_spark import SparkEngine
-from spark.engines import Engine
+from spark.engines import DUCKDB, Engine
 from spark.kept import Keep
 from spark.options import parse_options
 from spark.places import place_of
@@ -28,6 +24,7 @@ from spark.scan import Planned, Source, scan_of
 from spark.source import LogPartition
 from spark.store import LogStore
 from spark.view import OPTIONS
+from tests.spark.conftest import Make
 from tests.spark.randomlog import SIZE, RandomLog
 
 Write = Callable[[dict[int, bytes]], Path]
@@ -292,26 +289,14 @@ def test_a_segment_in_parts_is_kept_in_parts(tmp_path: Path, keep: Path) -> None
     assert read().rows == rows and len(files_of(keep)) == len(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class By:
-    """An engine of one kind for each run, and what it is asked."""
-
-    make: Callable[[], Engine]
-    names: Sequence[str]
+def asked_of(engine: Engine) -> Sequence[str]:
+    """DuckDB is asked all dashboards, Spark two of them: planning nine takes it minutes."""
+    return NAMES if engine.name == DUCKDB else ("flow", "pending")
 
 
-@pytest.fixture(params=["duckdb", "spark"])
-def by(request: pytest.FixtureRequest, tmp_path: Path) -> By:
-    """DuckDB and all dashboards, Spark and two of them: planning nine takes it minutes."""
-    if request.param == "duckdb":
-        return By(lambda: DuckdbEngine(cores=2, memory_mb=256, scratch=tmp_path), NAMES)
-    session: SparkSession = request.getfixturevalue("session")
-    return By(lambda: SparkEngine(session), ("flow", "pending"))
-
-
-def figures(by: By, stores: list[Path], keep: Path | None, scratch: Path) -> dict[str, list[str]]:
+def figures(engine: Engine, stores: list[Path], keep: Path | None, scratch: Path) -> dict[str, list[str]]:
     """All points over these logs."""
-    several, engine = len(stores) > 1, by.make()
+    several = len(stores) > 1
     logs = [Planned(Source(str(path), OPTIONS, log if several else None), keep) for log, path in enumerate(stores)]
     segments = [(log, one) for log, path in enumerate(stores) for one in LogStore(str(path)).segments()]
     question = Question(
@@ -325,7 +310,7 @@ def figures(by: By, stores: list[Path], keep: Path | None, scratch: Path) -> dic
         extents = engine.extents(several=several)
         assert sorted(extents) == list(range(len(stores))) and all(one.rows for one in extents.values())
         engine.begin(question)
-        found = {name: sorted(map(str, map(tuple, engine.ask(name)))) for name in by.names}
+        found = {name: sorted(map(str, map(tuple, engine.ask(name)))) for name in asked_of(engine)}
         engine.close()
     for planned in logs:
         planned.close()
@@ -333,15 +318,15 @@ def figures(by: By, stores: list[Path], keep: Path | None, scratch: Path) -> dic
 
 
 @pytest.mark.parametrize("count", [1, 2], ids=["one log", "two logs"])
-def test_figures_are_the_same_with_what_is_kept(by: By, count: int, tmp_path: Path) -> None:
+def test_figures_are_the_same_with_what_is_kept(make: Make, count: int, tmp_path: Path) -> None:
     stores = [tmp_path / f"broker-{number}" for number in range(count)]
     for number, path in enumerate(stores):
         (path / "commitlog").mkdir(parents=True)
         for start, data in RandomLog(number + 1).fill(500).segments.items():
             segment(path, start).write_bytes(data)
-    plain = figures(by, stores, None, tmp_path / "scratch")
-    first = figures(by, stores, tmp_path / "kept", tmp_path / "scratch")
+    plain = figures(make(), stores, None, tmp_path / "scratch")
+    first = figures(make(), stores, tmp_path / "kept", tmp_path / "scratch")
     assert files_of(tmp_path / "kept")
-    second = figures(by, stores, tmp_path / "kept", tmp_path / "scratch")
-    assert all(plain[name] for name in by.names)
+    second = figures(make(), stores, tmp_path / "kept", tmp_path / "scratch")
+    assert all(plain.values())
     assert plain == first == second

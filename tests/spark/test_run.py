@@ -17,25 +17,21 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from pyspark.sql import SparkSession
 
 from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardPoint, DashboardRun
-from spark.by_duckdb import DuckdbEngine
-from spark.by_spark import SparkEngine
-from spark.engines import Engine
 from spark.jobs import JOBS
 from spark.order import Order, log_bytes
 from spark.queries import NAMES
 from spark.run import run
 from spark.sink import Coverage, Sink
+from tests.spark.conftest import Make
 from tests.spark.count import count_all
 from tests.spark.plain import messages
 from tests.spark.randomlog import SIZE, RandomLog
 
 Write = Callable[[dict[int, bytes]], Path]
-Make = Callable[[], Engine]
 POINT = ("sent", "orders", "", "", 60_000, 3.0, [1, 2])
 
 
@@ -43,15 +39,6 @@ def queued(path: Path, url: str, now_ms: int, names: tuple[str, ...], window: st
     batch = dashboards_runs.queue(names, window, store=str(path))
     rows = DashboardRun.objects.filter(batch=batch)
     return Order(str(path), url, rows[0].broker, {row.dashboard: str(row.id) for row in rows}, now_ms, window)
-
-
-@pytest.fixture(params=["duckdb", "spark"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Makes an engine of each kind for a run."""
-    if request.param == "duckdb":
-        return lambda: DuckdbEngine(cores=2, memory_mb=256, scratch=tmp_path)
-    session: SparkSession = request.getfixturevalue("session")
-    return lambda: SparkEngine(session)
 
 
 def test_the_dashboards_are_the_jobs() -> None:
