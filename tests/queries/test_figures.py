@@ -45,6 +45,10 @@ def test_tries_of_a_group_that_pops_are_those_of_the_group() -> None:
     figures.tries_are_those_of_the_group(by_duckdb)
 
 
+def test_checks_add_up_beyond_64_bits() -> None:
+    figures.checks_add_up_beyond_64_bits(by_duckdb)
+
+
 def test_spans_have_the_bounds_and_names_that_they_have_everywhere() -> None:
     bounds = [bound for bound, _ in SPANS]
     lengths = [-(1 << 62), *(length for bound in bounds for length in (bound - 1, bound)), None]
