@@ -4,6 +4,9 @@ series     which figure            topic   whom it is about ("" for all)
 label      what is counted         part    a second way to divide it
 at_ms      the moment or bucket    value   the figure
 positions  records behind it: all that an alarm names, else the first and the last; of a maximum the one that has it
+
+No checksum covers the times in a record's head, and the sender says one of them: of two that are so far apart that 64
+bits do not hold it, the difference is missing (``try_subtract``), and no reason to have no figures at all.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ def together(*frames: DataFrame) -> DataFrame:
 
 def floor_to(moment: Column, step_ms: int) -> Column:
     """Return the beginning of the bucket of a moment."""
-    return moment - F.pmod(moment, F.lit(step_ms))
+    return F.try_subtract(moment, F.pmod(moment, F.lit(step_ms)))
 
 
 def span_of(length_ms: Column) -> Column:

@@ -37,7 +37,7 @@ def storage(view: View, question: Question) -> DataFrame:
     )
     kept_ms = _retention_ms(F.col("segment"), question)
     last = sized.groupBy("segment").agg(F.max("store_ms").alias("last_ms"))
-    last = last.select("segment", (F.col("last_ms") + kept_ms).alias("old_ms"))
+    last = last.select("segment", F.try_add("last_ms", kept_ms).alias("old_ms"))
     until = waiting.groupBy("segment").agg(
         F.max("due_ms").alias("held_ms"), F.bool_or(F.col("due_ms").isNull()).alias("undecided")
     )

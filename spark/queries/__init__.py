@@ -66,15 +66,19 @@ class Answers:
         connection.execute(_ALREADY_NUMBERED if "log" in columns else _NUMBERED)
 
     def ask(self, name: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the points of a dashboard: series, topic, label, part, at_ms, value, positions.
+        """Compute a dashboard and return its points: series, topic, label, part, at_ms, value, positions.
 
-        One dashboard after the other: the connection answers one at a time.
+        They are computed before this returns, and are to be fetched before the next dashboard is asked for.
         """
         for table in _TABLES[name]:
             if table not in self._made:
                 self._connection.execute(_text(table))
                 self._made.add(table)
         self._connection.execute(_text(name))
+        return self._points()
+
+    def _points(self) -> Iterator[tuple[Any, ...]]:
+        self._connection.execute("SELECT * FROM answer")
         while rows := self._connection.fetchmany(_FETCHED):
             yield from rows
 

@@ -1,5 +1,6 @@
 -- Cancellations and reschedules; see `cancellations` of spark/jobs/waiting.py.
 
+CREATE OR REPLACE TEMP TABLE answer AS
 WITH fated AS (
   SELECT
     shown AS topic, coalesce(how, 'pending') AS label, less(due_ms, ended_ms) AS before_ms, position

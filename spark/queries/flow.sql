@@ -1,5 +1,6 @@
 -- Flow: what is sent, released, committed and consumed; see `flow` of spark/jobs/traffic.py for what each series means.
 
+CREATE OR REPLACE TEMP TABLE answer AS
 WITH minutes AS (
   SELECT
     shown AS topic,

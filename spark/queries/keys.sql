@@ -1,5 +1,6 @@
 -- Keys: the busiest business keys, and the life of an order; see `keys` of spark/jobs/traffic.py.
 
+CREATE OR REPLACE TEMP TABLE answer AS
 WITH named AS (
   SELECT keys, shown, store_ms, turn_of(store_ms, position) AS turn, sent
   FROM numbered_records

@@ -1,5 +1,6 @@
 -- Lateness: when a message was released against when it was due; see `lateness` of spark/jobs/waiting.py.
 
+CREATE OR REPLACE TEMP TABLE answer AS
 WITH released AS (
   SELECT
     shown AS topic,

@@ -1,5 +1,6 @@
 -- Ledger: everything that was accepted is somewhere, by topic and day; see `ledger` of spark/jobs/accounts.py.
 
+CREATE OR REPLACE TEMP TABLE answer AS
 WITH entered AS (
   SELECT
     shown AS topic, floor_to(store_ms, day_ms()) AS at_ms, 'scheduled' AS label,

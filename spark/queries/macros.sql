@@ -1,7 +1,7 @@
 -- What all dashboards are written with.
 --
--- A dashboard is one SELECT that ends in `FROM points('figures')`: `figures` is the union BY NAME of its series, each
--- with those of the columns of a point that it has (spark/points.py says what they mean).
+-- A dashboard makes the table `answer` by one SELECT that ends in `FROM points('figures')`: `figures` is the union BY NAME
+-- of its series, each with those of the columns of a point that it has (spark/points.py says what they mean).
 
 CREATE TEMP TABLE no_points (
   series VARCHAR, topic VARCHAR, label VARCHAR, part VARCHAR, at_ms BIGINT, value DOUBLE, positions BIGINT[]

@@ -1,5 +1,6 @@
 -- Pending and forecast: what fires when; see `pending` of spark/jobs/waiting.py.
 
+CREATE OR REPLACE TEMP TABLE answer AS
 WITH waiting AS (
   SELECT shown AS topic, position, due_ms, less(due_ms, getvariable('as_of_ms')) AS in_ms
   FROM items

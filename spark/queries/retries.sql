@@ -1,5 +1,6 @@
 -- Retries and dead letters; see `retries` of spark/jobs/traffic.py.
 
+CREATE OR REPLACE TEMP TABLE answer AS
 WITH named AS (
   SELECT
     *,

@@ -1,5 +1,6 @@
 -- Storage: what fills each segment, what holds it, how fast the log grows; see `storage` of spark/jobs/accounts.py.
 
+CREATE OR REPLACE TEMP TABLE answer AS
 WITH sized AS (
   SELECT segment_of(position, first_start, distance) AS segment, shown, store_ms, size, position
   FROM numbered_records JOIN extents ON its_log IS NULL OR its_log = log_of(position)

@@ -1,6 +1,7 @@
 -- Transactions: how long producers take to decide, what they decide, how often they had to be asked; see `transactions`
 -- of spark/jobs/waiting.py.
 
+CREATE OR REPLACE TEMP TABLE answer AS
 WITH known AS (
   SELECT *, coalesce(producer_group, '') AS label, less(decided_ms, store_ms) AS measured
   FROM halves

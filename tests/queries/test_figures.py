@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import duckdb
@@ -9,6 +11,7 @@ import pytest
 
 from spark.queries import Answers
 from spark.question import SPANS, Question
+from tests.house.sources import ROOT
 from tests.spark import figures
 from tests.spark.figures import OF_APACHE, Line, records_of
 
@@ -42,6 +45,10 @@ def test_tries_of_a_group_that_pops_are_those_of_the_group() -> None:
     figures.tries_are_those_of_the_group(by_duckdb)
 
 
+def test_checks_add_up_beyond_64_bits() -> None:
+    figures.checks_add_up_beyond_64_bits(by_duckdb)
+
+
 def test_spans_have_the_bounds_and_names_that_they_have_everywhere() -> None:
     bounds = [bound for bound, _ in SPANS]
     lengths = [-(1 << 62), *(length for bound in bounds for length in (bound - 1, bound)), None]
@@ -65,3 +72,9 @@ def test_of_those_that_are_due_next_the_first_is_named() -> None:
 
 def test_only_whole_words_of_ops_count_and_the_first() -> None:
     figures.only_whole_words_of_ops_count_and_the_first(by_duckdb)
+
+
+def test_whoever_computes_so_loads_no_spark() -> None:
+    look = "import sys, spark.queries; print(sorted({'pyspark', 'pyarrow', 'django'} & set(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"

@@ -179,3 +179,12 @@ def only_whole_words_of_ops_count_and_the_first(ask: Ask) -> None:
     counted = {row[3]: row[5] for row in rows if row[0] == "outcome" and row[2] == "pay"}
     assert counted == {"rolled back": 1, "open": 3, "committed": 1}
     assert [row for row in rows if row[0] == "checks"] == []
+
+
+def checks_add_up_beyond_64_bits(ask: Ask) -> None:
+    log = RandomLog(8)
+    for number in range(11):
+        found = {"UNIQ_KEY": f"K{number}", "PGROUP": "pay", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+        log.write("RMQ_SYS_TRANS_HALF_TOPIC", {**found, "TRANSACTION_CHECK_TIMES": "9" * 18})
+    rows = ask({0: log.fill(0).segments[0]}, Question(log.now_ms), ["transactions"])["transactions"]
+    assert [row[5] for row in rows if row[0] == "checks"] == [float(11 * (10**18 - 1))]

@@ -58,6 +58,12 @@ VALUES: Mapping[str, Sequence[Any]] = {
     ),
 }  # fmt: skip
 
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+#: Columns of 64 bits that nothing bounds, at the ends of what they hold.
+LONGS: Mapping[str, Sequence[Any]] = dict.fromkeys(
+    ("queue_offset", "born_ms", "store_ms", "due_ms", "prepared_position"), (None, LEAST, LEAST + 1, -1, MOST - 1, MOST)
+)
+
 
 def hostile_records(seed: int, share: float = 0.04, values: Mapping[str, Sequence[Any]] = VALUES) -> pa.Table:
     """A random log in which this share of each column was replaced by something else."""

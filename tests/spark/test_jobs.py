@@ -53,6 +53,10 @@ def test_tries_of_a_group_that_pops_are_those_of_the_group(ask: Ask) -> None:
     figures.tries_are_those_of_the_group(ask)
 
 
+def test_checks_add_up_beyond_64_bits(ask: Ask) -> None:
+    figures.checks_add_up_beyond_64_bits(ask)
+
+
 def test_dashboards_have_the_same_names_in_both_engines() -> None:
     assert tuple(JOBS) == NAMES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from spark.view import view_of
 from tests.crash.golden import folders
 from tests.spark import plain
 from tests.spark.figures import question_of, records_of, segments_of_apache
-from tests.spark.hostile import hostile_records
+from tests.spark.hostile import LONGS, VALUES, hostile_records
 from tests.spark.randomlog import START_MS, RandomLog
 from tests.spark.two_logs import both_of
 
@@ -64,10 +65,10 @@ def numbered(*logs: pa.Table) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("seed", [102, 108, 113])
-def test_of_records_that_nobody_writes(session: SparkSession, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "values"), [(108, VALUES), (113, VALUES), (114, {**VALUES, **LONGS}), (115, LONGS)])
+def test_of_records_that_nobody_writes(session: SparkSession, seed: int, values: Mapping[str, Sequence[Any]]) -> None:
     segments = RandomLog(seed).fill(300).segments
-    same_rows(session, hostile_records(seed), question_of(segments, START_MS + 3_000_000))
+    same_rows(session, hostile_records(seed, values=values), question_of(segments, START_MS + 3_000_000))
 
 
 def test_of_records_that_nobody_writes_in_several_logs(session: SparkSession) -> None:
