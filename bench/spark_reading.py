@@ -99,7 +99,7 @@ def _by_duckdb(store: str, scratch: Path) -> dict[str, float]:
     """Compute all dashboards as ``spark/run.py`` does; what is kept of closed segments stays in ``scratch``."""
     give_way()
     columns = scratch_for([store], "", str(scratch))
-    engine = DuckdbEngine(cores=len(chosen(available(), 0)), memory_mb=HEAP_MB, scratch=columns)
+    engine = DuckdbEngine(cores=len(chosen(available(), 0)), memory_mb=HEAP_MB)
     try:
         return _all_nine(engine, store, columns, scratch / "kept")
     finally:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from functools import reduce
 from multiprocessing.synchronize import Event
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -38,8 +37,8 @@ class DuckdbEngine:
     name = DUCKDB
     is_here = True
 
-    def __init__(self, *, cores: int, memory_mb: int, scratch: Path) -> None:
-        """``scratch``: where what does not fit into ``memory_mb`` goes, in a directory that DuckDB removes."""
+    def __init__(self, *, cores: int, memory_mb: int) -> None:
+        """``memory_mb``: what does not fit goes to the directory of the scan."""
         self._cores = max(1, cores)
         self._ended = threading.Event()
         self._elsewhere_ended: Event | None = None
@@ -49,7 +48,6 @@ class DuckdbEngine:
             config={
                 "threads": self._cores,
                 "memory_limit": f"{memory_mb}MiB",
-                "temp_directory": str(scratch / "duckdb"),
                 "preserve_insertion_order": False,
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
@@ -124,6 +122,8 @@ class DuckdbEngine:
         reduce(duckdb.DuckDBPyRelation.union, copies).create_view("records")
         self.connection.execute("SET VARIABLE files = $1", [[file for _, files in groups for file in files]])
         self.connection.execute("SET allowed_paths = getvariable('files')")
+        self.connection.execute("SET VARIABLE spilled = $1", [str(scan.directory / "spilled")])
+        self.connection.execute("SET temp_directory = getvariable('spilled')")
         for statement in _SHUT:
             self.connection.execute(statement)
 

@@ -102,7 +102,12 @@ class Keep:
             (directory / _STORE).write_bytes(os.fsencode(options.path))
             found._remove_others()
             _remove_lost(root)
-        fcntl.flock(lock, fcntl.LOCK_SH)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        except OSError as error:  # a file system without locks
+            logger.warning("Closed segments are not kept: %s", error)
+            os.close(lock)
+            return None
         return found
 
     def close(self) -> None:

@@ -122,7 +122,7 @@ def opened(order: Order) -> Engine:
         return SparkEngine.opened(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch, log_bytes=known)
     from .by_duckdb import DuckdbEngine
 
-    return DuckdbEngine(cores=order.cores, memory_mb=order.memory_mb, scratch=scratch_of(order.scratch))
+    return DuckdbEngine(cores=order.cores, memory_mb=order.memory_mb)
 
 
 @dataclass(frozen=True, slots=True)

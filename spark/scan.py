@@ -85,9 +85,13 @@ class Planned:
         self.reader = source.reader
         whole = self.reader.whole if keep is not None and isinstance(self.reader, LogReader) else None
         self.keep = Keep.opened(keep, whole) if keep is not None and whole is not None else None
-        kept = {} if self.keep is None else self.keep.found()
-        reader = self.reader
-        found = reader.partitions(kept) if isinstance(reader, LogReader) else reader.partitions()
+        try:
+            kept = {} if self.keep is None else self.keep.found()
+            reader = self.reader
+            found = reader.partitions(kept) if isinstance(reader, LogReader) else reader.partitions()
+        except BaseException:
+            self.close()
+            raise
         self.kept = [file for partition in found for file in _kept_of(partition, kept)]
         self.partitions = [partition for partition in found if not _kept_of(partition, kept)]
 
@@ -163,6 +167,7 @@ class Scan:
     def __init__(self, logs: Sequence[Planned], directory: Path) -> None:
         """``directory``: what is written goes there."""
         self.logs = logs
+        self.directory = directory
         self.tasks: list[Task] = []
         self._new: list[tuple[Planned, int, str, list[Path]]] = []
         for planned in logs:

@@ -51,10 +51,10 @@ Make = Callable[[], Engine]
 
 
 @pytest.fixture(params=["duckdb", "spark"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+def make(request: pytest.FixtureRequest) -> Make:
     """Makes an engine of each kind, for one run after the other."""
     if request.param == "duckdb":
-        return lambda: DuckdbEngine(cores=2, memory_mb=256, scratch=tmp_path)
+        return lambda: DuckdbEngine(cores=2, memory_mb=256)
     session: SparkSession = request.getfixturevalue("session")
     return lambda: SparkEngine(session)
 

@@ -60,9 +60,9 @@ def test_what_cannot_compute_is_said(wanted: str, has_duckdb: bool, said: str) -
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[DuckdbEngine]:
+def engine() -> Iterator[DuckdbEngine]:
     """DuckDB on two cores."""
-    found = DuckdbEngine(cores=2, memory_mb=256, scratch=tmp_path / "scratch")
+    found = DuckdbEngine(cores=2, memory_mb=256)
     yield found
     found.close()
 
@@ -159,6 +159,17 @@ def test_nothing_but_the_scan_can_be_read(engine: DuckdbEngine, store: Write, tm
                 engine.connection.execute(statement)
 
 
+def test_what_does_not_fit_into_memory_goes_to_the_scan_and_with_it(
+    engine: DuckdbEngine, store: Write, tmp_path: Path
+) -> None:
+    with scan_over(store(RandomLog(3).fill(20).segments), tmp_path) as scan:
+        engine.scan(scan)
+        wide = "SELECT range AS number, repeat('x', 90) || range AS text FROM range(4_000_000)"
+        engine.connection.execute(f"CREATE TABLE wide AS {wide}")
+        assert list((scan.directory / "spilled").iterdir())
+    assert not list(tmp_path.glob("scan-*"))
+
+
 PARENT = """
 import sys, time
 from pathlib import Path
@@ -169,7 +180,7 @@ from spark.view import OPTIONS
 if __name__ == "__main__":
     scan = Scan([Planned(Source(sys.argv[1], OPTIONS))], Path(sys.argv[2]))
     while True:
-        DuckdbEngine(cores=2, memory_mb=256, scratch=Path(sys.argv[2])).scan(scan)
+        DuckdbEngine(cores=2, memory_mb=256).scan(scan)
 """
 
 
