@@ -19,7 +19,9 @@ op_words AS (
   SELECT
     position, store_ms, log,
     unnest(offsets)::BIGINT AS queue_offset,
-    unnest(CASE WHEN len(letters) = len(offsets) THEN letters ELSE list_resize([]::VARCHAR[], len(offsets), '?') END) AS word,
+    unnest(
+      CASE WHEN len(letters) = len(offsets) THEN letters ELSE list_resize([]::VARCHAR[], len(offsets), '?') END
+    ) AS word,
     generate_subscripts(offsets, 1) AS nth
   FROM ops
 ),

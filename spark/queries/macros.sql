@@ -1,7 +1,7 @@
 -- What all dashboards are written with.
 --
--- A dashboard makes the table `answer` by one SELECT that ends in `FROM points('figures')`: `figures` is the union BY NAME
--- of its series, each with those of the columns of a point that it has (spark/points.py says what they mean).
+-- A dashboard makes the table `answer` by one SELECT that ends in `FROM points('figures')`: `figures` is the union BY
+-- NAME of its series, each with those of the columns of a point that it has (spark/points.py says what they mean).
 
 CREATE TEMP TABLE no_points (
   series VARCHAR, topic VARCHAR, label VARCHAR, part VARCHAR, at_ms BIGINT, value DOUBLE, positions BIGINT[]
@@ -10,7 +10,8 @@ CREATE TEMP TABLE no_points (
 -- Figures as points: a column that a series does not have is empty.
 CREATE TEMP MACRO points(figures) AS TABLE
 SELECT
-  series, coalesce(topic, '') AS topic, coalesce(label, '') AS label, coalesce(part, '') AS part, at_ms, value, positions
+  series, coalesce(topic, '') AS topic, coalesce(label, '') AS label, coalesce(part, '') AS part, at_ms, value,
+  positions
 FROM (SELECT * FROM no_points UNION ALL BY NAME SELECT * FROM query_table(figures));
 
 -- The first number less the second one; nothing where rot has made the times so large that 64 bits do not hold it.
@@ -61,8 +62,8 @@ CREATE TEMP TABLE no_measures (topic VARCHAR, label VARCHAR, at_ms BIGINT, measu
 
 -- Count, p50, p95, p99 and max of `measured` by those of the columns topic, label and at_ms that `measures` has.
 --
--- A percentile is the smallest value that at least so large a share of the values does not exceed. The maximum names the
--- position of the first that has it. Equal values are counted first: what has to be put in order is less then.
+-- A percentile is the smallest value that at least so large a share of the values does not exceed. The maximum names
+-- the position of the first that has it. Equal values are counted first: what has to be put in order is less then.
 CREATE TEMP MACRO quantiles(measures, prefix) AS TABLE
 WITH counted AS (
   SELECT topic, label, at_ms, measured, count(*) AS number, min(position) AS place
@@ -107,7 +108,7 @@ CREATE TEMP MACRO turn_of(store_ms, place) AS
 CREATE TEMP MACRO position_at(turn) AS (turn & 9223372036854775807)::BIGINT;
 
 -- The first position of the segment that holds a record. Segments of one store are of one size; a file can be shorter,
--- where it was not copied whole: `distance` is the smallest between two that follow one another, null where there is one.
+-- where it was not copied whole: `distance` is the smallest between two that follow one another, null without two.
 CREATE TEMP MACRO segment_of(place, first_start, distance) AS CASE
   WHEN distance IS NULL THEN first_start
   ELSE TRY(place - ((place - first_start) % distance + distance) % distance)
