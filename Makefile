@@ -22,7 +22,7 @@ cluster: .venv/.runtime  ## the same with two brokers and two name services, in 
 	@ESCAPEMENT_VAR=$${ESCAPEMENT_VAR:-var/cluster} ESCAPEMENT_BROKERS=broker-a,broker-b ESCAPEMENT_NAMESRV_PORTS=9876,9877 \
 	  ESCAPEMENT_NAMESRV_PORT=9976 $(BIN)/python manage.py run
 
-dashboards: .venv/.spark  ## install what the dashboards need: PySpark, and Java where there is none
+dashboards: .venv/.spark  ## install what the dashboards need: DuckDB, PySpark, and Java for large logs where there is none
 	@java -version >/dev/null 2>&1 || console/run/debian-packages openjdk-17-jre-headless
 
 test: .venv/.dev .venv/.spark needs  ## the quick tests, most of all: two minutes or three

@@ -1,4 +1,7 @@
-"""`python -m bench.spark_reading scan|bodies|jobs|parquet|duckdb STORE SCRATCH`: one reading, its figures as JSON."""
+"""`python -m bench.spark_reading NAME STORE SCRATCH`: one reading, its figures as JSON.
+
+Names: scan, bodies, parquet, duckdb; all dashboards: jobs (by Spark), queries (by DuckDB), kept (again, after queries).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,22 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark.by_duckdb import DuckdbEngine
+from spark.by_spark import SparkEngine
+from spark.engines import Engine
 from spark.jobs import JOBS
-from spark.points import Question
+from spark.order import scratch_for
 from spark.priority import available, chosen, give_way
-from spark.run import scratch_for
-from spark.scan import Source, shared_scan
+from spark.question import Question
+from spark.scan import Planned, Source, scan_of
 from spark.session import open_session
 from spark.store import LogStore
-from spark.view import OPTIONS, view_of
+from spark.view import OPTIONS
 
 #: What `ESCAPEMENT_DASHBOARDS_MEMORY_MB` is without a word.
 HEAP_MB = 896
@@ -27,7 +35,10 @@ SQL = "SELECT count(*), sum(size), count(unique_key), max(store_ms) FROM read_pa
 def main() -> int:
     """Read as the arguments say, and print its figures."""
     name, store, scratch = sys.argv[1:]
-    found = _duckdb(Path(scratch)) if name == "duckdb" else _with_spark(name, store, Path(scratch))
+    if name in ("queries", "kept"):
+        found = _by_duckdb(store, Path(scratch))
+    else:
+        found = _duckdb(Path(scratch)) if name == "duckdb" else _with_spark(name, store, Path(scratch))
     json.dump({"seconds": found.pop("all"), "each": found}, sys.stdout)
     return 0
 
@@ -41,7 +52,7 @@ def _with_spark(name: str, store: str, scratch: Path) -> dict[str, float]:
     session = open_session(cores=len(cores), memory_mb=HEAP_MB, scratch=str(scratch))
     try:
         if name == "jobs":
-            return _jobs(session, store, scratch)
+            return _all_nine(SparkEngine(session), store, scratch, None)
         # the first query of a session also starts the Python workers and warms Java up
         _log(session, store, columns="", end_position=str(1 << 20)).count()
         return {"scan": _scan, "bodies": _bodies, "parquet": _parquet}[name](session, store, scratch)
@@ -84,20 +95,33 @@ def _duckdb(scratch: Path) -> dict[str, float]:
     return {"all": time.perf_counter() - started_s}
 
 
-def _jobs(session: SparkSession, store: str, scratch: Path) -> dict[str, float]:
+def _by_duckdb(store: str, scratch: Path) -> dict[str, float]:
+    """Compute all dashboards as ``spark/run.py`` does; what is kept of closed segments stays in ``scratch``."""
+    give_way()
+    columns = scratch_for([store], "", str(scratch))
+    engine = DuckdbEngine(cores=len(chosen(available(), 0)), memory_mb=HEAP_MB)
+    try:
+        return _all_nine(engine, store, columns, scratch / "kept")
+    finally:
+        engine.close()
+
+
+def _all_nine(engine: Engine, store: str, scratch: Path, keep: Path | None) -> dict[str, float]:
     """Compute all dashboards as ``spark/run.py`` does, without writing what they say."""
     started_s, took = time.perf_counter(), {"all": 0.0}
-    with shared_scan(session, [Source(store, OPTIONS)], scratch) as records:
-        row = records.agg(F.max("store_ms")).first()
-        assert row is not None
+    planned = Planned(Source(store, OPTIONS), keep)
+    with scan_of([planned], scratch) as scan:
+        engine.scan(scan)
         took["scan"] = time.perf_counter() - started_s
+        files = [file for _, group in scan.files() for file in group]
+        as_of_ms = max(pc.max(pq.read_table(file, columns=["store_ms"]).column(0)).as_py() or 0 for file in files)
         segments = [(segment.start, segment.size) for segment in LogStore(store).segments()]
-        view = view_of(records).keep()
-        for name, job in JOBS.items():
+        engine.begin(Question(as_of_ms, segments=segments))
+        for name in JOBS:
             begun_s = time.perf_counter()
-            sum(1 for _ in job(view, Question(row[0], segments=segments)).toLocalIterator())
+            sum(1 for _ in engine.ask(name))
             took[name] = time.perf_counter() - begun_s
-        view.drop()
+    planned.close()
     took["all"] = time.perf_counter() - started_s
     return took
 

@@ -21,10 +21,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from broker import log_lines
 
+from .engines import SPARK
 from .jobs import JOBS
-from .points import Question
+from .order import Order, settled
 from .priority import FOLLOWER_NICENESS
-from .run import Order, settled
+from .question import Question
 from .session import open_session
 from .sink import Coverage, Sink
 from .store import DashboardError, LogStore
@@ -53,6 +54,7 @@ class Follower:
     def run(self, *, once: bool = False) -> None:
         """Follow until somebody wants it to end; ``once``: up to the present end. Raises what Spark raises."""
         beats = Sink(self._order.database_url, self._order.runs)
+        beats.computed_by(SPARK)
         beats.beat(0.0)
         try:
             for start in range(1, STARTS + 1):

@@ -92,6 +92,21 @@ def numbered_frame(records: DataFrame, log: int) -> DataFrame:
     return records.withColumns({**places, LOG: F.lit(log).cast("int")})
 
 
+def numbered_columns(names: Sequence[str], log: int | None) -> str:
+    """Return records' columns with places for positions, and the number of the log: as `numbered_batch`, by DuckDB's
+    SQL; ``log`` None: all columns as they are."""
+    if log is None:
+        return "*"
+    first, last = place_of(log, 0), place_of(log, _POSITION)
+    places = [
+        f"CASE WHEN {name} >= 0 AND {name} < {_POSITION} THEN {name} + {first}"
+        f" WHEN {name} IS NOT NULL THEN {last} END AS {name}"
+        for name in _POSITIONS
+        if name in names
+    ]
+    return f"* REPLACE ({', '.join(places)}), {log}::INTEGER AS {LOG}"
+
+
 def positions_at(places: Sequence[int], names: Sequence[str]) -> tuple[list[int], list[str]]:
     """Return the positions of places, and the name of each one's log; ``names``: of logs, by number."""
     found = [position_at(place) for place in places]

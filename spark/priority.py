@@ -50,7 +50,7 @@ def give_way(cores: Collection[int] = (), session_niceness: int = GROUP_NICENESS
     The policy for idle times (SCHED_IDLE) is not used: it counts within the session as well, and what such a process
     has locked stays locked while it gets no processor.
     """
-    _end_with_parent()
+    end_with_parent()
     with contextlib.suppress(OSError):
         os.setsid()  # fails where it leads a session already, or a job of a shell
     if os.getsid(0) == os.getpid():
@@ -87,7 +87,8 @@ def _threads() -> Iterator[int]:
         yield from map(int, os.listdir("/proc/self/task"))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Let this process end when the one that started it does, however that ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

@@ -1,8 +1,8 @@
-"""A scan that is asked often: read once, by a log or by a cluster's name servers, and kept in columns.
+"""A scan that is asked often: read once, by a log or by a cluster's name servers, and kept in columns meanwhile.
 
-On this machine the processes that decode write what they find as Parquet, and Java reads the columns that a job asks
-for: no row goes through a socket, and what is kept is page cache, not memory of Java. On a cluster of Spark there is no
-directory that all machines reach, so Spark keeps the rows.
+On this machine the processes that decode write what they find as Parquet, and whoever computes reads the columns that a
+job asks for: no row goes through a socket, and what is kept is page cache, not memory of a process. What is kept of
+closed segments (``kept.py``) is not read again.
 
 Several logs are one scan: each has a number, and positions become places (``places.py``).
 """
@@ -11,22 +11,23 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 
 from .cluster_options import parse_cluster_options
 from .cluster_source import ClusterReader
+from .kept import MARK, Keep
 from .options import parse_options
-from .places import numbered_batch, numbered_frame, numbered_schema
-from .source import LogReader
+from .places import numbered_batch, numbered_schema
+from .source import LogPartition, LogReader
+from .store import DashboardError
 
 #: What a store begins with that is no store, but the name servers of a cluster.
 CLUSTER = "rocketmq://"
@@ -60,14 +61,12 @@ _PREFIX = "scan-"
 class Source:
     """A log that is read in a scan: a path, or ``rocketmq://`` and name servers.
 
-    ``log``: its number among several; None: it is the only one, and its positions stay as they are. ``partitions``: how
-    its reading is divided, where that is settled already.
+    ``log``: its number among several; None: it is the only one, and its positions stay as they are.
     """
 
     store: str
     options: dict[str, str] = field(repr=False)
     log: int | None = None
-    partitions: Sequence[InputPartition] | None = None
 
     @property
     def reader(self) -> LogReader | ClusterReader:
@@ -76,36 +75,155 @@ class Source:
             return ClusterReader(parse_cluster_options({**self.options, "namesrv": self.store.removeprefix(CLUSTER)}))
         return LogReader(parse_options({**self.options, "path": self.store}))
 
-    def frame(self, session: SparkSession) -> DataFrame:
-        """Return its records as Spark reads them."""
-        if is_cluster(self.store):
-            reader, path = session.read.format("rocketmq").option("namesrv", self.store.removeprefix(CLUSTER)), None
-        else:
-            reader, path = session.read.format("rocketmq_log"), self.store
-        found = reader.options(**self.options).load(path)
-        return found if self.log is None else numbered_frame(found, self.log)
+
+class Planned:
+    """A source whose reading is divided: what is left to read, and the files of what is kept. To be closed."""
+
+    def __init__(self, source: Source, keep: Path | None = None) -> None:
+        """``keep``: the directory of kept segments, None: nothing is. Raises DashboardError, OSError."""
+        self.source = source
+        self.reader = source.reader
+        whole = self.reader.whole if keep is not None and isinstance(self.reader, LogReader) else None
+        self.keep = Keep.opened(keep, whole) if keep is not None and whole is not None else None
+        try:
+            kept = {} if self.keep is None else self.keep.found()
+            reader = self.reader
+            found = reader.partitions(kept) if isinstance(reader, LogReader) else reader.partitions()
+        except BaseException:
+            self.close()
+            raise
+        self.kept = [file for partition in found for file in _kept_of(partition, kept)]
+        self.partitions = [partition for partition in found if not _kept_of(partition, kept)]
+
+    @property
+    def new(self) -> dict[int, str]:
+        """The segments that are read now and are to be kept: their marks by where they begin."""
+        read = [one for one in self.partitions if isinstance(one, LogPartition)]
+        return {} if self.keep is None else self.keep.worth_keeping(read)
+
+    def close(self) -> None:
+        """Let go of what is kept."""
+        if self.keep is not None:
+            self.keep.close()
+
+
+def _kept_of(partition: InputPartition, kept: Mapping[int, list[Path]]) -> list[Path]:
+    """Return the kept files of a partition, if that is a whole segment and durable to its end."""
+    if not isinstance(partition, LogPartition) or partition.segment_start is None:
+        return []
+    stretch = partition.stretch
+    is_whole = partition.segment_start == stretch.begin and stretch.end == stretch.segment_end and stretch.bounded
+    return kept.get(partition.segment_start, []) if is_whole else []
+
+
+class ScanEnded(DashboardError):
+    """Somebody wants the scan to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Writes the rows of one partition; sent to the processes that do it.
+
+    ``log``: the number that positions get; None: they stay. ``mark``: that of the segment, where its columns are to be
+    kept.
+    """
+
+    reader: LogReader | ClusterReader
+    partition: InputPartition
+    log: int | None
+    file: str
+    mark: str = ""
+
+    def __call__(self, is_wanted: Callable[[], bool] = lambda: True) -> int:
+        """Return how many rows there were. Raises ScanEnded when it is not wanted any more, DashboardError, OSError."""
+        schema = self.reader.schema if self.log is None else numbered_schema(self.reader.schema)
+        few = [column for column in _FEW if column in schema.names]
+        rows = held = 0
+        batches: list[pa.RecordBatch] = []
+        with pq.ParquetWriter(
+            self.file,
+            schema.with_metadata({MARK: self.mark}) if self.mark else schema,
+            compression="zstd" if self.mark else "snappy",
+            use_dictionary=few,
+            write_statistics=few,
+        ) as writer:
+            for batch in self.reader.read(self.partition):
+                if not is_wanted():
+                    raise ScanEnded("Somebody ended the run.")
+                batches.append(batch if self.log is None else numbered_batch(batch, self.log))
+                held, rows = held + batch.num_rows, rows + batch.num_rows
+                if held >= GROUP_ROWS:
+                    writer.write_table(pa.Table.from_batches(batches, schema))
+                    batches, held = [], 0
+            writer.write_table(pa.Table.from_batches(batches, schema))
+        # this process waits from now on while others compute, and both count
+        pa.default_memory_pool().release_unused()
+        return rows
+
+
+class Scan:
+    """How logs become columns: the tasks that are left, and all files in the end."""
+
+    def __init__(self, logs: Sequence[Planned], directory: Path) -> None:
+        """``directory``: what is written goes there."""
+        self.logs = logs
+        self.directory = directory
+        self.tasks: list[Task] = []
+        self._new: list[tuple[Planned, int, str, list[Path]]] = []
+        for planned in logs:
+            new = planned.new
+            files: dict[int, list[Path]] = {start: [] for start in new}
+            for partition in planned.partitions:
+                file = directory / f"{len(self.tasks):08d}.parquet"
+                start = partition.segment_start if isinstance(partition, LogPartition) else None
+                if start is not None and start in new:
+                    files[start].append(file)
+                    self.tasks.append(Task(planned.reader, partition, None, str(file), new[start]))
+                else:
+                    self.tasks.append(Task(planned.reader, partition, planned.source.log, str(file)))
+            self._new += [(planned, start, mark, files[start]) for start, mark in new.items()]
+        if not self.tasks and not any(planned.kept for planned in logs):
+            # columns without a row
+            nothing = InputPartition(None)
+            file = directory / "nothing.parquet"
+            self.tasks += [Task(one.reader, nothing, one.source.log, str(file)) for one in logs[:1]]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a log."""
+        return self.logs[0].reader.schema
+
+    @property
+    def log(self) -> int | None:
+        """The number of the first log, None where there is only one."""
+        return self.logs[0].source.log
+
+    def files(self) -> list[tuple[int | None, list[str]]]:
+        """Return files whose columns are alike, with the number of the log that their rows have yet to get."""
+        whole = [task.file for task in self.tasks if not task.mark or self.log is None]
+        found: dict[int | None, list[str]] = {None: whole} if whole else {}
+        for planned in self.logs:
+            new = [str(file) for owner, _, _, files in self._new if owner is planned for file in files]
+            files = [*map(str, planned.kept), *(new if self.log is not None else ())]
+            if files:
+                found.setdefault(planned.source.log, []).extend(files)
+        return list(found.items())
+
+    def keep(self) -> None:
+        """Keep what was written of segments that are closed; to be called when all tasks are done."""
+        for planned, start, mark, files in self._new:
+            if planned.keep is not None:
+                planned.keep.keep(start, mark, files)
 
 
 @contextmanager
-def shared_scan(session: SparkSession, sources: Sequence[Source], scratch: Path) -> Iterator[DataFrame]:
-    """Read logs, or what brokers give out of theirs, once; the frame that is given can be asked often.
-
-    ``scratch``: where the copy lies meanwhile. Raises DashboardError, OSError, PySparkException.
-    """
-    frames = [source.frame(session) for source in sources]
-    if not (session.sparkContext.master or "").startswith("local"):
-        log = reduce(DataFrame.unionAll, frames).persist()
-        try:
-            yield log
-        finally:
-            log.unpersist()
-        return
+def scan_of(logs: Sequence[Planned], scratch: Path) -> Iterator[Scan]:
+    """Give the scan of logs, with a directory below ``scratch`` for its files that is removed afterwards."""
     clear_scans(scratch)
     directory = scratch / f"{_PREFIX}{os.getpid()}"
     directory.mkdir(parents=True)
     try:
-        _copy(session, sources, directory)
-        yield session.read.schema(frames[0].schema).parquet(str(directory))
+        yield Scan(logs, directory)
     finally:
         shutil.rmtree(directory)
 
@@ -118,52 +236,6 @@ def clear_scans(scratch: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Copier:
-    """Writes the rows of one partition; sent to the processes that do it."""
-
-    reader: LogReader | ClusterReader
-    log: int | None
-    directory: str
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that are written."""
-        return self.reader.schema if self.log is None else numbered_schema(self.reader.schema)
-
-    def __call__(self, number: int, partition: InputPartition) -> int:
-        schema = self.schema
-        name = f"{number:08d}.parquet"
-        few = [column for column in _FEW if column in schema.names]
-        rows = held = 0
-        batches: list[pa.RecordBatch] = []
-        with pq.ParquetWriter(
-            Path(self.directory, name), schema, compression="snappy", use_dictionary=few, write_statistics=few
-        ) as writer:
-            for batch in self.reader.read(partition):
-                batches.append(batch if self.log is None else numbered_batch(batch, self.log))
-                held, rows = held + batch.num_rows, rows + batch.num_rows
-                if held >= GROUP_ROWS:
-                    writer.write_table(pa.Table.from_batches(batches, schema))
-                    batches, held = [], 0
-            writer.write_table(pa.Table.from_batches(batches, schema))
-        # this process waits from now on while Java computes, and both count
-        pa.default_memory_pool().release_unused()
-        return rows
-
-
-def _copy(session: SparkSession, sources: Sequence[Source], directory: Path) -> None:
-    copiers = [_Copier(source.reader, source.log, str(directory)) for source in sources]
-    partitions = [
-        (which, partition)
-        for which, (source, copier) in enumerate(zip(sources, copiers, strict=True))
-        for partition in (copier.reader.partitions() if source.partitions is None else source.partitions)
-    ]
-
-    def copy(numbered: tuple[int, tuple[int, InputPartition]]) -> int:
-        number, (which, partition) = numbered
-        return copiers[which](number, partition)
-
-    if partitions:
-        tasks = session.sparkContext.parallelize(list(enumerate(partitions)), len(partitions))
-        tasks.map(copy).sum()
+def scratch_of(directory: str) -> Path:
+    """Return the directory for what does not fit into memory."""
+    return Path(directory) if directory else Path(tempfile.gettempdir(), "escapement-spark")

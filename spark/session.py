@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -19,11 +17,11 @@ from pyspark.sql import SparkSession
 from broker import rocketmq
 
 from .cluster_source import ClusterDataSource
+from .engines import java
+from .scan import scratch_of
 from .source import LogDataSource
 from .store import DashboardError
 
-#: The oldest Java that Spark 4 runs on.
-JAVA_VERSION = 17
 #: One scan after the other wants throughput, and short pauses help nobody.
 _JAVA_OPTIONS = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true"
 #: What is read in a moment: code that is made for it, and made quick, costs more than it saves. Measured with a log of
@@ -48,28 +46,8 @@ _CODEC = Path(rocketmq.__file__).parent
 _SHIPPED = (_CODEC.parent / "__init__.py", *_CODEC.glob("*.py"), *Path(__file__).parent.rglob("*.py"))
 
 
-class JavaMissing(DashboardError):
-    """Spark needs Java, and there is none."""
-
-
 class SparkNotStarted(DashboardError):
     """There is no session of Spark on the master that was named."""
-
-
-def java() -> str:
-    """Return the Java that Spark will use. Raises JavaMissing."""
-    home = os.environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if not found or not os.access(found, os.X_OK):
-        raise JavaMissing(
-            f"The dashboards need Java {JAVA_VERSION} or newer, and there is none. Install it (`make dashboards`, or "
-            "your system's openjdk-17-jre-headless), or set JAVA_HOME. Everything else works without it."
-        )
-    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
-    version = said.stderr.partition('version "')[2].partition(".")[0].partition('"')[0]
-    if not version.isdigit() or int(version) < JAVA_VERSION:
-        raise JavaMissing(f"The dashboards need Java {JAVA_VERSION} or newer; {found} says {said.stderr[:60]!r}.")
-    return found
 
 
 def open_session(
@@ -114,11 +92,6 @@ def open_session(
     session.dataSource.register(LogDataSource)
     session.dataSource.register(ClusterDataSource)
     return session
-
-
-def scratch_of(directory: str) -> Path:
-    """Return the directory for what does not fit into memory."""
-    return Path(directory) if directory else Path(tempfile.gettempdir(), "escapement-spark")
 
 
 def _defaults(cores: int, memory_mb: int, scratch: Path) -> dict[str, str]:

@@ -111,6 +111,13 @@ class Sink:
         ).fetchall()
         return any(wanted for (wanted,) in rows)
 
+    def computed_by(self, engine: str) -> None:
+        """Say which engine computes the batch."""
+        self._connection.execute(
+            "UPDATE console_dashboardrun SET engine = %s WHERE id = ANY(%s::uuid[]) AND state IN ('queued', 'running')",
+            (engine, list(self._runs.values())),
+        )
+
     def offsets(self, broker: str) -> list[tuple[str, str, int, int]]:
         """Return what groups have consumed, as the mirror has it: topic, group, queue, next offset."""
         return self._connection.execute(

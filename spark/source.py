@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,9 +110,16 @@ class LogReader(DataSourceReader):
         self._wanted, left = split(self._wanted, filters)
         return left
 
-    def partitions(self) -> list[LogPartition]:
-        """Return the stretches that can hold a wanted row."""
-        return [partition for number in range(len(self._stores)) for partition in self._of_store(number)]
+    @property
+    def whole(self) -> LogOptions | None:
+        """The store of which every row up to its end is wanted; None for several, or where rows are chosen."""
+        if len(self._stores) > 1 or self._wanted != Wanted() or self._stores[0].start_position:
+            return None
+        return self._stores[0]
+
+    def partitions(self, undivided: Collection[int] = ()) -> list[LogPartition]:
+        """Return the stretches that can hold a wanted row; ``undivided``: where segments begin that are one each."""
+        return [partition for number in range(len(self._stores)) for partition in self._of_store(number, undivided)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows of a stretch."""
@@ -120,7 +127,7 @@ class LogReader(DataSourceReader):
             return iter(())  # Spark makes one of its own where nothing has to be read
         return read_partition(self._stores[partition.store], partition, self._wanted)
 
-    def _of_store(self, number: int) -> list[LogPartition]:
+    def _of_store(self, number: int, undivided: Collection[int]) -> list[LogPartition]:
         options = self._stores[number]
         store = LogStore(options.path)
         segments = store.segments()
@@ -129,7 +136,7 @@ class LogReader(DataSourceReader):
         end = known_end(store, options)
         found = [
             LogPartition(segment_of(segments, stretch.begin), stretch, number)
-            for stretch in stretches(store, segments, start, end, options.split_bytes)
+            for stretch in stretches(store, segments, start, end, options.split_bytes, undivided)
             if stretch.begin <= high and stretch.end > low
         ]
         return self._by_time(store, found)

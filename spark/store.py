@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from zlib import crc32
@@ -162,9 +162,15 @@ def file_system(path: str) -> tuple[pa.fs.FileSystem, str]:
 
 
 def stretches(
-    store: LogStore, segments: list[Segment], start: int, end: int | None, split_bytes: int
+    store: LogStore,
+    segments: list[Segment],
+    start: int,
+    end: int | None,
+    split_bytes: int,
+    undivided: Collection[int] = (),
 ) -> Iterator[Stretch]:
     """Divide [start, end) into stretches of about ``split_bytes`` that begin at records; ``end`` None: unknown.
+    ``undivided``: where segments begin of which each is one stretch.
 
     What no segment holds, though a later one has records, is a stretch of its own: retention took the segment, or it
     got lost.
@@ -185,7 +191,8 @@ def stretches(
             yield Stretch(reached, begin, begin, bounded=True)
         reached = segment.end
         bounded = number < last or end is not None
-        for edge in _edges(store, segment, begin, stop, split_bytes):
+        edges = () if segment.start in undivided else _edges(store, segment, begin, stop, split_bytes)
+        for edge in edges:
             yield Stretch(begin, edge, segment.end, bounded=True, opens=begin == segment.start)
             begin = edge
         yield Stretch(begin, stop, segment.end, bounded, opens=begin == segment.start)

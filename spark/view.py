@@ -227,11 +227,12 @@ def _stuck_keys(records: DataFrame) -> DataFrame:
 
 def _said_of_offsets(records: DataFrame) -> DataFrame:
     """Return what ops and notes say of half offsets: said (c, r, ?; the first word counts), op_ms, asked."""
+    # \z, as $ lets a line end behind it, which is no part of a number
     words = F.split(F.col("body").cast("string"), ",")
-    offsets = F.filter(words, lambda word: word.rlike("^[0-9]{1,18}$"))
+    offsets = F.filter(words, lambda word: word.rlike(r"^[0-9]{1,18}\z"))
     letters = F.regexp_extract_all("decisions", F.lit(r"([cr])\d+"), F.lit(1))
     said = F.when(F.size(letters) == F.size(offsets), letters).otherwise(F.transform(offsets, lambda _: F.lit("?")))
-    counts = F.filter(words, lambda word: word.rlike("^[0-9]{1,18}:[0-9]{1,9}$"))
+    counts = F.filter(words, lambda word: word.rlike(r"^[0-9]{1,18}:[0-9]{1,9}\z"))
     is_op = F.col("kind") == "op"
     pairs = F.when(is_op, F.arrays_zip(offsets.alias("place"), said.alias("word"))).otherwise(
         F.transform(
@@ -242,10 +243,10 @@ def _said_of_offsets(records: DataFrame) -> DataFrame:
         )
     )
     spread = records.where("kind in ('op', 'note')").select(
-        is_op.alias("is_op"), "position", "store_ms", F.explode(pairs).alias("pair"), *apart(records)
+        is_op.alias("is_op"), "position", "store_ms", F.posexplode(pairs).alias("nth", "pair"), *apart(records)
     )
     return spread.groupBy(F.col("pair.place").cast("bigint").alias("queue_offset"), *apart(records)).agg(
-        F.min_by("pair.word", F.when(F.col("is_op"), F.col("position"))).alias("said"),
+        F.min_by("pair.word", F.when(F.col("is_op"), F.struct("position", "nth"))).alias("said"),
         F.min(F.when(F.col("is_op"), F.col("store_ms"))).alias("op_ms"),
         F.max(F.when(~F.col("is_op"), F.col("pair.word").cast("int"))).alias("asked"),
     )

@@ -15,6 +15,7 @@ from django.conf import settings
 from broker.doctor import Check, Finding, cannot_tell, change, ok
 from broker.hosting import HostingRefused, is_loopback, refuse_open_listening
 from broker.log_lines import FORMATS, read_levels
+from console.features.dashboards.runs import needs_java
 from console.site.checks import ServingRefused, refuse_open_serving
 
 #: as Django's own check --deploy has it
@@ -132,7 +133,9 @@ def java() -> Finding:
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     remedy = f"install openjdk-{JAVA}-jre-headless, or set JAVA_HOME"
     if not found or not os.access(found, os.X_OK):
-        return change("the dashboards need Java, and there is none", remedy)
+        if not needs_java():
+            return ok("no Java: DuckDB computes dashboards; Spark, for large logs and what is followed, would need it")
+        return change("Spark computes the dashboards here and needs Java, and there is none", remedy)
     said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
     version = said.partition('version "')[2].partition(".")[0].partition('"')[0]
     if not version.isdigit():

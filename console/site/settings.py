@@ -272,6 +272,9 @@ CELERY_DB_REUSE_MAX = 2**62
 
 # --- dashboards -------------------------------------------------------------------------------------------------------
 DASHBOARDS_INTERVAL_S = float(os.environ.get("ESCAPEMENT_DASHBOARDS_S", "300"))
+DASHBOARDS_ENGINE = os.environ.get("ESCAPEMENT_DASHBOARDS_ENGINE", "auto")  # spark/engines.py
+DASHBOARDS_SPARK_FROM_MB = int(os.environ.get("ESCAPEMENT_DASHBOARDS_SPARK_FROM_MB", "8192"))
+DASHBOARDS_KEEP = os.environ.get("ESCAPEMENT_DASHBOARDS_KEEP", "1") == "1"  # spark/kept.py
 DASHBOARDS_CORES = int(os.environ.get("ESCAPEMENT_DASHBOARDS_CORES", "0"))  # spark/priority.py
 DASHBOARDS_MEMORY_MB = int(os.environ.get("ESCAPEMENT_DASHBOARDS_MEMORY_MB", "896"))
 DASHBOARDS_SCRATCH = os.environ.get("ESCAPEMENT_DASHBOARDS_SCRATCH", "")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame
 
-from spark.points import Question
+from spark.question import Question
 from spark.view import View
 
 from .accounts import ledger, storage

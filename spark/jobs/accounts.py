@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark.places import LOG, apart, log_of, position_at, position_of
-from spark.points import DAY_MS, HOUR_MS, Question, floor_to, points, some_positions, together
+from spark.points import floor_to, points, some_positions, together
+from spark.question import DAY_MS, HOUR_MS, Question
 from spark.view import View
 
 
@@ -36,7 +37,7 @@ def storage(view: View, question: Question) -> DataFrame:
     )
     kept_ms = _retention_ms(F.col("segment"), question)
     last = sized.groupBy("segment").agg(F.max("store_ms").alias("last_ms"))
-    last = last.select("segment", (F.col("last_ms") + kept_ms).alias("old_ms"))
+    last = last.select("segment", F.try_add("last_ms", kept_ms).alias("old_ms"))
     until = waiting.groupBy("segment").agg(
         F.max("due_ms").alias("held_ms"), F.bool_or(F.col("due_ms").isNull()).alias("undecided")
     )

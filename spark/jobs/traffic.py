@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from spark.places import apart
-from spark.points import MINUTE_MS, Question, first_and_last, floor_to, points, quantiles, some_positions, together
+from spark.points import first_and_last, floor_to, points, quantiles, some_positions, together
+from spark.question import MINUTE_MS, Question
 from spark.view import View
 
 _COUNTED = ("sent", "released", "committed")
@@ -109,7 +110,7 @@ def retries(view: View, question: Question) -> DataFrame:
         F.count("*").alias("count"), some_positions(F.col("position")).alias("positions")
     )
     latest = again.groupBy("topic", "label", "message").agg(
-        (F.max("store_ms") - F.min("born_ms")).alias("took_ms"), F.max("position").alias("position")
+        F.try_subtract(F.max("store_ms"), F.min("born_ms")).alias("took_ms"), F.max("position").alias("position")
     )
     alive = latest.join(dead.select("label", "message").distinct(), ["label", "message"], "left_anti")
     worst = (
@@ -184,7 +185,7 @@ def keys(view: View, question: Question) -> DataFrame:
         .agg(
             F.count("sent").alias("records"),
             F.min_by("about", turn).alias("about"),
-            (F.max("store_ms") - F.min("store_ms")).alias("life_ms"),
+            F.try_subtract(F.max("store_ms"), F.min("store_ms")).alias("life_ms"),
             first.alias("first"),
         )
         .where("records > 1")

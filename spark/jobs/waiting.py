@@ -5,19 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.points import (
-    DAY_MS,
-    HOUR_MS,
-    MINUTE_MS,
-    Question,
-    first_and_last,
-    floor_to,
-    points,
-    quantiles,
-    some_positions,
-    span_of,
-    together,
-)
+from spark.points import first_and_last, floor_to, points, quantiles, some_positions, span_of, together
+from spark.question import AHEAD_MS, HOUR_MS, Question
 from spark.view import View
 
 
@@ -39,7 +28,7 @@ def lateness(view: View, question: Question) -> DataFrame:
         F.col("ended_by").alias("position"),
         (F.col("exact") & (F.col("ended_ms") < F.col("due_ms"))).alias("on_request"),
         # one that was sent with a moment already over is not late by that
-        (F.col("ended_ms") - F.greatest("due_ms", "store_ms")).alias("late_ms"),
+        F.try_subtract("ended_ms", F.greatest("due_ms", "store_ms")).alias("late_ms"),
     )
     spans = released.groupBy("topic", "label", span_of(F.col("late_ms")).alias("part")).agg(
         F.count("*").alias("count"), first_and_last(F.col("position")).alias("behind")
@@ -61,10 +50,6 @@ def lateness(view: View, question: Question) -> DataFrame:
     )
 
 
-#: How far ahead each unit is counted.
-AHEAD_MS = {"minute": (MINUTE_MS, HOUR_MS), "hour": (HOUR_MS, 2 * DAY_MS), "day": (DAY_MS, 60 * DAY_MS)}
-
-
 def pending(view: View, question: Question) -> DataFrame:
     """Pending and forecast: what fires when, from now to ten years.
 
@@ -72,10 +57,10 @@ def pending(view: View, question: Question) -> DataFrame:
     minute, hour, day   messages that fire in the next hour, two days, sixty days, by topic and moment (at_ms)
     """
     now = F.lit(question.as_of_ms)
-    waiting = view.items.where("ends = 0").withColumn("in_ms", F.col("due_ms") - now)
+    waiting = view.items.where("ends = 0").withColumn("in_ms", F.try_subtract("due_ms", now))
     soon = F.when(F.col("in_ms") < 0, "overdue").otherwise(span_of(F.col("in_ms")))
     counted = waiting.groupBy("shown", F.coalesce(soon, F.lit("unknown")).alias("soon")).agg(
-        F.count("*").alias("count"), F.min_by("position", "due_ms").alias("first")
+        F.count("*").alias("count"), F.min_by("position", F.struct("due_ms", "position")).alias("first")
     )
     frames = [
         points(
@@ -110,7 +95,7 @@ def cancellations(view: View, question: Question) -> DataFrame:
     items = view.items.where("position is not null").select(
         F.col("shown").alias("topic"),
         F.coalesce("how", F.lit("pending")).alias("label"),
-        (F.col("due_ms") - F.col("ended_ms")).alias("before_ms"),
+        F.try_subtract("due_ms", "ended_ms").alias("before_ms"),
         "position",
     )
     counted = (F.count("*").alias("count"), first_and_last(F.col("position")).alias("behind"))
@@ -144,9 +129,14 @@ def transactions(view: View, question: Question) -> DataFrame:
     behind = first_and_last(F.col("position")).alias("behind")
     counted = F.count("*").alias("count")
     outcome = known.groupBy("topic", "label", F.col("outcome").alias("part")).agg(counted, behind)
-    asked = known.where("checks > 0").groupBy("topic", "label").agg(F.sum("checks").alias("checks"), behind)
+    # a producer may have put any number there
+    asked = (
+        known.where("checks > 0")
+        .groupBy("topic", "label")
+        .agg(F.sum(F.col("checks").cast("decimal(19)")).alias("checks"), behind)
+    )
     often = known.groupBy("topic", F.col("checks").cast("string").alias("label")).agg(counted, behind)
-    took_ms = F.col("decided_ms") - F.col("store_ms")
+    took_ms = F.try_subtract("decided_ms", "store_ms")
     return together(
         points(outcome, "outcome", F.col("count"), part=F.col("part"), positions=F.col("behind"), **by),
         quantiles(known, took_ms, "decide_", "topic", "label", position=F.col("position")),

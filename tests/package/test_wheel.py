@@ -114,6 +114,7 @@ def test_wheel_and_source_have_the_licence_and_nothing_of_the_tests(wheel: Path,
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"escapement_mq"}
     assert "escapement_mq/py.typed" in names
     assert "escapement_mq/console/locale/zh_Hans/LC_MESSAGES/django.mo" in names
+    assert {f"escapement_mq/spark/queries/{name}.sql" for name in ("macros", "flow", "ledger")} <= set(names)
     assert not [name for name in names if "/tests/" in name or "__pycache__" in name]
     (source,) = dist.glob("escapement_mq-*.tar.gz")
     with tarfile.open(source) as archive:

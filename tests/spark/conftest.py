@@ -10,6 +10,9 @@ import pytest
 from django.utils.translation import override
 from pyspark.sql import SparkSession
 
+from spark.by_duckdb import DuckdbEngine
+from spark.by_spark import SparkEngine
+from spark.engines import Engine
 from spark.session import open_session
 from tests.crash.golden import folders
 
@@ -42,6 +45,18 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield opened
     opened.stop()
+
+
+Make = Callable[[], Engine]
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def make(request: pytest.FixtureRequest) -> Make:
+    """Makes an engine of each kind, for one run after the other."""
+    if request.param == "duckdb":
+        return lambda: DuckdbEngine(cores=2, memory_mb=256)
+    session: SparkSession = request.getfixturevalue("session")
+    return lambda: SparkEngine(session)
 
 
 @pytest.fixture

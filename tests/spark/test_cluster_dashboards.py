@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 from broker.client import Admin, Decision, Producer, TransactionProducer, prepare
 from broker.testing import BrokerThread, small_store
 from console.features.dashboards.models import DashboardRun
+from spark.by_spark import shared_scan
 from spark.jobs import JOBS
-from spark.points import Question
-from spark.run import Order, options_of
-from spark.scan import Source, shared_scan
+from spark.order import Order, options_of
+from spark.question import Question
+from spark.scan import Source
 from spark.view import view_of
 from tests.waiting import until
 

@@ -70,6 +70,7 @@ def test_a_store_is_named_from_where_the_command_is_given(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setattr(settings, "DASHBOARDS_ENGINE", "spark")
     for store in ("a store", "s3://bucket/store"):
         with pytest.raises(CommandError, match=NO_JAVA):
             call_command("dashboards", "run", "flow", "--store", store)
@@ -99,6 +100,7 @@ def test_a_batch_is_computed_by_one_process(
     transactional_db: None, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setattr(settings, "DASHBOARDS_ENGINE", "spark")
     batch = dashboards_runs.queue(("flow", "keys"), "all")
     with psycopg.connect(database_url, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"escapement-batch/{batch}",))
@@ -212,7 +214,7 @@ def test_a_spark_that_does_not_start_is_said_in_one_line(
     run = DashboardRun.objects.create(broker="broker-a", dashboard="flow", source="")
     order = {
         "store": str(path), "database_url": database_url, "broker": "broker-a", "runs": {"flow": str(run.id)},
-        "as_of_ms": 1, "cores": 1,
+        "as_of_ms": 1, "cores": 1, "engine": "spark",
     }  # fmt: skip
     ended = subprocess.run(
         [sys.executable, "-m", "spark.run"], input=json.dumps(order), text=True, check=False, capture_output=True

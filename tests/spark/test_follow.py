@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from console.features.dashboards.models import DashboardRun
 from spark.follow import STARTS, Follower
-from spark.run import Order
+from spark.order import Order
 from tests.spark.count import count_all
 from tests.spark.plain import messages
 from tests.spark.randomlog import SIZE, RandomLog

@@ -16,11 +16,12 @@ from broker.engine.disk import OsFiles
 from broker.engine.testing import open_engine
 from spark.jobs.accounts import storage
 from spark.options import parse_options
-from spark.points import Question
+from spark.question import Question
 from spark.source import LogReader, LogStreamReader
 from spark.store import LogStore, StoreUnreadable
+from tests.spark.figures import points_of
 from tests.spark.logs import log_of, record
-from tests.spark.test_jobs import points_of, view
+from tests.spark.test_jobs import view
 from tests.watching import Calls
 
 Write = Callable[[dict[int, bytes]], Path]

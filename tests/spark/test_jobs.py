@@ -1,149 +1,73 @@
-"""Every figure of every dashboard equals a slow count in plain Python over the same log."""
+"""Every figure that Spark computes equals a slow count in plain Python over the same log."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from spark.jobs import JOBS
-from spark.options import parse_options
-from spark.points import Question
-from spark.segment import Stretch, read_stretch
-from spark.view import OPTIONS, View, view_of
-from tests.crash.golden import load
-from tests.spark import plain, sorting
-from tests.spark.count import Points, as_text, count_all
-from tests.spark.randomlog import RandomLog
-
-SELECTION = parse_options({**OPTIONS, "path": "/none"}).selection
-Line = tuple[str, str, str, str, int | None, float, list[int] | None]
-#: Series whose bars lead to messages.
-COUNTED = {
-    "sent", "released", "committed", "bytes", "consumed", "producers", "histogram", "pending", "minute", "hour", "day",
-    "before", "fate", "outcome", "checks", "checked", "attempts", "dead", "poison", "reach", "hot", "content", "growth",
-    "held", "accepted", "alarm",
-}  # fmt: skip
-OFFSETS = [("orders", "mail", 0, 30), ("orders", "print", 1, 5), ("late", "mail", 0, 9)]
+from spark.queries import NAMES
+from spark.question import Question
+from spark.view import View, view_of
+from tests.spark import figures
+from tests.spark.figures import OF_APACHE, Ask, Line, records_of
 
 
 def view(session: SparkSession, segments: dict[int, bytes]) -> View:
-    batches: list[pa.RecordBatch] = []
-    for start, data in sorted(segments.items()):
-        end = start + len(data)
-
-        def bytes_at(position: int, count: int, data: bytes = data, start: int = start) -> bytes:
-            return data[position - start : position - start + count]
-
-        batches += read_stretch(bytes_at, Stretch(start, end, end, bounded=False), SELECTION)
-    return view_of(session.createDataFrame(pa.Table.from_batches(batches, SELECTION.schema)).coalesce(1)).keep()
+    return view_of(session.createDataFrame(records_of(segments)).coalesce(1)).keep()
 
 
-def points_of(rows: list[Line]) -> Points:
-    found = Counter(tuple(row[:5]) for row in rows)
-    assert [key for key, count in found.items() if count > 1] == [], "the same point twice"
-    return {tuple(row[:5]): row[5] for row in rows if row[5] or row[0] in ("share", "difference")}
+@pytest.fixture
+def ask(session: SparkSession) -> Ask:
+    """Spark computes."""
+
+    def by_spark(segments: dict[int, bytes], question: Question, names: Sequence[str]) -> dict[str, list[Line]]:
+        frames = view(session, segments)
+        found = {name: [tuple(row) for row in JOBS[name](frames, question).collect()] for name in names}
+        frames.drop()
+        return found
+
+    return by_spark
 
 
-def behind_are_messages(rows: dict[str, list[Line]], topics: dict[int, str]) -> None:
-    """A point of a topic names records of that topic, in order; what counts messages names at least one."""
-    for name, lines in rows.items():
-        for series, topic, label, part, at_ms, value, positions in lines:
-            where = (name, series, topic, label, part, at_ms)
-            assert positions is None or positions == sorted(positions), where
-            for position in positions or ():
-                assert topics[position] == topic or (name == "ledger" and part == "unknown"), where
-            named = series.endswith("_max") or (value and series in COUNTED)
-            assert not named or positions, where
+def test_figures_of_random_logs(ask: Ask) -> None:
+    figures.agree_on_a_random_log(ask)
 
 
-def compare(
-    session: SparkSession, segments: dict[int, bytes], now_ms: int, names: tuple[str, ...] = tuple(JOBS)
-) -> dict[str, Points]:
-    size = len(segments[min(segments)])
-    expected = count_all(plain.messages(segments), now_ms, OFFSETS, size)
-    frames = view(session, segments)
-    question = Question(now_ms, OFFSETS, [(start, len(data)) for start, data in segments.items()])
-    rows = {
-        name: [tuple(row) for row in job(frames, question).collect()] for name, job in JOBS.items() if name in names
-    }
-    found = {name: points_of(lines) for name, lines in rows.items()}
-    frames.drop()
-    behind_are_messages(rows, {message.position: sorting.shown(message) for message in plain.messages(segments)})
-    for name in names:
-        points = expected[name]
-        wanted = {key: value for key, value in points.items() if value or key[0] in ("share", "difference")}
-        rounded = {key: pytest.approx(value) for key, value in wanted.items()}
-        assert found[name] == rounded, f"{name}\n{as_text(found[name])}\nexpected\n{as_text(wanted)}"
-    return found
+@pytest.mark.parametrize("name", OF_APACHE)
+def test_figures_of_stores_of_apache_rocketmq(ask: Ask, name: str) -> None:
+    figures.agree_on_a_store_of_apache(ask, name)
 
 
-def test_figures_of_random_logs(session: SparkSession) -> None:
-    log = RandomLog(1).fill(700)
-    found = compare(session, log.segments, log.now_ms)
-    kinds = {key[0] for points in found.values() for key in points}
-    assert {"committed", "rolled back", "stuck", "open", "alarm", "consumed", "poison", "held", "late_p99"} <= kinds
-    alarms = {key[3] for key in found["ledger"] if key[0] == "alarm"}
-    assert alarms == {"twice", "unknown", "overdue", "no copy", "two copies"}
+def test_damage_is_an_alarm_with_its_position(ask: Ask) -> None:
+    figures.damage_is_named(ask)
 
 
-@pytest.mark.parametrize(
-    ("name", "jobs"),
-    {
-        "delay_levels": ("lateness", "ledger"),
-        "timers": ("cancellations", "ledger"),
-        "transactions": ("transactions", "ledger"),
-        "retry_dlq": ("retries", "ledger"),
-    }.items(),
-)
-def test_figures_of_stores_of_apache_rocketmq(session: SparkSession, name: str, jobs: tuple[str, ...]) -> None:
-    segments = {int(path[-20:]): data for path, data in load(name).files.items() if "/commitlog/" in path}
-    last_ms = max(message.store_ms for message in plain.messages(segments))
-    found = compare(session, segments, last_ms, jobs)
-    assert sum(value for key, value in found["ledger"].items() if key[0] == "difference") == 0
-    assert sum(value for key, value in found["ledger"].items() if key[0] == "accepted") > 0
-    assert [key for key in found["ledger"] if key[0] == "alarm"] == []
+def test_a_timer_delivered_on_somebodys_word_is_early_and_no_measure_of_the_broker(ask: Ask) -> None:
+    figures.on_request_is_early(ask)
 
 
-def test_damage_is_an_alarm_with_its_position(session: SparkSession) -> None:
-    log = RandomLog(2).fill(60)
-    data = bytearray(log.segments[0])
-    second = next(message for message in plain.messages(log.segments) if message.position > 0)
-    data[second.position + 60] ^= 1
-    rows = JOBS["ledger"](view(session, {0: bytes(data)}), Question(log.now_ms)).collect()
-    assert [row.positions for row in rows if row.series == "alarm" and row.part == "lost"] == [[second.position]]
+def test_tries_of_a_group_that_pops_are_those_of_the_group(ask: Ask) -> None:
+    figures.tries_are_those_of_the_group(ask)
 
 
-def test_a_timer_delivered_on_somebodys_word_is_early_and_no_measure_of_the_broker(session: SparkSession) -> None:
-    log = RandomLog(3)
-    due_ms = log.now_ms + 18_000_000
-    for number in range(2):
-        timer = {"UNIQ_KEY": f"K{number}", "ESC_DUE_MS": str(due_ms), "REAL_TOPIC": "late", "REAL_QID": "0"}
-        parked = log.write("rmq_sys_wheel_timer", timer)
-        log.now_ms += number * 30_000_000  # the first one at once, the second one after its moment
-        log.write("late", {**timer, "ESC_SOURCE": str(parked)})
-    frames = view(session, {0: log.fill(0).segments[0]})
-    found = points_of([tuple(row) for row in JOBS["lateness"](frames, Question(log.now_ms)).collect()])
-    frames.drop()
-    assert {key[3]: value for key, value in found.items() if key[0] == "histogram"} == {"early": 1, "< 6 h": 1}
-    counts = {key[0]: value for key, value in found.items() if key[0].endswith("_count")}
-    assert counts == {"late_count": 1, "hour_count": 1}
-    assert min(value for key, value in found.items() if key[0] == "late_p50") > 0
+def test_checks_add_up_beyond_64_bits(ask: Ask) -> None:
+    figures.checks_add_up_beyond_64_bits(ask)
 
 
-def test_tries_of_a_group_that_pops_are_those_of_the_group(session: SparkSession) -> None:
-    log = RandomLog(4)
-    for topic, origin in (("%RETRY%mail_orders", "A"), ("%RETRY%mail+seats", "B"), ("%DLQ%mail", "A")):
-        log.write(topic, {"ORIGIN_MESSAGE_ID": origin, "ORIGIN_GROUP": "mail", "KEYS": origin}, times=1)
-    log.write("%RETRY%mail_print", {"ORIGIN_MESSAGE_ID": "C", "KEYS": "C"}, times=1)
-    frames = view(session, {0: log.fill(0).segments[0]})
-    rows = [tuple(row) for row in JOBS["retries"](frames, Question(log.now_ms)).collect()]
-    frames.drop()
-    found = {(series, topic, label): value for series, topic, label, _, _, value, _ in rows}
-    assert {key[1:]: value for key, value in found.items() if key[0] == "attempts"} == {
-        ("%RETRY%mail_orders", "mail"): 1, ("%RETRY%mail+seats", "mail"): 1, ("%RETRY%mail_print", "mail_print"): 1,
-    }  # fmt: skip
-    # what was given up succeeded never
-    assert {key[1] for key in found if key[0] == "again_count"} == {"%RETRY%mail+seats", "%RETRY%mail_print"}
+def test_dashboards_have_the_same_names_in_both_engines() -> None:
+    assert tuple(JOBS) == NAMES
+
+
+def test_what_has_no_due_time_is_named(ask: Ask) -> None:
+    figures.what_has_no_due_time_is_named(ask)
+
+
+def test_of_those_that_are_due_next_the_first_is_named(ask: Ask) -> None:
+    figures.of_those_that_are_due_next_the_first_is_named(ask)
+
+
+def test_only_whole_words_of_ops_count_and_the_first(ask: Ask) -> None:
+    figures.only_whole_words_of_ops_count_and_the_first(ask)

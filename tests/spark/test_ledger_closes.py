@@ -15,14 +15,15 @@ from broker.engine.testing import PowerLoss, SimulatedFiles
 from broker.testing import BrokerThread, small_store
 from console.run.replay import Options
 from spark.jobs import JOBS
-from spark.points import Question
+from spark.question import Question
 from tests.console.run.playing import Run, write_days
 from tests.crash.timerload import TimerLoad
 from tests.crash.transactions import Simulation
 from tests.crash.workload import Workload
 from tests.spark import plain
 from tests.spark.count import count_all
-from tests.spark.test_jobs import points_of, view
+from tests.spark.figures import points_of
+from tests.spark.test_jobs import view
 from tests.spark.test_stores import segments_of
 from tests.waiting import until
 

@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
 from console.run.database_roles import SPARK, Role, give
+from spark.by_spark import SparkEngine
 from spark.jobs import JOBS
-from spark.run import Order, run
+from spark.order import Order
+from spark.run import run
 from tests.spark.count import count_all
 from tests.spark.plain import messages
 from tests.spark.randomlog import SIZE, RandomLog
@@ -49,7 +51,9 @@ def test_dashboards_are_completed_by_sparks_own_role(
     for _ in range(2):
         batch = dashboards_runs.queue(names, "all", store=str(path))
         rows = {row.dashboard: str(row.id) for row in DashboardRun.objects.filter(batch=batch)}
-        counts = run(Order(str(path), url, DashboardRun.objects.all()[0].broker, rows, log.now_ms, "all"), session)
+        counts = run(
+            Order(str(path), url, DashboardRun.objects.all()[0].broker, rows, log.now_ms, "all"), SparkEngine(session)
+        )
         done = DashboardRun.objects.filter(batch=batch, state="done", is_current=True, error="")
         assert set(done.values_list("dashboard", flat=True)) == set(names) == set(counts)
     expected = count_all(messages(log.segments), log.now_ms, [], SIZE)["flow"]

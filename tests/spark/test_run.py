@@ -14,16 +14,19 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from pyspark.sql import SparkSession
 
 from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from spark.jobs import JOBS
-from spark.run import Order, log_bytes, run
+from spark.order import Order, log_bytes
+from spark.queries import NAMES
+from spark.run import run
 from spark.sink import Coverage, Sink
+from tests.spark.conftest import Make
 from tests.spark.count import count_all
 from tests.spark.plain import messages
 from tests.spark.randomlog import SIZE, RandomLog
@@ -39,21 +42,23 @@ def queued(path: Path, url: str, now_ms: int, names: tuple[str, ...], window: st
 
 
 def test_the_dashboards_are_the_jobs() -> None:
-    assert tuple(JOBS) == tuple(DASHBOARDS)
+    assert tuple(JOBS) == NAMES == tuple(DASHBOARDS)
 
 
 def test_a_run_writes_what_the_log_says_and_the_next_takes_its_place(
-    session: SparkSession, store: Write, transactional_db: None, database_url: str
+    make: Make, store: Write, transactional_db: None, database_url: str
 ) -> None:
     log = RandomLog(3).fill(120)
     path = store(log.segments)
     names = ("flow", "ledger")
     for _ in range(2):
-        counts = run(queued(path, database_url, log.now_ms, names), session)
+        engine = make()
+        counts = run(queued(path, database_url, log.now_ms, names), engine)
         expected = count_all(messages(log.segments), log.now_ms, [], SIZE)
         for name in names:
             current = DashboardRun.objects.get(dashboard=name, is_current=True)
             assert (current.state, current.progress, current.error) == ("done", 1.0, "")
+            assert current.engine == engine.name
             found = {(p.series, p.topic, p.label, p.part, p.at_ms): p.value for p in current.points.all()}
             assert len(found) == counts[name]
             assert {k: v for k, v in found.items() if v} == {k: v for k, v in expected[name].items() if v}
@@ -72,7 +77,7 @@ def test_how_much_will_be_read_is_known_before_spark_is_started(store: Write) ->
 
 
 def test_what_fails_leaves_what_was_there(
-    session: SparkSession, store: Write, transactional_db: None, database_url: str, tmp_path: Path
+    make: Make, store: Write, transactional_db: None, database_url: str, tmp_path: Path
 ) -> None:
     batch = dashboards_runs.queue(("flow",), "all", store=str(tmp_path))
     row = DashboardRun.objects.get(batch=batch)
@@ -81,7 +86,7 @@ def test_what_fails_leaves_what_was_there(
     sink.close()
     order = queued(tmp_path, database_url, 1, ("flow",))
     with pytest.raises(Exception, match="holds no commit log"):
-        run(order, session)
+        run(order, make())
     failed = DashboardRun.objects.get(id=order.runs["flow"])
     assert failed.state == "failed" and "holds no commit log" in failed.error
     row.refresh_from_db()
@@ -124,12 +129,10 @@ def test_what_a_producer_may_send_and_postgresql_does_not_keep_is_shown_in_its_p
         assert point.at_ms is None
 
 
-def test_a_run_that_somebody_stops_ends(
-    session: SparkSession, store: Write, transactional_db: None, database_url: str
-) -> None:
+def test_a_run_that_somebody_stops_ends(make: Make, store: Write, transactional_db: None, database_url: str) -> None:
     order = queued(store(RandomLog(4).fill(20).segments), database_url, 1, ("flow",))
     DashboardRun.objects.update(is_abort_wanted=True)
-    assert run(order, session) == {}
+    assert run(order, make()) == {}
     assert DashboardRun.objects.get().state == "cancelled"
     assert DashboardPoint.objects.count() == 0
 
@@ -167,9 +170,20 @@ def test_without_java_the_command_says_what_is_missing(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(settings, "DASHBOARDS_ENGINE", "spark")
     with pytest.raises(CommandError, match="Java 17 or newer is not installed"):
         call_command("dashboards", "run", "flow")
     assert "Java 17" in DashboardRun.objects.get().error
+
+
+def test_an_ordinary_log_needs_no_java(
+    store: Write, transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setattr(settings, "VAR", tmp_path / "var")
+    call_command("dashboards", "run", "--store", str(store(RandomLog(5).fill(40).segments)), stdout=StringIO())
+    assert set(DashboardRun.objects.values_list("state", "engine")) == {("done", "duckdb")}
+    assert DashboardRun.objects.count() == len(DASHBOARDS)
 
 
 def test_the_command_runs_a_process_and_a_killed_one_leaves_nothing(
@@ -180,7 +194,7 @@ def test_the_command_runs_a_process_and_a_killed_one_leaves_nothing(
     row = DashboardRun.objects.get(batch=batch)
     order = {
         "store": str(path), "database_url": database_url, "broker": row.broker, "runs": {"flow": str(row.id)},
-        "as_of_ms": 1, "memory_mb": 512,
+        "as_of_ms": 1, "memory_mb": 512, "engine": "spark",
     }  # fmt: skip
     process = subprocess.Popen([sys.executable, "-m", "spark.run"], stdin=subprocess.PIPE, start_new_session=True)
     assert process.stdin is not None

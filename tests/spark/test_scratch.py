@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.run import scratch_for
+from spark.order import scratch_for
 from tests.spark.logs import log_of
 
 Write = Callable[[dict[int, bytes]], Path]

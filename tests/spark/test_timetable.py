@@ -8,13 +8,13 @@ from pathlib import Path
 import psycopg
 import pytest
 from django.conf import settings
-from pyspark.sql import SparkSession
 
 from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
 from console.site.celery import app
 from spark.run import run
+from tests.spark.conftest import Make
 from tests.spark.count import count_all
 from tests.spark.plain import messages
 from tests.spark.randomlog import SIZE, RandomLog
@@ -50,15 +50,16 @@ def test_its_turn_computes_all_nine_of_a_store_that_is_there(
         other.execute("SELECT pg_advisory_unlock_all()")
     assert set(DashboardRun.objects.filter(state="queued").values_list("batch", flat=True)) == {batch}
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setattr(settings, "DASHBOARDS_ENGINE", "spark")
     dashboards_runs.renew()
     assert DashboardRun.objects.count() == 2 * len(DASHBOARDS)
 
 
 def test_a_window_counts_what_was_stored_in_it(
-    session: SparkSession, store: Callable[[dict[int, bytes]], Path], transactional_db: None, database_url: str
+    make: Make, store: Callable[[dict[int, bytes]], Path], transactional_db: None, database_url: str
 ) -> None:
     log = RandomLog(13).fill(200)
-    run(queued(store(log.segments), database_url, log.now_ms, ("flow",), "6h"), session)
+    run(queued(store(log.segments), database_url, log.now_ms, ("flow",), "6h"), make())
     late = [message for message in messages(log.segments) if message.store_ms >= log.now_ms - 6 * HOUR_MS]
     assert 0 < len(late) < len(list(messages(log.segments)))
     current = DashboardRun.objects.get(is_current=True)

@@ -12,15 +12,16 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from pyspark.sql import SparkSession
 
 from broker.client import Admin, Decision, Producer, TransactionProducer, prepare
 from broker.mirror.models import Broker, MirrorState
 from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
-from spark.run import Order, run
+from spark.order import Order
+from spark.run import run
 from tests.cluster import Cluster
+from tests.spark.conftest import Make
 from tests.waiting import until
 
 A, B = "broker-a", "broker-b"
@@ -74,7 +75,7 @@ def mirrored(cluster: Cluster, transactional_db: None, monkeypatch: pytest.Monke
     return cluster
 
 
-def computed(session: SparkSession, url: str, names: list[str], parts: list[dict[str, str]]) -> Found:
+def computed(make: Make, url: str, names: list[str], parts: list[dict[str, str]]) -> Found:
     """All points of a run over these parts; a log that is read ends where its broker says."""
     addresses = dict(Broker.objects.values_list("name", "address"))
     batch = dashboards_runs.queue_total(names, "all", parts)
@@ -89,7 +90,7 @@ def computed(session: SparkSession, url: str, names: list[str], parts: list[dict
         }
         for part in parts
     ]
-    run(Order("", url, "", numbers, AS_OF_MS, parts=wanted), session)
+    run(Order("", url, "", numbers, AS_OF_MS, parts=wanted), make())
     fields = ("series", "topic", "label", "part", "at_ms", "value", "positions", "brokers")
     return {row.dashboard: sorted(row.points.values_list(*fields), key=str) for row in rows}
 
@@ -103,11 +104,11 @@ def pulls(cluster: Cluster, *names: str) -> list[dict[str, str]]:
 
 
 def test_by_name_servers_the_total_is_that_of_the_files_row_for_row(
-    session: SparkSession, mirrored: Cluster, database_url: str
+    make: Make, mirrored: Cluster, database_url: str
 ) -> None:
-    from_files = computed(session, database_url, BY_PULLS, files(mirrored))
-    pulled = computed(session, database_url, BY_PULLS, pulls(mirrored, A, B))
-    mixed = computed(session, database_url, BY_PULLS, [files(mirrored)[0], *pulls(mirrored, B)])
+    from_files = computed(make, database_url, BY_PULLS, files(mirrored))
+    pulled = computed(make, database_url, BY_PULLS, pulls(mirrored, A, B))
+    mixed = computed(make, database_url, BY_PULLS, [files(mirrored)[0], *pulls(mirrored, B)])
     for name in BY_PULLS:
         assert pulled[name] == from_files[name], name
         assert mixed[name] == from_files[name], name
@@ -123,16 +124,14 @@ def test_by_name_servers_the_total_is_that_of_the_files_row_for_row(
     assert accepted == 24 + 15 + 2 * 3
 
 
-def test_one_that_is_away_is_said_and_the_others_are_computed(
-    session: SparkSession, mirrored: Cluster, database_url: str
-) -> None:
+def test_one_that_is_away_is_said_and_the_others_are_computed(make: Make, mirrored: Cluster, database_url: str) -> None:
     """A figure that lacks a broker says so; one that is not there because a broker is away says nothing."""
-    alone = computed(session, database_url, BY_PULLS, pulls(mirrored, A))
+    alone = computed(make, database_url, BY_PULLS, pulls(mirrored, A))
     mirrored[B].stop()
     try:
-        total = computed(session, database_url, BY_PULLS, pulls(mirrored, A, B))
+        total = computed(make, database_url, BY_PULLS, pulls(mirrored, A, B))
         with pytest.raises(Exception, match=r"None of the brokers can be read\. broker-b: It is not responding: "):
-            computed(session, database_url, ["flow"], pulls(mirrored, B))
+            computed(make, database_url, ["flow"], pulls(mirrored, B))
     finally:
         mirrored[B].start()
     assert total == alone
@@ -157,6 +156,7 @@ def test_the_command_computes_all_brokers_unless_one_is_named(mirrored: Cluster)
 
 def test_a_broker_that_is_named_is_computed_alone(mirrored: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setattr(settings, "DASHBOARDS_ENGINE", "spark")
     with pytest.raises(CommandError, match="Java 17"):
         call_command("dashboards", "run", "flow", "--broker", B)
     (only,) = DashboardRun.objects.all()
@@ -179,6 +179,7 @@ def broken_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\nexit 1\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(settings, "DASHBOARDS_ENGINE", "spark")
 
 
 def test_the_timetable_has_the_total_first_and_each_even_where_one_fails(mirrored: Cluster, broken_java: None) -> None:

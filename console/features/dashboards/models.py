@@ -3,7 +3,7 @@
 A run is of one broker, or of several in total: `broker` is what an address chooses them by then ("" for all of the
 first cluster), and `parts` says of each what was read.
 
-The process that runs Spark writes both (``spark/sink.py``): all points of a run and the word that they are the current
+The process that computes writes both (``spark/sink.py``): all points of a run and the word that they are the current
 ones in one transaction, so a killed run leaves nothing.
 """
 
@@ -60,6 +60,8 @@ class DashboardRun(models.Model):
     #: rows that stand for bytes without a readable record
     damaged_rows = models.BigIntegerField(null=True)
     duration_ms = models.BigIntegerField(null=True)
+    #: who computes it: duckdb or spark (spark/engines.py); empty before it begins, and where there was but one
+    engine = models.CharField(max_length=16, blank=True)
     error = models.TextField(blank=True)
     #: of a run over several brokers each of them: broker, source; once it is done start_position, end_position,
     #: rows_read, damaged_rows, and error, why it was left out (spark/sink.py)
@@ -84,6 +86,11 @@ class DashboardRun(models.Model):
     def whose(self) -> str:
         """The broker, or all of them."""
         return ", ".join(part["broker"] for part in self.parts) or self.broker
+
+    @property
+    def engine_name(self) -> str:
+        """The engine as it calls itself, empty where it is not known."""
+        return {"duckdb": "DuckDB", "spark": "Spark"}.get(self.engine, self.engine)
 
     @property
     def lacking(self) -> list[dict[str, Any]]:

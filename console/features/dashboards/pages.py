@@ -79,6 +79,7 @@ def data(request: HttpRequest, name: str, form: str) -> HttpResponse | Streaming
         "end_position": run.end_position,
         "rows_read": run.rows_read,
         "damaged_rows": run.damaged_rows,
+        "engine": run.engine,
         "parts": run.parts,
     }
     return exported(name, form, _COLUMNS, rows, about)

@@ -2,8 +2,8 @@
 
 A run is of one broker, or of all that an address chooses, if those are several. The timetable computes both.
 
-The console itself never loads Spark. Besides its window and address, a run is given what the broker knows and its log
-does not say: the delays of its levels, and for how long it keeps messages.
+The console itself loads neither Spark nor DuckDB. Besides its window and address, a run is given what the broker knows
+and its log does not say: the delays of its levels, and for how long it keeps messages.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
 CLUSTER = "rocketmq://"
 #: The dashboard that no broker can be asked for: it needs the files.
 OF_FILES = "storage"
-#: The window of the run that follows the log.
+#: The window of the run that follows the log, and what runs it.
 LIVE = "live"
+FOLLOWER = "spark.follow"
 #: A run whose process said nothing for so long is dead.
 SILENT_S = 60
 #: letters of its column
@@ -57,17 +58,26 @@ class DashboardsUnavailable(Exception):
     """Dashboards cannot be computed here; the message says what is missing and how to get it."""
 
 
-def missing() -> str | None:
-    """Return what is missing on this machine, None if dashboards can be computed."""
+def missing(*, is_followed: bool = False) -> str | None:
+    """Return what is missing on this machine, None if dashboards can be computed; ``is_followed``: record by record."""
     if importlib.util.find_spec("pyspark") is None:
         return _("PySpark is not installed. `make dashboards` installs it; everything else works without it.")
     home = environ.get("JAVA_HOME")
-    if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
+    has_java = Path(home, "bin", "java").exists() if home else shutil.which("java") is not None
+    if not has_java and (is_followed or needs_java()):
         return _(
             "Java 17 or newer is not installed. `make dashboards` installs it where apt-get can; or install "
             "openjdk-17-jre-headless, or set JAVA_HOME. Everything else works without it."
         )
     return None
+
+
+def needs_java() -> bool:
+    """Tell whether Spark computes, however small a log is (spark/engines.py)."""
+    wanted, master = settings.DASHBOARDS_ENGINE, environ.get("SPARK_MASTER", "local")
+    if wanted == "auto":
+        return not master.startswith("local") or importlib.util.find_spec("duckdb") is None
+    return wanted == "spark"
 
 
 def first_broker() -> str:
@@ -261,7 +271,7 @@ def _follow(source: str, owner: str) -> None:
         run.state, run.is_abort_wanted, run.error, run.finished_at = run.State.QUEUED, False, "", None
         run.save()
     _checkpoint(run).mkdir(parents=True, exist_ok=True)
-    _run("spark.follow", [run], checkpoint=str(_checkpoint(run)))
+    _run(FOLLOWER, [run], checkpoint=str(_checkpoint(run)))
 
 
 def _checkpoint(run: DashboardRun) -> Path:
@@ -272,7 +282,7 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
     """Run a module of `spark/` that computes these rows, and wait for it."""
     first, numbers = rows[0], [row.id for row in rows]
     mine = DashboardRun.objects.filter(id__in=numbers, state__in=("queued", "running"))
-    why = missing()
+    why = missing(is_followed=module == FOLLOWER)
     if why is not None:
         mine.update(state="failed", error=why, finished_at=timezone.now())
         raise DashboardsUnavailable(why)
@@ -283,10 +293,13 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         "runs": {row.dashboard: str(row.id) for row in rows},
         "as_of_ms": broker_now_ms(),  # what is stored is compared with it
         "window": first.window,
+        "engine": settings.DASHBOARDS_ENGINE,
+        "spark_from_mb": settings.DASHBOARDS_SPARK_FROM_MB,
         "cores": settings.DASHBOARDS_CORES,
         "memory_mb": settings.DASHBOARDS_MEMORY_MB,
         "scratch": settings.DASHBOARDS_SCRATCH,
         "disk": str(settings.VAR / "spark"),
+        "keep": str(settings.VAR / "spark" / "kept") if settings.DASHBOARDS_KEEP else "",
         "access": access() if any(source.startswith(CLUSTER) for source in _sources(first)) else {},
         **(_several(first) if first.parts else _one(first.broker, first.source)),
     }

@@ -24,7 +24,7 @@ from console.features.dashboards.models import DashboardRun
 class Command(BaseCommand):
     """Compute dashboards, list and end runs."""
 
-    help = "Computes dashboards from the broker's log with Spark."
+    help = "Computes dashboards from the broker's log."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Subcommands: run [NAME ...], list, cancel BATCH."""
@@ -106,7 +106,7 @@ class Command(BaseCommand):
             raise CommandError(escaped(str(error))) from None
         except subprocess.CalledProcessError:
             failed = DashboardRun.objects.filter(state="failed").order_by("-finished_at").first()
-            raise CommandError(failed.error if failed else "Spark exited without a message.") from None
+            raise CommandError(failed.error if failed else "Its process exited without a message.") from None
 
     def _list(self, options: dict[str, Any]) -> None:
         dashboards_runs.fail_abandoned()
@@ -169,7 +169,7 @@ def _line(run: DashboardRun) -> str:
     if run.state != DashboardRun.State.DONE:
         return f"{run.dashboard} {run.window}: {run.state} {run.error}".strip()
     said = f"{run.dashboard} {run.window}: {run.points.count():,} points from {run.rows_read or 0:,} records "
-    took = f" in {(run.duration_ms or 0) / 1000:.1f} s"
+    took = f" in {(run.duration_ms or 0) / 1000:.1f} s" + (f" by {run.engine_name}" if run.engine else "")
     if not run.parts:
         return f"{said}[{run.start_position:,}, {run.end_position:,}){took}"
     lacking = "".join(f"; without {part['broker']}: {part['error']}" for part in run.lacking)

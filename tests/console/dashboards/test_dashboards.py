@@ -9,6 +9,7 @@ import re
 import uuid
 
 import pytest
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
 from django.test import Client
@@ -261,10 +262,31 @@ def test_without_java_the_page_says_what_is_missing(
     operator: Client, db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setattr(settings, "DASHBOARDS_ENGINE", "spark")
+    monkeypatch.setattr(settings, "DASHBOARDS_ENGINE", "spark")
     page = operator.get("/dashboards/flow/")
     assert "Java 17 or newer is not installed" in words(page) and "Compute now" not in words(page)
     operator.post("/dashboards/run/", {"name": "flow"})
     assert DashboardRun.objects.count() == 0
+
+
+def test_without_java_the_page_computes_what_needs_none(
+    operator: Client, valkey: str, db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert "Compute now" in words(operator.get("/dashboards/flow/"))
+    operator.post("/dashboards/run/", {"name": "flow"})
+    assert DashboardRun.objects.count() == len(DASHBOARDS)
+
+
+@pytest.mark.parametrize(("engine", "shown"), [("duckdb", "DuckDB"), ("spark", "Spark"), ("", "\u2013")])
+def test_a_run_says_which_engine_computed_it(engine: str, shown: str, db: None) -> None:
+    computed("flow", ("sent", "orders", "", "", NOON_MS, 5.0, [7]))
+    DashboardRun.objects.update(engine=engine)
+    browser = reader("view_dashboardrun", prefixes=("",))
+    assert f"Computed by {shown}" in words(browser.get("/dashboards/flow/"))
+    told = json.loads(b"".join(browser.get("/dashboards/flow/data.json").streaming_content))
+    assert told["engine"] == engine
 
 
 def test_drawings_of_nothing_and_of_much() -> None:

@@ -217,6 +217,29 @@ def test_a_check_that_fails_says_what_to_change(name: str, house: House) -> None
     assert found.remedy
 
 
+@pytest.mark.parametrize(
+    ("engine", "master", "verdict"),
+    [
+        ("auto", "", Verdict.OK),
+        ("duckdb", "", Verdict.OK),
+        ("auto", "local[2]", Verdict.OK),
+        ("auto", "spark://host:7077", Verdict.CHANGE),
+        ("spark", "", Verdict.CHANGE),
+    ],
+)
+def test_java_is_needed_where_spark_computes(
+    engine: str, master: str, verdict: Verdict, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setattr(settings_checks.settings, "DASHBOARDS_ENGINE", engine)
+    if master:
+        monkeypatch.setenv("SPARK_MASTER", master)
+    else:
+        monkeypatch.delenv("SPARK_MASTER", raising=False)
+    found = settings_checks.java()
+    assert found.verdict is verdict and "Java" in found.text
+
+
 def test_other_things_that_are_left_undone(house: House) -> None:
     with redis.Redis.from_url(house.REDIS_URL) as server:
         before = server.llen("jobs")
