@@ -26,6 +26,7 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from console.features.people.closed import Reach, closed, permissions_in
 from console.features.people.limits import checked_topics, limit_alone, own_topics, seen_with
 from console.features.people.opened import PeoplePreview, opened
 from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
@@ -87,12 +88,18 @@ class PeopleKind(AtOnce[PeoplePreview]):
         """Compare the account before and after."""
         before, after = self.facts(parameters)
         changes = PeoplePreview.between(before, after)
-        opens = opened(self.given_on(parameters))
-        return PeoplePreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes, opens=opens)
+        opens, closes = opened(self.given_on(parameters)), closed(*self.reaches(parameters))
+        return PeoplePreview(
+            at_ms=now_ms(), count=1 if changes else 0, changes=changes, opens=opens, closes=closes if changes else []
+        )
 
     def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
         """Return the names that rights are given on, by right."""
         return {}
+
+    def reaches(self, parameters: Mapping[str, Any]) -> tuple[Reach, Reach]:
+        """Return what is reached before and afterwards; what is new is held against one that sees all topics."""
+        return Reach(), Reach()
 
     def targets(self, parameters: Mapping[str, Any], preview: PeoplePreview) -> Sequence[Target]:
         """Return the account or role."""
@@ -119,6 +126,8 @@ class AddPerson(PeopleKind):
     name, permission = "people.add", ADD_USER
     title, verb = _("Create a user"), _("Create user")
     begun_on, begun_at = "people", "#new"
+    #: it is undone by disabling the account, and gives nothing that who acts does not have
+    destroys = False
     effect = _(
         "The initial password is shown once, when the account is created; the user must change it at the first sign-in."
     )
@@ -150,6 +159,11 @@ class AddPerson(PeopleKind):
         if not parameters["roles"]:
             return {}
         return {"topics": seen_with(roles_named(parameters["roles"]), parameters.get("topics", ()))}
+
+    def reaches(self, parameters: Mapping[str, Any]) -> tuple[Reach, Reach]:
+        """Hold the new account against one with these roles that sees all topics; who has no role sees nothing."""
+        given, held = self.given_on(parameters), permissions_in(roles_named(parameters["roles"]))
+        return (Reach(permissions=held), Reach(given["topics"], held)) if given else (Reach(), Reach())
 
     def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Make the account with its roles, limited from the beginning; who limits has to be allowed to."""
@@ -204,6 +218,15 @@ class ChangePerson(PeopleKind):
             return {}
         own = [EVERY] if user.is_superuser else own_topics(user)
         return {"topics": seen_with(roles_named(parameters["roles"]), own)}
+
+    def reaches(self, parameters: Mapping[str, Any]) -> tuple[Reach, Reach]:
+        """Return what the account reaches with its roles, and with the others; a superuser keeps all."""
+        user, groups = account_named(parameters), roles_named(parameters["roles"])
+        if user.is_superuser:
+            return Reach(), Reach()
+        own, former = own_topics(user), list(user.groups.exclude(pk__in=own_roles(user)))
+        before, after = (seen_with(roles, own) if roles else [] for roles in (former, groups))
+        return Reach(before, permissions_in(former)), Reach(after, permissions_in(groups))
 
     def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Change it as the parameters say; what the user alone is limited to stays."""

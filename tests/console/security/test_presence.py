@@ -69,10 +69,20 @@ def test_what_destroys_asks_for_the_password_after_a_while(db: None, kind: str, 
     assert row.state == "draft"
 
 
+def test_a_user_is_created_with_one_confirmation(db: None) -> None:
+    """It asked for the password, and then for the same press once more."""
+    browser = browser_of(person("boss", role="administrator"))
+    later(browser, 16)
+    drafted = browser.post("/operations/draft/", {"kind": "people.add", "name": "clerk", "roles": ["viewer"]})
+    answer = browser.post(f"{drafted.headers['Location']}confirm/", {"reason": "because"})
+    assert answer.status_code == 200
+    assert get_user_model().objects.filter(username="clerk").exists()
+
+
 def test_each_kind_that_takes_away_for_good_is_known_as_such() -> None:
     assert {name for name, kind in KINDS.items() if kind.destroys} == {
         "access.change", "access.create", "access.delete", "access.delete_policy", "access.end_old_secret",
-        "access.rotate", "access.set_policy", "people.add", "people.add_role", "people.change",
+        "access.rotate", "access.set_policy", "people.add_role", "people.change",
         "people.limit", "people.limit_role",
         "people.reset_password", "people.reset_second_factor", "tokens.end", "tokens.make", "tokens.renew",
         "dead_letters.hide",
