@@ -3,7 +3,7 @@
 Somebody who is limited to topics loses sight of the rest, and whatever is of all topics: permissions for that are kept
 and open nothing.
 
-    {"what": "topics", "count": 12, "names": ["bills", ...]}       hidden of those that are there now, some of them named
+    {"what": "topics", "count": 12, "names": ["bills", ...]}       hidden of those that are there now, some named
     {"what": "groups", "count": 3, "names": ["billing", ...]}      the same of consumer groups
     {"what": "all_topics", "count": 1, "names": ["auth.change_user"]}   permissions that need all topics
     {"what": "permissions", "count": 1, "names": ["console.unmask"]}    permissions that the account has no more
