@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils.translation import ngettext
+from django.utils.translation import gettext, ngettext
 
 from broker.client import Admin, ClientError
 from broker.mirror.models import ConsumerOffset
@@ -117,12 +117,14 @@ def lag_of_topics(topics: Iterable[str], group: str | None = None) -> int | None
 def in_words(topics: Iterable[str], group: str = "") -> str:
     """Return whose lag it is: that of one group, of one in some topics, or of all groups of some topics."""
     names = sorted(set(topics))
+    of = {"group": group, "n": len(names), "topic": names[0] if names else ""}
     if not names:
         return group
-    of = {"group": group, "n": len(names), "topic": names[0]}
-    if group:
-        return ngettext("%(group)s in %(topic)s", "%(group)s in %(n)s topics", len(names)) % of
-    return ngettext("all groups of %(topic)s", "all groups of %(n)s topics", len(names)) % of
+    if len(names) == 1:
+        return (gettext("%(group)s in %(topic)s") if group else gettext("all groups of %(topic)s")) % of
+    several = ngettext("%(group)s in %(n)s topic", "%(group)s in %(n)s topics", len(names))
+    of_all = ngettext("all groups of %(n)s topic", "all groups of %(n)s topics", len(names))
+    return (several if group else of_all) % of
 
 
 def behind_at(found: Pace, before: int, after: int) -> Behind:

@@ -404,7 +404,7 @@ class SendBack(SendAgain):
         return lag_of_group(parameters["group"])
 
     def lag_of(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> str:
-        """Return the group."""
+        """Return the group, as others get no copy."""
         return str(parameters["group"])
 
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:

@@ -74,7 +74,7 @@ class AddPerson(PeopleKind):
             try:
                 check(parameters)
             except InvalidParameter as error:
-                found[error.field] = words(error)
+                found[error.field or ""] = words(error)
         try:
             _require_free(parameters["name"])
         except NotPossible as error:
