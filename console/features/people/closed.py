@@ -18,6 +18,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 
 from broker.mirror.models import ConsumerGroup, Topic
+from broker.rocketmq.topics import GROUP_PREFIXES
 from console.operations.registry import KINDS
 from console.security.name_patterns import EVERY
 from console.security.topic_scope import TopicScope, VisibleTopics
@@ -64,7 +65,9 @@ def closed(before: Reach, after: Reach) -> list[dict[str, Any]]:
     was, will_be = (TopicScope(VisibleTopics.of(reach.topics)) for reach in (before, after))
     lines = []
     if not will_be.see_all:
-        topics = set(Topic.objects.filter(is_system=False).values_list("name", flat=True))
+        named = set(Topic.objects.filter(is_system=False).values_list("name", flat=True))
+        # retries and dead letters are their group's
+        topics = [name for name in named if not name.startswith(GROUP_PREFIXES)]
         groups = set(ConsumerGroup.objects.values_list("name", flat=True))
         lines.append(_line("topics", [name for name in topics if was.topic(name) and not will_be.topic(name)]))
         lines.append(_line("groups", [name for name in groups if was.group(name) and not will_be.group(name)]))
