@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext, ngettext
+
 from broker.client import Admin, ClientError
 from broker.mirror.models import ConsumerOffset
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
@@ -110,6 +112,19 @@ def lag_of_topics(topics: Iterable[str], group: str | None = None) -> int | None
     lags = [each.lag for topic in topics for each in lags_by_group(names, topic=topic, group=group)]
     known = [lag for lag in lags if lag is not None]
     return sum(known) if len(known) == len(lags) else None
+
+
+def in_words(topics: Iterable[str], group: str = "") -> str:
+    """Return whose lag it is: that of one group, of one in some topics, or of all groups of some topics."""
+    names = sorted(set(topics))
+    of = {"group": group, "n": len(names), "topic": names[0] if names else ""}
+    if not names:
+        return group
+    if len(names) == 1:
+        return (gettext("%(group)s in %(topic)s") if group else gettext("all groups of %(topic)s")) % of
+    several = ngettext("%(group)s in %(n)s topic", "%(group)s in %(n)s topics", len(names))
+    of_all = ngettext("all groups of %(n)s topic", "all groups of %(n)s topics", len(names))
+    return (several if group else of_all) % of
 
 
 def behind_at(found: Pace, before: int, after: int) -> Behind:

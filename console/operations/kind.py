@@ -386,6 +386,10 @@ class Kind(Act, ABC, Generic[PreviewOf]):
         """Return how far those are behind now whose lag the preview told; None: it is not known."""
         return None
 
+    def lag_of(self, parameters: Mapping[str, Any], preview: PreviewOf) -> str:
+        """Return whose lag that is: a group, or all groups of some topics."""
+        return ""
+
     def marked(self, preview: PreviewOf) -> str:
         """Return what a mark on a chart says of it besides its title and who did it."""
         return ""

@@ -26,6 +26,7 @@ from console.security.masking import BODY, Masks, masks
 from console.security.topic_scope import TopicScope, current_scope
 from console.site.chosen import choice_of, choosing
 from console.site.clock import now_ms
+from console.site.mirrored import cluster
 
 #: names in a target, and the property that each is
 _NAMES = {"scheduleKey": SCHEDULE_KEY, "uniqueKey": UNIQUE_KEY, "handle": UNIQUE_KEY}
@@ -176,6 +177,16 @@ class OperationPage:
     def lag_now(self) -> int | None:
         """How far those are behind now whose lag was told in the preview; None: it is not known."""
         return self.kind.lag_now(self.row.parameters, self.preview)
+
+    @property
+    def lag_of(self) -> str:
+        """Whose lag that is."""
+        return self.kind.lag_of(self.row.parameters, self.preview)
+
+    @property
+    def lag_as_of_ms(self) -> int | None:
+        """When the mirror read the lag of now, of several brokers the oldest; None: nothing was ever read."""
+        return cluster().evidence(polled_by=()).as_of_ms
 
     @property
     def permission(self) -> str:

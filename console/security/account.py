@@ -123,19 +123,23 @@ def _page(
 
 
 def _password_faults(request: HttpRequest, user: Any) -> dict[str, str]:
-    """Return what is wrong with the fields of the form, by name."""
+    """Return all that is wrong with the fields of the form, by name: each has to be typed again."""
     new, again = request.POST.get("new", ""), request.POST.get("again", "")
-    if (fault := _password_fault(request, "password")) is not None:
-        return {"password": fault}
+    found = {"password": _password_fault(request, "password"), "new": _fault_of_new(request, user, new)}
+    if new != again:
+        found["again"] = _("The passwords do not match.")
+    return {name: fault for name, fault in found.items() if fault is not None}
+
+
+def _fault_of_new(request: HttpRequest, user: Any, new: str) -> str | None:
+    """Return what is wrong with the new password by itself; None: nothing."""
     if len(new) > LONGEST_PASSWORD:
-        return {"new": _("At most %(count)s characters.") % {"count": LONGEST_PASSWORD}}
+        return _("At most %(count)s characters.") % {"count": LONGEST_PASSWORD}
     try:
         validate_password(new, user)
     except ValidationError as error:
-        return {"new": " ".join(error.messages)}
-    if new == request.POST.get("password"):
-        return {"new": _("This is your current password.")}
-    return {"again": _("The passwords do not match.")} if new != again else {}
+        return " ".join(error.messages)
+    return _("This is your current password.") if new == request.POST.get("password") else None
 
 
 def _password_fault(request: HttpRequest, field: str) -> str | None:

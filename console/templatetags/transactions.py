@@ -86,7 +86,7 @@ def board_svg(halves: Sequence[HalfMark], ops: Sequence[OpMark], *, label: str, 
     """`heads`: the eight words above the columns, five at the left and three at the right (op, decides, decision)."""
     places = _places(len(halves), ops)
     end = max([_TOP + _ROW * len(halves), *(y + _CARD / 2 + 6 for y in places)])
-    parts = [f'<svg class="chart min-wide" viewBox="0 0 {WIDTH} {place(end)}" role="group" aria-label="{label}">']
+    parts = [f'<svg class="chart min-board" viewBox="0 0 {WIDTH} {place(end)}" role="group" aria-label="{label}">']
     for (x, style), head in zip(_HEADS, heads, strict=True):
         parts.append(f'<text class="{style}" x="{x}" y="16">{head}</text>')
     for op, y in zip(ops, places, strict=True):

@@ -16,6 +16,7 @@ from console.features.alerts.operations import RulePreview
 from console.features.alerts.units import in_words, span_text
 from console.features.alerts.webhooks.registry import format_of
 from console.features.overview.finding_kinds import Finding, Text
+from console.features.people.role_words import permissions_in_words
 from console.features.people.token_operations import RIGHT_WORDS, MakeToken
 from console.features.topics.losses import waiting_words as words_of_waiting
 from console.operations.models import Operation
@@ -53,6 +54,12 @@ def _filled(text: Text, finding: Finding) -> SafeString:
 def given_rights(row: Operation) -> list[tuple[str, Text]]:
     """The rights that a new token is given, each with what it permits; none for an operation on something else."""
     return [each for each in RIGHT_WORDS.items() if row.parameters.get(each[0])] if row.kind == MakeToken.name else []
+
+
+@register.filter
+def permission_words(names: list[str]) -> str:
+    """What these permissions let one see and act on."""
+    return permissions_in_words(names)
 
 
 @register.filter

@@ -119,5 +119,10 @@ def test_each_button_says_the_digit_that_presses_it(stage: Stage, web: Web, cont
     assert Operation.objects.get().kind == "timers.reschedule"
     page.goto(web.address + "/timers/")
     expect(page.locator("#live")).to_contain_text("Live")
-    expect(page.locator("main button[name=kind]")).to_have_attribute("data-digit", "1")
+    button = page.locator("main button[name=kind]")
+    expect(button).to_have_attribute("data-digit", "1")
+    # behind the words without an edge it was read as a count
+    key = button.evaluate("e => getComputedStyle(e, '::after').content")
+    edge = button.evaluate("e => getComputedStyle(e, '::after').borderTopStyle")
+    assert key.startswith('"1"') and edge == "solid"
     assert complaints == []

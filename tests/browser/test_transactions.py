@@ -21,6 +21,13 @@ from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage, one_word, staged
 
+#: how large the smallest letters of a drawing are on the screen, in px
+SMALLEST = """drawing => {
+    const scale = drawing.getBoundingClientRect().width / drawing.viewBox.baseVal.width;
+    const sizes = [...drawing.querySelectorAll("text")].map((text) => parseFloat(getComputedStyle(text).fontSize));
+    return Math.min(...sizes) * scale;
+}"""
+
 LISTS = {"open": "?state=open", "parked": "?state=parked", "decided": "?state=decided"}
 
 
@@ -104,6 +111,24 @@ def test_halves_and_decisions_come_by_themselves_joined_by_lines(
         expect(page.locator("#open tbody tr")).to_have_count(1)
     assert page.evaluate("violations") == []
     assert complaints == []
+
+
+def test_the_letters_of_the_board_are_read_on_a_telephone(
+    stage: Stage, web: Web, context: BrowserContext, shots: Path | None
+) -> None:
+    """They were as small as the drawing had to be to fit: 5 px."""
+    with producer_of(stage, "payers") as payers:
+        payers.commit(payers.send_half("orders", prepare("x", keys=["order-1"])))
+        payers.send_half("orders", prepare("x", keys=["order-2"]))
+    page, _complaints = opened(context, web.address + "/transactions/")
+    for width in (390, 768):
+        page.set_viewport_size({"width": width, "height": 800})
+        board = page.locator("#board .scroll > svg")
+        assert board.evaluate(SMALLEST) >= 9, width
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, "the drawing scrolls, and not the page"
+        if shots:
+            board.scroll_into_view_if_needed()
+            page.screenshot(path=str(shots / f"board-{width}.png"))
 
 
 @pytest.mark.parametrize(

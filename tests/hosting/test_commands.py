@@ -100,3 +100,10 @@ def test_the_option_that_django_takes_is_named_with_the_one_to_use() -> None:
     assert refused.returncode != 0
     assert "--configure" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_a_right_says_all_that_it_lets_one_do() -> None:
+    """Whoever may send may also steer timers and decide halves; its help named sending alone."""
+    said = " ".join(manage("token", "create", "--help").stdout.split())
+    help_ = said.rpartition("--publish TOPIC")[2].partition("--read TOPIC")[0]
+    assert "timers" in help_ and "half messages" in help_

@@ -38,7 +38,7 @@ from console.features.dead_letters.pages import (
 from console.features.dead_letters.resent import Done, marked, question_of
 from console.features.dead_letters.shapes import PAGE, SENT_AS_NEW, SENT_BACK, STATES, DeadLetter, DeadLetterFilter
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope
-from console.operations.catch_up import Behind, behind_after, group_behind_after, lag_of_group, lag_of_topics
+from console.operations.catch_up import Behind, behind_after, group_behind_after, in_words, lag_of_group, lag_of_topics
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidName, InvalidParameter, TooMany
 from console.operations.fates import dead_letter_ends, fates_of
@@ -403,6 +403,10 @@ class SendBack(SendAgain):
         """Return how far the group is behind."""
         return lag_of_group(parameters["group"])
 
+    def lag_of(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> str:
+        """Return the group, as others get no copy."""
+        return str(parameters["group"])
+
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
         """Send it to the group alone, of the topic that it was of before it was given up."""
         return send_back(admin, group, message, letter_of(message).topic)
@@ -427,6 +431,10 @@ class SendAsNew(SendAgain):
     def lag_now(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> int | None:
         """Return how far every group of their topics is behind."""
         return lag_of_topics(topic for topic, _count in preview.topics)
+
+    def lag_of(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> str:
+        """Return that it is of every group of their topics."""
+        return in_words(topic for topic, _count in preview.topics)
 
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
         """Send a copy with body, tag, keys and the user's properties, which says where it came from."""

@@ -34,7 +34,7 @@ from broker.rocketmq.codes import Answer
 from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.groups import read
 from console.operations.actor import RESET_OFFSETS, Scope, named
-from console.operations.catch_up import behind_at, lag_of_topics, pace
+from console.operations.catch_up import behind_at, in_words, lag_of_topics, pace
 from console.operations.errors import InvalidName, InvalidParameter, NotPossible, TooMany
 from console.operations.kind import (
     REASON,
@@ -178,6 +178,10 @@ class ResetOffsets(Kind[OffsetsPreview]):
     def lag_now(self, parameters: Mapping[str, Any], preview: OffsetsPreview) -> int | None:
         """Return how far the group is behind in the topics in which it was moved."""
         return lag_of_topics((topic for topic, _count in preview.topics), parameters["group"])
+
+    def lag_of(self, parameters: Mapping[str, Any], preview: OffsetsPreview) -> str:
+        """Return the group and its topics."""
+        return in_words((topic for topic, _count in preview.topics), parameters["group"])
 
     def marked(self, preview: OffsetsPreview) -> str:
         """Return how many it got again, and how many it never gets."""

@@ -16,9 +16,9 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused
 from broker.client.admin import ConsumeStats, GroupConnections
-from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
+from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue, Topic
 from broker.rocketmq.codes import Request
-from broker.rocketmq.topics import DLQ_PREFIX, GROUP_PREFIXES, RETRY_PREFIX
+from broker.rocketmq.topics import DLQ_PREFIX, GROUP_PREFIXES, POP_SEPARATORS, RETRY_PREFIX
 from console.operations.catch_up import Pace, arriving
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask_each
@@ -135,8 +135,8 @@ class GroupQueue:
     max_offset: int | None
     #: epoch ms of the last message consumed there, as the broker tells it (request 208)
     consumed_ms: int | None
-    #: the member that holds the queue, when the broker says so
-    client_id: str | None = None
+    #: any member gets its messages (POP); of others the clients divide the queues, which no broker is told
+    is_popped: bool = False
 
     @property
     def lag(self) -> int | None:
@@ -613,10 +613,27 @@ def _queues(here: Here, name: str, stats: Mapping[str, ConsumeStats | None]) -> 
             # a topic that it reads at another broker
             continue
         ends[place] = row.max_offset
+    popped = _popped(here, name, topics)
     return tuple(
-        GroupQueue(*place, committed.get(place), ends.get(place), last.get(place) or None)
+        GroupQueue(*place, committed.get(place), ends.get(place), last.get(place) or None, place[1] in popped)
         for place in sorted({*committed, *ends}, key=lambda each: (each[1], each[0], each[2]))
     )
+
+
+def _popped(here: Here, name: str, topics: Set[str]) -> frozenset[str]:
+    """Return those of these topics that the group pops, with their retries: it has a retry topic for each of them.
+
+    Its own retry topic is among them where it pops all that it reads.
+    """
+    retries = {f"{RETRY_PREFIX}{name}{between}{topic}": topic for topic in topics for between in POP_SEPARATORS}
+    there = Topic.objects.filter(broker__in=here.names, name__in=retries.keys()).values_list("name", flat=True)
+    found = {each for retry in there for each in (retry, retries[retry])}
+    own = {RETRY_PREFIX + name} if found and not [each for each in topics - found if not _is_retry(each)] else set()
+    return frozenset(found | own)
+
+
+def _is_retry(topic: str) -> bool:
+    return topic.startswith(RETRY_PREFIX)
 
 
 def _dead_letters(here: Here, group: str = "") -> Mapping[str, int]:

@@ -25,7 +25,7 @@ from broker.client.names import check_group, check_writable_topic
 from console.features.messages.across import broker_of
 from console.features.messages.sent_now import message_now
 from console.operations.actor import RESEND_DEAD_LETTERS, Scope, named
-from console.operations.catch_up import behind_after, group_behind_after, lag_of_group, lag_of_topics
+from console.operations.catch_up import behind_after, group_behind_after, in_words, lag_of_group, lag_of_topics
 from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidName, InvalidParameter, NotPossible
 from console.operations.fates import Question, Resent, dead_letter_ends, fates_of
@@ -135,6 +135,10 @@ class ResendMessage(Kind[SentAgainPreview]):
         """Return how far the group, or all groups of the topic, are behind."""
         group = parameters["group"]
         return lag_of_group(group) if group else lag_of_topics([parameters["topic"]])
+
+    def lag_of(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> str:
+        """Return the group, or that it is of every group of the topic."""
+        return str(parameters["group"]) or in_words([parameters["topic"]])
 
     def page_of(self, item: OperationItem) -> tuple[str, str] | None:
         """Return the page of the new message; what a group got back has that of the old one."""

@@ -220,8 +220,8 @@ class FindingCode(Enum):
         "ruby",
         _("messages were released early"),
         ngettext_lazy(
-            "%(figure)s early release since the start; the broker's clock may have been set.",
-            "%(figure)s early releases since the start; the broker's clock may have been set.",
+            "%(figure)s early release since the last start; the broker's clock may have been set.",
+            "%(figure)s early releases since the last start; the broker's clock may have been set.",
             "value",
         ),
         link=_lane,

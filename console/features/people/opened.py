@@ -42,6 +42,8 @@ class PeoplePreview(ChangesPreview):
 
     #: what the names in it open now (`opened`)
     opens: list[dict[str, Any]] = field(default_factory=list)
+    #: what falls away with it (`closed`)
+    closes: list[dict[str, Any]] = field(default_factory=list)
 
 
 def opened(patterns_of: Mapping[str, Collection[str]]) -> list[dict[str, Any]]:

@@ -1,7 +1,5 @@
-"""Accounts of people made, changed and closed; their passwords and second factors reset.
+"""Accounts of people changed and closed; their passwords and second factors reset. How one is made: new_person.py.
 
-    {"name": "anna", "roles": ["operator"]}            add; the first password is shown once and has to be changed
-    {"name": "anna", "roles": [], "topics": ["bill*"]} add, limited to topics from the beginning
     {"name": "anna", "roles": [], "is_active": False}  change
     {"name": "anna"}                                   another password; reset of the second factor
 
@@ -26,9 +24,10 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from console.features.people.limits import checked_topics, limit_alone, own_topics, seen_with
+from console.features.people.closed import Reach, closed, permissions_in
+from console.features.people.limits import own_topics, seen_with
 from console.features.people.opened import PeoplePreview, opened
-from console.operations.actor import ADD_USER, CHANGE_ROLE, CHANGE_USER
+from console.operations.actor import CHANGE_USER
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, AtOnce, Call, ItemResult, Outcome, Target
 from console.operations.models import OperationItem
@@ -42,7 +41,7 @@ from console.site.clock import real_now_ms as now_ms
 
 #: who acts from a shell of this machine may do everything
 _SHELL = "shell "
-_PASSWORD_BYTES = 15
+PASSWORD_BYTES = 15
 LONGEST_NAME = 150
 Facts = dict[str, str]
 
@@ -66,7 +65,7 @@ class PeopleKind(AtOnce[PeoplePreview]):
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the name of the account."""
-        return {"name": _name(parameters)}
+        return {"name": checked_name(parameters)}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call about this account."""
@@ -87,12 +86,18 @@ class PeopleKind(AtOnce[PeoplePreview]):
         """Compare the account before and after."""
         before, after = self.facts(parameters)
         changes = PeoplePreview.between(before, after)
-        opens = opened(self.given_on(parameters))
-        return PeoplePreview(at_ms=now_ms(), count=1 if changes else 0, changes=changes, opens=opens)
+        opens, closes = opened(self.given_on(parameters)), closed(*self.reaches(parameters))
+        return PeoplePreview(
+            at_ms=now_ms(), count=1 if changes else 0, changes=changes, opens=opens, closes=closes if changes else []
+        )
 
     def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
         """Return the names that rights are given on, by right."""
         return {}
+
+    def reaches(self, parameters: Mapping[str, Any]) -> tuple[Reach, Reach]:
+        """Return what is reached before and afterwards; what is new is held against one that sees all topics."""
+        return Reach(), Reach()
 
     def targets(self, parameters: Mapping[str, Any], preview: PeoplePreview) -> Sequence[Target]:
         """Return the account or role."""
@@ -110,61 +115,6 @@ class PeopleKind(AtOnce[PeoplePreview]):
     @abstractmethod
     def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Do it in the name of `who`; raises NotPossible."""
-
-
-@register
-class AddPerson(PeopleKind):
-    """Make an account with a password that is shown once."""
-
-    name, permission = "people.add", ADD_USER
-    title, verb = _("Create a user"), _("Create user")
-    begun_on, begun_at = "people", "#new"
-    effect = _(
-        "The initial password is shown once, when the account is created; the user must change it at the first sign-in."
-    )
-    outcomes = {"made": Outcome(_("created"))}
-
-    def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return name, roles, and topics, one a line."""
-        topics = given.get("topics", "").split()
-        return {**super().from_form(given), "roles": given.getlist("roles"), "topics": topics}
-
-    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return name, roles, and the topics that the user alone is limited to, if any."""
-        topics = checked_topics(parameters)
-        limit = {"topics": topics} if topics else {}
-        return {**super().checked(parameters), "roles": _roles(parameters), **limit}
-
-    def rest_call(self, parameters: Mapping[str, Any]) -> Call:
-        """Return the call that makes one."""
-        return "POST", "people", {**parameters, **REASON}
-
-    def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
-        """Return the new account."""
-        _require_free(parameters["name"])
-        limit = {"topics": joined(parameters["topics"])} if "topics" in parameters else {}
-        return {}, {"roles": joined(parameters["roles"]), **limit, "is_active": "yes", "password": "new"}
-
-    def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
-        """Return what is seen with the topics of the roles and the user's own; who has no role sees nothing."""
-        if not parameters["roles"]:
-            return {}
-        return {"topics": seen_with(roles_named(parameters["roles"]), parameters.get("topics", ()))}
-
-    def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
-        """Make the account with its roles, limited from the beginning; who limits has to be allowed to."""
-        require_reader()
-        _require_free(parameters["name"])
-        groups, actor = roles_named(parameters["roles"]), person_named(who)
-        require_may_give(who, groups)
-        if "topics" in parameters and actor is not None and not actor.has_perm(CHANGE_ROLE):
-            raise NotPossible(f"To limit a user to topics needs the permission {CHANGE_ROLE}.")
-        password = secrets.token_urlsafe(_PASSWORD_BYTES)
-        user = get_user_model().objects.create_user(parameters["name"], password=password)
-        take_roles(user, groups)
-        if "topics" in parameters:
-            limit_alone(user, parameters["topics"])
-        _show_due(user, parameters["name"], password)
 
 
 @register
@@ -188,7 +138,7 @@ class ChangePerson(PeopleKind):
         is_active = parameters.get("is_active", True)
         if not isinstance(is_active, bool):
             raise InvalidParameter("is_active", "is_active is true or false.")
-        return {"name": _name(parameters), "roles": _roles(parameters), "is_active": is_active}
+        return {"name": checked_name(parameters), "roles": checked_roles(parameters), "is_active": is_active}
 
     def facts(self, parameters: Mapping[str, Any]) -> tuple[Facts, Facts]:
         """Return roles and state before and after."""
@@ -204,6 +154,15 @@ class ChangePerson(PeopleKind):
             return {}
         own = [EVERY] if user.is_superuser else own_topics(user)
         return {"topics": seen_with(roles_named(parameters["roles"]), own)}
+
+    def reaches(self, parameters: Mapping[str, Any]) -> tuple[Reach, Reach]:
+        """Return what the account reaches with its roles, and with the others; a superuser keeps all."""
+        user, groups = account_named(parameters), roles_named(parameters["roles"])
+        if user.is_superuser:
+            return Reach(), Reach()
+        own, former = own_topics(user), list(user.groups.exclude(pk__in=own_roles(user)))
+        before, after = (seen_with(roles, own) if roles else [] for roles in (former, groups))
+        return Reach(before, permissions_in(former)), Reach(after, permissions_in(groups))
 
     def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Change it as the parameters say; what the user alone is limited to stays."""
@@ -236,10 +195,10 @@ class ResetPassword(PeopleKind):
         require_reader()
         user = account_named(parameters)
         require_may_change(who, user)
-        password = secrets.token_urlsafe(_PASSWORD_BYTES)
+        password = secrets.token_urlsafe(PASSWORD_BYTES)
         user.set_password(password)
         user.save(update_fields=["password"])
-        _show_due(user, parameters["name"], password)
+        show_due(user, parameters["name"], password)
 
 
 @register
@@ -301,15 +260,10 @@ def require_may_give(who: str, groups: Iterable[Group]) -> None:
             raise NotPossible(f"The role {group} has permissions that you do not have.")
 
 
-def _show_due(user: Any, name: str, password: str) -> None:
+def show_due(user: Any, name: str, password: str) -> None:
     """Show a password that was made here, once; its owner has to change it."""
     PasswordDue.objects.get_or_create(user=user)
     show_once(name, password)
-
-
-def _require_free(name: str) -> None:
-    if get_user_model().objects.filter(username__iexact=name).exists():
-        raise NotPossible(f"There is an account {name} already.")
 
 
 def account_named(parameters: Mapping[str, Any]) -> Any:
@@ -320,7 +274,8 @@ def account_named(parameters: Mapping[str, Any]) -> Any:
     return user
 
 
-def _name(parameters: Mapping[str, Any]) -> str:
+def checked_name(parameters: Mapping[str, Any]) -> str:
+    """Return the name of an account; raises InvalidParameter."""
     name = parameters.get("name")
     try:
         if isinstance(name, str) and 0 < len(name) <= LONGEST_NAME:
@@ -331,7 +286,8 @@ def _name(parameters: Mapping[str, Any]) -> str:
     raise InvalidParameter("name", "A name has 1 to 150 letters, digits and @ . + - _ only.")
 
 
-def _roles(parameters: Mapping[str, Any]) -> list[str]:
+def checked_roles(parameters: Mapping[str, Any]) -> list[str]:
+    """Return the names of roles that there are; raises InvalidParameter."""
     given = parameters.get("roles", ())
     if isinstance(given, str) or not all(isinstance(each, str) for each in given):
         raise InvalidParameter("roles", "roles is a list of names.")

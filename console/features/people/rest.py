@@ -17,6 +17,7 @@ from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
 from console.features.people.limits import LONGEST_PATTERN, MOST_TOPICS
+from console.features.people.new_person import AddPerson
 from console.features.people.operations import LONGEST_NAME
 from console.features.people.token_operations import MOST_DAYS, RIGHTS
 from console.operations.actor import (
@@ -239,7 +240,7 @@ async def people(call: Call, query: Paged) -> Response:
 async def add_person(call: Call, body: NewPerson) -> Response:
     """Make an account with a first password."""
     wanted = {"name": body.name, "roles": body.roles, "topics": body.topics}
-    return await _begun(call, ADD_USER, "people.add", wanted, body)
+    return await _begun(call, ADD_USER, AddPerson.name, wanted, body)
 
 
 @route(

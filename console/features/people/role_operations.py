@@ -20,6 +20,7 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from console.features.people.closed import Reach, permissions_in
 from console.features.people.limits import checked_topics, limit_alone, own_topics, seen_with, write_topics
 from console.features.people.operations import (
     Facts,
@@ -143,6 +144,11 @@ class AddRole(RoleKind):
         """Return the topics; a role without any sees all."""
         return {"topics": parameters["topics"] or [EVERY]}
 
+    def reaches(self, parameters: Mapping[str, Any]) -> tuple[Reach, Reach]:
+        """Hold the new role against the same one without topics."""
+        held = frozenset(parameters["permissions"])
+        return Reach(permissions=held), Reach(self.given_on(parameters)["topics"], held)
+
     def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Make the role; who has not all of its permissions may not."""
         _require_free(parameters["role"])
@@ -182,6 +188,12 @@ class LimitRole(RoleKind):
     def given_on(self, parameters: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
         """Return the topics; a role without any sees all."""
         return {"topics": parameters["topics"] or [EVERY]}
+
+    def reaches(self, parameters: Mapping[str, Any]) -> tuple[Reach, Reach]:
+        """Return what the role reaches by itself, with its topics and with the others."""
+        groups = roles_named([parameters["role"]])
+        held = permissions_in(groups)
+        return Reach(seen_with(groups, ()), held), Reach(self.given_on(parameters)["topics"], held)
 
     def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Write the rows that are wanted."""
@@ -232,6 +244,14 @@ class LimitPerson(PeopleKind):
         """Return what is seen with the topics of all roles."""
         user = account_named(parameters)
         return {"topics": seen_with(user.groups.exclude(pk__in=own_roles(user)), parameters["topics"])}
+
+    def reaches(self, parameters: Mapping[str, Any]) -> tuple[Reach, Reach]:
+        """Return what the user reaches with the topics until now, and with the others."""
+        user = account_named(parameters)
+        roles = list(user.groups.exclude(pk__in=own_roles(user)))
+        held = permissions_in(roles)
+        before, after = (seen_with(roles, topics) for topics in (own_topics(user), parameters["topics"]))
+        return Reach(before, held), Reach(after, held)
 
     def apply(self, who: str, parameters: Mapping[str, Any]) -> None:
         """Write the topics to the user's own role; without any it is gone."""

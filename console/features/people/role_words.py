@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.utils.translation import gettext, ngettext
@@ -73,6 +73,12 @@ def role_words(held: set[str], patterns: list[str]) -> str:
     first = gettext("Sees the pages, %(sees)s") % {"sees": sees} if sees else gettext("Sees the pages")
     then = gettext("acts on %(acts)s") % {"acts": acts} if acts else gettext("changes nothing")
     return gettext("%(sees)s; %(does)s; topics: %(topics)s.") % {"sees": first, "does": then, **of}
+
+
+def permissions_in_words(names: Collection[str]) -> str:
+    """Return what is seen and acted on with these permissions, each with the permission's name."""
+    words = {VIEW: gettext("all pages"), **_SEES, **_ACTS}
+    return ", ".join(f"{words[name]} ({name})" if name in words else name for name in names)
 
 
 def _listed(words: Mapping[str, Words], held: set[str]) -> str:

@@ -41,7 +41,7 @@ from console.features.timers.selection import (
 )
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, Scope
-from console.operations.catch_up import Behind, behind_after, lag_of_topics
+from console.operations.catch_up import Behind, behind_after, in_words, lag_of_topics
 from console.operations.kind import (
     LIMIT,
     REASON,
@@ -354,6 +354,10 @@ class DeliverTimersNow(SteerTimers):
     def lag_now(self, parameters: Mapping[str, Any], preview: TimersPreview) -> int | None:
         """Return how far every group of their topics is behind."""
         return lag_of_topics(topic for topic, _count in preview.topics)
+
+    def lag_of(self, parameters: Mapping[str, Any], preview: TimersPreview) -> str:
+        """Return that it is of every group of their topics."""
+        return in_words(topic for topic, _count in preview.topics)
 
 
 @register

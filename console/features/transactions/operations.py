@@ -28,7 +28,7 @@ from console.features.transactions.pages import PAGE, page_of
 from console.features.transactions.records import matches, read_newest, row_of
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS, Scope
-from console.operations.catch_up import Behind, behind_after, lag_of_topics
+from console.operations.catch_up import Behind, behind_after, in_words, lag_of_topics
 from console.operations.errors import InvalidParameter
 from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target, Words
 from console.operations.models import OperationItem
@@ -383,6 +383,10 @@ class CommitTransactions(SteerTransactions):
     def lag_now(self, parameters: Mapping[str, Any], preview: TransactionsPreview) -> int | None:
         """Return how far every group of their topics is behind."""
         return lag_of_topics(topic for topic, _count in preview.topics)
+
+    def lag_of(self, parameters: Mapping[str, Any], preview: TransactionsPreview) -> str:
+        """Return that it is of every group of their topics."""
+        return in_words(topic for topic, _count in preview.topics)
 
 
 @register

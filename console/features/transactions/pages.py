@@ -116,7 +116,7 @@ def _page_of(here: Mirrored) -> TransactionsPage:
     decided = _list(here, TransactionFilter("decided"), None, DECISIONS, most)
     return replace(
         _nothing(here, evidence, status),
-        figures=_took(_figures(status), decided.rows),
+        figures=_took(_figures(status, here), decided.rows),
         open=_list(here, TransactionFilter("open"), None, FIRST_COUNT, most),
         parked=_list(here, TransactionFilter("parked"), None, FIRST_COUNT, most),
         decided=decided,
@@ -134,7 +134,7 @@ def _nothing(here: Mirrored, evidence: Evidence, status: TransactionStatus | Non
         for row in (status.groups if status else ())
     ]
     return TransactionsPage(
-        evidence=evidence, now_ms=here.now_ms, broker=here.name, figures=_figures(status), groups=tuple(groups),
+        evidence=evidence, now_ms=here.now_ms, broker=here.name, figures=_figures(status, here), groups=tuple(groups),
         open=every, parked=parked, decided=decided, board=None,
     )  # fmt: skip
 
@@ -380,7 +380,7 @@ def _board(here: Mirrored, decided: Sequence[TransactionRow]) -> Board | None:
     return board_of(evidence, answer[0], [*decided, *answer[1]]) if answer is not None else None
 
 
-def _figures(status: TransactionStatus | None) -> TransactionFigures:
+def _figures(status: TransactionStatus | None, here: Mirrored) -> TransactionFigures:
     if status is None:
         return TransactionFigures()
     return TransactionFigures(
@@ -395,6 +395,7 @@ def _figures(status: TransactionStatus | None) -> TransactionFigures:
         commit_total=status.commit_total,
         rollback_total=status.rollback_total,
         check_total=status.check_total,
+        started_ms=here.broker.started_ms if here.broker is not None else None,
     )
 
 

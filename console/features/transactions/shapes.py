@@ -223,7 +223,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionFigures:
-    """The transactions as a whole; None is not told. Totals count since the broker's start."""
+    """The transactions as a whole; None is not told. Totals count since the broker's last start, at `started_ms`."""
 
     open: int | None = None
     parked: int | None = None
@@ -240,6 +240,8 @@ class TransactionFigures:
     took_p50_ms: int | None = None
     took_p99_ms: int | None = None
     took_count: int = 0
+    #: of several brokers the earliest
+    started_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

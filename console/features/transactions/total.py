@@ -105,6 +105,7 @@ def figures_of(several: Sequence[TransactionFigures], own: TransactionFigures) -
         commit_total=added(lambda each: each.commit_total),
         rollback_total=added(lambda each: each.rollback_total),
         check_total=added(lambda each: each.check_total),
+        started_ms=min(known(lambda each: each.started_ms), default=None),
     )
 
 

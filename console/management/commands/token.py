@@ -155,7 +155,11 @@ def _row_of(given: str) -> ApiToken:
 
 def _add_scopes(create: CommandParser) -> None:
     create.add_argument(
-        "--publish", action="append", default=[], metavar="TOPIC", help="topics to send to: orders, orders*, *"
+        "--publish",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="topics to send to, whose timers it steers and half messages it decides: orders, orders*, *",
     )
     create.add_argument("--read", action="append", default=[], metavar="TOPIC", help="topics to read")
     create.add_argument("--admin", action="append", default=[], metavar="GROUP", help="producer groups to administer")

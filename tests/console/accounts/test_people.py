@@ -214,3 +214,17 @@ def test_a_token_is_made_rotated_and_revoked(boss: Client) -> None:
     kept = str([list(model.objects.values()) for model in rows])
     assert token not in kept
     assert new not in kept
+
+
+def test_a_refused_form_of_a_new_user_comes_back_as_it_was_with_all_that_is_wrong(db: None) -> None:
+    """The answer had no form: name, roles and topics were to be written again, for one fault after the other."""
+    boss = browser_of(person("boss", role="administrator"))
+    answer = draft(boss, "people.add", name="an na", roles=["viewer", "operator"], topics="bill*s\norders")
+    page = answer.content.decode()
+    assert answer.status_code == 422
+    assert "A name has 1 to 150 letters" in page and "A star stands at the end only" in page
+    assert 'value="an na"' in page and "bill*s\norders" in page
+    assert re.findall(r'name="roles"\s+value="(\w+)"\s+checked', page) == ["operator", "viewer"]
+    taken = draft(boss, "people.add", name="boss", roles=["viewer"])
+    assert taken.status_code == 422 and "There is an account boss already." in taken.content.decode()
+    assert 'value="boss"' in taken.content.decode()

@@ -13,7 +13,9 @@ from django.db import connections
 from django.test import Client
 
 from broker.client import AsyncAdmin
+from broker.mirror.models import Broker, ConsumerGroup, Topic
 from broker.server.broker import BrokerService
+from console.features.people.closed import permissions_of_all
 from console.features.people.role_operations import PERMISSIONS
 from console.features.people.role_words import _ACTS, _SEES
 from console.features.people.token_operations import RIGHTS
@@ -21,6 +23,7 @@ from console.rest.rights import calls_with
 from console.rest.routes import ROUTES
 from console.security.gate import VIEW
 from console.security.models import TopicPermission
+from console.urls import BROKER_USERS, PEOPLE, TOKENS
 from tests.console.accounts.test_people import draft, run
 from tests.console.kept import hang_up
 from tests.console.people import browser_of, person
@@ -138,3 +141,55 @@ async def test_the_call_that_a_new_token_comes_with_sends(service: BrokerService
     async with AsyncAdmin(namesrv) as admin:
         stats = await admin.topic_stats("orders")
     assert sum(queue.max_offset - queue.min_offset for queue in stats.queues) == 1
+
+
+def limited_role(*patterns: str) -> None:
+    """A role of operators who see these topics only, and may administer users."""
+    group = Group.objects.create(name="tenants")
+    for name in ("view_console", "steer_timers", "pause_timers", "change_user"):
+        group.permissions.add(Permission.objects.get(codename=name))
+    for pattern in patterns:
+        TopicPermission.objects.create(group=group, pattern=pattern)
+
+
+def topics_there(*names: str) -> None:
+    (broker,) = Broker.mirror_writer.bulk_create([Broker(name="broker-a", state="OK")])
+    of_all = {"broker": broker, "read_queues": 4, "write_queues": 4, "permission": 6}
+    Topic.mirror_writer.bulk_create([Topic(name=name, **of_all) for name in names])
+    ConsumerGroup.mirror_writer.bulk_create([ConsumerGroup(broker=broker, name="billing")])
+
+
+def test_the_preview_of_a_user_says_what_falls_away_with_limited_topics(boss: Client) -> None:
+    topics_there("bills", "orders", "parcels", "%RETRY%billing_orders")
+    limited_role("bill*")
+    page = preview(boss, "people.add", name="clerk", roles=["tenants"])
+    closes = page.partition("What this closes")[2]
+    assert "2 topics are not visible, nor what is in them: orders, parcels" in closes
+    assert "1 consumer group is not visible: billing" in closes
+    of_all = "users (auth.change_user), pause of all timers (console.pause_timers)"
+    assert f"Without effect, as this needs all topics: {of_all}" in closes
+    # steering timers works on the topics that are seen
+    assert "console.steer_timers" not in closes
+    # who sees all loses nothing
+    assert "What this closes" not in preview(boss, "people.add", name="clerk", roles=["viewer"])
+
+
+def test_the_preview_of_other_roles_says_what_is_lost(boss: Client) -> None:
+    topics_there("bills", "orders")
+    limited_role("bills")
+    person("clerk", role="operator")
+    page = preview(boss, "people.change", name="clerk", roles=["tenants"], is_active="yes")
+    closes = page.partition("What this closes")[2]
+    assert "1 topic is not visible, nor what is in it: orders" in closes
+    assert "offsets of groups (console.reset_offsets)" in closes
+    assert "timers (console.steer_timers)" not in closes
+    shown = preview(boss, "people.limit", name="clerk", topics="orders").partition("What this closes")[2]
+    assert "1 topic is not visible, nor what is in it: bills" in shown
+    shown = preview(boss, "people.limit_role", role="viewer", topics="orders").partition("What this closes")[2]
+    assert "1 topic is not visible, nor what is in it: bills" in shown
+
+
+def test_what_needs_all_topics_is_what_no_name_bounds(db: None) -> None:
+    of_pages = {name for each in (PEOPLE, TOKENS, BROKER_USERS) for name in each.permissions}
+    assert of_pages <= permissions_of_all() <= set(PERMISSIONS)
+    assert not permissions_of_all() & {"console.send_messages", "console.change_settings", "console.steer_timers", VIEW}

@@ -222,6 +222,19 @@ def test_seven_rules_are_suggested_each_a_form_that_is_filled_in(operator: Clien
     assert "?suggested=" not in browser_of(person("viewer")).get("/alerts/").content.decode()
 
 
+def test_the_form_says_what_each_metric_is_of(operator: Client) -> None:
+    """A rule on timers is of a broker; groups, queues and levels alone were named."""
+    page = words(operator.get(NEW))
+    help_ = page.partition("Subject")[2].partition("Threshold")[0]
+    for each in (
+        "a group",
+        "a Redisson queue",
+        "for timers, half messages, disk and reachability, of a broker",
+        "slave",
+    ):
+        assert each in help_, each
+
+
 def test_an_address_in_a_private_network_is_refused_though_it_is_listed(operator: Client, settings: Any) -> None:
     settings.ALERT_ORIGINS, settings.CHECKBACK_NETWORKS = ["http://10.0.0.7"], []
     answer = operator.post(NEW, {**FORM, "webhook": "http://10.0.0.7/alerts"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -51,6 +52,14 @@ def letters() -> list[str]:
     return [row.name for row in dead_letters_pages.dead_letters(GROUP, DeadLetterFilter()).rows]
 
 
+def assigned(browser: Client) -> dict[str, str]:
+    """What the page of the group says of whom its queues are assigned to, by topic."""
+    page = browser.get(f"/groups/{GROUP}/").content.decode()
+    rows = re.findall(r'<tr id="progress-.*?</tr>', page, re.DOTALL)
+    cells = [[" ".join(re.sub("<[^>]*>", " ", cell).split()) for cell in row.split("</td>")] for row in rows]
+    return {row[0]: row[-2] for row in cells}
+
+
 def waits(stage: Stage) -> tuple[int | None, int | None]:
     """Lag of the group, and what of it waits for another try."""
     stage.mirror.run_once()
@@ -94,3 +103,13 @@ def test_one_that_fails_again_is_a_dead_letter_again(stage: Stage, shop: SimpleC
     (last,) = received(stage, shop, 1)
     shop.ack(last)
     assert waits(stage) == (0, 0)
+
+
+def test_the_queues_of_a_group_that_pops_are_of_all_its_members(
+    stage: Stage, shop: SimpleConsumer, operator: Client
+) -> None:
+    """They had a dash as who they are assigned to."""
+    stage.mirror.run_once()
+    told = assigned(operator)
+    assert told["orders"] == "all members together (POP)"
+    assert set(told.values()) == {"all members together (POP)"}

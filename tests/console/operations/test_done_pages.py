@@ -10,9 +10,11 @@ import pytest
 from django.test import Client
 
 from broker.client import Decision, TransactionProducer, prepare
+from broker.mirror.models import MirrorState
 from console.operations import copies
 from console.operations.kind import Kind
 from console.operations.models import Operation
+from console.operations.reading import operation_page
 from console.operations.registry import KINDS
 from tests.console.dead_letters.test_dead_letters import bury
 from tests.console.stage import Stage
@@ -55,17 +57,30 @@ def test_a_reset_leads_back_to_its_group_and_says_what_was_and_what_is(read: Sta
     read.mirror.run_once()
     shown = words(operator.get(f"/operations/{row.pk}/"))
     assert "after this operation; now" not in shown
-    before, after = re.search(r"Lag before ([\d,]+) when it was previewed Lag now ([\d,]+) as of", shown).groups()
+    said = r"Lag before ([\d,]+) billing in orders, when it was previewed Lag now ([\d,]+) billing in orders, as of"
+    before, after = re.search(said, shown).groups()
     assert int(after) - int(before) == row.preview["replayed"] > 0
     chart = unescape(operator.get("/groups/billing/").content.decode())
     assert f"Reset offsets of a group ({row.preview['replayed']} consumed again)" in chart
     assert f'<a href="/operations/{row.pk}/"><title>' in chart
 
 
+def test_the_lag_of_now_is_as_old_as_the_mirror_says(read: Stage, operator: Client) -> None:
+    """It said that it was as of when the page was asked for, also of rows that were read before it was done."""
+    read.admin.move_group("billing", "orders", 0, 3)
+    row, _page = done(operator, "groups.reset_offsets", group="billing", topic="orders", to="first")
+    read_ms = MirrorState.objects.get().as_of_ms
+    found = operation_page(str(row.pk), "", 0)
+    assert found is not None
+    assert found.lag_as_of_ms == read_ms < found.now_ms
+    assert found.lag_of == "billing in orders"
+
+
 def test_a_resend_leads_back_to_the_dead_letters_of_its_group(read: Stage, operator: Client) -> None:
     _row, page = done(operator, "dead_letters.send_back", group="billing", scope="matching", is_all="1")
     assert leads(page)["Open dead letters"] == "/dead-letters/of/billing/"
     assert "Lag now" in page
+    assert re.search(r"Lag now</dt>.*?billing,\s+as of", page, re.DOTALL)
     copies.hang_up()
 
 

@@ -15,6 +15,7 @@ from console.security.models import PasswordDue
 from console.security.sessions import signed_in
 from console.ui.sockets import _seen, marks_of
 from tests.console.people import browser_of, person
+from tests.console.ui.test_pages import words
 
 GIVEN, OWN = "given by somebody", "my own long secret"
 
@@ -47,6 +48,17 @@ def test_nothing_else_is_served_before_it_is_changed(db: None, address: str) -> 
     if expected == 302:
         assert answer.headers["Location"] == "/account/password/"
         assert browser.post(address, {"kind": "timers.pause"}).headers["Location"] == "/account/password/"
+
+
+def test_all_that_is_wrong_with_it_is_said_at_once_and_nothing_of_it_is_in_the_page(db: None) -> None:
+    """One fault at a time was told, and three fields were empty each time."""
+    browser = sign_in("boss") if made("boss") else Client()
+    answer = change(browser, new="12345", again="other-98765", now="not mine")
+    page = words(answer)
+    for told in ("That is not your password.", "The passwords do not match.", "too short", "enter all three again"):
+        assert told in page, told
+    assert answer.status_code == 422
+    assert not [given for given in ("12345", "other-98765", "not mine") if given in answer.content.decode()]
 
 
 def test_the_sign_in_leads_to_it_and_not_back_to_a_door_that_is_shut(db: None) -> None:

@@ -179,6 +179,10 @@ def test_a_timer_that_fired_says_how_late(stage: Stage, operator: Client) -> Non
     assert data.lateness is not None
     assert data.lateness.count == 1
     assert data.figures.released_total == 1
+    # kept over restarts, which those of transactions are not
+    page = words(operator.get("/timers/"))
+    assert "1 since the first start, restarts included" in page
+    assert "Since the first start cancelled" in page
 
 
 def test_a_broker_that_is_away_is_said(operator: Client, settings: object) -> None:

@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 from django.test import Client
 
 from broker.client import Decision, Half, TransactionProducer, prepare
+from broker.mirror.models import Broker
 from console.features.overview.pages import read_overview
 from console.features.transactions import pages as transactions_pages
 from console.features.transactions.shapes import (
@@ -90,6 +91,9 @@ def test_the_page_counts_and_says_who_would_be_asked(
     assert (data.figures.open, data.figures.parked, data.figures.half_total) == (1, 0, 3)
     assert (data.figures.commit_total, data.figures.rollback_total, data.figures.took_count) == (1, 1, 2)
     assert (data.figures.max_checks, data.figures.timeout_ms) == (15, 6_000)
+    # totals begin anew with each start of the broker, and the page says when that was
+    assert data.figures.started_ms == Broker.objects.get().started_ms is not None
+    assert re.search(r"of 3 half messages since the last start .+? ago", words(operator.get("/transactions/")))
     assert [(row.group, row.open, row.producers) for row in data.groups] == [(GROUP, 1, 1)]
     assert data.lonely == ()
     assert {(row.name, row.state.value) for row in data.decided.rows} == {
