@@ -36,7 +36,7 @@ class Measured(Protocol):
 
     @property
     def pid(self) -> int:
-        """The broker's process."""
+        """The process whose processor time and memory are read."""
 
     def start(self) -> None:
         """Start it, and wait until it serves."""

@@ -31,7 +31,7 @@ class WithTls(EscapementServer):
     """Our broker with a certificate that nobody else made."""
 
     def prepare(self) -> None:
-        """Make the certificate."""
+        """As every server; and write a certificate that no authority of the machine signed."""
         super().prepare()
         certificate = self.work / "certificate.pem"
         trustme.CA().issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(certificate)

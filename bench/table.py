@@ -21,9 +21,9 @@ from tests.interop.servers import SERVERS, StoreShape
 
 TITLE = "Bare and in the house, beside Apache RocketMQ"
 DEFINITION = (
-    "Three brokers run at once and take turns, with flush async and with flush sync: ours by itself (*bare*), ours "
-    "with all that `make run` starts but the demonstration (*house*: PostgreSQL, Valkey, mirror, web, jobs), and "
-    "Apache RocketMQ. *Sends*: `org.apache.rocketmq.example.benchmark.Producer -w 64 -s 128`; *transactions*: its "
+    "Three brokers run all the time and take turns, with flush async and with flush sync: ours by itself (*bare*), "
+    "ours with all that `make run` starts but the demonstration (*house*: PostgreSQL, Valkey, mirror, web, jobs), "
+    "and Apache RocketMQ. *Sends*: `org.apache.rocketmq.example.benchmark.Producer -w 64 -s 128`; *transactions*: its "
     "`TransactionProducer -w 32 -s 128`, everything committed immediately; {turns} turns each, reports of {report} s, "
     "the first {skip} of a turn are warm-up, {take} count, medians; behind the rate what one costs the broker's "
     "process, user and system. *Batches*: {batch_count:,} messages, {batch} a request, from {threads} threads of "
