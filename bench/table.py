@@ -16,6 +16,7 @@ from bench.peers import SIZES, Measured, work_directory
 from bench.producers import PLAIN, REPORT_MS, SKIP, TAKE, TRANSACTIONS, Turn, processor_us_of, rate_of, turn
 from bench.results import Row, Section, verdict
 from bench.timers import Load
+from broker.rocketmq.compiled import FAST
 from tests.interop.programs import Program
 from tests.interop.servers import SERVERS, StoreShape
 
@@ -37,6 +38,8 @@ KINDS: Mapping[str, Callable[..., Measured]] = {
     "house": House,
     "apache": SERVERS["apache"],
 }
+#: Name, title and command of a run in Python alone, and of one with the compiled twins.
+FORMS = (("table-python", "in Python alone", "ESCAPEMENT_FAST=0 "), ("table", "with compiled twins", ""))
 #: What is wanted of the ratio bare / Apache RocketMQ.
 WANTED = {"sends": 2.25, "transactions": 2.0, f"batches of {BATCH}": 1.25, "backlog": 2.0, "timers": 2.0}
 
@@ -99,7 +102,10 @@ def measure(options: Namespace, at: str) -> Section:
         batch=BATCH, threads=THREADS, accepted=sizes.accepted, rounds=sizes.rounds - 1,
     )  # fmt: skip
     columns = ("bare", "in the house", "Apache RocketMQ", "bare / Apache", "house / Apache", "wanted", "holds")
-    return Section("table", TITLE, definition, "python -m bench table", at, rows, notes, columns=columns)
+    name, how, command = FORMS[FAST is not None]
+    return Section(
+        name, f"{TITLE}, {how}", definition, f"{command}python -m bench table", at, rows, notes, columns=columns
+    )
 
 
 def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:

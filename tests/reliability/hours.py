@@ -48,9 +48,12 @@ KINDS = (PLAIN, LEVEL, TIMER, HALF, POISON)
 PUSHED, POPPED, FAILING = "hours-push", "hours-pop", "hours-failing"
 #: who is to get everything of a kind
 READERS = {PLAIN: (PUSHED, POPPED), LEVEL: (PUSHED,), TIMER: (PUSHED, POPPED), HALF: (PUSHED,), POISON: (FAILING,)}
-#: senders of a kind beside each other; each sends one message after the other
+#: senders of a kind beside each other; each sends one message after the other, on average so far apart: as many on a
+#: quick machine as on a slow one, since what is pending, and so what a broker holds, depends on how much is sent
 SENDERS = {PLAIN: 4, LEVEL: 2, TIMER: 4, HALF: 2, POISON: 1}
-PAUSE_S = 0.02
+APART_S = 0.04
+#: who was kept longer, by a fault, does not send all at once what was left out
+MOST_BEHIND_S = 1.0
 #: "1s 2s 3s 1s 1s 2s 10m 1h" are the rig's levels: the longest that is sent is ten minutes
 LEVELS = (1, 2, 3, 7)
 MOST_DELAY_MS = 30 * 60_000
@@ -203,6 +206,20 @@ class Hours:
                     yield f"life {life}: {what} from {before:,.0f} to {after:,.0f}"
 
 
+class Pace:
+    """The times at which one sender sends, at random around an even rate."""
+
+    def __init__(self, draws: random.Random) -> None:
+        self._draws = draws
+        self._next_s = time.monotonic()
+
+    def wait_s(self) -> float:
+        """Return how long to wait until the next one."""
+        now_s = time.monotonic()
+        self._next_s = max(self._next_s + self._draws.uniform(0, 2 * APART_S), now_s - MOST_BEHIND_S)
+        return max(0.0, self._next_s - now_s)
+
+
 class Run:
     """One run: a broker, its clients, faults, samples."""
 
@@ -327,9 +344,10 @@ class Run:
 
     async def _send_kind(self, kind: str, sender: int) -> None:
         draws = random.Random(f"{self._seed} {kind} {sender}")
+        pace = Pace(draws)
         producer = AsyncProducer(f"hours-{kind}", self.rig.namesrv, retries=0)
         self._opened.append(producer)
-        while await self._sending(draws.uniform(0, 2 * PAUSE_S)):
+        while await self._sending(pace.wait_s()):
             number = self.ledger.begin(kind)
             more: dict[str, int | str] = {}
             if kind == LEVEL:
@@ -350,10 +368,11 @@ class Run:
     async def _send_halves(self, kind: str, sender: int) -> None:
         """Halves that are committed, rolled back, or left to the broker's questions."""
         draws = random.Random(f"{self._seed} {kind} {sender}")
+        pace = Pace(draws)
         producer = AsyncTransactionProducer("hours-half", self.rig.namesrv, check=self._answer, retries=0)
         self._opened.append(producer)
         await producer.start()
-        while await self._sending(draws.uniform(0, 2 * PAUSE_S)):
+        while await self._sending(pace.wait_s()):
             number = self.ledger.begin(kind)
             decision = draws.choice([Decision.COMMIT, Decision.COMMIT, Decision.ROLLBACK])
             self._answers[number] = decision
