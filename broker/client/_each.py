@@ -1,9 +1,9 @@
 """Sends of many messages, each answered on its own.
 
 Plain messages that go to one queue travel as RocketMQ's batches: client and broker do for each of those a third of what
-a request of its own costs. A broker takes a batch whole or not at all. So where it finds one not valid its messages are
-sent once more, each by itself, and only those that are not valid themselves are refused. But for that case, messages
-to one queue are stored in the order given.
+a request of its own costs. A broker takes a batch whole or not at all. So where it refuses one, and not for a reason
+that holds for all it is sent, the messages are sent once more, each by itself, and only those that are not valid
+themselves are refused. But for that case, messages to one queue are stored in the order given.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from ._types import SendResult
 from .errors import BadAnswer, ClientError, NoSuchQueue
 
 _BATCH = int(Request.SEND_BATCH_MESSAGE)
+#: What keeps a broker from all messages of a topic: none of a batch that is refused so need be sent again by itself.
+_OF_ALL = frozenset({Answer.SYSTEM_BUSY, Answer.SERVICE_NOT_AVAILABLE, Answer.NO_PERMISSION, Answer.TOPIC_NOT_EXIST})
 #: A batch is closed at so many bytes of bodies and properties: brokers limit the whole of it as they limit one message.
 MOST_BATCH_BYTES = 256 << 10
 
@@ -114,14 +116,14 @@ class Each:
             results = [outcome] * len(numbers)
         elif isinstance(outcome, Stored):
             results = [BadAnswer(f"The broker answered one id to a batch of {len(numbers)}.")] * len(numbers)
-        elif outcome.code == Answer.MESSAGE_ILLEGAL:
+        elif outcome.code in STORED:
+            results = _read_batch(way, messages, outcome.ext, STORED[outcome.code])
+        elif outcome.code in _OF_ALL:
+            results = [refusal(outcome)] * len(numbers)
+        else:
             for nth in numbers:
                 self._write_one(pipeline, way, nth)
             return
-        elif outcome.code not in STORED:
-            results = [refusal(outcome)] * len(numbers)
-        else:
-            results = _read_batch(way, messages, outcome.ext, STORED[outcome.code])
         self._note(numbers, results)
 
     def _note(self, numbers: Sequence[int], results: Sequence[SendResult | ClientError]) -> None:

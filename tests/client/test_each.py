@@ -14,6 +14,7 @@ from broker.client import AsyncAdmin, AsyncProducer, BrokerRefused, Outgoing, Se
 from broker.client._each import MOST_BATCH_BYTES
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command, FrameBuffer, decode, encode
+from tests.client.halfbroker import HalfBroker
 from tests.client.test_producing import stranger
 
 
@@ -99,6 +100,15 @@ async def test_whatever_is_sent_together_is_where_its_answer_says(
         (stored,) = await admin.pull(topic, queue_id, result.queue_offset, 1)
         assert (stored.body.decode(), stored.unique_key) == (str(number), each.message_id)
         assert wanted[number].get("queue_id", result.queue_id) == result.queue_id or level
+
+
+async def test_a_broker_that_knows_no_batches_is_sent_each_by_itself() -> None:
+    with HalfBroker() as broker:
+        broker.refused[b"1"] = Answer.MESSAGE_ILLEGAL
+        async with AsyncProducer("g", broker.namesrv) as producer:
+            results = await producer.send_each("t", [prepare(str(number)) for number in range(3)])
+        assert [isinstance(each, SendResult) for each in results] == [True, False, True]
+        assert [body for _, body in broker.plain] == [b"0", b"2"]
 
 
 class Scripted:
