@@ -279,12 +279,13 @@ def test_without_java_the_page_computes_what_needs_none(
     assert DashboardRun.objects.count() == len(DASHBOARDS)
 
 
-@pytest.mark.parametrize(("engine", "shown"), [("duckdb", "DuckDB"), ("spark", "Spark"), ("", "\u2013")])
+@pytest.mark.parametrize(("engine", "shown"), [("duckdb", "DuckDB"), ("spark", "Spark"), ("", "")])
 def test_a_run_says_which_engine_computed_it(engine: str, shown: str, db: None) -> None:
     computed("flow", ("sent", "orders", "", "", NOON_MS, 5.0, [7]))
     DashboardRun.objects.update(engine=engine)
     browser = reader("view_dashboardrun", prefixes=("",))
-    assert f"Computed by {shown}" in words(browser.get("/dashboards/flow/"))
+    page = words(browser.get("/dashboards/flow/"))
+    assert f"Computed by {shown}" in page if shown else "Computed by" not in page
     told = json.loads(b"".join(browser.get("/dashboards/flow/data.json").streaming_content))
     assert told["engine"] == engine
 
