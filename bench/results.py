@@ -98,7 +98,7 @@ ORDER = [
 INTRODUCTION = """# Benchmarks
 
 Figures of one machine, side by side with Apache RocketMQ 5.5.0 or Redisson 4.7.0 where it has the same thing.
-`make bench` measures the most wanted in about half an hour and writes them into this page; `python -m bench NAME`
+`make bench` measures the most wanted parts in about half an hour and writes them into this page; `python -m bench NAME`
 measures one part, `--all` all of them (hours), `--quick` in small. Client and server share the machine; everything
 goes over loopback.
 
