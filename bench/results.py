@@ -128,9 +128,9 @@ def processor() -> str:
     return platform.machine()
 
 
-def verdict(row: Row) -> str:
-    """Tell whether the target holds, as a word."""
-    return {True: "yes", False: "no", None: ""}[row.holds]
+def verdict(holds: bool | None) -> str:
+    """Tell whether a target holds, as a word."""
+    return {True: "yes", False: "no", None: ""}[holds]
 
 
 def table(section: Section) -> list[str]:
@@ -140,7 +140,7 @@ def table(section: Section) -> list[str]:
         return head + [f"| {row.name} | {' | '.join(row.cells)} |" for row in section.rows]
     lines = [f"| | Escapement | {section.peer} | Ratio | Target | Holds |", "|---|---|---|---|---|---|"]
     lines += [
-        f"| {row.name} | {row.ours} | {row.theirs} | {row.ratio} | {row.target} | {verdict(row)} |"
+        f"| {row.name} | {row.ours} | {row.theirs} | {row.ratio} | {row.target} | {verdict(row.holds)} |"
         for row in section.rows
     ]
     return lines

@@ -12,7 +12,7 @@ import trustme
 
 from bench.peers import SIZES, work_directory
 from bench.producers import PLAIN, REPORT_MS, SKIP, TAKE, Turn, processor_us_of, rate_of, turn
-from bench.results import Row, Section
+from bench.results import Row, Section, verdict
 from tests.interop.guarded import ROOT, GuardedEscapement
 from tests.interop.servers import EscapementServer, StoreShape
 
@@ -99,6 +99,6 @@ def row(case: Case, turns: list[Turn], plain: float) -> Row:
     wanted, holds = (f">= {case.share}", share >= case.share) if case.share else ("", None)
     cells = (
         f"{rate:,.0f}", f"{processor_us_of(turns):.0f} us", f"{share:.2f}" if wanted else "", wanted,
-        {True: "yes", False: "no", None: ""}[holds],
+        verdict(holds),
     )  # fmt: skip
     return Row(case.name, "", holds=holds, cells=cells)

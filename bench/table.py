@@ -175,6 +175,6 @@ def row(flush: str, name: str, taken: Mapping[str, Taken]) -> Row:
     cells = (
         *(f"{taken[kind].rate(name):,.0f} /s{taken[kind].processor_us(name)}" for kind in KINDS),
         f"{bare / apache:.2f}", f"{house / apache:.2f}", "" if wanted is None else f">= {wanted}",
-        verdict(Row("", "", holds=holds)),
+        verdict(holds),
     )  # fmt: skip
     return Row(f"{name}, flush {flush}", "", holds=holds, cells=cells)
