@@ -172,8 +172,10 @@ class Intake:
         parts = Parts(bodies, properties, flags, plain_keys(properties) or (), ())
         if not parts.keys:
             facts = [facts_of(each) for each in properties]
-            if any(each.delay_level or each.timer or b"TRAN_MSG\x01" in each.stored for each in facts):
+            if any(each.delay_level or b"TRAN_MSG\x01" in each.stored for each in facts):
                 return None
+            if any(each.timer for each in facts):
+                return self._parking.park_together(topic, sends, facts, born_host, now_ms)
             parts = Parts(bodies, [each.stored for each in facts], flags, (), facts)
         return append_sends(store, topic, sends, parts, Together(0, 0, born_host, now_ms))
 

@@ -12,10 +12,22 @@ from broker.engine.errors import BrokerError, StoreBusy, TopicNotFound, TopicNot
 from broker.engine.log.append import Sends
 from broker.engine.log.ticket import Ticket
 from broker.engine.testing import Driver, SimulatedFiles, open_engine
+from broker.engine.testing.driver import START_MS
 from broker.rocketmq.properties import format_properties
 
 HOST = b"\x7f\0\0\1\0\0\x9c\x40"
-TOLD = ("owner", "topic", "queue_id", "queue_offset", "position", "size", "store_ms", "store_host", "due_ms")
+TOLD = (
+    "owner",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "position",
+    "size",
+    "store_ms",
+    "store_host",
+    "due_ms",
+    "is_timer",
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,13 @@ KINDS = [
     {"KEYS": "k" * 30},
     {"amount": "12", "CLUSTER": "DefaultCluster"},
 ]
+#: of timers; the clock moves by 0.7 s a read
+TIMERS = [
+    {"TIMER_DELAY_SEC": "5"},
+    {"TIMER_DELAY_MS": "1200", "TAGS": "paid", "KEYS": "4711"},
+    {"TIMER_DELIVER_MS": str(START_MS + 2_000)},
+    {"TIMER_DELIVER_MS": str(START_MS + 60_000)},
+]
 
 
 @st.composite
@@ -50,9 +69,9 @@ def rounds(draw: st.DrawFn) -> list[list[Send]]:
     number, found = 0, []
     for _ in range(draw(st.integers(1, 4))):
         one = []
-        is_plain = draw(st.booleans())
+        kinds = draw(st.sampled_from([[{}], KINDS, TIMERS, TIMERS[2:], KINDS + TIMERS]))
         for _ in range(draw(st.integers(1, 12))):
-            kind = {} if is_plain else draw(st.sampled_from(KINDS))
+            kind = draw(st.sampled_from(kinds))
             raw = format_properties({**unique(number), **kind})
             body = bytes([65 + number % 26]) * draw(st.integers(0, 300))
             flag = draw(st.sampled_from([0, 0, 7, -1]))
@@ -97,7 +116,7 @@ def take_together(driver: Driver, sends: list[Send], topic: str = "orders") -> l
 def stored(reads: list[list[Send]], *, together: bool) -> tuple[dict[str, bytes], list[tuple[object, ...]]]:
     """What is on disk after all, and what the tickets say, in the order in which they become durable."""
     disk = SimulatedFiles()
-    driver = open_engine(disk, index_slots=5)
+    driver = open_engine(disk, index_slots=5, segment_size_bytes=16_384)
     driver.engine.topics.ensure("orders", 3)
     told: list[tuple[object, ...]] = []
     for sends in reads:
@@ -105,6 +124,10 @@ def stored(reads: list[list[Send]], *, together: bool) -> tuple[dict[str, bytes]
             take_one_by_one(driver, sends)
         told += [(*(getattr(ticket, name) for name in TOLD), ticket.unique_key) for ticket in driver.flush() or []]
         driver.clock.advance(700)
+    for _ in range(8):
+        driver.advance(1_000)
+    waiting = driver.engine.timers.listing.page(0, 1 << 50, limit=1_000, now_ms=driver.clock.now_ms)
+    told += [tuple(item.items()) for item in waiting["items"]]
     driver.close()
     return disk.contents(), told
 
@@ -114,8 +137,8 @@ def test_together_is_one_by_one(reads: list[list[Send]]) -> None:
     assert stored(reads, together=True) == stored(reads, together=False)
 
 
-def opened() -> Driver:
-    driver = open_engine(SimulatedFiles())
+def opened(**config: int) -> Driver:
+    driver = open_engine(SimulatedFiles(), **config)
     driver.engine.topics.ensure("orders", 3)
     return driver
 
@@ -195,3 +218,47 @@ def test_what_does_not_fit_a_segment_goes_into_two() -> None:
     driver.settle()
     assert taken[-1].position > driver.engine.config.segment_size_bytes
     assert sum(len(driver.readable("orders", queue_id)) for queue_id in range(3)) == count + 5
+
+
+def timers(count: int = 12, **kind: str) -> list[Send]:
+    return plain(count, **(kind or {"TIMER_DELAY_SEC": "5"}))
+
+
+def test_timers_that_came_together_are_taken_together_and_leave_in_time() -> None:
+    driver = opened(segment_size_bytes=16_384)
+    tickets = take_together(driver, timers())
+    assert tickets is not None
+    assert {(ticket.topic, ticket.is_timer, ticket.due_ms) for ticket in tickets} == {
+        ("orders", True, START_MS + 5_000)
+    }
+    driver.settle()
+    driver.advance(4_999)
+    assert [driver.readable("orders", queue_id) for queue_id in range(3)] == [{}, {}, {}]
+    driver.advance(1)
+    assert [len(driver.readable("orders", queue_id)) for queue_id in range(3)] == [4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("sends", "limits"),
+    [
+        (timers(9), {}),
+        (timers(TIMER_DELIVER_MS=str(START_MS)), {}),
+        ([*timers(), *plain()], {}),
+        (timers(TIMER_DELAY_SEC="5", ESC_SCHEDULE_KEY="unpaid"), {}),
+        (timers(TIMER_DELAY_SEC="5", TIMER_DELAY_MS="7000"), {}),
+        (timers(TIMER_DELAY_SEC="999999999"), {}),
+        (timers(), {"timer_max_pending": 11}),
+        (timers(), {"timer_max_per_slot": 90}),
+    ],
+    ids=["few", "over", "mixed", "keyed", "two moments", "too far", "too many", "limit of a second"],
+)
+def test_timers_that_need_a_closer_look_are_left_to_be_taken_alone(sends: list[Send], limits: dict[str, int]) -> None:
+    driver = opened(segment_size_bytes=16_384, **limits)
+    assert take_together(driver, sends) is None
+    assert driver.flush() in (None, [])
+
+
+def test_timers_that_fill_the_limit_are_taken_together() -> None:
+    driver = opened(segment_size_bytes=16_384, timer_max_pending=12)
+    assert take_together(driver, timers()) is not None
+    assert take_together(driver, timers(10)) is None

@@ -9,7 +9,7 @@ second.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from ...rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT
@@ -43,6 +43,7 @@ from ...rocketmq.properties import (
 from ...rocketmq.topics import TIMER_TOPIC
 from ..config import EngineConfig
 from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerInThePast, TimerTooFar
+from ..log.append import Parts, Sends, Together, append_sends
 from ..log.ticket import Ticket
 from ..message_header import Facts, schedule_entry, value_in
 from ..store import Store
@@ -55,6 +56,8 @@ from .wheel import out_ms_of, second_of
 _RESERVE_BYTES = CRC_SIZE + 80
 _STORED_LIMIT_BYTES = 32_767
 _OUT_MS = TIMER_OUT_MS.encode() + b"\x01"
+#: Fewer are parked one by one: what they have in common costs more than it saves.
+_LEAST_TOGETHER = 10
 #: Endings of properties remembered, one for each queue of a real topic.
 _TAIL_LIMIT = 10_000
 
@@ -208,6 +211,37 @@ class Parking:
             return self.append(topic, queue_id, body, facts, sent, ask.due_ms, now_ms, owner)
         return self._park_keyed(topic, queue_id, body, facts, sent, ask, now_ms, owner)
 
+    def park_together(
+        self, topic: str, sends: Sends, facts: Sequence[Facts], born_host: bytes, now_ms: int
+    ) -> list[Ticket] | None:
+        """Park messages that ask for nothing but a moment, column by column, or none of them: None if that cannot be.
+        Raises StoreRefused."""
+        config, states = self._config, self._states
+        if len(facts) < _LEAST_TOGETHER:
+            return None
+        dues_ms = [moment_ms(each.moment, now_ms) for each in facts if each.moment is not None]
+        if len(dues_ms) < len(facts) or min(dues_ms) <= now_ms or max(dues_ms) > now_ms + config.timer_max_delay_ms:
+            return None
+        if config.timer_max_per_slot or states.pending + len(states.unseen) + len(facts) > config.timer_max_pending:
+            return None
+        tails = {queue_id: self._tail_of(topic, queue_id) for queue_id in set(sends.queue_ids)}
+        stored = [
+            b"%s%s%d%s%d\x02" % (each.stored, _OUT_MS, (due_ms - 1) // 1000 * 1000, tails[queue_id], due_ms)
+            for each, due_ms, queue_id in zip(facts, dues_ms, sends.queue_ids, strict=True)
+        ]
+        if max(map(len, stored)) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
+            return None
+        parts = Parts(sends.bodies, stored, sends.flags, (), facts)
+        together = Together(0, 0, born_host, now_ms)
+        tickets = append_sends(self._store, topic, sends, parts, together, kept_in=TIMER_TOPIC)
+        for ticket, due_ms in zip(tickets or (), dues_ms, strict=False):
+            ticket.due_ms, ticket.is_timer = due_ms, True
+            place = (ticket.queue_offset, ticket.position, ticket.size)
+            timer = tuple.__new__(Timer, (*place, due_ms, topic, ticket.unique_key, None, -1))
+            states.appended(timer)
+            self._note(timer)
+        return tickets
+
     def check(self, text: str, now_ms: int) -> None:
         """Raise TimerIllegal unless a half message may ask for this when it is committed."""
         ask = ask_of(text, now_ms, self._config.timer_max_delay_ms)
@@ -333,6 +367,8 @@ class Parking:
 
     def _tail_of(self, topic: str, queue_id: int) -> bytes:
         """Return how the properties of a parked record end that belongs to this queue, but for the moment."""
+        if (known := self._tails.get((topic, queue_id))) is not None:
+            return known
         if len(self._tails) >= _TAIL_LIMIT:
             self._tails.clear()
         text = f"\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE_ID}\x01{queue_id}\x02{DUE_MS}\x01"
