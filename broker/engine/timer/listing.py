@@ -9,6 +9,7 @@ The life of a timer is when it was accepted, rolled, rescheduled, cancelled or r
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -139,7 +140,8 @@ class Listing:
             while near is not None and (slot := index.wheel.get(near)) is not None and slot.number == slot.rolls > 0:
                 near = index.wheel.next_used(near + 1, min(until, near_end))
             hour = second * 1000 // HOUR_MS
-            far_hour = next((h for h in far_hours if h >= max(hour, first_hour)), None)
+            at = bisect_left(far_hours, max(hour, first_hour))
+            far_hour = far_hours[at] if at < len(far_hours) else None
             near_hour = None if near is None else near * 1000 // HOUR_MS
             hours = [h for h in (far_hour, near_hour) if h is not None]
             if not hours or min(hours) * _SECONDS_PER_HOUR > until:
