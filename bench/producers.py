@@ -38,11 +38,14 @@ TRANSACTIONS = Producer(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The figures of one run of a producer after its warm-up: reports, failures, the broker's processor time of one."""
+    """The figures of one run of a producer after its warm-up: a second, failures, processor time of one message."""
 
-    rates: list[int]
+    rates: list[float]
     failed: int
+    #: of the broker's process
     processor_us: float
+    #: of the producer's or consumer's
+    client_us: float
 
 
 def turn(
@@ -63,14 +66,14 @@ def turn(
     wait_s = (skip + 3) * REPORT_MS / 1000 + 30
     try:
         before = child.wait_for(lambda lines: reports(lines, skip), wait_s, "the warm-up")
-        begin_s = processor_s(server.pid)
+        begin_s = [processor_s(pid) for pid in (server.pid, child.pid)]
         after = child.wait_for(lambda lines: reports(lines, skip + take), wait_s + take * REPORT_MS / 1000, "reports")
-        used_s = processor_s(server.pid) - begin_s
+        used_s = [processor_s(pid) - at_s for pid, at_s in zip((server.pid, child.pid), begin_s, strict=True)]
     finally:
         child.kill()
-    rates = [int(match[1]) for match in after[skip:]]
+    rates = [float(match[1]) for match in after[skip:]]
     failed = sum(sum(map(int, match.groups()[1:])) * sign for match, sign in ((after[-1], 1), (before[-1], -1)))
-    done = Turn(rates, failed, used_s * 1e6 / max(sum(rates) * REPORT_MS / 1000, 1))
+    done = Turn(rates, failed, *(each_s * 1e6 / max(sum(rates) * REPORT_MS / 1000, 1) for each_s in used_s))
     print(f"  {server.name} {server.shape.flush}: {done}", file=sys.stderr)
     return done
 
@@ -83,6 +86,11 @@ def rate_of(turns: Sequence[Turn]) -> float:
 def processor_us_of(turns: Sequence[Turn]) -> float:
     """Return the median of what one costs the broker's process, user and system."""
     return statistics.median(one.processor_us for one in turns)
+
+
+def client_us_of(turns: Sequence[Turn]) -> float:
+    """Return the median of what one costs the client's process."""
+    return statistics.median(one.client_us for one in turns)
 
 
 def processor_s(pid: int) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 import trustme
 
 from bench.peers import SIZES, work_directory
-from bench.producers import PLAIN, REPORT_MS, SKIP, TAKE, Turn, processor_us_of, rate_of, turn
+from bench.producers import PLAIN, REPORT_MS, SKIP, TAKE, Turn, client_us_of, processor_us_of, rate_of, turn
 from bench.results import Row, Section, verdict
 from tests.interop.guarded import ROOT, GuardedEscapement
 from tests.interop.servers import EscapementServer, StoreShape
@@ -81,14 +81,14 @@ def measure(options: Namespace, at: str) -> Section:
                 taken[case.name].append(turn(PLAIN, server, base, skip=skip, take=take, more=case.more, java=case.java))
     plain = rate_of(taken["plain"])
     rows = [row(case, taken[case.name], plain) for case in CASES]
-    notes = [f"{name}: reports {[rate for one in of_it for rate in one.rates]}" for name, of_it in taken.items()]
+    notes = [f"{name}: reports {[round(rate) for one in of_it for rate in one.rates]}" for name, of_it in taken.items()]
     notes += [
         f"{name}: {failed:,} sends failed"
         for name, of_it in taken.items()
         if (failed := sum(one.failed for one in of_it))
     ]
     definition = DEFINITION.format(turns=turns, report=REPORT_MS // 1000, skip=skip, take=take)
-    columns = ("sends/s", "a send", "share of plain", "wanted", "holds")
+    columns = ("sends/s", "broker, a send", "client, a send", "share of plain", "wanted", "holds")
     return Section("send", TITLE, definition, "python -m bench send", at, rows, notes, columns=columns)
 
 
@@ -98,7 +98,7 @@ def row(case: Case, turns: list[Turn], plain: float) -> Row:
     share = rate / plain
     wanted, holds = (f">= {case.share}", share >= case.share) if case.share else ("", None)
     cells = (
-        f"{rate:,.0f}", f"{processor_us_of(turns):.0f} us", f"{share:.2f}" if wanted else "", wanted,
-        verdict(holds),
+        f"{rate:,.0f}", f"{processor_us_of(turns):.0f} us", f"{client_us_of(turns):.0f} us",
+        f"{share:.2f}" if wanted else "", wanted, verdict(holds),
     )  # fmt: skip
     return Row(case.name, "", holds=holds, cells=cells)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,19 @@ from pathlib import Path
 from bench.disk import bare_syncs
 from bench.house import House
 from bench.peers import SIZES, Measured, work_directory
-from bench.producers import PLAIN, REPORT_MS, SKIP, TAKE, TRANSACTIONS, Turn, processor_us_of, rate_of, turn
+from bench.producers import (
+    PLAIN,
+    REPORT_MS,
+    SKIP,
+    TAKE,
+    TRANSACTIONS,
+    Turn,
+    client_us_of,
+    processor_s,
+    processor_us_of,
+    rate_of,
+    turn,
+)
 from bench.results import Row, Section, verdict
 from bench.timers import Load
 from broker.rocketmq.compiled import FAST
@@ -26,11 +38,14 @@ DEFINITION = (
     "ours with all that `make run` starts but the demonstration (*house*: PostgreSQL, Valkey, mirror, web, jobs), "
     "and Apache RocketMQ. *Sends*: `org.apache.rocketmq.example.benchmark.Producer -w 64 -s 128`; *transactions*: its "
     "`TransactionProducer -w 32 -s 128`, everything committed immediately; {turns} turns each, reports of {report} s, "
-    "the first {skip} of a turn are warm-up, {take} count, medians; behind the rate what one costs the broker's "
-    "process, user and system. *Batches*: {batch_count:,} messages, {batch} a request, from {threads} threads of "
-    "RocketMQ's Java client that wait for each answer; *backlog*: the same messages taken by a new group, from the "
-    "first arrival in a handler to the last; *timers*: {accepted:,} timers due in a day from {threads} threads, "
-    "*plain*: as many plain messages, in turns; medians of {rounds} rounds after one of warm-up. Bodies of 128 bytes."
+    "the first {skip} of a turn are warm-up, {take} count, medians. *Batches*: {batch_count:,} messages, {batch} a "
+    "request, from {threads} threads of RocketMQ's Java client that wait for each answer; *backlog*: the same "
+    "messages taken by a new group, from the first arrival in a handler to the last; *timers*: {accepted:,} timers "
+    "due in a day from {threads} threads, *plain*: as many plain messages, in turns; medians of {rounds} rounds after "
+    "one of warm-up. Bodies of 128 bytes. "
+    "Behind the rate stands what one message costs the broker's process, user and system. *At most* is the ratio to "
+    "Apache RocketMQ that a broker would reach which took no processor: all {cores} cores would be the client's, which "
+    "takes as much for a message as it took beside the cheapest of the three."
 )
 BATCH, THREADS = 50, 16
 KINDS: Mapping[str, Callable[..., Measured]] = {
@@ -42,6 +57,7 @@ KINDS: Mapping[str, Callable[..., Measured]] = {
 FORMS = (("table-python", "in Python alone", "ESCAPEMENT_FAST=0 "), ("table", "with compiled twins", ""))
 #: What is wanted of the ratio bare / Apache RocketMQ.
 WANTED = {"sends": 2.25, "transactions": 2.0, f"batches of {BATCH}": 1.25, "backlog": 2.0, "timers": 2.0}
+COLUMNS = ("bare", "in the house", "Apache RocketMQ", "bare / Apache", "house / Apache", "at most", "wanted", "holds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +78,17 @@ QUICK = Sizes(1, 1, 1, 20_000, 5_000, 2)
 
 @dataclass(slots=True)
 class Taken:
-    """The figures of one broker: a second, by work; and its processor time of one."""
+    """The figures of one broker, by work."""
 
-    rates: dict[str, list[float]] = field(default_factory=dict)
     turns: dict[str, list[Turn]] = field(default_factory=dict)
 
-    def note(self, name: str, rate: float) -> None:
-        """Keep the figure of a round."""
-        self.rates.setdefault(name, []).append(rate)
+    def note(self, name: str, one: Turn) -> None:
+        """Keep the figures of a turn."""
+        self.turns.setdefault(name, []).append(one)
 
     def rate(self, name: str) -> float:
-        """Return the median of a work; the first of several rounds is warm-up."""
-        if name in self.turns:
-            return rate_of(self.turns[name])
-        found = self.rates[name]
-        return statistics.median(found[1:] or found)
-
-    def processor_us(self, name: str) -> str:
-        """Return the broker's processor time of one, where it was noted."""
-        return f", {processor_us_of(self.turns[name]):.0f} us" if name in self.turns else ""
+        """Return the median rate of a work, a second."""
+        return rate_of(self.turns[name])
 
 
 def measure(options: Namespace, at: str) -> Section:
@@ -100,11 +108,11 @@ def measure(options: Namespace, at: str) -> Section:
     definition = DEFINITION.format(
         turns=sizes.turns, report=REPORT_MS // 1000, skip=sizes.skip, take=sizes.take, batch_count=sizes.batch_count,
         batch=BATCH, threads=THREADS, accepted=sizes.accepted, rounds=sizes.rounds - 1,
+        cores=os.cpu_count(),
     )  # fmt: skip
-    columns = ("bare", "in the house", "Apache RocketMQ", "bare / Apache", "house / Apache", "wanted", "holds")
     name, how, command = FORMS[FAST is not None]
     return Section(
-        name, f"{TITLE}, {how}", definition, f"{command}python -m bench table", at, rows, notes, columns=columns
+        name, f"{TITLE}, {how}", definition, f"{command}python -m bench table", at, rows, notes, columns=COLUMNS
     )
 
 
@@ -116,7 +124,7 @@ def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
             for _ in range(sizes.turns):
                 for kind, server in servers.items():
                     one = turn(producer, server, base, skip=sizes.skip, take=sizes.take)
-                    taken[kind].turns.setdefault(name, []).append(one)
+                    taken[kind].note(name, one)
         for kind, server in servers.items():
             flow(server, base, sizes, taken[kind])
             timers(server, base, sizes, taken[kind])
@@ -147,11 +155,17 @@ def flow(server: Measured, base: Path, sizes: Sizes, taken: Taken) -> None:
                 (f"batches of {BATCH}", "sent", ("batch", topic, sizes.batch_count, BATCH, THREADS)),
                 ("backlog", "drained", ("drain", topic, f"readers-{number}", sizes.batch_count, "pull")),
             ):
+                begin_s = spent(server, program)
                 told = program.ask(*fields, until=until, timeout_s=600)[-1]
                 print(f"  {server.name} {fields}: {told}", file=sys.stderr)
                 if told.get("lost", 0) or told.get("twice", 0):
                     raise RuntimeError(f"{server.name} lost messages, or gave them twice: {told}")
-                taken.note(name, (told["count"] - told.get("failed", 0)) / told["elapsedMs"] * 1_000)
+                count, failed = told["count"], told.get("failed", 0)
+                done = Turn(
+                    [(count - failed) / told["elapsedMs"] * 1_000], failed, *each(begin_s, server, program, count)
+                )
+                if number:  # the first one is warm-up
+                    taken.note(name, done)
     finally:
         program.child.kill()
 
@@ -160,21 +174,38 @@ def timers(server: Measured, base: Path, sizes: Sizes, taken: Taken) -> None:
     """Take timers and plain messages in turns."""
     load = Load(server, base)
     try:
-        for _ in range(sizes.rounds):
-            taken.note("timers", load.accept(sizes.accepted, 86_400))
-            taken.note("plain", load.accept(sizes.accepted, 0))
+        for number in range(sizes.rounds):
+            for name, delay_s in (("timers", 86_400), ("plain", 0)):
+                begin_s = spent(server, load.program)
+                rate = load.accept(sizes.accepted, delay_s)
+                done = Turn([rate], 0, *each(begin_s, server, load.program, sizes.accepted))
+                if number:
+                    taken.note(name, done)
     finally:
         load.end()
+
+
+def spent(server: Measured, program: Program) -> tuple[float, float]:
+    """Return the processor time of broker and client so far, in seconds."""
+    return processor_s(server.pid), processor_s(program.child.pid)
+
+
+def each(begin_s: tuple[float, float], server: Measured, program: Program, count: int) -> Iterator[float]:
+    """Yield what one of `count` messages cost broker and client since then, in microseconds."""
+    for now_s, at_s in zip(spent(server, program), begin_s, strict=True):
+        yield (now_s - at_s) * 1e6 / count
 
 
 def row(flush: str, name: str, taken: Mapping[str, Taken]) -> Row:
     """Return the row of a work."""
     bare, house, apache = (taken[kind].rate(name) for kind in KINDS)
+    client_us = min(client_us_of(one.turns[name]) for one in taken.values())
+    at_most = (os.cpu_count() or 1) * 1e6 / client_us / apache
     wanted = WANTED.get(name)
     holds = None if wanted is None else bare / apache >= wanted
     cells = (
-        *(f"{taken[kind].rate(name):,.0f} /s{taken[kind].processor_us(name)}" for kind in KINDS),
-        f"{bare / apache:.2f}", f"{house / apache:.2f}", "" if wanted is None else f">= {wanted}",
+        *(f"{one.rate(name):,.0f} /s, {processor_us_of(one.turns[name]):.0f} us" for one in taken.values()),
+        f"{bare / apache:.2f}", f"{house / apache:.2f}", f"{at_most:.2f}", "" if wanted is None else f">= {wanted}",
         verdict(holds),
     )  # fmt: skip
     return Row(f"{name}, flush {flush}", "", holds=holds, cells=cells)

@@ -32,7 +32,7 @@ class Load:
 
     def __init__(self, server: Measured, base: Path) -> None:
         self.server = server
-        self._program = Program(
+        self.program = Program(
             "TimerLoad", [server.namesrv, TOPIC, "readers"], version="5.5.0", work=base, fast_start=False
         )
 
@@ -55,13 +55,13 @@ class Load:
         return float(told["count"] - told["failed"]) / float(told["elapsedMs"]) * 1_000
 
     def _ask(self, event: str, *fields: object, timeout_s: float) -> Event:
-        told = self._program.ask(*fields, until=event, timeout_s=timeout_s)[-1]
+        told = self.program.ask(*fields, until=event, timeout_s=timeout_s)[-1]
         print(f"  {self.server.name} {fields}: {told}", file=sys.stderr)
         return told
 
     def end(self) -> None:
         """Stop the program of the client."""
-        self._program.child.kill()
+        self.program.child.kill()
 
 
 def measure(options: Namespace, at: str) -> Section:
