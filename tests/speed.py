@@ -165,7 +165,13 @@ def is_slow(path: Path) -> bool:
 
 def is_long_form(path: Path, name: str) -> bool:
     """Whether only `make soak` runs this test."""
-    return any(path == HERE / file and part in name for file, part in LONG_FORM)
+    return any(part in name for part in _long_forms(path))
+
+
+@cache
+def _long_forms(path: Path) -> tuple[str, ...]:
+    """Return the parts of names of long forms in a file."""
+    return tuple(part for file, part in LONG_FORM if path == HERE / file)
 
 
 def is_core(path: Path, name: str) -> bool:
