@@ -42,7 +42,7 @@ DEFINITION = (
     "request, from {threads} threads of RocketMQ's Java client that wait for each answer; *backlog*: the same "
     "messages taken by a new group, from the first arrival in a handler to the last; *timers*: {accepted:,} timers "
     "due in a day from {threads} threads, *plain*: as many plain messages, in turns; medians of {rounds} rounds after "
-    "one of warm-up. Bodies of 128 bytes. "
+    "{warm} of warm-up. Bodies of 128 bytes. "
     "Behind the rate stands what one message costs the broker's process, user and system. *At most* is the ratio to "
     "Apache RocketMQ that a broker would reach which took no processor: all {cores} cores would be the client's, which "
     "takes as much for a message as it took beside the cheapest of the three."
@@ -69,11 +69,13 @@ class Sizes:
     take: int
     batch_count: int
     accepted: int
+    #: those at first that do not count, while Java still compiles the client, and those that do
+    warm: int
     rounds: int
 
 
-FULL = Sizes(2, SKIP, TAKE, 300_000, 40_000, 4)
-QUICK = Sizes(1, 1, 1, 20_000, 5_000, 2)
+FULL = Sizes(2, SKIP, TAKE, 300_000, 20_000, 3, 3)
+QUICK = Sizes(1, 1, 1, 20_000, 5_000, 1, 1)
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ def measure(options: Namespace, at: str) -> Section:
         notes.append(f"flush {flush}, timers / plain: {shares}")
     definition = DEFINITION.format(
         turns=sizes.turns, report=REPORT_MS // 1000, skip=sizes.skip, take=sizes.take, batch_count=sizes.batch_count,
-        batch=BATCH, threads=THREADS, accepted=sizes.accepted, rounds=sizes.rounds - 1,
+        batch=BATCH, threads=THREADS, accepted=sizes.accepted, rounds=sizes.rounds, warm=sizes.warm,
         cores=os.cpu_count(),
     )  # fmt: skip
     name, how, command = FORMS[FAST is not None]
@@ -149,7 +151,7 @@ def flow(server: Measured, base: Path, sizes: Sizes, taken: Taken) -> None:
     """Store batches, and take what was stored."""
     program = Program("FlowLoad", [server.namesrv, server.address], version="5.5.0", work=base, fast_start=False)
     try:
-        for number in range(sizes.rounds):
+        for number in range(sizes.warm + sizes.rounds):
             topic = f"Stored{number}"
             for name, until, fields in (
                 (f"batches of {BATCH}", "sent", ("batch", topic, sizes.batch_count, BATCH, THREADS)),
@@ -164,7 +166,7 @@ def flow(server: Measured, base: Path, sizes: Sizes, taken: Taken) -> None:
                 done = Turn(
                     [(count - failed) / told["elapsedMs"] * 1_000], failed, *each(begin_s, server, program, count)
                 )
-                if number:  # the first one is warm-up
+                if number >= sizes.warm:
                     taken.note(name, done)
     finally:
         program.child.kill()
@@ -174,12 +176,12 @@ def timers(server: Measured, base: Path, sizes: Sizes, taken: Taken) -> None:
     """Take timers and plain messages in turns."""
     load = Load(server, base)
     try:
-        for number in range(sizes.rounds):
+        for number in range(sizes.warm + sizes.rounds):
             for name, delay_s in (("timers", 86_400), ("plain", 0)):
                 begin_s = spent(server, load.program)
                 rate = load.accept(sizes.accepted, delay_s)
                 done = Turn([rate], 0, *each(begin_s, server, load.program, sizes.accepted))
-                if number:
+                if number >= sizes.warm:
                     taken.note(name, done)
     finally:
         load.end()
