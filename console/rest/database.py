@@ -42,6 +42,7 @@ from console.security import tokens as security_tokens
 from console.security.masking import Masks, masks
 from console.security.sessions import signed_in
 from console.security.tokens import Grant, PoliciesOfUser
+from console.site.slow_requests import for_this_request
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class DatabaseThread:
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """Return what `work` returns; raises DatabaseError when it failed on a new connection, too."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, with_database, work)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, with_database, for_this_request(work))
 
     def close(self) -> None:
         """End the thread and its connection, after the work that is under way."""

@@ -40,6 +40,7 @@ from console.rest.several import of_broker
 from console.security.gate import VIEW
 from console.security.tokens import CONSUME, PUBLISH, SETTINGS, Grant
 from console.site.clock import epoch_ms
+from console.site.slow_requests import for_this_request
 
 Result = TypeVar("Result")
 _threads = ThreadPoolExecutor(2, thread_name_prefix="api-operations")
@@ -126,7 +127,7 @@ def _masked(kind: str, preview: Mapping[str, Any]) -> dict[str, Any]:
 
 async def in_thread(work: Callable[[], Result]) -> Result:
     """Return what `work` returns, which may wait for database or broker; errors of operations become those of REST."""
-    return await asyncio.get_running_loop().run_in_executor(_threads, _with_database, work)
+    return await asyncio.get_running_loop().run_in_executor(_threads, _with_database, for_this_request(work))
 
 
 def _with_database(work: Callable[[], Result]) -> Result:

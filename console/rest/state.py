@@ -8,12 +8,15 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from starlette.requests import Request
 
 from broker.client import AsyncAdmin, AsyncProducer, AsyncSimpleConsumer, ClientError, Received, SimpleConsumers
+from broker.client.remoting import Response
 from console.rest.database import Grants, Recorder
 from console.rest.idempotency import Keys
+from console.site.slow_requests import asking_broker
 
 from .errors import TooManyRequests
 
@@ -28,12 +31,24 @@ FLUSH_AGE_S = 30.0
 PRODUCER_GROUP = "ESCAPEMENT_REST"
 
 
+class TimedAdmin(AsyncAdmin):
+    """An admin whose questions count, in the log of slow requests, as waited for brokers."""
+
+    async def _ask(self, *asked: Any, **more: Any) -> Response:
+        with asking_broker():
+            return await super()._ask(*asked, **more)
+
+    async def _change(self, *asked: Any, **more: Any) -> Response:
+        with asking_broker():
+            return await super()._change(*asked, **more)
+
+
 class ApiState:
     """The state that all requests of one event loop share."""
 
     def __init__(self, namesrv: str) -> None:
         self.producer = AsyncProducer(PRODUCER_GROUP, namesrv)
-        self.admin = AsyncAdmin(namesrv)
+        self.admin = TimedAdmin(namesrv)
         self._namesrv = namesrv
         #: by the name of their broker
         self._admins: dict[str, AsyncAdmin] = {}
@@ -48,12 +63,13 @@ class ApiState:
     def admin_of(self, broker: str) -> AsyncAdmin:
         """Return the admin of one broker; kept, so only for names that are known."""
         if broker not in self._admins:
-            self._admins[broker] = AsyncAdmin(self._namesrv, broker)
+            self._admins[broker] = TimedAdmin(self._namesrv, broker)
         return self._admins[broker]
 
     @contextmanager
     def under_way(self, messages: int, size_bytes: int) -> Iterator[None]:
-        """Count what is being sent; raises TooManyRequests when there is too much already."""
+        """Count what is being sent, and the time within as waited for brokers; raises TooManyRequests when there is too
+        much already."""
         if self._messages + messages > MAX_MESSAGES_UNDER_WAY or (
             self._bytes and self._bytes + size_bytes > MAX_BYTES_UNDER_WAY
         ):
@@ -61,7 +77,8 @@ class ApiState:
         self._messages += messages
         self._bytes += size_bytes
         try:
-            yield
+            with asking_broker():
+                yield
         finally:
             self._messages -= messages
             self._bytes -= size_bytes

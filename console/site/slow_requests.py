@@ -1,8 +1,8 @@
 """The log of slow requests to pages and REST: how long it took until an answer began, and what it waited for.
 
-Known are, in milliseconds: until a page had a thread, in questions to the database, and in questions to brokers. Where
-a page asks several brokers beside each other their times are added up. What REST waits for is not told apart. Receiving
-of messages, which waits for them by design, is left out. Query strings, forms and bodies are not logged.
+Known are, in milliseconds: until a page had a thread, or REST one for each of its questions to the database, in these
+questions, and in questions to brokers. Where several brokers are asked beside each other their times are added up.
+Receiving of messages, which waits for them by design, is left out. Query strings, forms and bodies are not logged.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import connection
@@ -30,6 +30,8 @@ Application = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]],
 BURST, STEADY_PER_S = 20.0, 1.0
 _HELD = ":receive"
 _NEVER_S = float("inf")
+
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -58,6 +60,36 @@ def asking_broker() -> Iterator[None]:
             waits.broker_s += time.perf_counter() - began_s
 
 
+def for_this_request(work: Callable[[], Result]) -> Callable[[], Result]:
+    """Return the same work, to be done in another thread: how long it stood in line, and whom it asks, counts for the
+    request that is answered here."""
+    waits = _waits.get()
+    if waits is None:
+        return work
+    asked_s, context = time.perf_counter(), copy_context()
+
+    def counted() -> Result:
+        waits.thread_s = (waits.thread_s or 0.0) + time.perf_counter() - asked_s
+        with _counting_queries(waits):
+            return work()
+
+    return lambda: context.run(counted)
+
+
+@contextmanager
+def _counting_queries(waits: Waits) -> Iterator[None]:
+    def timed(execute: Callable[..., Any], *arguments: Any) -> Any:
+        began_s = time.perf_counter()
+        try:
+            return execute(*arguments)
+        finally:
+            waits.database_s += time.perf_counter() - began_s
+            waits.queries += 1
+
+    with connection.execute_wrapper(timed):
+        yield
+
+
 class InThread:
     """Middleware that notes when a page's thread began, and what its questions to the database took."""
 
@@ -70,16 +102,7 @@ class InThread:
         if waits is None:
             return self._get_response(request)
         waits.thread_s = time.perf_counter() - waits.began_s
-
-        def timed(execute: Callable[..., Any], *arguments: Any) -> Any:
-            began_s = time.perf_counter()
-            try:
-                return execute(*arguments)
-            finally:
-                waits.database_s += time.perf_counter() - began_s
-                waits.queries += 1
-
-        with connection.execute_wrapper(timed):
+        with _counting_queries(waits):
             return self._get_response(request)
 
 
@@ -116,7 +139,7 @@ class SlowRequests:
         if waits.thread_s is not None:
             told["thread_ms"] = round(1000 * waits.thread_s)
             told["database_ms"], told["queries"] = round(1000 * waits.database_s), waits.queries
-            told["broker_ms"] = round(1000 * waits.broker_s)
+        told["broker_ms"] = round(1000 * waits.broker_s)
         if scope.get("client"):
             told["peer"] = scope["client"][0]
         if left_out := self._allowance.left_out():

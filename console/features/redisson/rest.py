@@ -35,6 +35,7 @@ from console.rest.route import Call, Handler, route
 from console.rest.schemas import BEGUN, DeliverAt, Moment, Reason, ShiftMs, Text
 from console.security.tokens import PUBLISH, READ, Grant
 from console.site.evidence import Evidence
+from console.site.slow_requests import for_this_request
 
 QueueName = Annotated[str, Meta(min_length=1, max_length=255)]
 HandleText = Annotated[str, Meta(min_length=3, max_length=120, description="As a list of values gives it.")]
@@ -439,7 +440,7 @@ def _there(evidence: Evidence) -> None:
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:
-    return await asyncio.get_running_loop().run_in_executor(_threads, _asked, work)
+    return await asyncio.get_running_loop().run_in_executor(_threads, _asked, for_this_request(work))
 
 
 def _asked(work: Callable[[], Result]) -> Result:
