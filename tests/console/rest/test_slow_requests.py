@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -21,7 +21,7 @@ class Noting(SlowRequests):
         self._limit_s = 0.0
         self.noted: dict[str, tuple[float, Waits]] = {}
 
-    def _tell(self, scope: MutableMapping[str, Any], status: int, took_s: float, waits: Waits) -> None:
+    def _tell(self, scope: dict[str, Any], status: int, took_s: float, waits: Waits) -> None:
         assert status < 300, scope["path"]
         self.noted[scope["path"]] = took_s, waits
 
@@ -40,7 +40,8 @@ def watching(application: Starlette) -> Noting:
 @pytest.fixture
 async def client(watching: Noting, token: str) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"authorization": f"Bearer {token}"}
-    transport = httpx.ASGITransport(watching)
+    application: Any = watching
+    transport = httpx.ASGITransport(application)
     async with httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=headers) as client:
         yield client
 
