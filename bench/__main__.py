@@ -34,7 +34,7 @@ from bench import (
 )
 from bench.results import keep
 
-#: What is measured where nobody says what: all that the table of goals needs beside a peer, in half an hour.
+#: What is measured where nobody says what: all that the table of goals needs beside a peer.
 USUAL = {
     "table": table,
     "send": send,

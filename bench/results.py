@@ -98,9 +98,9 @@ ORDER = [
 INTRODUCTION = """# Benchmarks
 
 Figures of one machine, side by side with Apache RocketMQ 5.5.0 or Redisson 4.7.0 where it has the same thing.
-`make bench` measures the most wanted parts in about half an hour and writes them into this page; `python -m bench NAME`
-measures one part, `--all` all of them (hours), `--quick` in small. Client and server share the machine; everything
-goes over loopback.
+`make bench` measures the most wanted parts (its table alone takes 22 minutes) and writes them into this page;
+`python -m bench NAME` measures one part, `--all` all of them (hours), `--quick` in small. Client and server share the
+machine; everything goes over loopback.
 
 Words: **lateness** is the time of arrival in the consumer's handler minus due (the parked record's store time plus its
 level's delay). **Memory** is the anonymous memory (`RssAnon`) of the broker's process, page cache not counted.
