@@ -68,8 +68,7 @@ class ApiState:
 
     @contextmanager
     def under_way(self, messages: int, size_bytes: int) -> Iterator[None]:
-        """Count what is being sent, and the time within as waited for brokers; raises TooManyRequests when there is too
-        much already."""
+        """Count what is being sent; raises TooManyRequests when there is too much already."""
         if self._messages + messages > MAX_MESSAGES_UNDER_WAY or (
             self._bytes and self._bytes + size_bytes > MAX_BYTES_UNDER_WAY
         ):
@@ -77,8 +76,7 @@ class ApiState:
         self._messages += messages
         self._bytes += size_bytes
         try:
-            with asking_broker():
-                yield
+            yield
         finally:
             self._messages -= messages
             self._bytes -= size_bytes

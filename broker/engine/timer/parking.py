@@ -226,7 +226,7 @@ class Parking:
             return None
         tails = {queue_id: self._tail_of(topic, queue_id) for queue_id in set(sends.queue_ids)}
         stored = [
-            b"%s%s%d%s%d\x02" % (each.stored, _OUT_MS, (due_ms - 1) // 1000 * 1000, tails[queue_id], due_ms)
+            _parked(each, due_ms, tails[queue_id])
             for each, due_ms, queue_id in zip(facts, dues_ms, sends.queue_ids, strict=True)
         ]
         if max(map(len, stored)) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
@@ -330,8 +330,7 @@ class Parking:
 
         ``half_position``: the commit of that half brings it; with ``moved_to_ms`` of one that only moves it.
         """
-        tail = self._tails.get((topic, queue_id)) or self._tail_of(topic, queue_id)
-        stored = b"%s%s%d%s%d\x02" % (facts.stored, _OUT_MS, (due_ms - 1) // 1000 * 1000, tail, due_ms)
+        stored = _parked(facts, due_ms, self._tail_of(topic, queue_id))
         if replaced is not None or half_position is not None:
             stored += _origin(replaced, half_position, moved_to_ms)
         # what was taken before has had its reserve
@@ -430,6 +429,11 @@ class Parking:
         ticket.conflict, ticket.is_timer = "kept", True
         ticket.waits = self._store.join(ticket)
         return ticket
+
+
+def _parked(facts: Facts, due_ms: int, tail: bytes) -> bytes:
+    """Return the properties of a parked record: the sender's, RocketMQ's second, where it goes, and when."""
+    return b"%s%s%d%s%d\x02" % (facts.stored, _OUT_MS, (due_ms - 1) // 1000 * 1000, tail, due_ms)
 
 
 def ticket_of(store: Store, timer: Timer, queue_id: int, now_ms: int, owner: object) -> Ticket:

@@ -55,6 +55,7 @@ from console.security.tokens import PUBLISH, Grant
 from console.site import broker as site_broker
 from console.site.broker import at
 from console.site.clock import now_ms
+from console.site.slow_requests import asking_broker
 
 Outcome = Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
 TransactionState = Literal["open", "parked"]
@@ -209,7 +210,8 @@ async def begin(call: Call, body: NewHalf) -> Response:
         call.require_scope(body.producer_group, "producer group")
         await _check_message(body.message, state)
         half = as_half(outgoing(body.message), body.producer_group)
-        (sent,) = await state.producer.send_each(body.topic, [half])
+        with asking_broker():
+            (sent,) = await state.producer.send_each(body.topic, [half])
     if isinstance(sent, ClientError):
         raise sent
     position = position_in(sent.offset_message_id)
