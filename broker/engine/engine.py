@@ -56,7 +56,7 @@ class Engine:
         self._files = files
         self._lock = lock
         self._store = Store(config, files)
-        repair = QueueRepair(self._store, files)
+        self._repair = repair = QueueRepair(self._store, files)
         self._reader = Reader(self._store, repair)
         self.schedule = Schedule(self._store, repair, lambda *release: self._intake.release(*release))
         self.transactions = Transactions(
@@ -304,7 +304,7 @@ class Engine:
         if is_time and self._upkeep.may_remove(now_ms):
             self._retention_ms = now_ms
             try:
-                expire(self._store, now_ms, self._services)
+                expire(self._store, self._repair, now_ms, self._services)
             except OSError as error:
                 if error.errno not in NO_DESCRIPTOR:
                     raise

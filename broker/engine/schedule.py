@@ -267,9 +267,8 @@ class Schedule:
         found = []
         for lane in self._lanes:
             queue = self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1)
-            entries = queue.entries(lane.offset, 1) if queue else []
-            found += [entry.position for entry in entries]
-        return min(found, default=None)
+            found.append(self._repair.oldest_position(queue, lane.offset) if queue is not None else None)
+        return min((position for position in found if position is not None), default=None)
 
     # releasing
 

@@ -21,6 +21,10 @@ from tests.engine.pop.popping import RETRY, pop
 #: Room for what a pop is noted with; still so small that there are several segments.
 SERVED = ("orders", "bills", RETRY)
 CONFIG: dict[str, Any] = {"segment_size_bytes": 16_384}
+#: Longer than retention.
+OLD_MS = 80 * 3_600_000
+#: Steps that fill more than one segment.
+_STEPS_OF_OLD = 150
 
 
 class BusyHistory(History):
@@ -39,6 +43,23 @@ class BusyHistory(History):
         for each in held[::2]:
             self.driver.engine.pops.ack(each.handle, each.bit, self.clock.now_ms)
         self.driver.settle()
+
+
+def let_old_go(history: BusyHistory) -> None:
+    """Let all come out that waits, have consumers read it, and let the segments go that are old."""
+    driver, engine = history.driver, history.driver.engine
+    while history.undecided:
+        history.decide()
+    driver.advance(ALL_OF_IT_MS)
+    for (group, topic), queues in engine.offsets.all().items():
+        for queue_id in queues:
+            engine.offsets.commit(group, topic, queue_id, engine.queue_end(topic, queue_id))
+    history.clock.advance(OLD_MS)
+    history.send()
+    for _ in range(20):
+        history.clock.advance(20_000)
+        driver.upkeep()
+    assert engine.health().log_min_position > 0, "nothing has gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +113,8 @@ class FlipCampaign:
 
     seed: int
     steps: int = 60
+    #: whether its log has lost its first segments to retention
+    is_aged: bool = False
     files: dict[str, bytes] = field(default_factory=dict)
     now_ms: int = 0
     sound: Seen = field(init=False)
@@ -103,7 +126,10 @@ class FlipCampaign:
     def __post_init__(self) -> None:
         disk = SimulatedFiles()
         history = BusyHistory(self.seed, disk, **CONFIG)
-        history.run(self.steps)
+        history.run(self.steps if not self.is_aged else _STEPS_OF_OLD)
+        if self.is_aged:
+            let_old_go(history)
+            history.run(self.steps)
         back_up(disk, history.clock.now_ms)
         history.driver.close()
         self.now_ms = history.clock.now_ms
@@ -169,10 +195,23 @@ class FlipCampaign:
         seen = look(driver)
         if seen == self.sound:
             return "named, mended" if named else "no effect"
+        if self._is_taken_for_expired(path, seen):
+            assert named, self._difference(seen)
+            return "a queue's first entry leads below the log, named"
         assert seen.before == self.sound.before, self._difference(seen)
         assert seen.after == self.sound.after, self._difference(seen)
         assert named, self._difference(seen)
         return "named, a table older"
+
+    def _is_taken_for_expired(self, path: str, seen: Seen) -> bool:
+        """Tell whether all that is missing is the first message of the queue: its entry leads to a segment that is
+        gone, and there is none before it that says otherwise."""
+        lost = self.sound.before.items() - seen.before.items()
+        if not self.is_aged or seen.before.items() - self.sound.before.items() or len(lost) != 1:
+            return False
+        (((topic, queue_id, offset), _),) = lost
+        lowest = min(place[2] for place in self.sound.before if place[:2] == (topic, queue_id))
+        return f"/consumequeue/{topic}/{queue_id}/" in path and offset == lowest
 
     def _hit(self, path: str, bit: int) -> int | None:
         """Return where the record begins that a flip in the log is in."""

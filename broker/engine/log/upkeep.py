@@ -25,6 +25,7 @@ from ..disk import NO_DESCRIPTOR, File, Files, join, save_file
 from ..errors import CorruptRecord, RecordNotFound, StoreLocked
 from ..queues.index import IndexWrite
 from ..queues.queues import QueueWrite, write_entries
+from ..queues.repair import QueueRepair
 from ..store import Store
 from .checkpoint import Checkpoint, Derived, DerivedWrite
 
@@ -291,12 +292,12 @@ def _passed(since_ms: int, interval_ms: int, now_ms: int) -> bool:
 _SEGMENTS_PER_PASS = 4
 
 
-def expire(store: Store, now_ms: int, services: Sequence[Derived]) -> None:
+def expire(store: Store, repair: QueueRepair, now_ms: int, services: Sequence[Derived]) -> None:
     """Remove the segments whose time has come, and what points into them. Raises OSError; what is left to do then is
     done by the next call."""
     if store.trimmed_position is None:
         store.trimmed_position = store.log.min_position
-    for _ in range(removable(store, now_ms, services)):
+    for _ in range(removable(store, repair, now_ms, services)):
         store.log.chain.remove_first()
     if store.trimmed_position != store.log.min_position:
         _trim(store)
@@ -313,7 +314,7 @@ def oldest_expired(store: Store, now_ms: int) -> int | None:
     return segments[1] if stored_ms is not None and stored_ms <= border_ms else None
 
 
-def removable(store: Store, now_ms: int, services: Sequence[Derived]) -> int:
+def removable(store: Store, repair: QueueRepair, now_ms: int, services: Sequence[Derived]) -> int:
     """Return how many of the oldest segments may be removed now. The services are asked only if some are old."""
     border_ms = now_ms - int(store.config.retention_hours * 3_600_000)
     ends = []
@@ -330,18 +331,18 @@ def removable(store: Store, now_ms: int, services: Sequence[Derived]) -> int:
         pinned = service.oldest_position()
         pin = pin if pinned is None else min(pin, pinned)
     if store.config.keep_unconsumed:
-        pin = min(pin, oldest_unconsumed(store))
+        pin = min(pin, oldest_unconsumed(store, repair))
     return min(sum(end <= pin for end in ends), _SEGMENTS_PER_PASS)
 
 
-def oldest_unconsumed(store: Store) -> int:
+def oldest_unconsumed(store: Store, repair: QueueRepair) -> int:
     """Return the lowest position that a known group has still to consume."""
     pin = store.visible_position
     for (_, topic), queues in store.offsets.all().items():
         for queue_id, offset in queues.items():
             queue = store.queues.get(topic, queue_id)
-            if queue is not None and (entries := queue.entries(max(offset, queue.min_offset), 1)):
-                pin = min(pin, entries[0].position)
+            if queue is not None and (position := repair.oldest_position(queue, offset)) is not None:
+                pin = min(pin, position)
     return pin
 
 

@@ -303,12 +303,12 @@ class Pops:
 
     def oldest_position(self) -> int | None:
         """Return the position of the oldest message that is out."""
-        found: list[int] = []
+        found: list[int | None] = []
         for queue in self.table.queues.values():
             log_queue = self._store.queues.known.get(queue.key[1:])
             if log_queue is not None and (base := queue.base_offset) < queue.next_offset:
-                found += [entry.position for entry in log_queue.entries(max(base, log_queue.min_offset), 1)]
-        return min(found, default=None)
+                found.append(self.table.repair.oldest_position(log_queue, base))
+        return min((position for position in found if position is not None), default=None)
 
 
 # The table of request modes.

@@ -26,6 +26,8 @@ ENTRY = struct.Struct(">qiq")
 ENTRY_SIZE = ENTRY.size
 #: Size of an entry that stands for nothing (ConsumeQueue.fillPreBlank).
 FILLER_SIZE = 0x7FFFFFFF
+#: Where no record stands: behind all of them.
+_FAR = 1 << 63
 
 
 class QueueEntry(NamedTuple):
@@ -182,13 +184,23 @@ class ConsumeQueue:
         """Return the first offset in low..high whose entry stands at ``position`` or later in the log."""
         while low < high:
             middle = (low + high) // 2
-            found = self.entries(middle, 1)
-            # a damaged entry must not make those before it look expired
-            if found and found[0].size > 0 and 0 <= found[0].position < position:
+            if self._is_below(middle, position):
                 low = middle + 1
             else:
                 high = middle
         return low
+
+    def _is_below(self, offset: int, position: int) -> bool:
+        """Tell whether an entry stands below a position. One that is not in line with its neighbours is damaged: it
+        must not make those before it look expired."""
+        begin = max(offset - 1, self.min_offset)
+        around = self.entries(begin, offset - begin + 2)
+        if len(around) <= offset - begin:
+            return False
+        own, after = around[offset - begin], around[offset - begin + 1 :]
+        if own.size > 0 and around[0].position <= own.position <= (after[0].position if after else _FAR):
+            return 0 <= own.position < position
+        return bool(after) and after[0].size > 0 and around[0].position <= after[0].position < position
 
     def trim(self, log_min_position: int, files: Files) -> bool:
         """Move ``min_offset`` past entries whose records are gone, remove files that hold only such. True if moved.

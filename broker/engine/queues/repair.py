@@ -6,6 +6,7 @@ between its sound neighbours and written anew. Entries whose record is itself da
 
 from __future__ import annotations
 
+from ...rocketmq.layout import POSITION, QUEUE_OFFSET
 from ...rocketmq.message import Message, decode
 from ..disk import Files
 from ..errors import CorruptRecord, RecordNotFound
@@ -22,6 +23,8 @@ from .queues import (
 
 #: Entries remembered as beyond help, so that not every pull looks for them again.
 _HOPELESS_LIMIT = 10_000
+#: Entries behind those that are beyond help that are asked where the records begin.
+_LOOKED_BEHIND = 64
 
 
 class QueueRepair:
@@ -78,6 +81,30 @@ class QueueRepair:
                 self._store.note_damage(entry.position, entry.position + entry.size)
             raise CorruptRecord(entry.position, "it cannot be read")
         return message
+
+    def oldest_position(self, queue: ConsumeQueue, offset: int) -> int | None:
+        """Return where in the log the records begin that a queue holds from an offset on, None if it holds none.
+
+        Entries that are wrong are put right: by one that led further retention would take what is still wanted. Where
+        nothing helps, the records of those behind them count.
+        """
+        first = max(offset, queue.min_offset)
+        if first >= queue.max_offset:
+            return None
+        for at in range(first, min(first + _LOOKED_BEHIND, queue.max_offset)):
+            if self.leads_to_its_own(queue, at) or self.mend(queue, at, at + 1):
+                return queue.entries(at, 1)[0].position
+        return self._store.log.min_position
+
+    def leads_to_its_own(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Tell whether where an entry leads a record begins that says so of itself, sound or not."""
+        log = self._store.log
+        found = queue.entries(offset, 1)
+        if not found or not log.min_position <= found[0].position < self._store.visible_position:
+            return False
+        head = log.chain.read(found[0].position, POSITION.stop)
+        told = [int.from_bytes(head[part], "big") for part in (QUEUE_OFFSET, POSITION)]
+        return told == [offset, found[0].position]
 
     def may_be_meant(self, entry: QueueEntry) -> bool:
         """Tell whether an entry that leads to no sound record may well be right, the record damaged."""

@@ -23,6 +23,7 @@ from ...rocketmq.properties import (
 )
 from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
+from ..queues.repair import QueueRepair
 from ..store import Store
 from .checkpoint import Kept, Paths, check_of_rocketmq, is_foreign, load_state
 from .due import NEVER
@@ -41,11 +42,14 @@ _GAP_LIMIT = 1 << 22
 class TimerRecovery:
     """Brings the timers of a store back, once for each opening; and makes the index anew while the store is open."""
 
-    def __init__(self, store: Store, states: TimerStates, index: TimerIndex, keys: Keys, paths: Paths) -> None:
+    def __init__(
+        self, store: Store, states: TimerStates, index: TimerIndex, keys: Keys, repair: QueueRepair, paths: Paths
+    ) -> None:
         self._store = store
         self._states = states
         self._index = index
         self._keys = keys
+        self._repair = repair
         self._paths = paths
         self._kept = Kept()
         self._usable = self._whole = self._foreign = self._rebuilds = False
@@ -156,6 +160,7 @@ class TimerRecovery:
         """Tell whether a record goes on where the last one was; where it does not, all is looked at again later."""
         states, queue = self._states, self._index.queue
         if self._rebuilds:
+            self._repair.mend(queue, message.queue_offset, message.queue_offset + 1)
             found = queue.entries(message.queue_offset, 1)
             return bool(found) and found[0].position == message.position
         if self._min_offset is None:
@@ -294,9 +299,10 @@ class TimerRecovery:
         yield block
 
     def _message(self, offset: int) -> Message | None:
-        entries = self._index.queue.entries(offset, 1)
-        message = self._keys.message_at(entries[0].position) if entries else None
-        return message if message is not None and message.queue_offset == offset else None
+        try:
+            return self._repair.message_of(TIMER_TOPIC, 0, offset)
+        except (RecordNotFound, CorruptRecord):
+            return None
 
 
 # What Apache RocketMQ did.

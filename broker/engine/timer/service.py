@@ -53,6 +53,7 @@ class Timers:
 
     def __init__(self, store: Store, repair: QueueRepair, place: Callable[[str, int], tuple[str, int]]) -> None:
         self._store = store
+        self._repair = repair
         self.states = states = TimerStates()
         self.index = index = TimerIndex(store, states)
         self.keys = keys = Keys(store, states)
@@ -65,7 +66,7 @@ class Timers:
         self.steering = Steering(store, states, keys, self.parking, deletes, self._releaser)
         self.compaction = Compaction(store, states, index, keys, self.steering)
         self._checkpoints = TimerCheckpoints(store, states, index)
-        self._recovery = TimerRecovery(store, states, index, keys, self._checkpoints.paths)
+        self._recovery = TimerRecovery(store, states, index, keys, repair, self._checkpoints.paths)
         self.clock = ClockWatch()
         self.pace = Pace()
         self.kept_pace = KeptPace(store.config, store.files, self.pace)
@@ -294,5 +295,4 @@ class Timers:
     def oldest_position(self) -> int | None:
         """Return the position of the oldest timer that waits."""
         lowest = self.states.lowest()
-        entries = self.index.queue.entries(lowest, 1) if lowest is not None else []
-        return entries[0].position if entries else None
+        return None if lowest is None else self._repair.oldest_position(self.index.queue, lowest)
