@@ -238,10 +238,14 @@ _START = attrgetter("start")
 Key = tuple[str, str, int]
 
 
+#: With fewer check points of a queue nobody looks whether some of them are over.
+_LEAST_ROOTS = 64
+
+
 class PopQueue:
     """State of one (group, topic, queue id)."""
 
-    __slots__ = ("in_flight", "key", "name", "next_offset", "orderly", "packed", "points", "roots")
+    __slots__ = ("_tidied_at", "in_flight", "key", "name", "next_offset", "orderly", "packed", "points", "roots")
 
     def __init__(self, key: Key, offset: int) -> None:
         self.key = key
@@ -249,8 +253,9 @@ class PopQueue:
         self.name = "\0".join((key[0], key[1], str(key[2]))).encode()
         self.next_offset = offset
         self.points: dict[tuple[int, int], CheckPoint] = {}
-        #: those that pin offsets, lowest first, none within another; the first may pin none any more
+        #: those that pin offsets, lowest first, none within another; some may pin none any more
         self.roots: list[CheckPoint] = []
+        self._tidied_at = _LEAST_ROOTS
         self.orderly: Orderly | None = None
         #: messages that are out and neither acknowledged nor given out again
         self.in_flight = 0
@@ -274,6 +279,10 @@ class PopQueue:
             return None
         point = CheckPoint(start, pop_ms, due_ms, mask)
         self.points[start, pop_ms] = point
+        if len(self.roots) >= self._tidied_at:
+            # one that is out for hours must not keep all that came behind it and is over
+            self.roots = [root for root in self.roots if root.pinned]
+            self._tidied_at = max(2 * len(self.roots), _LEAST_ROOTS)
         self.roots.append(point)
         self.next_offset = next_offset
         self.in_flight += mask.bit_count()

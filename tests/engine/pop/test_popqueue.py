@@ -32,3 +32,19 @@ def test_what_is_open_is_found_among_many_pops_however_they_end() -> None:
     assert all(queue.is_open(offset) is known for offset, known in is_open.items())
     assert queue.is_open(queue.next_offset)
     assert queue.open_offsets() == [offset for offset, known in is_open.items() if known]
+
+
+def test_what_is_over_behind_a_message_that_is_out_for_hours_is_forgotten() -> None:
+    queue = PopQueue(("payers", "orders", 0), 0)
+    first = queue.pop(0, 1, 1, 1 << 40, 1)
+    for offset in range(1, 10_000):
+        point = queue.pop(offset, offset + 1, offset + 1, 1 << 40, 1)
+        assert point is not None
+        queue.ack(point, 1)
+        assert queue.is_open(0)
+        assert not queue.is_open(offset)
+    assert len(queue.roots) < 200
+    assert queue.base_offset == 0
+    assert first is not None
+    queue.ack(first, 1)
+    assert queue.base_offset == 10_000
