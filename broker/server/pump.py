@@ -1,6 +1,6 @@
 """The engine's heart beat: what was appended is written and synced, answered, and what is due is released.
 
-append ── kick ──► take_sync ──► job.run (thread; inline when nothing is synced) ──► synced ──► answers
+append ── kick ──► take_sync ──► job.run (in the loop where it is quick, else a thread) ──► synced ──► answers
                        ▲                                                              │
                        └──────────────── whatever came meanwhile ◄────────────────────┤
                                                                 take_arrivals ──► long polls
@@ -20,7 +20,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Generic, Protocol, TypeVar
+from time import perf_counter
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ..engine.disk import NO_DESCRIPTOR
 from ..engine.engine import Engine
@@ -52,6 +53,13 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 _SWITCH_INTERVAL_S = 0.0005
 """How long a thread that writes may keep the loop waiting, and the loop one that has written: 5 ms are too much where
 a timer is to leave within one."""
+
+
+QUICK_SYNC_S = 0.002
+"""A sync within this time is quick: the way to a thread and back costs as much as waiting for it."""
+
+MOST_QUICK = 64
+"""After so many quick ones in a row syncs are made in the loop, until one is slow. What waits then has waited once."""
 
 
 def tune_interpreter() -> None:
@@ -96,6 +104,8 @@ class Pump:
         #: how often something was written
         self._batches = 0
         self._sync_began_ms = 0
+        #: quick syncs in a row
+        self._quick = 0
         self.sync_ms = 0
         """How long the last write took, by the broker's clock."""
         self._idle = asyncio.Event()
@@ -180,25 +190,28 @@ class Pump:
         self._is_syncing = True
         self._sync_began_ms = now_ms
         self._idle.clear()
-        if self._is_inline:
-            self._synced(job, run_job(job))
+        # beside a checkpoint syncs are slow
+        if self._is_inline or (self._quick >= MOST_QUICK and not self._is_upkeeping):
+            self._synced(job, run_job(job), is_inline=True)
         else:
             self._syncs.submit(job)
 
-    def _synced(self, job: SyncJob, error: OSError | None) -> None:
+    def _synced(self, job: SyncJob, done: Done, *, is_inline: bool = False) -> None:
+        error = done.error
+        self._quick = self._quick + 1 if done.took_s <= QUICK_SYNC_S else 0
         self._is_syncing = False
         self._batches += 1
         now_ms = self._clock()
         self.sync_ms = now_ms - self._sync_began_ms
         # where a thread writes, the disk is to work on while answers are written
-        tickets = self._engine.synced(job, error, now_ms, self._stored if self._is_inline else None)
+        tickets = self._engine.synced(job, error, now_ms, self._stored if is_inline else None)
         if error is not None:
             self._fail(f"writing the log failed: {error}", [*job.tickets, *self._engine.abandoned()])
             return
         if self._has_failed:
             self._failed("the store failed while it was written", job.tickets)
             return
-        if self._is_inline:
+        if is_inline:
             self._idle.set()
             self.kick()
         else:
@@ -252,11 +265,11 @@ class Pump:
                 self._is_upkeeping = True
                 self._upkeeps.submit(job)
 
-    def _upkept(self, job: UpkeepJob, error: OSError | None) -> None:
+    def _upkept(self, job: UpkeepJob, done: Done) -> None:
         self._is_upkeeping = False
-        self._engine.upkept(job, error, self._clock())
-        if error is not None:
-            self._note_trouble(error)
+        self._engine.upkept(job, done.error, self._clock())
+        if done.error is not None:
+            self._note_trouble(done.error)
         calls, self._at_rest = self._at_rest, []
         for call in calls:
             call()
@@ -287,15 +300,21 @@ class Job(Protocol):
 
 
 J = TypeVar("J", bound=Job)
-Done = Callable[[J, OSError | None], None]
+
+
+class Done(NamedTuple):
+    """The end of a job: what went wrong, if anything, and how long it took."""
+
+    error: OSError | None
+    took_s: float
 
 
 class JobThread(Generic[J]):
-    """A thread that runs jobs in order; `done(job, error)` is called in the event loop after each."""
+    """A thread that runs jobs in order; `done(job, end)` is called in the event loop after each."""
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, done: Done[J]) -> None:
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, done: Callable[[J, Done], None]) -> None:
         self._jobs: SimpleQueue[J | None] = SimpleQueue()
-        self._finished: deque[tuple[J, OSError | None]] = deque()
+        self._finished: deque[tuple[J, Done]] = deque()
         self._loop = loop
         self._done = done
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -329,13 +348,15 @@ class JobThread(Generic[J]):
                 return  # the loop is closed: nobody waits for this any more
 
 
-def run_job(job: Job) -> OSError | None:
-    """Run a job here and now; return the error that came of it, if any."""
+def run_job(job: Job) -> Done:
+    """Run a job here and now; return how it ended."""
+    begin_s = perf_counter()
+    error: OSError | None = None
     try:
         job.run()
-    except OSError as error:
-        return error
-    return None
+    except OSError as raised:
+        error = raised
+    return Done(error, perf_counter() - begin_s)
 
 
 # Owners of tickets that answer a request.

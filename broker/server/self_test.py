@@ -27,7 +27,7 @@ from ..rocketmq.errors import RequestRefused
 from ..rocketmq.fields import json_body
 from ..rocketmq.frame import Command
 from .connection import Connection, Handler
-from .pump import JobThread
+from .pump import Done, JobThread
 
 logger = logging.getLogger(__name__)
 
@@ -147,11 +147,11 @@ class SelfTest:
             self._trial = Trial(config.root, config.flush)
             self._trials.submit(self._trial)
 
-    def _tried(self, trial: Trial, error: OSError | None) -> None:
+    def _tried(self, trial: Trial, done: Done) -> None:
         self._trial = None
         asked, self._asked = [(peer, request) for peer, request in self._asked if peer.is_open], []
         if trial.per_s is None:
-            why = trial.why or str(error or "the broker stops")
+            why = trial.why or str(done.error or "the broker stops")
             if not self._is_stopped:
                 logger.warning("how fast timers can be released could not be measured: %s", why)
             for connection, request in asked:

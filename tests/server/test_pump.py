@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import cast
 
+import pytest
+
 from broker.engine.engine import Engine
 from broker.engine.log.ticket import SyncJob, Ticket
-from broker.server.pump import Pump
+from broker.server import pump as pump_module
+from broker.server.pump import MOST_QUICK, QUICK_SYNC_S, Pump
 
 BEGIN_MS = 1_000_000
 
@@ -55,11 +59,47 @@ async def answered(pump: Pump, hand: Hand, *due_ms: int) -> None:
     await pump.drain()
 
 
-def pump_of(hand: Hand) -> Pump:
+def pump_of(hand: Hand, *, is_inline: bool = True) -> Pump:
     return Pump(
         cast(Engine, hand), lambda: hand.now_ms, stored=lambda tickets: None, arrived=lambda keys: None,
-        failed=lambda reason, tickets: None, is_inline=True,
+        failed=lambda reason, tickets: None, is_inline=is_inline,
     )  # fmt: skip
+
+
+class Disk(Hand):
+    """An engine whose syncs take so long, by a clock of their own; it notes which were made in the loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.passed_s = self.sync_s = 0.0
+        self.in_loop: list[bool] = []
+        monkeypatch.setattr(pump_module, "perf_counter", lambda: self.passed_s)
+
+    def take_sync(self, now_ms: int) -> SyncJob | None:
+        return Sync(self) if self.tickets else None
+
+    def synced(
+        self, job: SyncJob, error: OSError | None, now_ms: int, answer: Callable[[list[Ticket]], None] | None
+    ) -> list[Ticket]:
+        tickets, self.tickets = self.tickets, []
+        return tickets
+
+    async def sync(self, pump: Pump, count: int = 1, *, sync_s: float = 0.0002) -> list[bool]:
+        """Make so many syncs that each take so long; return whether the last of them were made in the loop."""
+        self.sync_s = sync_s
+        for _ in range(count):
+            await answered(pump, self, BEGIN_MS)
+        return self.in_loop[-count:]
+
+
+class Sync(SyncJob):
+    def __init__(self, disk: Disk) -> None:
+        super().__init__()
+        self.disk = disk
+
+    def run(self) -> None:
+        self.disk.in_loop.append(threading.current_thread() is threading.main_thread())
+        self.disk.passed_s += self.disk.sync_s
 
 
 async def test_a_message_that_waits_longer_than_the_next_tick_makes_none() -> None:
@@ -126,4 +166,24 @@ async def test_it_is_writing_from_when_something_is_to_be_written() -> None:
     assert pump.is_writing()
     await pump.drain()
     assert not pump.is_writing()
+    pump.stop()
+
+
+async def test_a_quick_disk_is_synced_in_the_loop_until_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    pump = pump_of(disk, is_inline=False)
+    assert not any(await disk.sync(pump, MOST_QUICK))
+    assert all(await disk.sync(pump, 10))
+    assert await disk.sync(pump, sync_s=3 * QUICK_SYNC_S) == [True]
+    assert not any(await disk.sync(pump, MOST_QUICK))
+    assert all(await disk.sync(pump, 10))
+    pump.stop()
+
+
+async def test_a_slow_disk_never_keeps_the_loop_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    pump = pump_of(disk, is_inline=False)
+    for _ in range(3):
+        assert not any(await disk.sync(pump, MOST_QUICK - 1))
+        assert await disk.sync(pump, sync_s=1.5 * QUICK_SYNC_S) == [False]
     pump.stop()
