@@ -55,11 +55,13 @@ _SWITCH_INTERVAL_S = 0.0005
 a timer is to leave within one."""
 
 
-QUICK_SYNC_S = 0.002
-"""A sync within this time is quick: the way to a thread and back costs as much as waiting for it."""
+QUICK_SYNC_S = 0.001
+"""Where syncs take no longer they are made in the loop: the way to a thread and back costs as much as it could do
+meanwhile."""
 
-MOST_QUICK = 64
-"""After so many quick ones in a row syncs are made in the loop, until one is slow. What waits then has waited once."""
+_UNKNOWN_SYNC_S, _WEIGHT_OF_ONE = 0.1, 1 / 16
+"""A disk that is not known is slow, and shows in some 75 syncs that it is not; one sync that hangs sends the next ones
+to the thread."""
 
 
 def tune_interpreter() -> None:
@@ -104,8 +106,8 @@ class Pump:
         #: how often something was written
         self._batches = 0
         self._sync_began_ms = 0
-        #: quick syncs in a row
-        self._quick = 0
+        #: how long a sync takes: the mean of the last ones
+        self._sync_s = _UNKNOWN_SYNC_S
         self.sync_ms = 0
         """How long the last write took, by the broker's clock."""
         self._idle = asyncio.Event()
@@ -191,14 +193,14 @@ class Pump:
         self._sync_began_ms = now_ms
         self._idle.clear()
         # beside a checkpoint syncs are slow
-        if self._is_inline or (self._quick >= MOST_QUICK and not self._is_upkeeping):
+        if self._is_inline or (self._sync_s <= QUICK_SYNC_S and not self._is_upkeeping):
             self._synced(job, run_job(job), is_inline=True)
         else:
             self._syncs.submit(job)
 
     def _synced(self, job: SyncJob, done: Done, *, is_inline: bool = False) -> None:
         error = done.error
-        self._quick = self._quick + 1 if done.took_s <= QUICK_SYNC_S else 0
+        self._sync_s += (done.took_s - self._sync_s) * _WEIGHT_OF_ONE
         self._is_syncing = False
         self._batches += 1
         now_ms = self._clock()
