@@ -85,18 +85,22 @@ class Pump:
         failed: Callable[[str, list[Ticket]], None],
         is_inline: bool,
         speed: float = 1.0,
+        stopwatch: Callable[[], float] = perf_counter,
     ) -> None:
+        """`is_inline`: nothing is synced, so it is all done in the loop; `stopwatch`: seconds, by which syncs are quick
+        or slow."""
         self._engine = engine
         self._clock = clock
         self._stored = stored
         self._arrived = arrived
         self._failed = failed
         self._is_inline = is_inline
+        self._stopwatch = stopwatch
         self._per_s = 1000 * speed
         #: a clock for which the next tick would always be due already
         self._is_fast = speed > 1
         self._loop = asyncio.get_running_loop()
-        self._syncs: JobThread[SyncJob] = JobThread("sync", self._loop, self._synced)
+        self._syncs: JobThread[SyncJob] = JobThread("sync", self._loop, self._synced, stopwatch)
         self._upkeeps: JobThread[UpkeepJob] = JobThread("upkeep", self._loop, self._upkept)
         self._is_kicked = False
         self._is_syncing = False
@@ -194,7 +198,7 @@ class Pump:
         self._idle.clear()
         # beside a checkpoint syncs are slow
         if self._is_inline or (self._sync_s <= QUICK_SYNC_S and not self._is_upkeeping):
-            self._synced(job, run_job(job), is_inline=True)
+            self._synced(job, run_job(job, self._stopwatch), is_inline=True)
         else:
             self._syncs.submit(job)
 
@@ -314,11 +318,18 @@ class Done(NamedTuple):
 class JobThread(Generic[J]):
     """A thread that runs jobs in order; `done(job, end)` is called in the event loop after each."""
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, done: Callable[[J, Done], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        done: Callable[[J, Done], None],
+        stopwatch: Callable[[], float] = perf_counter,
+    ) -> None:
         self._jobs: SimpleQueue[J | None] = SimpleQueue()
         self._finished: deque[tuple[J, Done]] = deque()
         self._loop = loop
         self._done = done
+        self._stopwatch = stopwatch
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._is_there = False
 
@@ -343,22 +354,22 @@ class JobThread(Generic[J]):
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self._finished.append((job, run_job(job)))
+            self._finished.append((job, run_job(job, self._stopwatch)))
             try:
                 self._loop.call_soon_threadsafe(self._deliver)
             except RuntimeError:
                 return  # the loop is closed: nobody waits for this any more
 
 
-def run_job(job: Job) -> Done:
+def run_job(job: Job, stopwatch: Callable[[], float]) -> Done:
     """Run a job here and now; return how it ended."""
-    begin_s = perf_counter()
+    begin_s = stopwatch()
     error: OSError | None = None
     try:
         job.run()
     except OSError as raised:
         error = raised
-    return Done(error, perf_counter() - begin_s)
+    return Done(error, stopwatch() - begin_s)
 
 
 # Owners of tickets that answer a request.

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from time import perf_counter
 from typing import cast
-
-import pytest
 
 from broker.engine.engine import Engine
 from broker.engine.log.ticket import SyncJob, Ticket
-from broker.server import pump as pump_module
 from broker.server.pump import QUICK_SYNC_S, Pump
 
 BEGIN_MS = 1_000_000
@@ -59,21 +57,20 @@ async def answered(pump: Pump, hand: Hand, *due_ms: int) -> None:
     await pump.drain()
 
 
-def pump_of(hand: Hand, *, is_inline: bool = True) -> Pump:
+def pump_of(hand: Hand, stopwatch: Callable[[], float] | None = None) -> Pump:
     return Pump(
         cast(Engine, hand), lambda: hand.now_ms, stored=lambda tickets: None, arrived=lambda keys: None,
-        failed=lambda reason, tickets: None, is_inline=is_inline,
+        failed=lambda reason, tickets: None, is_inline=stopwatch is None, stopwatch=stopwatch or perf_counter,
     )  # fmt: skip
 
 
 class Disk(Hand):
     """An engine whose syncs take so long, by a clock of their own; it notes which were made in the loop."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.passed_s = self.sync_s = 0.0
         self.in_loop: list[bool] = []
-        monkeypatch.setattr(pump_module, "perf_counter", lambda: self.passed_s)
 
     def take_sync(self, now_ms: int) -> SyncJob | None:
         return Sync(self) if self.tickets else None
@@ -169,9 +166,9 @@ async def test_it_is_writing_from_when_something_is_to_be_written() -> None:
     pump.stop()
 
 
-async def test_a_quick_disk_is_synced_in_the_loop_until_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = Disk(monkeypatch)
-    pump = pump_of(disk, is_inline=False)
+async def test_a_quick_disk_is_synced_in_the_loop_until_it_is_slow() -> None:
+    disk = Disk()
+    pump = pump_of(disk, lambda: disk.passed_s)
     first = await disk.sync(pump, 100)
     assert not any(first[:50]), "a disk that nobody knows yet"
     assert all(first[-10:])
@@ -183,8 +180,8 @@ async def test_a_quick_disk_is_synced_in_the_loop_until_it_is_slow(monkeypatch: 
     pump.stop()
 
 
-async def test_a_slow_disk_never_keeps_the_loop_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = Disk(monkeypatch)
-    pump = pump_of(disk, is_inline=False)
+async def test_a_slow_disk_never_keeps_the_loop_waiting() -> None:
+    disk = Disk()
+    pump = pump_of(disk, lambda: disk.passed_s)
     assert not any(await disk.sync(pump, 300, sync_s=1.1 * QUICK_SYNC_S))
     pump.stop()
