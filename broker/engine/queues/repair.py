@@ -100,7 +100,7 @@ class QueueRepair:
         """Tell whether where an entry leads a record begins that says so of itself, sound or not."""
         log = self._store.log
         found = queue.entries(offset, 1)
-        if not found or not log.min_position <= found[0].position < self._store.visible_position:
+        if not found or found[0].position >= self._store.visible_position or not log.chain.has(found[0].position):
             return False
         head = log.chain.read(found[0].position, POSITION.stop)
         told = [int.from_bytes(head[part], "big") for part in (QUEUE_OFFSET, POSITION)]
