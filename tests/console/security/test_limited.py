@@ -104,7 +104,7 @@ def filled(stage: Stage, server: redis.Redis) -> Iterator[Stage]:
         note = {"note": topic}
         sent = stage.producer.send(topic, topic, keys=[f"{topic}-1"], tag=topic, queue_id=0, properties=note)
         stage.producer.send(topic, topic, keys=[f"{topic}-2"], delay_level=16)
-        due_ms = time.time_ns() // 1_000_000 + HOUR_MS
+        due_ms = time.time_ns() // 1_000_000 + 2 * HOUR_MS
         stage.producer.send(topic, topic, keys=[f"{topic}-3"], schedule_key=f"{topic}-3", deliver_at_ms=due_ms)
         record = stage.admin.message_by_offset_id(sent.offset_message_id)
         stage.admin.create_group(group)
