@@ -126,10 +126,10 @@ class FlipCampaign:
     def __post_init__(self) -> None:
         disk = SimulatedFiles()
         history = BusyHistory(self.seed, disk, **CONFIG)
-        history.run(self.steps if not self.is_aged else _STEPS_OF_OLD)
         if self.is_aged:
+            history.run(_STEPS_OF_OLD)
             let_old_go(history)
-            history.run(self.steps)
+        history.run(self.steps)
         back_up(disk, history.clock.now_ms)
         history.driver.close()
         self.now_ms = history.clock.now_ms

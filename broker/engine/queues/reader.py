@@ -217,9 +217,10 @@ class Reader:
         return self._stored_ms(queue, offset) if queue else None
 
     def _stored_ms(self, queue: ConsumeQueue, offset: int) -> int | None:
-        if not self._repair.leads_to_its_own(queue, offset) and not self._repair.mend(queue, offset, offset + 1):
+        position = self._repair.position_of(queue, offset)
+        if position is None:
             return None
-        head = self._store.log.chain.read(queue.entries(offset, 1)[0].position, TO_STORE_TIME)
+        head = self._store.log.chain.read(position, TO_STORE_TIME)
         return store_ms_of(head) if len(head) == TO_STORE_TIME else None
 
     def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int) -> list[int]:

@@ -92,11 +92,20 @@ class QueueRepair:
         if first >= queue.max_offset:
             return None
         for at in range(first, min(first + _LOOKED_BEHIND, queue.max_offset)):
-            if self.leads_to_its_own(queue, at) or self.mend(queue, at, at + 1):
-                return queue.entries(at, 1)[0].position
+            if (position := self.position_of(queue, at)) is not None:
+                return position
         return self._store.log.min_position
 
-    def leads_to_its_own(self, queue: ConsumeQueue, offset: int) -> bool:
+    def position_of(self, queue: ConsumeQueue, offset: int) -> int | None:
+        """Return where the record of an entry begins, which is put right if need be; None if nothing helps."""
+        if not self._leads_to_its_own(queue, offset):
+            self.mend(queue, offset, offset + 1)
+            # that others behind it were put right says nothing of this one
+            if not self._leads_to_its_own(queue, offset):
+                return None
+        return queue.entries(offset, 1)[0].position
+
+    def _leads_to_its_own(self, queue: ConsumeQueue, offset: int) -> bool:
         """Tell whether where an entry leads a record begins that says so of itself, sound or not."""
         log = self._store.log
         found = queue.entries(offset, 1)

@@ -160,20 +160,16 @@ class TimerRecovery:
         """Tell whether a record goes on where the last one was; where it does not, all is looked at again later."""
         states, queue = self._states, self._index.queue
         if self._rebuilds:
-            return self._is_in_its_place(message) or (
-                self._repair.mend(queue, message.queue_offset, message.queue_offset + 1)
-                and self._is_in_its_place(message)
-            )
+            found = queue.entries(message.queue_offset, 1)
+            if found and found[0].position == message.position:
+                return True
+            return self._repair.position_of(queue, message.queue_offset) == message.position
         if self._min_offset is None:
             self._min_offset = queue.min_offset
             states.begin_at(queue.min_offset)
         if queue.min_offset != self._min_offset or message.queue_offset - states.end_offset > _GAP_LIMIT:
             self._usable = self._whole = False
         return self._usable or self._whole
-
-    def _is_in_its_place(self, message: Message) -> bool:
-        found = self._index.queue.entries(message.queue_offset, 1)
-        return bool(found) and found[0].position == message.position
 
     def heard(self, parked: Message) -> None:
         """Hear that a timer was released."""
