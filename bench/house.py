@@ -39,6 +39,11 @@ class House:
         """The process that runs its broker."""
         return self._running.pid_of("--engine")
 
+    @property
+    def pids(self) -> list[int]:
+        """All its processes, those that started others first."""
+        return sorted(pid for pid, _ in self._running.processes())
+
     def start(self) -> None:
         """Start all processes and wait until the console serves pages."""
         self.work.mkdir(parents=True, exist_ok=True)

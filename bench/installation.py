@@ -41,15 +41,21 @@ class Installation:
 
     def pid_of(self, option: str) -> int:
         """Return the process of this installation that was started with an option such as `--mirror`."""
+        for pid, arguments in self.processes():
+            if option.encode() in arguments:
+                return pid
+        raise RuntimeError(f"no process of the installation was started with {option}")
+
+    def processes(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield id and arguments of each process of this installation."""
         mine = f"ESCAPEMENT_VAR={self.env['ESCAPEMENT_VAR']}".encode()
         for place in Path("/proc").glob("[0-9]*"):
             try:
                 arguments, environment = ((place / name).read_bytes().split(b"\0") for name in ("cmdline", "environ"))
             except OSError:  # it has ended, or is somebody else's
                 continue
-            if option.encode() in arguments and mine in environment:
-                return int(place.name)
-        raise RuntimeError(f"no process of the installation was started with {option}")
+            if mine in environment:
+                yield int(place.name), arguments
 
     def signed_in(self) -> httpx.Client:
         """Return a browser's session of a superuser made for this run."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,15 +31,19 @@ from bench.results import Row, Section, verdict
 from bench.timers import Load
 from broker.rocketmq.compiled import FAST
 from tests.interop.programs import Program
+from tests.interop.readiness import await_registration
 from tests.interop.servers import SERVERS, StoreShape
 
 TITLE = "Bare and in the house, beside Apache RocketMQ"
 DEFINITION = (
-    "Three brokers run all the time and take turns, with flush async and with flush sync: ours by itself (*bare*), "
+    "Three brokers take turns, with flush async and with flush sync: ours by itself (*bare*), "
     "ours with all that `make run` starts but the demonstration (*house*: PostgreSQL, Valkey, mirror, web, jobs), "
-    "and Apache RocketMQ. *Sends*: `org.apache.rocketmq.example.benchmark.Producer -w 64 -s 128`; *transactions*: its "
-    "`TransactionProducer -w 32 -s 128`, everything committed immediately; {turns} turns each, reports of {report} s, "
-    "the first {skip} of a turn are warm-up, {take} count, medians. *Batches*: {batch_count:,} messages, {batch} a "
+    "and Apache RocketMQ. While one has its turn the processes of the others are stopped (SIGSTOP), as what a broker "
+    "does after its turn would be taken from the next one. "
+    "*Sends*: `org.apache.rocketmq.example.benchmark.Producer -w 64 -s 128`; *transactions*: its "
+    "`TransactionProducer -w 32 -s 128`, everything committed immediately, after all else; {turns} turns each, "
+    "reports of {report} s, the first {skip} of a turn are warm-up, {take} count, medians. "
+    "*Batches*: {batch_count:,} messages, {batch} a "
     "request, from {threads} threads of RocketMQ's Java client that wait for each answer; *backlog*: the same "
     "messages taken by a new group, from the first arrival in a handler to the last; *timers*: {accepted:,} timers "
     "due in a day from {threads} threads, *plain*: as many plain messages, in turns; medians of {rounds} rounds after "
@@ -48,6 +53,7 @@ DEFINITION = (
     "takes as much for a message as it took beside the cheapest of the three."
 )
 BATCH, THREADS = 50, 16
+REGISTRATION_S = 60
 KINDS: Mapping[str, Callable[..., Measured]] = {
     "escapement": SERVERS["escapement"],
     "house": House,
@@ -74,7 +80,7 @@ class Sizes:
     rounds: int
 
 
-FULL = Sizes(2, SKIP, TAKE, 300_000, 20_000, 3, 3)
+FULL = Sizes(2, SKIP, TAKE, 300_000, 20_000, 4, 5)
 QUICK = Sizes(1, 1, 1, 20_000, 5_000, 1, 1)
 
 
@@ -119,18 +125,45 @@ def measure(options: Namespace, at: str) -> Section:
 
 
 def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
-    """Return what each of three brokers did, one after the other while all run."""
+    """Return what each of three brokers did, one after the other while the others are stopped."""
     taken = {kind: Taken() for kind in KINDS}
     with started(base, flush) as servers:
-        for name, producer in (("sends", PLAIN), ("transactions", TRANSACTIONS)):
-            for _ in range(sizes.turns):
-                for kind, server in servers.items():
-                    one = turn(producer, server, base, skip=sizes.skip, take=sizes.take)
-                    taken[kind].note(name, one)
-        for kind, server in servers.items():
+        for _ in range(sizes.turns):
+            for kind, server in in_turns(servers):
+                taken[kind].note("sends", turn(PLAIN, server, base, skip=sizes.skip, take=sizes.take))
+        for kind, server in in_turns(servers):
             flow(server, base, sizes, taken[kind])
             timers(server, base, sizes, taken[kind])
+        # last, as Apache RocketMQ takes a core for a minute and more after them
+        for _ in range(sizes.turns):
+            for kind, server in in_turns(servers):
+                taken[kind].note("transactions", turn(TRANSACTIONS, server, base, skip=sizes.skip, take=sizes.take))
     return taken
+
+
+def in_turns(servers: Mapping[str, Measured]) -> Iterator[tuple[str, Measured]]:
+    """Yield one broker after the other, while the others are stopped."""
+    for kind, server in servers.items():
+        others = [pid for other in servers.values() if other is not server for pid in processes(other)]
+        tell(others, signal.SIGSTOP)
+        try:
+            # one that stood still for long is forgotten by its name server until it says again that it is there
+            await_registration(server.namesrv, REGISTRATION_S)
+            yield kind, server
+        finally:
+            tell(reversed(others), signal.SIGCONT)
+
+
+def processes(server: Measured) -> list[int]:
+    """Return the processes of a broker, those that started others first."""
+    return server.pids if isinstance(server, House) else [server.pid]
+
+
+def tell(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to all processes that are still there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 @contextmanager
