@@ -48,15 +48,15 @@ class Admission:
         self,
         topic: str,
         queue_id: int,
-        body: bytes,
-        properties: bytes,
+        body_size: int,
+        properties_size: int,
         flag: int,
         sys_flag: int,
         born_ms: int,
         born_host: bytes,
         reconsume_times: int,
     ) -> int:
-        """Return the queue that it goes to: that of the id, or one in turn for an id below 0.
+        """Return the queue that a message goes to: that of the id, or one in turn for an id below 0.
 
         Raises InvalidMessage, TopicNotFound or TopicNotWritable if this may not be stored.
         """
@@ -68,10 +68,10 @@ class Admission:
         # one that is read, but not written any more, is what a sender has whose route is old
         if queue_id >= config.write_queues and queue_id >= config.read_queues:
             raise InvalidQueue(topic, queue_id, max(config.write_queues, config.read_queues))
-        if len(body) > self._max_body_bytes:
-            raise BodyTooLarge(len(body), self._max_body_bytes)
-        if len(properties) > self._max_properties_bytes - 1:
-            raise PropertiesTooLarge(len(properties), self._max_properties_bytes - 1)
+        if body_size > self._max_body_bytes:
+            raise BodyTooLarge(body_size, self._max_body_bytes)
+        if properties_size > self._max_properties_bytes - 1:
+            raise PropertiesTooLarge(properties_size, self._max_properties_bytes - 1)
         if sys_flag & FLAG_TRANSACTION_MASK not in (0, FLAG_TRANSACTION_PREPARED):
             raise InvalidMessage(
                 "A message cannot be sent as committed or rolled back; send it, or send a half message."
@@ -108,7 +108,7 @@ class Admission:
         born_host: bytes,
     ) -> int:
         """Return the queue that all go to; raise as ``check`` if one may not be stored: the extremes are looked at."""
-        longest = max(bodies, key=len), max(properties, key=len)
+        longest = max(map(len, bodies)), max(map(len, properties))
         chosen = self.check(topic, queue_id, *longest, min(flags), sys_flag, born_ms, born_host, 0)
         if (highest := max(flags)) != min(flags):
             self.check(topic, chosen, *longest, highest, sys_flag, born_ms, born_host, 0)

@@ -100,7 +100,7 @@ class Intake:
     ) -> Ticket:
         """Take one message of a client. Raises InvalidMessage, TopicNotFound, TopicNotWritable, StoreRefused."""
         queue_id = self._admission.check(
-            topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times
+            topic, queue_id, len(body), len(properties), flag, sys_flag, born_ms, born_host, reconsume_times
         )
         if sys_flag & FLAG_TRANSACTION_MASK:
             half = (flag, sys_flag, born_ms, born_host, reconsume_times)
@@ -186,7 +186,7 @@ class Intake:
         store = self._store
         if min(queue_ids) < 0 or not is_short(store.name_of(kept_in), born_host, store.store_host):
             return False
-        body, raw = max(bodies, key=len), max(properties, key=len)
+        body, raw = max(map(len, bodies)), max(map(len, properties))
         check = self._admission.check
         check(topic, min(queue_ids), body, raw, min(flags), sys_flag, min(born_ms), born_host, 0)
         check(topic, max(queue_ids), body, raw, max(flags), sys_flag, max(born_ms), born_host, 0)

@@ -264,8 +264,8 @@ class Sends:
                 self._slow.sent(tickets, taken_ms, now_ms)
 
     def _count_sizes(self) -> None:
-        if len(self._taken) == 1:
-            self._sizes.add(self._taken[0])
+        if len(set(self._taken)) == 1:  # mostly so
+            self._sizes.add(self._taken[0], len(self._taken))
         else:
             for size_bytes, count in Counter(self._taken).items():
                 self._sizes.add(size_bytes, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import pack
 from typing import Any
 
 from ...rocketmq.message import offset_message_id
@@ -151,8 +152,9 @@ class BatchTicket(Ticket):
     @property
     def offset_message_id(self) -> str:
         """RocketMQ's offset message ids of all records, joined by commas."""
-        each = f",{self.store_host.hex().upper()}%016X"
-        return (each * len(self.positions) % tuple(self.positions))[1:]
+        host = self.store_host.hex().upper()
+        positions = pack(f">{len(self.positions)}q", *self.positions)
+        return host + positions.hex(",", 8).upper().replace(",", f",{host}")
 
 
 class SyncJob:
