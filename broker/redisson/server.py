@@ -45,6 +45,12 @@ class Server:
         if decodes(client):
             raise ClientUnfit
 
+    def close(self) -> None:
+        """End all connections of the client."""
+        close = getattr(self.client, "close", None)
+        assert close is not None  # redis-py's clients have it
+        close()
+
     def run(self, *command: Argument) -> Answer:
         """Run a command that may be sent again when its answer is lost."""
         return self.client.execute_command(*command)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from threading import Lock
 from typing import ClassVar, TypeVar
 from urllib.parse import urlsplit
 
@@ -429,9 +429,17 @@ def _plan(name: str) -> RepairPlan | None:
     return plan
 
 
-@lru_cache(maxsize=4)
+_servers: dict[str, Server] = {}
+"""Those that were asked, by address: that of the queues, and that of REDIS_URL."""
+_connecting = Lock()
+
+
 def _server(url: str) -> Server:
-    return Server(connect(url, timeout_s=PATIENCE_S))
+    with _connecting:
+        found = _servers.get(url)
+        if found is None:
+            found = _servers[url] = Server(connect(url, timeout_s=PATIENCE_S))
+        return found
 
 
 def server() -> Server:
@@ -445,8 +453,11 @@ def status_server() -> Server:
 
 
 def hang_up() -> None:
-    """Forget the clients; the next question makes a new one."""
-    _server.cache_clear()
+    """End all connections, and forget the clients; the next question makes a new one."""
+    with _connecting:
+        for each in _servers.values():
+            each.close()
+        _servers.clear()
 
 
 def address() -> str:

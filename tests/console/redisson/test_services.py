@@ -90,3 +90,17 @@ def test_one_live_queue_of_java_is_warned_of_before_and_after(
     assert warning in words(body_of(operator, "/redisson/queue/?name=orders"))
     assert "on its channel: 1 Java, 0 Escapement" in words(body_of(operator, "/redisson/queue/?name=orders"))
     subscription.close()
+
+
+def test_who_hangs_up_leaves_no_connection(spoken: Server, server: redis.Redis) -> None:
+    """A client that waited to be collected kept its socket, and whatever ran then was blamed for it."""
+    asked = [redisson_read.server().client, redisson_read.status_server().client]
+    ours = {str(each.execute_command("CLIENT", "ID")) for each in asked}
+    assert len(ours) == 2 and ours <= ids_of_clients(server)
+    hang_up()
+    assert not ours & ids_of_clients(server)
+
+
+def ids_of_clients(server: redis.Redis) -> set[str]:
+    """Return the ids of all connections of a server."""
+    return {each["id"] for each in server.client_list()}
