@@ -59,6 +59,9 @@ QUICK_SYNC_S = 0.001
 """Where syncs take no longer they are made in the loop: the way to a thread and back costs as much as it could do
 meanwhile."""
 
+QUICK_BYTES = 512 << 10
+"""What is larger goes to the thread however quick the disk is, and says nothing of how long others take."""
+
 _UNKNOWN_SYNC_S, _WEIGHT_OF_ONE = 0.1, 1 / 16
 """A disk that is not known is slow, and shows in some 75 syncs that it is not; one sync that hangs sends the next ones
 to the thread."""
@@ -197,14 +200,16 @@ class Pump:
         self._sync_began_ms = now_ms
         self._idle.clear()
         # beside a checkpoint syncs are slow
-        if self._is_inline or (self._sync_s <= QUICK_SYNC_S and not self._is_upkeeping):
+        is_quick = self._sync_s <= QUICK_SYNC_S and not self._is_upkeeping and job.size_bytes <= QUICK_BYTES
+        if self._is_inline or is_quick:
             self._synced(job, run_job(job, self._stopwatch), is_inline=True)
         else:
             self._syncs.submit(job)
 
     def _synced(self, job: SyncJob, done: Done, *, is_inline: bool = False) -> None:
         error = done.error
-        self._sync_s += (done.took_s - self._sync_s) * _WEIGHT_OF_ONE
+        if job.size_bytes <= QUICK_BYTES:
+            self._sync_s += (done.took_s - self._sync_s) * _WEIGHT_OF_ONE
         self._is_syncing = False
         self._batches += 1
         now_ms = self._clock()

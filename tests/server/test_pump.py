@@ -9,8 +9,9 @@ from time import perf_counter
 from typing import cast
 
 from broker.engine.engine import Engine
+from broker.engine.log.commit_log import Writes
 from broker.engine.log.ticket import SyncJob, Ticket
-from broker.server.pump import QUICK_SYNC_S, Pump
+from broker.server.pump import QUICK_BYTES, QUICK_SYNC_S, Pump
 
 BEGIN_MS = 1_000_000
 
@@ -70,6 +71,7 @@ class Disk(Hand):
     def __init__(self) -> None:
         super().__init__()
         self.passed_s = self.sync_s = 0.0
+        self.size_bytes = 100
         self.in_loop: list[bool] = []
 
     def take_sync(self, now_ms: int) -> SyncJob | None:
@@ -93,6 +95,8 @@ class Sync(SyncJob):
     def __init__(self, disk: Disk) -> None:
         super().__init__()
         self.disk = disk
+        self.writes = Writes()
+        self.writes.size_bytes = disk.size_bytes
 
     def run(self) -> None:
         self.disk.in_loop.append(threading.current_thread() is threading.main_thread())
@@ -184,4 +188,15 @@ async def test_a_slow_disk_never_keeps_the_loop_waiting() -> None:
     disk = Disk()
     pump = pump_of(disk, lambda: disk.passed_s)
     assert not any(await disk.sync(pump, 300, sync_s=1.1 * QUICK_SYNC_S))
+    pump.stop()
+
+
+async def test_what_is_large_never_keeps_the_loop_waiting() -> None:
+    disk = Disk()
+    pump = pump_of(disk, lambda: disk.passed_s)
+    assert all((await disk.sync(pump, 100))[-10:])
+    disk.size_bytes = QUICK_BYTES + 1
+    assert not any(await disk.sync(pump, 3, sync_s=0.05))
+    disk.size_bytes = QUICK_BYTES
+    assert all(await disk.sync(pump, 10)), "how long large ones take says nothing of others"
     pump.stop()

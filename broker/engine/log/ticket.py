@@ -187,6 +187,11 @@ class SyncJob:
         self.index_mark = ("", 1)
         self.store_ms = 0
 
+    @property
+    def size_bytes(self) -> int:
+        """What it writes to the log."""
+        return 0 if self.writes is None else self.writes.size_bytes
+
     def run(self) -> None:
         """Write the batch and make it durable (unless flush=async). Raises OSError."""
         if self.writes is not None:

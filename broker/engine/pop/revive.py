@@ -53,6 +53,8 @@ from .take import Taker, Wanted, offsets_of
 
 #: Copies made in one tick, so that a herd does not keep the broker from answering.
 COPIES_PER_TICK = 500
+#: Bytes that wait for the next sync before copies do, so that who sends meanwhile does not wait for large ones.
+COPIED_BYTES = 256 << 10
 #: Retry after the store, or the table of topics, took nothing.
 _REFUSED_PAUSE_MS = 100
 _NOT_COPIED = RESERVED | {REAL_TOPIC, REAL_QUEUE_ID}
@@ -88,7 +90,7 @@ class Reviver:
         room = COPIES_PER_TICK
         while (first := self._table.next_due()) is not None:
             queue, point = first
-            if point.due_ms > now_ms or not room:
+            if point.due_ms > now_ms or not room or (room < COPIES_PER_TICK and self._is_full()):
                 return max(point.due_ms, now_ms)
             try:
                 # what is in the log of a pop must stand there before its copies
@@ -101,11 +103,15 @@ class Reviver:
 
     def _copy_some(self, queue: PopQueue, point: CheckPoint, room: int, now_ms: int) -> int:
         done = 0
-        while point.held and done < room:
+        while point.held and done < room and not (done and self._is_full()):
             self._copy(queue, point, point.start + lowest_bit(point.held), now_ms)
             done += 1
         self._table.touch(queue)
         return done
+
+    def _is_full(self) -> bool:
+        """Tell whether the next sync has enough to write."""
+        return self._table.store.log.batch.size_bytes >= COPIED_BYTES
 
     def _copy(self, queue: PopQueue, point: CheckPoint, offset: int, now_ms: int) -> None:
         group, topic, queue_id = queue.key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.pop import take
+from broker.engine.pop.revive import COPIED_BYTES
 from tests.engine.pop.popping import (
     DLQ,
     GROUP,
@@ -213,3 +214,17 @@ def test_a_filter_that_finds_nothing_says_that_there_is_more_to_look_at(monkeypa
     popped = ask(driver, tags_codes=wanted)
     assert (popped.messages, popped.again_ms, popped.rest) == (0, driver.clock.now_ms, 3)
     assert bodies(pop(driver, tags_codes=wanted)) == [b"m6"]
+
+
+def test_large_messages_are_given_out_again_a_few_at_a_time() -> None:
+    """Who sends meanwhile waits for the sync that they are in."""
+    driver = popping(segment_size_bytes=16 << 20, max_body_bytes=1 << 20)
+    for number in range(32):
+        driver.append(TOPIC, bytes(100 << 10), UNIQ_KEY=f"U{number}")
+    driver.settle()
+    assert len(pop(driver, most_messages=32, most_bytes=8 << 20)) == 32
+    driver.clock.now_ms += INVISIBLE_MS
+    driver.engine.tick(driver.clock.now_ms)
+    assert driver.engine.pops.reviver.revived_total == 1 + COPIED_BYTES // (101 << 10)
+    driver.advance(SECOND_MS)
+    assert len({held.message.unique_key for held in pop(driver, most_messages=64, most_bytes=8 << 20)}) == 32
