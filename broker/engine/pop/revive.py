@@ -53,8 +53,9 @@ from .take import Taker, Wanted, offsets_of
 
 #: Copies made in one tick, so that a herd does not keep the broker from answering.
 COPIES_PER_TICK = 500
-#: Bytes that wait for the next sync before copies do, so that who sends meanwhile does not wait for large ones.
-COPIED_BYTES = 256 << 10
+#: Copies wait once the next sync has so many bytes to write, so that who sends meanwhile does not wait for large ones;
+#: in each tick so many are copied all the same, or those of others could keep them from being given out.
+COPIED_BYTES, LEAST_COPIED_BYTES = 256 << 10, 64 << 10
 #: Retry after the store, or the table of topics, took nothing.
 _REFUSED_PAUSE_MS = 100
 _NOT_COPIED = RESERVED | {REAL_TOPIC, REAL_QUEUE_ID}
@@ -78,6 +79,7 @@ class Reviver:
         self._writer = writer
         self._note = note
         self._refused_until_ms = 0
+        self._begin_bytes = 0
         #: (queue, offset) of messages given out again lately: an acknowledgement of these comes too late
         self.gone: dict[tuple[Key, int], None] = {}
         self.revived_total = 0
@@ -88,9 +90,10 @@ class Reviver:
         if now_ms < self._refused_until_ms <= now_ms + _REFUSED_PAUSE_MS:
             return self._refused_until_ms
         room = COPIES_PER_TICK
+        self._begin_bytes = self._table.store.pending_bytes
         while (first := self._table.next_due()) is not None:
             queue, point = first
-            if point.due_ms > now_ms or not room or (room < COPIES_PER_TICK and self._is_full()):
+            if point.due_ms > now_ms or not room or self._is_full():
                 return max(point.due_ms, now_ms)
             try:
                 # what is in the log of a pop must stand there before its copies
@@ -103,15 +106,17 @@ class Reviver:
 
     def _copy_some(self, queue: PopQueue, point: CheckPoint, room: int, now_ms: int) -> int:
         done = 0
-        while point.held and done < room and not (done and self._is_full()):
+        while point.held and done < room and not self._is_full():
             self._copy(queue, point, point.start + lowest_bit(point.held), now_ms)
             done += 1
         self._table.touch(queue)
         return done
 
     def _is_full(self) -> bool:
-        """Tell whether the next sync has enough to write."""
-        return self._table.store.log.batch.size_bytes >= COPIED_BYTES
+        """Tell whether the next sync has enough to write, and this tick had its share of it."""
+        store = self._table.store
+        has_share = store.pending_bytes - self._begin_bytes >= LEAST_COPIED_BYTES
+        return has_share and store.log.batch.size_bytes >= COPIED_BYTES
 
     def _copy(self, queue: PopQueue, point: CheckPoint, offset: int, now_ms: int) -> None:
         group, topic, queue_id = queue.key

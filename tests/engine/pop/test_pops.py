@@ -228,3 +228,15 @@ def test_large_messages_are_given_out_again_a_few_at_a_time() -> None:
     assert driver.engine.pops.reviver.revived_total == 1 + COPIED_BYTES // (101 << 10)
     driver.advance(SECOND_MS)
     assert len({held.message.unique_key for held in pop(driver, most_messages=64, most_bytes=8 << 20)}) == 32
+
+
+def test_what_others_send_keeps_nothing_from_being_given_out_again() -> None:
+    driver = popping(segment_size_bytes=16 << 20, max_body_bytes=1 << 20)
+    for number in range(32):
+        driver.append(TOPIC, bytes(1 << 10), UNIQ_KEY=f"U{number}")
+    driver.settle()
+    assert len(pop(driver, most_bytes=8 << 20)) == 32
+    driver.append(TOPIC, bytes(2 * COPIED_BYTES), UNIQ_KEY="large")
+    driver.clock.now_ms += INVISIBLE_MS
+    driver.engine.tick(driver.clock.now_ms)
+    assert driver.engine.pops.reviver.revived_total == 32
