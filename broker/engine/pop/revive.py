@@ -55,7 +55,7 @@ from .take import Taker, Wanted, offsets_of
 COPIES_PER_TICK = 500
 #: Copies wait once the next sync has so many bytes to write, so that who sends meanwhile does not wait for large ones;
 #: in each tick so many are copied all the same, or those of others could keep them from being given out.
-COPIED_BYTES, LEAST_COPIED_BYTES = 256 << 10, 64 << 10
+COPIED_BYTES, _LEAST_COPIED_BYTES = 256 << 10, 64 << 10
 #: Retry after the store, or the table of topics, took nothing.
 _REFUSED_PAUSE_MS = 100
 _NOT_COPIED = RESERVED | {REAL_TOPIC, REAL_QUEUE_ID}
@@ -115,7 +115,7 @@ class Reviver:
     def _is_full(self) -> bool:
         """Tell whether the next sync has enough to write, and this tick had its share of it."""
         store = self._table.store
-        has_share = store.pending_bytes - self._begin_bytes >= LEAST_COPIED_BYTES
+        has_share = store.pending_bytes - self._begin_bytes >= _LEAST_COPIED_BYTES
         return has_share and store.log.batch.size_bytes >= COPIED_BYTES
 
     def _copy(self, queue: PopQueue, point: CheckPoint, offset: int, now_ms: int) -> None:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from threading import Lock
 from typing import ClassVar, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,6 +26,7 @@ from broker.redisson.transfer_status import QueueStatus, TransferStatus, running
 from broker.redisson.values import Page, RepairPlan, Survey, Waiting
 from console.security.masking import masks
 from console.security.topic_scope import TopicScope, authorised
+from console.site.broker import KeptClients
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
 from console.templatetags.escapement import figure, length
@@ -429,35 +429,22 @@ def _plan(name: str) -> RepairPlan | None:
     return plan
 
 
-_servers: dict[str, Server] = {}
-"""Those that were asked, by address: that of the queues, and that of REDIS_URL."""
-_connecting = Lock()
-
-
-def _server(url: str) -> Server:
-    with _connecting:
-        found = _servers.get(url)
-        if found is None:
-            found = _servers[url] = Server(connect(url, timeout_s=PATIENCE_S))
-        return found
+_servers = KeptClients(lambda url: Server(connect(url, timeout_s=PATIENCE_S)))
 
 
 def server() -> Server:
     """Return the server at ESCAPEMENT_REDISSON_URL; safe for threads."""
-    return _server(settings.REDISSON_URL)
+    return _servers.at(settings.REDISSON_URL)
 
 
 def status_server() -> Server:
     """Return the server at REDIS_URL, where transfer services report, also while that of the queues is away."""
-    return _server(settings.REDIS_URL)
+    return _servers.at(settings.REDIS_URL)
 
 
 def hang_up() -> None:
-    """End all connections, and forget the clients; the next question makes a new one."""
-    with _connecting:
-        for each in _servers.values():
-            each.close()
-        _servers.clear()
+    """End all connections; the next question makes new ones."""
+    _servers.hang_up()
 
 
 def address() -> str:
