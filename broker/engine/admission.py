@@ -107,11 +107,27 @@ class Admission:
         born_ms: int,
         born_host: bytes,
     ) -> int:
-        """Return the queue that all go to; raise as ``check`` if one may not be stored: the extremes are looked at."""
-        longest = max(map(len, bodies)), max(map(len, properties))
-        chosen = self.check(topic, queue_id, *longest, min(flags), sys_flag, born_ms, born_host, 0)
-        if (highest := max(flags)) != min(flags):
-            self.check(topic, chosen, *longest, highest, sys_flag, born_ms, born_host, 0)
+        """Return the queue that all go to; raise as ``check`` if one may not be stored."""
+        extremes = max(map(len, bodies)), max(map(len, properties)), min(flags), max(flags)
+        return self.check_extremes(topic, queue_id, *extremes, sys_flag, born_ms, born_host)
+
+    def check_extremes(
+        self,
+        topic: str,
+        queue_id: int,
+        longest_body: int,
+        longest_properties: int,
+        lowest_flag: int,
+        highest_flag: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+    ) -> int:
+        """Return the queue that all messages of a batch go to; raise as ``check`` if one may not be stored."""
+        longest = longest_body, longest_properties
+        chosen = self.check(topic, queue_id, *longest, lowest_flag, sys_flag, born_ms, born_host, 0)
+        if highest_flag != lowest_flag:
+            self.check(topic, chosen, *longest, highest_flag, sys_flag, born_ms, born_host, 0)
         return chosen
 
     def check_keys(self, keys: Iterable[str | None]) -> None:

@@ -210,6 +210,23 @@ class Engine:
         self._check_room()
         return self._intake.take_batch(topic, queue_id, parts, sys_flag, born_ms, born_host, now_ms, owner)
 
+    def append_encoded(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        *,
+        sys_flag: int = 0,
+        born_ms: int,
+        born_host: bytes,
+        now_ms: int,
+        owner: object = None,
+    ) -> BatchTicket | None:
+        """Take a batch as it was sent, as ``append_batch`` takes its messages but in less time; None, and nothing was
+        written, if they are to be taken that way. Raises as ``append``."""
+        self._check_room()
+        return self._intake.take_encoded(topic, queue_id, body, sys_flag, born_ms, born_host, now_ms, owner)
+
     def append_together(self, topic: str, sends: Sends, *, born_host: bytes, now_ms: int) -> list[Ticket] | None:
         """Take messages that came together, each with a ticket of its own, as ``append`` does but in less time; None,
         and nothing was written, if they are to be taken one by one. Raises as ``append`` if one would be refused."""

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import repeat
 
-from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK, FLAG_TRANSACTION_PREPARED
+from ..rocketmq.compiled import FAST
+from ..rocketmq.layout import (
+    CRC_SIZE,
+    FLAG_TRANSACTION_COMMIT,
+    FLAG_TRANSACTION_MASK,
+    FLAG_TRANSACTION_PREPARED,
+    MOST_IN_BATCH,
+)
 from ..rocketmq.message import Message, decode, pack_host
 from ..rocketmq.properties import (
     DELAY,
@@ -37,10 +44,20 @@ from ..rocketmq.properties import (
     format_properties,
 )
 from ..rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, check_group_name, origin_topic
-from .admission import STORED_LIMIT_BYTES, Admission
+from .admission import MOST_KEYS, STORED_LIMIT_BYTES, Admission
 from .config import EngineConfig
 from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
-from .log.append import Copy, Parts, Sends, Together, append_batch, append_sends, is_short
+from .log.append import (
+    Copy,
+    Extremes,
+    Parts,
+    Sends,
+    Together,
+    append_batch,
+    append_encoded,
+    append_sends,
+    is_short,
+)
 from .log.ticket import BatchTicket, Ticket
 from .message_header import Facts, facts_of, plain_facts, plain_keys, value_in
 from .schedule import Schedule
@@ -160,6 +177,29 @@ class Intake:
         size = sum(map(len, bodies)) + sum(map(len, batch.properties)) + len(parts) * (len(topic) + 128)
         self._store.make_room(size)
         return append_batch(self._store, topic, queue_id, batch, Together(sys_flag, born_ms, born_host, now_ms), owner)
+
+    def take_encoded(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        now_ms: int,
+        owner: object,
+    ) -> BatchTicket | None:
+        """Take all messages of a batch as it was sent, or none: None if they go as ``take_batch`` takes them, as all
+        do without compiled twins. Raises as that does."""
+        found = None if FAST is None else FAST.batch_extremes(body, MOST_IN_BATCH, MOST_KEYS)
+        # a queue whose turn it is would be chosen twice where the messages go the other way in the end
+        if found is None or queue_id < 0 or sys_flag & FLAG_TRANSACTION_MASK:
+            return None
+        batch = Extremes(*found)
+        queue_id = self._admission.check_extremes(topic, queue_id, *batch[3:], sys_flag, born_ms, born_host)
+        self._store.make_room(batch.stored_bytes + batch.messages * (len(topic) + 128))
+        sent = Together(sys_flag, born_ms, born_host, now_ms)
+        return append_encoded(self._store, topic, queue_id, body, batch, sent, owner)
 
     def take_together(self, topic: str, sends: Sends, born_host: bytes, now_ms: int) -> list[Ticket] | None:
         """Take messages as ``take`` does, column by column, or none of them: None if that cannot be.

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-MODULE, INTERFACE = "escapement_mq_fast", 2
+MODULE, INTERFACE = "escapement_mq_fast", 3
 """What holds the twins, and the number of their shapes: another one's are not used."""
 
 
@@ -25,6 +25,15 @@ class Fast(Protocol):
     """What the compiled module has beside what `twin` finds by name. Columns are lists or tuples."""
 
     INTERFACE: int
+
+    def batch_extremes(self, body: bytes, most: int, most_keys: int, /) -> tuple[int, ...] | None:
+        """Return the Extremes of a batch (append.Extremes) if all of its messages are as usual, else None."""
+
+    def batch_records(
+        self, body: bytes, topic: bytes, queue_id: int, offset: int, position: int, same: bytes, /
+    ) -> tuple[bytes, bytes, list[int], list[int], list[int], list[int]] | None:
+        """Return what becomes of a usual batch from an offset and a position on: records, entries of the queue,
+        positions, sizes, hashes for the index with a position for each (append.append_batch)."""
 
     def hashes(self, beginning: str, keys: Sequence[str], /) -> list[int]:
         """Return the hashes of a beginning with each of the keys behind it (Index.hashes_of)."""
@@ -35,8 +44,8 @@ class Fast(Protocol):
     def read_end(self, frame: bytes, /) -> tuple[int, int, bool | None, int, int, str, str, bool] | None:
         """Return what EndShortcut.read does, also of forms that were not seen before."""
 
-    def read_send(self, frame: bytes, /) -> tuple[int, int, str, int, int, int, int, bytes, bytes] | None:
-        """Return what SendShortcut.read does, also of headers of a kind that was not seen before."""
+    def read_send(self, frame: bytes, /) -> tuple[int, int, str, int, int, int, int, bytes, bytes, bool] | None:
+        """Return what SendShortcut.read does, also of headers of a kind that was not seen before, and of batches."""
 
     def send_reply(
         self,

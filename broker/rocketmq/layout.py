@@ -24,6 +24,8 @@ MAGIC_BLANK = 0xCBD43194
 BLANK_SIZE = 8
 #: How long a segment is kept, in hours, where nobody has set anything else (``fileReservedTime``).
 RETENTION_HOURS = 72
+#: Most messages of a batch.
+MOST_IN_BATCH = 100_000
 
 # sysFlag bits (MessageSysFlag)
 FLAG_COMPRESSED = 0x1

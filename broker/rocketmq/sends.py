@@ -23,11 +23,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from .acl import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
-from .codes import ONEWAY_FLAG, Answer
+from .codes import ONEWAY_FLAG, Answer, Request
 from .compiled import FAST
 from .errors import RequestRefused
 from .fields import INT_MAX, text, truth, whole
 from .frame import Command, Int32
+from .layout import MOST_IN_BATCH
 
 _V1_NAMES = {
     "producerGroup": "a", "topic": "b", "defaultTopic": "c", "defaultTopicQueueNums": "d", "queueId": "e",
@@ -81,8 +82,9 @@ def read_send_header(ext: Mapping[str, str], *, is_v1: bool = False) -> SendHead
     )
 
 
-QuickSend = tuple[int, int, str, int, int, int, int, bytes, bytes]
-"""A plain send: opaque, flag of the frame, topic, queue id, sysFlag, born ms, flag, properties, body."""
+QuickSend = tuple[int, int, str, int, int, int, int, bytes, bytes, bool]
+"""A plain send: opaque, flag of the frame, topic, queue id, sysFlag, born ms, flag, properties, body, whether this is
+a batch."""
 
 
 class SendShortcut:
@@ -121,7 +123,7 @@ class SendShortcut:
             return None
         return (
             opaque, frame_flag, topic, int(queue_id), sys_flag - 48, int(born_ms), flag - 48, frame[start:end],
-            frame[body_at:],
+            frame[body_at:], False,
         )  # fmt: skip
 
     def learn(self, frame: bytes, command: Command, header: SendHeader) -> None:
@@ -221,7 +223,7 @@ class SignedSendShortcut:
         signer = self._known.get((prefix, suffix))
         if signer is None or (send := self._plain.read(plain)) is None:
             return None
-        _, _, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
+        _, _, topic, queue_id, sys_flag, born_ms, flag, properties, body, _ = send
         if topic != signer.topic:
             return None
         # in as many digits as were said: signed are the values as they were written
@@ -278,8 +280,8 @@ def _signed_parts(frame: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:
 
 # JSON headers, Java's default.
 
-#: How Java begins the header of every 310.
-_BEGINNING = b'{"code":310,'
+#: How Java begins the header of every 310, and of a batch (320).
+_BEGINNINGS = (b'{"code":310,', b'{"code":320,')
 #: Digits of a number (of 32 bits, of 64 bits) that is taken: more are the long way's.
 _MOST_INT_DIGITS, _MOST_DIGITS = 9, 18
 
@@ -302,7 +304,7 @@ class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     k: Literal["true", "false", ""] = "false"
     n: str = ""
     j: Literal["0", ""] = "0"
-    m: Literal["false", ""] = "false"
+    m: Literal["true", "false", ""] = "false"
     most: str | None = msgspec.field(default=None, name="l")
 
 
@@ -349,8 +351,8 @@ _decode_signed = msgspec.json.Decoder(_SignedHead).decode
 
 
 def read_json_send(frame: bytes, decode: Callable[[bytes], _Head | _SignedHead] = _decode) -> QuickSend | None:
-    """Return a plain send; None if it is anything else."""
-    if not frame.startswith(_BEGINNING, 4) or frame[0]:
+    """Return a plain send, or a batch; None if it is anything else."""
+    if not frame.startswith(_BEGINNINGS, 4) or frame[0]:
         return None
     body_at = 4 + int.from_bytes(frame[1:4], "big")
     try:
@@ -360,7 +362,7 @@ def read_json_send(frame: bytes, decode: Callable[[bytes], _Head | _SignedHead] 
     fields = head.fields
     numbers = fields.d + fields.e + fields.f + fields.g + fields.h
     if (
-        head.code != 310
+        head.code not in (Request.SEND_MESSAGE_V2, Request.SEND_BATCH_MESSAGE)
         or fields.most is not None
         or head.remark is not None
         or head.flag & ~ONEWAY_FLAG
@@ -375,7 +377,7 @@ def read_json_send(frame: bytes, decode: Callable[[bytes], _Head | _SignedHead] 
         return None
     return (
         head.opaque, head.flag, fields.b, int(fields.e), int(fields.f), int(fields.g), int(fields.h),
-        fields.i.encode(), frame[body_at:],
+        fields.i.encode(), frame[body_at:], fields.m == "true" or head.code == Request.SEND_BATCH_MESSAGE,
     )  # fmt: skip
 
 
@@ -395,7 +397,7 @@ def read_signed_json_send(frame: bytes) -> SignedSend | None:
     # in the order of the fields' names
     before = said.user + said.token + said.a + said.b + said.c + said.d
     after = said.e + said.f + said.g + said.h + said.i + said.j + said.k + said.m + said.n
-    return SignedSend(send, said.user, said.signature.encode(), (before + after).encode() + send[-1])
+    return SignedSend(send, said.user, said.signature.encode(), (before + after).encode() + send[-2])
 
 
 # Batches.
@@ -404,7 +406,6 @@ _ITEM = Struct(">I8xiI").unpack_from
 _ITEM_BYTES = 20
 _LENGTH_BYTES = 2
 _SEPARATOR = b"\x02"
-MOST_ITEMS = 100_000
 
 Item = tuple[bytes, bytes, int]
 """Body, properties in stored form, flag."""
@@ -412,7 +413,7 @@ Item = tuple[bytes, bytes, int]
 
 def split_batch(body: bytes) -> list[Item]:
     """Return the messages of a batch; refused if they do not fit it exactly, or there is none."""
-    quick = _alike(body) if FAST is None else FAST.split_batch(body, MOST_ITEMS)
+    quick = _alike(body) if FAST is None else FAST.split_batch(body, MOST_IN_BATCH)
     return quick or _one_by_one(body)
 
 
@@ -423,7 +424,7 @@ def _alike(body: bytes) -> list[Item] | None:
     size, _, length = _ITEM(body)
     count, rest = divmod(len(body), max(size, 1))
     properties_length = size - _ITEM_BYTES - length - _LENGTH_BYTES
-    if rest or not 0 < count <= MOST_ITEMS or properties_length <= 0:
+    if rest or not 0 < count <= MOST_IN_BATCH or properties_length <= 0:
         return None
     sizes, flags, lengths, bodies, properties_lengths, properties = zip(
         *iter_unpack(f">I8xiI{length}sH{properties_length}s", body), strict=True
@@ -442,7 +443,7 @@ def _one_by_one(body: bytes) -> list[Item]:
     parts: list[Item] = []
     position, end = 0, len(body)
     while position < end:
-        if end - position < _ITEM_BYTES or len(parts) >= MOST_ITEMS:
+        if end - position < _ITEM_BYTES or len(parts) >= MOST_IN_BATCH:
             raise RequestRefused(Answer.MESSAGE_ILLEGAL, "The batch is cut off, or holds too many messages.")
         size, flag, length = _ITEM(body, position)
         body_at = position + _ITEM_BYTES

@@ -20,10 +20,11 @@ from broker.rocketmq.compiled import IN_PYTHON, INTERFACE
 from broker.rocketmq.end_transaction import EndShortcut
 from broker.rocketmq.errors import RequestRefused
 from broker.rocketmq.frame import BINARY, Command, decode, encode
+from broker.rocketmq.layout import MOST_IN_BATCH
 from broker.rocketmq.message import Message, record_size, string_hash
 from broker.rocketmq.message import decode as decode_record
 from broker.rocketmq.message import encode as encode_record
-from broker.rocketmq.sends import MOST_ITEMS, SendShortcut, read_send_header, split_batch
+from broker.rocketmq.sends import SendShortcut, read_send_header, split_batch
 from broker.server import send_reply
 from broker.server.processors import send
 from tests.server.test_endheader import long_way
@@ -242,7 +243,7 @@ def test_messages_of_a_batch(body):
         expected = split_batch(body)
     except RequestRefused:
         expected = None
-    assert FAST.split_batch(body, MOST_ITEMS) == expected
+    assert FAST.split_batch(body, MOST_IN_BATCH) == expected
 
 
 def test_a_batch_of_too_many_is_not_split():
@@ -273,6 +274,9 @@ def test_a_send(fields, body, flag, code, remark, cut, opaque):
     check_send(frame[:at] + bytes((frame[at] ^ 1 << cut % 8,)) + frame[at + 1 :])
 
 
+SENDS = (Request.SEND_MESSAGE_V2, Request.SEND_BATCH_MESSAGE)
+
+
 def check_send(frame: bytes) -> None:
     """What is read means the same as what is read in full."""
     read = FAST.read_send(frame)
@@ -280,11 +284,11 @@ def check_send(frame: bytes) -> None:
         return
     command = decode(frame)
     header = read_send_header(command.ext)
-    assert command.code == Request.SEND_MESSAGE_V2 and not command.remark and not command.is_response
-    assert not header.reconsume_times and header.most_reconsume_times is None and not header.is_batch
+    assert command.code in SENDS and not command.remark and not command.is_response
+    assert not header.reconsume_times and header.most_reconsume_times is None
     assert read == (
         command.opaque, command.flag, header.topic, header.queue_id, header.sys_flag, header.born_ms, header.flag,
-        header.properties, command.body,
+        header.properties, command.body, header.is_batch or command.code == Request.SEND_BATCH_MESSAGE,
     )  # fmt: skip
 
 

@@ -15,18 +15,19 @@ from tests.server.frames import recorded_frames
 from tests.server.peer import send_ext
 
 
-def frame_of(ext: dict[str, str], *, flag: int = 0, remark: str | None = None, body: bytes = b"body") -> bytes:
-    return encode(Command(310, ext, body, remark, flag, opaque=7, serialization=JSON))[4:]
+def frame_of(
+    ext: dict[str, str], *, flag: int = 0, remark: str | None = None, body: bytes = b"body", code: int = 310
+) -> bytes:
+    return encode(Command(code, ext, body, remark, flag, opaque=7, serialization=JSON))[4:]
 
 
 def read_the_long_way(frame: bytes) -> QuickSend:
     command = decode(frame)
     header = read_send_header(command.ext)
-    assert not header.is_batch
     assert not header.reconsume_times
     return (
         command.opaque, command.flag, header.topic, header.queue_id, header.sys_flag, header.born_ms, header.flag,
-        header.properties, command.body,
+        header.properties, command.body, header.is_batch or command.code == 320,
     )  # fmt: skip
 
 
@@ -39,9 +40,10 @@ def read_the_long_way(frame: bytes) -> QuickSend:
         | st.text(max_size=30),
     ),
     body=st.binary(max_size=60),
+    code=st.sampled_from([310, 320]),
 )
-def test_the_short_way_reads_what_the_long_way_reads(changes: dict[str, str], body: bytes) -> None:
-    frame = frame_of(send_ext("orders", "UNIQ_KEY\x01A\x02", **changes), body=body)
+def test_the_short_way_reads_what_the_long_way_reads(changes: dict[str, str], body: bytes, code: int) -> None:
+    frame = frame_of(send_ext("orders", "UNIQ_KEY\x01A\x02", **changes), body=body, code=code)
     read = read_json_send(frame)
     if read is not None:
         assert read == read_the_long_way(frame)
@@ -50,12 +52,16 @@ def test_the_short_way_reads_what_the_long_way_reads(changes: dict[str, str], bo
 def test_a_plain_send_goes_the_short_way() -> None:
     frame = frame_of(send_ext("orders", "UNIQ_KEY\x01A\x02WAIT\x01true\x02", e="3", k="false"))
     properties = b"UNIQ_KEY\x01A\x02WAIT\x01true\x02"
-    assert read_json_send(frame) == (7, 0, "orders", 3, 0, 1795249116470, 0, properties, b"body")
+    assert read_json_send(frame) == (7, 0, "orders", 3, 0, 1795249116470, 0, properties, b"body", False)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"m": "true"}, {"j": "1"}, {"l": "16"}, {"b": "%RETRY%g"}, {"e": "x"}, {"i": None}]
-)
+@pytest.mark.parametrize(("code", "m", "is_batch"), [(310, "true", True), (320, "true", True), (320, "false", True)])
+def test_a_batch_goes_the_short_way(code: int, m: str, *, is_batch: bool) -> None:
+    frame = frame_of(send_ext("orders", "", m=m), code=code)
+    assert read_json_send(frame) == (7, 0, "orders", 0, 0, 1795249116470, 0, b"", b"body", is_batch)
+
+
+@pytest.mark.parametrize("changes", [{"m": "yes"}, {"j": "1"}, {"l": "16"}, {"b": "%RETRY%g"}, {"e": "x"}, {"i": None}])
 def test_what_is_no_plain_send_goes_the_long_way(changes: dict[str, str | None]) -> None:
     ext = {
         name: value for name, value in (send_ext("orders", "UNIQ_KEY\x01A\x02") | changes).items() if value is not None

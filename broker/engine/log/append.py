@@ -2,6 +2,7 @@
 
     append_batch   messages of one batch, for one queue: what is the same in all of their records is made once, and the
                    rest column by column
+    append_encoded the same of a batch as it was sent, in one pass of a compiled twin
     append_sends   messages that one client sent singly, for one topic, and that came together: in the same way
     append_burst   records that nobody waits for: copies of messages whose own record was acknowledged before, each run
                    of one topic in the same way
@@ -25,7 +26,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from ...rocketmq.compiled import twin
+from ...rocketmq.compiled import FAST, twin
 from ...rocketmq.layout import (
     BLANK_SIZE,
     BYTES,
@@ -114,11 +115,54 @@ def append_batch(store: Store, topic: str, queue_id: int, parts: Parts, sent: To
         queue.append_many(pack_entries(ends, sizes_here, codes), size)
         _index(store, topic, here, ends, sent.store_ms)
         positions += ends
-    queue.last_ms = sent.store_ms
     ticket = BatchTicket(owner, topic, queue_id, first_offset, positions, sizes, sent.store_ms, store.store_host)
-    store.appended(ticket.size, (queue,), sent.store_ms, (ticket,))
+    return _appended(store, queue, ticket)
+
+
+def _appended(store: Store, queue: ConsumeQueue, ticket: BatchTicket) -> BatchTicket:
+    queue.last_ms = ticket.store_ms
+    store.appended(ticket.size, (queue,), ticket.store_ms, (ticket,))
     store.seal_if_full()
     return ticket
+
+
+class Extremes(NamedTuple):
+    """What is to be known of a batch before it is taken; bytes are those of bodies and properties as they are stored,
+    of all messages and of the first."""
+
+    messages: int
+    stored_bytes: int
+    first_bytes: int
+    longest_body: int
+    longest_properties: int
+    lowest_flag: int
+    highest_flag: int
+
+
+def append_encoded(
+    store: Store, topic: str, queue_id: int, body: bytes, batch: Extremes, sent: Together, owner: object
+) -> BatchTicket | None:
+    """Append the messages of a batch as it was sent, which are known to be right, after ``Store.make_room``; None, and
+    nothing was appended, if they go as ``append_batch`` takes them."""
+    log, name, host = store.log, store.name_of(topic), store.store_host
+    if FAST is None or not is_short(name, sent.born_host, host):
+        return None
+    bare = record_size(name, b"", b"", sent.born_host, host)
+    size, begin = batch.stored_bytes + bare * batch.messages, log.place(batch.first_bytes + bare)
+    if size + BLANK_SIZE > log.room:
+        return None
+    queue = store.queues.ensure(topic, queue_id)
+    first_offset = queue.end_offset
+    made = FAST.batch_records(body, name, queue_id, first_offset, begin, _same(sent, host))
+    if made is None:
+        return None
+    records, entries, positions, sizes, hashes, places = made
+    log.push(records, size)
+    queue.append_many(entries, size)
+    if hashes:
+        store.index.add_many(hashes, places, sent.store_ms)
+    ticket = BatchTicket(owner, topic, queue_id, first_offset, positions, sizes, sent.store_ms, host)
+    return _appended(store, queue, ticket)
 
 
 class Sends(NamedTuple):

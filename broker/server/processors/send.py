@@ -17,7 +17,7 @@ from ...engine.errors import BodyTooLarge, BrokerError, TopicNotFound
 from ...engine.log.append import Sends
 from ...engine.log.ticket import Ticket
 from ...engine.tables.groups import is_dead_letter
-from ...rocketmq.codes import Answer, Request
+from ...rocketmq.codes import ONEWAY_FLAG, RESPONSE_FLAG, Answer, Request
 from ...rocketmq.compiled import FAST, twin
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, whole
@@ -71,7 +71,7 @@ _BINARY_MARK = bytes((BINARY,))
 #: A longer frame is read in full each time.
 _LONGEST_LEARNED_BYTES = 65_536
 
-_SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
+_SEND_V2, _SEND_BATCH = (code.to_bytes(2, "big") for code in (Request.SEND_MESSAGE_V2, Request.SEND_BATCH_MESSAGE))
 
 
 _HeldSend = tuple[str, int, bytes, bytes, int, int, int, tuple[Connection, int, int] | None, bytes]
@@ -123,17 +123,26 @@ class SendProcessor:
             if send is None:
                 return False
         elif serialization == BINARY:
-            if frame[4:6] != _SEND_V2:
-                express = self._also_express.get(frame[4:6])
+            code = frame[4:6]
+            if code == _SEND_V2:
+                send = self._read_send(frame)
+                if send is None:
+                    return self._first_of_its_kind(connection, frame)
+            elif code == _SEND_BATCH:
+                send = None if FAST is None else FAST.read_send(frame)
+                if send is None:
+                    return False
+            else:
+                express = self._also_express.get(code)
                 return express is not None and express(connection, frame, now_ms)
-            send = self._read_send(frame)
-            if send is None:
-                return self._first_of_its_kind(connection, frame)
         else:
             send = read_json_send(frame)
             if send is None:
                 return False
-        opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
+        opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body, is_batch = send
+        if is_batch:
+            self.take_held(connection, now_ms)
+            return self._take_batch(connection, send, serialization, now_ms)
         form = _stored_form(properties, self._added_bytes)
         if form is None:
             return False
@@ -201,6 +210,19 @@ class SendProcessor:
             self._replies.write([ticket])
         return True
 
+    def _take_batch(self, connection: Connection, send: QuickSend, serialization: int, now_ms: int) -> bool:
+        """Take a batch; return False if it is to go the long way."""
+        opaque, frame_flag, topic, queue_id, sys_flag, born_ms, _, properties, body, _ = send
+        owner = None
+        if not frame_flag & ONEWAY_FLAG:
+            unique_key = parse_properties(properties).get(UNIQUE_KEY, "")
+            owner = _BatchOwner(connection, opaque, serialization, now_ms, unique_key)
+        try:
+            self._append_batch(connection, topic, queue_id, body, sys_flag, born_ms, now_ms, owner)
+        except (BrokerError, RequestRefused):
+            return False  # nothing was written: the long way creates the topic, or refuses with the reason
+        return True
+
     def _read_signed(
         self, connection: Connection, frame: bytes, passes: Callable[[Connection, SignedSend], bool]
     ) -> QuickSend | None:
@@ -236,7 +258,12 @@ class SendProcessor:
         """Take in what a request holds; its answer leaves when that is durable. Raises what refuses it."""
         self._ensure_topic(header)
         if header.is_batch or request.code == Request.SEND_BATCH_MESSAGE:
-            self._append_batch(connection, request, header)
+            unique_key = parse_properties(header.properties).get(UNIQUE_KEY, "")
+            asked = (request.opaque, request.serialization, request.asked_ms)
+            self._append_batch(
+                connection, header.topic, header.queue_id, request.body, header.sys_flag, header.born_ms,
+                self._state.clock(), None if request.is_oneway else _BatchOwner(connection, *asked, unique_key),
+            )  # fmt: skip
         else:
             self._append(connection, request, header)
 
@@ -289,21 +316,32 @@ class SendProcessor:
         gives_up = self._state.locks.has_live_locks(name, self._state.live_clock())
         return is_dead_letter(group, tries, most_tries=header.most_reconsume_times, gives_up=gives_up)
 
-    def _append_batch(self, connection: Connection, request: Command, header: SendHeader) -> None:
-        if header.topic.startswith(RETRY_PREFIX):
+    def _append_batch(
+        self,
+        connection: Connection,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        sys_flag: int,
+        born_ms: int,
+        now_ms: int,
+        owner: _BatchOwner | None,
+    ) -> None:
+        if topic.startswith(RETRY_PREFIX):
             raise RequestRefused(
                 Answer.MESSAGE_ILLEGAL, "A batch cannot go to a retry topic; send its messages one by one."
             )
-        if len(request.body) > (most := self._state.config.max_body_bytes):
-            raise BodyTooLarge(len(request.body), most)
-        parts = split_batch(request.body)
-        now_ms = self._state.clock()
-        outer = parse_properties(header.properties)
-        owner = None if request.is_oneway else _BatchOwner(connection, request, outer.get(UNIQUE_KEY, ""))
-        ticket = self._engine.append_batch(
-            header.topic, header.queue_id, parts, sys_flag=header.sys_flag, born_ms=header.born_ms,
-            born_host=connection.born_host, now_ms=now_ms, owner=owner,
-        )  # fmt: skip
+        if len(body) > (most := self._state.config.max_body_bytes):
+            raise BodyTooLarge(len(body), most)
+        append, host = self._engine.append_encoded, connection.born_host
+        ticket = append(
+            topic, queue_id, body, sys_flag=sys_flag, born_ms=born_ms, born_host=host, now_ms=now_ms, owner=owner
+        )
+        if ticket is None:
+            ticket = self._engine.append_batch(
+                topic, queue_id, split_batch(body), sys_flag=sys_flag, born_ms=born_ms, born_host=host, now_ms=now_ms,
+                owner=owner,
+            )  # fmt: skip
         self._state.sends.took_all(ticket.sizes)
 
     def _send_back(self, connection: Connection, request: Command) -> Command | None:
@@ -325,21 +363,24 @@ class SendProcessor:
 class _BatchOwner:
     """The owner of a batch's ticket: it answers once the batch is durable."""
 
-    __slots__ = ("_connection", "_request", "_unique_key")
+    __slots__ = ("_asked_ms", "_connection", "_opaque", "_serialization", "_unique_key")
 
-    def __init__(self, connection: Connection, request: Command, unique_key: str) -> None:
+    def __init__(self, connection: Connection, opaque: int, serialization: int, asked_ms: int, unique_key: str) -> None:
         self._connection = connection
-        self._request = request
+        self._opaque = opaque
+        self._serialization = serialization
+        self._asked_ms = asked_ms
         self._unique_key = unique_key
 
     def stored(self, ticket: Ticket) -> None:
-        request = self._request
-        answer = reply_command([ticket], request.opaque, request.serialization, self._unique_key)
-        answer.asked_code, answer.asked_ms = Request.SEND_BATCH_MESSAGE, request.asked_ms
-        self._connection.send(answer)
+        self._answer(reply_command([ticket], self._opaque, self._serialization, self._unique_key))
 
     def refused(self, code: int, remark: str) -> None:
-        self._connection.send(self._request.answer(code=code, remark=remark))
+        self._answer(Command(code, {}, b"", remark, RESPONSE_FLAG, self._opaque, serialization=self._serialization))
+
+    def _answer(self, answer: Command) -> None:
+        answer.asked_code, answer.asked_ms = Request.SEND_BATCH_MESSAGE, self._asked_ms
+        self._connection.send(answer)
 
 
 def _owner(connection: Connection, request: Command) -> object:

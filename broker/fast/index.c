@@ -1,0 +1,140 @@
+/* Hashes of keys, and entries of the index (engine/queues/index.py). */
+
+#include "fast.h"
+
+static int add_hash(uint32_t *hash, PyObject *text) {
+    Py_ssize_t size;
+    const char *letters = PyUnicode_AsUTF8AndSize(text, &size);
+    uint32_t value = *hash;
+    if (letters != NULL) {
+        Py_ssize_t at = 0;
+        for (; at < size && (byte)letters[at] < 128; at++) value = value * 31 + (byte)letters[at];
+        if (at == size) {
+            *hash = value;
+            return 1;
+        }
+    } else if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
+        PyErr_Clear(); /* half a pair of surrogates */
+    } else {
+        return 0;
+    }
+    PyObject *units = PyUnicode_AsEncodedString(text, "utf-16-be", "surrogatepass");
+    Bytes raw;
+    if (units == NULL || !bytes_of(units, &raw)) {
+        Py_DecRef(units);
+        return 0;
+    }
+    value = *hash;
+    for (Py_ssize_t at = 0; at + 1 < raw.size; at += 2) value = value * 31 + get16(raw.at + at);
+    Py_DecRef(units);
+    *hash = value;
+    return 1;
+}
+
+PyObject *absolute(uint32_t hash) {
+    return PyLong_FromLong(hash < 0x80000000u ? (long)hash : (long)((0u - hash) & MASK31));
+}
+
+PyDoc_STRVAR(hashes_doc, "Return the index hashes of a beginning with each of the keys behind it.");
+
+static PyObject *hashes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Column keys;
+    uint32_t start = 0;
+    if (!has_args("hashes", count, 2) || !PyUnicode_Check(args[0])) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "what keys begin with is text");
+        return NULL;
+    }
+    if (!add_hash(&start, args[0]) || !column_of(args[1], -1, &keys)) return NULL;
+    Py_ssize_t rows = rows_of(keys);
+    PyObject *made = PyList_New(rows);
+    if (made == NULL) return NULL;
+    for (Py_ssize_t row = 0; row < rows; row++) {
+        uint32_t hash = start;
+        PyObject *key = cell(keys, row), *value;
+        if (!PyUnicode_Check(key)) PyErr_SetString(PyExc_TypeError, "a key is text");
+        else if (add_hash(&hash, key) && (value = absolute(hash)) != NULL) {
+            PyList_SetItem(made, row, value);
+            continue;
+        }
+        Py_DecRef(made);
+        return NULL;
+    }
+    return made;
+}
+
+PyDoc_STRVAR(index_hash_doc, "Return the index hash of one text.");
+
+static PyObject *index_hash(PyObject *module, PyObject *text) {
+    uint32_t hash = 0;
+    if (!PyUnicode_Check(text)) {
+        PyErr_SetString(PyExc_TypeError, "a key is text");
+        return NULL;
+    }
+    return add_hash(&hash, text) ? absolute(hash) : NULL;
+}
+
+PyDoc_STRVAR(
+    put_entries_doc, "Put entries into the slots of an index: slots, hashes, positions, seconds, first number, pages, slots a "
+              "page. Return the packed entries and how many slots were empty.");
+
+static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Column keys, positions;
+    int32_t seconds, number, page_slots;
+    if (!has_args("put_entries", count, 7) || !column_of(args[1], -1, &keys)) return NULL;
+    Py_ssize_t rows = rows_of(keys);
+    if (!column_of(args[2], rows, &positions) || !int32_of(args[3], &seconds) || !int32_of(args[4], &number) ||
+        !int32_of(args[6], &page_slots))
+        return NULL;
+    if (page_slots <= 0 || !PySet_Check(args[5])) {
+        PyErr_SetString(PyExc_ValueError, "pages are a set, and have slots");
+        return NULL;
+    }
+    /* all of it is looked at before a slot changes */
+    for (Py_ssize_t row = 0; row < rows; row++) {
+        int32_t hash;
+        int64_t position;
+        if (!int32_of(cell(keys, row), &hash) || !int64_of(cell(positions, row), &position)) return NULL;
+        if (hash < 0) {
+            PyErr_SetString(PyExc_ValueError, "a hash is no negative number");
+            return NULL;
+        }
+    }
+    Py_buffer view;
+    if (PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE | PyBUF_FORMAT) < 0) return NULL;
+    if (view.itemsize != 4 || view.format == NULL || strcmp(view.format, "i") || view.len < 4 ||
+        rows > INT32_MAX - (Py_ssize_t)number) {
+        PyBuffer_Release(&view);
+        PyErr_SetString(PyExc_ValueError, "slots are an array of int, and have room");
+        return NULL;
+    }
+    int32_t *slots = view.buf, slot_count = (int32_t)(view.len / 4), page = -1;
+    long fresh = 0;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, 20 * rows);
+    byte *at = made == NULL ? NULL : (byte *)PyBytes_AsString(made);
+    for (Py_ssize_t row = 0; made != NULL && row < rows; row++) {
+        int32_t hash = 0, previous, slot;
+        int64_t position = 0;
+        int32_of(cell(keys, row), &hash);
+        int64_of(cell(positions, row), &position);
+        slot = hash % slot_count;
+        previous = slots[slot];
+        fresh += !previous;
+        if (slot / page_slots != page) {
+            page = slot / page_slots;
+            PyObject *dirty = PyLong_FromLong(page);
+            if (dirty == NULL || PySet_Add(args[5], dirty) < 0) {
+                Py_DecRef(dirty);
+                Py_DecRef(made);
+                made = NULL;
+                break;
+            }
+            Py_DecRef(dirty);
+        }
+        slots[slot] = number++;
+        at = put32(put32(put64(put32(at, (uint32_t)hash), (uint64_t)position), (uint32_t)seconds), (uint32_t)previous);
+    }
+    PyBuffer_Release(&view);
+    return made == NULL ? NULL : Py_BuildValue("(Nl)", made, fresh);
+}
+
+PyMethodDef index_functions[] = {FAST(hashes), ONE(index_hash), FAST(put_entries), NO_MORE};
