@@ -7,6 +7,7 @@
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -44,6 +45,13 @@ static inline uint32_t get32(const byte *at) {
 }
 
 static inline int is_digit(byte letter) { return letter >= '0' && letter <= '9'; }
+
+/* A hexadecimal digit's value; -1 if it is none. */
+static inline int digit_of(byte letter) {
+    if (is_digit(letter)) return letter - '0';
+    letter |= 0x20;
+    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
+}
 
 typedef struct {
     const byte *at;
@@ -231,3 +239,23 @@ static inline PyObject *nothing_unless_failed(void) {
     PyErr_Clear();
     Py_RETURN_NONE;
 }
+
+/* Headers of requests (headers.c). */
+
+enum { MOST_FIELDS = 24 };
+
+/* `escapes`: how many characters of the value stand there as \\u00XX. */
+typedef struct {
+    Bytes name, value;
+    int escapes;
+} Field;
+
+typedef struct {
+    Bytes body;
+    int32_t code, flag, opaque;
+    int is_json, count;
+    Field fields[MOST_FIELDS];
+} Header;
+
+/* Read the header of a frame without its length; return whether it is as usual. */
+int header_of(Bytes frame, Header *header);

@@ -3,101 +3,96 @@
 #include "fast.h"
 
 /* The digits of a field as a number; -1 if there are none, more than `most`, or anything else. */
-static int64_t digits_of(const byte *at, Py_ssize_t size, Py_ssize_t most) {
+static int64_t digits_of(Bytes field, Py_ssize_t most) {
     int64_t value = 0;
-    if (!size || size > most) return -1;
-    for (; size; size--, at++) {
-        if (!is_digit(*at)) return -1;
-        value = value * 10 + (*at - '0');
+    if (!field.size || field.size > most) return -1;
+    for (Py_ssize_t at = 0; at < field.size; at++) {
+        if (!is_digit(field.at[at])) return -1;
+        value = value * 10 + (field.at[at] - '0');
     }
     return value;
 }
 
+static PyObject *without_escapes(const Field *field) {
+    PyObject *made = PyBytes_FromStringAndSize(NULL, field->value.size - 5 * field->escapes);
+    if (made == NULL) return NULL;
+    byte *into = (byte *)PyBytes_AsString(made);
+    for (const byte *at = field->value.at, *end = at + field->value.size; at < end; at++)
+        if (*at == '\\' && field->escapes) {
+            *into++ = (byte)(digit_of(at[4]) << 4 | digit_of(at[5]));
+            at += 5;
+        } else *into++ = *at;
+    return made;
+}
+
+static int is_printable(Bytes text) {
+    for (Py_ssize_t at = 0; at < text.size; at++)
+        if (text.at[at] < ' ' || text.at[at] > '~') return 0;
+    return 1;
+}
+
 PyDoc_STRVAR(
-    read_send_doc, "Return what a plain send, or a batch, with a binary header says, as SendShortcut.read does; None if anything about "
-                   "it is not as usual.");
+    read_send_doc, "Return what a plain send, or a batch, says, as SendShortcut.read and read_json_send do; None if "
+                   "anything about it is not as usual.");
 
 static PyObject *read_send(PyObject *module, PyObject *frame) {
-    Bytes whole, fields[14];
+    Bytes whole;
+    Header header;
+    const Field *fields[14] = {NULL};
     if (!bytes_of(frame, &whole)) return NULL;
-    if (whole.size < 25 || whole.at[0] != 1 || (get16(whole.at + 4) != 310 && get16(whole.at + 4) != 320)) Py_RETURN_NONE;
-    Py_ssize_t header = (Py_ssize_t)(get32(whole.at) & 0xFFFFFF), body_at = 4 + header;
-    uint32_t frame_flag = get32(whole.at + 13);
-    if (body_at > whole.size || body_at < 25 || frame_flag & ~2u || get32(whole.at + 17) ||
-        get32(whole.at + 21) != (uint32_t)(header - 21))
-        Py_RETURN_NONE;
-    memset(fields, 0, sizeof fields);
-    for (const byte *at = whole.at + 25, *end = whole.at + body_at; at < end;) {
-        if (end - at < 7 || get16(at) != 1 || at[2] < 'a' || at[2] > 'n') Py_RETURN_NONE;
-        Bytes *field = &fields[at[2] - 'a'];
-        uint32_t size = get32(at + 3);
-        at += 7;
-        if (field->at != NULL || size > (uint32_t)(end - at)) Py_RETURN_NONE;
-        field->at = at;
-        field->size = (Py_ssize_t)size;
-        at += size;
+    if (!header_of(whole, &header) || (header.code != 310 && header.code != 320) || header.flag & ~2) Py_RETURN_NONE;
+    for (int number = 0; number < header.count; number++) {
+        const Field *field = &header.fields[number];
+        int place = field->name.size == 1 ? field->name.at[0] - 'a' : -1;
+        if (place < 0 || place > 13 || fields[place] != NULL || (field->escapes && place != 'i' - 'a')) Py_RETURN_NONE;
+        fields[place] = field;
     }
-#define FIELD(letter) fields[letter - 'a']
+#define FIELD(letter) (fields[letter - 'a'] == NULL ? (Bytes){NULL, 0} : fields[letter - 'a']->value)
     for (const char *name = "abcn"; *name; name++)
-        for (Py_ssize_t at = 0; at < FIELD(*name).size; at++)
-            if (FIELD(*name).at[at] > 127) Py_RETURN_NONE;
-    Bytes topic = FIELD('b'), d = FIELD('d'), j = FIELD('j'), l = FIELD('l'), m = FIELD('m'), properties = FIELD('i');
-    int64_t queue_id = digits_of(FIELD('e').at, FIELD('e').size, 9);
-    int64_t sys_flag = digits_of(FIELD('f').at, FIELD('f').size, 1);
-    int64_t born_ms = digits_of(FIELD('g').at, FIELD('g').size, 13), flag = digits_of(FIELD('h').at, FIELD('h').size, 1);
-    int is_batch = get16(whole.at + 4) == 320 || is_named(m.at, m.size, "true");
-    if (FIELD('a').at == NULL || topic.at == NULL || properties.at == NULL || queue_id < 0 || sys_flag < 0 ||
-        born_ms < 0 || flag < 0 || l.size || (d.size && digits_of(d.at, d.size, 9) < 0) ||
-        (j.size && !is_named(j.at, j.size, "0")) || (m.size && !is_named(m.at, m.size, "true") && !is_named(m.at, m.size, "false")))
+        if (!is_ascii(FIELD(*name))) Py_RETURN_NONE;
+    Bytes topic = FIELD('b'), d = FIELD('d'), j = FIELD('j'), m = FIELD('m');
+    int64_t queue_id = digits_of(FIELD('e'), 9), sys_flag = digits_of(FIELD('f'), 1);
+    int64_t born_ms = digits_of(FIELD('g'), 13), flag = digits_of(FIELD('h'), 1);
+    int is_batch = header.code == 320 || is_named(m.at, m.size, "true");
+    if (fields[0] == NULL || topic.at == NULL || fields['i' - 'a'] == NULL || queue_id < 0 || sys_flag < 0 || born_ms < 0 ||
+        flag < 0 || FIELD('l').size || (d.size && digits_of(d, 9) < 0) || (j.size && !is_named(j.at, j.size, "0")) ||
+        (m.size && !is_named(m.at, m.size, "true") && !is_named(m.at, m.size, "false")))
+        Py_RETURN_NONE;
+    /* as read_json_send leaves them to the long way */
+    if (header.is_json && (!is_printable(topic) || begins(topic.at, topic.size, "%") || fields['l' - 'a'] != NULL))
         Py_RETURN_NONE;
 #undef FIELD
     return Py_BuildValue(
-        "(iis#LLLLy#y#O)", (int)(int32_t)get32(whole.at + 9), (int)frame_flag, (const char *)topic.at, topic.size,
-        (long long)queue_id, (long long)sys_flag, (long long)born_ms, (long long)flag, (const char *)properties.at,
-        properties.size, (const char *)whole.at + body_at, whole.size - body_at,
-        is_batch ? Py_True : Py_False);
+        "(iis#LLLLNy#O)", (int)header.opaque, (int)header.flag, (const char *)topic.at, topic.size, (long long)queue_id,
+        (long long)sys_flag, (long long)born_ms, (long long)flag, without_escapes(fields['i' - 'a']),
+        (const char *)header.body.at, header.body.size, is_batch ? Py_True : Py_False);
 }
 
-/* Decisions (rocketmq/end_transaction.py). */
-
 PyDoc_STRVAR(
-    read_end_doc, "Return what a decision about a half with a binary header says, as EndShortcut.read does; None if "
-                  "anything about it is not as usual.");
+    read_end_doc, "Return what a decision about a half says, as EndShortcut.read does of one with a binary header; None "
+                  "if anything about it is not as usual.");
 
 static PyObject *read_end(PyObject *module, PyObject *frame) {
     static const char *const names[6] = {
         "commitOrRollback", "tranStateTableOffset", "commitLogOffset", "producerGroup", "transactionId",
         "fromTransactionCheck",
     };
-    Bytes whole, fields[6];
+    Bytes whole;
+    Header header;
+    const Field *fields[6] = {NULL};
     if (!bytes_of(frame, &whole)) return NULL;
-    if (whole.size < 25 || whole.at[0] != 1 || get16(whole.at + 4) != 37) Py_RETURN_NONE;
-    uint32_t frame_flag = get32(whole.at + 13);
-    if ((Py_ssize_t)(get32(whole.at) & 0xFFFFFF) != whole.size - 4 || frame_flag & ~2u || get32(whole.at + 17) ||
-        get32(whole.at + 21) != (uint32_t)(whole.size - 25))
-        Py_RETURN_NONE;
-    memset(fields, 0, sizeof fields);
-    int left = 16;
-    for (const byte *at = whole.at + 25, *end = whole.at + whole.size; at < end;) {
-        if (end - at < 2 || !left--) Py_RETURN_NONE;
-        Py_ssize_t name_size = (Py_ssize_t)get16(at);
-        const byte *name = at + 2;
-        if (end - name < name_size + 4) Py_RETURN_NONE;
-        uint32_t size = get32(name + name_size);
-        at = name + name_size + 4;
-        if (size > (uint32_t)(end - at)) Py_RETURN_NONE;
-        for (int place = 0; place < 6; place++)
-            if (is_named(name, name_size, names[place])) {
-                if (fields[place].at != NULL) Py_RETURN_NONE;
-                fields[place].at = at;
-                fields[place].size = (Py_ssize_t)size;
-            }
-        at += size;
-    }
+    if (!header_of(whole, &header) || header.code != 37 || header.flag & ~2 || header.body.size) Py_RETURN_NONE;
+    for (int number = 0; number < header.count; number++)
+        for (int place = 0; place < 6; place++) {
+            const Field *field = &header.fields[number];
+            if (!is_named(field->name.at, field->name.size, names[place])) continue;
+            if (fields[place] != NULL || field->escapes) Py_RETURN_NONE;
+            fields[place] = field;
+        }
     for (int place = 0; place < 6; place++)
-        if (fields[place].at == NULL) Py_RETURN_NONE;
-    Bytes said = fields[0], group = fields[3], id = fields[4], check = fields[5];
-    int64_t offset = digits_of(fields[1].at, fields[1].size, 18), position = digits_of(fields[2].at, fields[2].size, 18);
+        if (fields[place] == NULL) Py_RETURN_NONE;
+    Bytes said = fields[0]->value, group = fields[3]->value, id = fields[4]->value, check = fields[5]->value;
+    int64_t offset = digits_of(fields[1]->value, 18), position = digits_of(fields[2]->value, 18);
     PyObject *commit = is_named(said.at, said.size, "8")    ? Py_True
                        : is_named(said.at, said.size, "12") ? Py_False
                        : is_named(said.at, said.size, "0")  ? Py_None
@@ -112,8 +107,8 @@ static PyObject *read_end(PyObject *module, PyObject *frame) {
         return nothing_unless_failed();
     }
     return Py_BuildValue(
-        "(iiOLLNNO)", (int)(int32_t)get32(whole.at + 9), (int)frame_flag, commit, (long long)offset,
-        (long long)position, group_name, id_text, is_check ? Py_True : Py_False);
+        "(iiOLLNNO)", (int)header.opaque, (int)header.flag, commit, (long long)offset, (long long)position, group_name,
+        id_text, is_check ? Py_True : Py_False);
 }
 
 static byte *put_field(byte *at, const char *name, const byte *value, size_t size) {
@@ -131,38 +126,55 @@ static size_t write_number(byte *into, int64_t value) {
     return written;
 }
 
+/* What both answers say of a send. */
+typedef struct {
+    byte message_id[80], queue_id[20], queue_offset[20];
+    size_t id_size, queue_size, offset_size;
+    Bytes unique_key;
+    int32_t opaque;
+} Answer;
+
+/* Read host in hex, opaque, position, queue id, queue offset and unique key; 1: done, 0: not as usual, -1: an error. */
+static int answer_of(PyObject *const *args, Answer *answer) {
+    Bytes host;
+    int64_t position, queue_id, queue_offset;
+    if (!bytes_of(args[0], &host) || !int32_of(args[1], &answer->opaque) || !int64_of(args[2], &position) ||
+        !int64_of(args[3], &queue_id) || !int64_of(args[4], &queue_offset))
+        return -1;
+    const char *key = "";
+    answer->unique_key.size = 0;
+    if (args[5] != Py_None && (key = PyUnicode_AsUTF8AndSize(args[5], &answer->unique_key.size)) == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return -1;
+        PyErr_Clear();
+        return 0;
+    }
+    answer->unique_key.at = (const byte *)key;
+    if (position < 0 || queue_id < 0 || queue_offset < 0 || host.size > 64 || answer->unique_key.size > 255) return 0;
+    byte *at = put(answer->message_id, host.at, (size_t)host.size);
+    for (int digit = 0; digit < 16; digit++) *at++ = (byte)"0123456789ABCDEF"[(uint64_t)position >> (60 - 4 * digit) & 15];
+    answer->id_size = (size_t)host.size + 16;
+    answer->queue_size = write_number(answer->queue_id, queue_id);
+    answer->offset_size = write_number(answer->queue_offset, queue_offset);
+    return 1;
+}
+
 PyDoc_STRVAR(
     send_reply_doc,
     "Return the answer to a send, with a binary header: language, version, last fields, host in hex, opaque, position, "
     "queue id, queue offset, id, further fields.");
 
 static PyObject *send_reply(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    int32_t language, version, opaque;
-    int64_t position, queue_id, queue_offset;
-    Bytes last, host, more;
-    Py_ssize_t key_size = 0;
-    const char *key = "";
+    int32_t language, version;
+    Bytes last, more;
+    Answer said;
     if (!has_args("send_reply", count, 10) || !int32_of(args[0], &language) || !int32_of(args[1], &version) ||
-        !bytes_of(args[2], &last) || !bytes_of(args[3], &host) || !int32_of(args[4], &opaque) ||
-        !int64_of(args[5], &position) || !int64_of(args[6], &queue_id) || !int64_of(args[7], &queue_offset) ||
-        !bytes_of(args[9], &more))
+        !bytes_of(args[2], &last) || !bytes_of(args[9], &more))
         return NULL;
-    if (args[8] != Py_None && (key = PyUnicode_AsUTF8AndSize(args[8], &key_size)) == NULL) {
-        if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return NULL;
-        PyErr_Clear();
-        Py_RETURN_NONE;
-    }
-    if (position < 0 || queue_id < 0 || queue_offset < 0 || host.size > 64 || key_size > 255 || last.size > 4096 ||
-        more.size > 4096)
-        Py_RETURN_NONE;
-    byte message_id[80], queue_digits[20], offset_digits[20];
-    memcpy(message_id, host.at, (size_t)host.size);
-    for (int digit = 0; digit < 16; digit++)
-        message_id[host.size + digit] = (byte)"0123456789ABCDEF"[(uint64_t)position >> (60 - 4 * digit) & 15];
-    size_t id_size = (size_t)host.size + 16, queue_size = write_number(queue_digits, queue_id);
-    size_t offset_size = write_number(offset_digits, queue_offset);
-    size_t ext = 4 * 6 + strlen("msgId" "queueId" "queueOffset" "transactionId") + id_size + queue_size + offset_size +
-                 (size_t)key_size + (size_t)last.size + (size_t)more.size;
+    int read = answer_of(args + 3, &said);
+    if (read < 0) return NULL;
+    if (!read || last.size > 4096 || more.size > 4096) Py_RETURN_NONE;
+    size_t ext = 4 * 6 + strlen("msgId" "queueId" "queueOffset" "transactionId") + said.id_size + said.queue_size +
+                 said.offset_size + (size_t)said.unique_key.size + (size_t)last.size + (size_t)more.size;
     PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(29 + ext));
     if (made == NULL) return NULL;
     byte *at = (byte *)PyBytes_AsString(made);
@@ -171,16 +183,68 @@ static PyObject *send_reply(PyObject *module, PyObject *const *args, Py_ssize_t 
     at = put16(at, 0);
     *at++ = (byte)language;
     at = put16(at, (uint32_t)version);
-    at = put32(at, (uint32_t)opaque);
+    at = put32(at, (uint32_t)said.opaque);
     at = put32(at, 1);
     at = put32(at, 0);
     at = put32(at, (uint32_t)ext);
-    at = put_field(at, "msgId", message_id, id_size);
-    at = put_field(at, "queueId", queue_digits, queue_size);
-    at = put_field(at, "queueOffset", offset_digits, offset_size);
-    at = put_field(at, "transactionId", (const byte *)key, (size_t)key_size);
+    at = put_field(at, "msgId", said.message_id, said.id_size);
+    at = put_field(at, "queueId", said.queue_id, said.queue_size);
+    at = put_field(at, "queueOffset", said.queue_offset, said.offset_size);
+    at = put_field(at, "transactionId", said.unique_key.at, (size_t)said.unique_key.size);
     put(put(at, last.at, (size_t)last.size), more.at, (size_t)more.size);
     return made;
 }
 
-PyMethodDef frame_functions[] = {ONE(read_end), ONE(read_send), FAST(send_reply), NO_MORE};
+static int needs_no_escape(Bytes text) {
+    for (Py_ssize_t at = 0; at < text.size; at++) {
+        byte letter = text.at[at], lower = letter | 0x20;
+        if (!is_digit(letter) && !(lower >= 'a' && lower <= 'z') && letter != '_' && letter != '.' && letter != ':' &&
+            letter != '-')
+            return 0;
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(
+    json_send_reply_doc,
+    "Return the answer to a send, with a JSON header: last fields, what stands before the opaque, what stands behind it, "
+    "host in hex, opaque, position, queue id, queue offset, id, further fields.");
+
+static PyObject *json_send_reply(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Bytes last, before, behind, more;
+    Answer said;
+    if (!has_args("json_send_reply", count, 10) || !bytes_of(args[0], &last) || !bytes_of(args[1], &before) ||
+        !bytes_of(args[2], &behind) || !bytes_of(args[9], &more))
+        return NULL;
+    int read = answer_of(args + 3, &said);
+    if (read < 0) return NULL;
+    if (!read || last.size > 4096 || before.size > 4096 || behind.size > 4096 || more.size > 4096 ||
+        !needs_no_escape(said.unique_key))
+        Py_RETURN_NONE;
+    byte opaque[21];
+    size_t opaque_size = said.opaque < 0;
+    opaque[0] = '-';
+    opaque_size += write_number(opaque + opaque_size, said.opaque < 0 ? -(int64_t)said.opaque : said.opaque);
+    const struct {
+        const void *at;
+        size_t size;
+    } parts[] = {
+#define TEXT(text) {text, sizeof text - 1}
+        TEXT("{\"code\":0,\"extFields\":{\"msgId\":\""), {said.message_id, said.id_size},
+        TEXT("\",\"queueId\":\""), {said.queue_id, said.queue_size},
+        TEXT("\",\"queueOffset\":\""), {said.queue_offset, said.offset_size},
+        TEXT("\",\"transactionId\":\""), {said.unique_key.at, (size_t)said.unique_key.size},
+        TEXT("\","), {last.at, (size_t)last.size}, {more.at, (size_t)more.size},
+        {before.at, (size_t)before.size}, {opaque, opaque_size}, {behind.at, (size_t)behind.size},
+#undef TEXT
+    };
+    size_t size = 0;
+    for (size_t part = 0; part < sizeof parts / sizeof *parts; part++) size += parts[part].size;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(8 + size));
+    if (made == NULL) return NULL;
+    byte *at = put32(put32((byte *)PyBytes_AsString(made), (uint32_t)(4 + size)), (uint32_t)size);
+    for (size_t part = 0; part < sizeof parts / sizeof *parts; part++) at = put(at, parts[part].at, parts[part].size);
+    return made;
+}
+
+PyMethodDef frame_functions[] = {FAST(json_send_reply), ONE(read_end), ONE(read_send), FAST(send_reply), NO_MORE};

@@ -41,11 +41,27 @@ class Fast(Protocol):
     def index_hash(self, text: str, /) -> int:
         """Return the hash of one text (Index.hash_of)."""
 
+    def json_send_reply(
+        self,
+        last_fields: bytes,
+        before_opaque: bytes,
+        behind_opaque: bytes,
+        host: bytes,
+        opaque: int,
+        position: int,
+        queue_id: int,
+        queue_offset: int,
+        unique_key: str | None,
+        more_fields: bytes,
+        /,
+    ) -> bytes | None:
+        """Return the answer to one send (send_reply.json_reply); ``host`` is that of the message's id, in hex."""
+
     def read_end(self, frame: bytes, /) -> tuple[int, int, bool | None, int, int, str, str, bool] | None:
-        """Return what EndShortcut.read does, also of forms that were not seen before."""
+        """Return what EndShortcut.read does, also of forms that were not seen before, and of JSON headers."""
 
     def read_send(self, frame: bytes, /) -> tuple[int, int, str, int, int, int, int, bytes, bytes, bool] | None:
-        """Return what SendShortcut.read does, also of headers of a kind that was not seen before, and of batches."""
+        """Return what SendShortcut.read and read_json_send do, also of a kind not seen before, and of batches."""
 
     def send_reply(
         self,

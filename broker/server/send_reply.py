@@ -40,10 +40,12 @@ _ID, _QUEUE, _OFFSET, _TRANSACTION = (
 _DUE = b"\0\x08escDueMs\0\0\0%c%b"
 _DUE_AND_HANDLE = _DUE + b"\0\x0crecallHandle%b%b"
 #: what an answer without remark looks like, and values that stand in it as they are
+_JSON_LAST = json.dumps(TRACE_FIELDS, separators=(",", ":"))[1:-1].encode()
+_JSON_BEFORE_OPAQUE = b'},"flag":%d,"language":"PYTHON","opaque":' % RESPONSE_FLAG
+_JSON_BEHIND_OPAQUE = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % PROTOCOL_VERSION
 _JSON_HEADER = (
-    b'{"code":0,"extFields":{"msgId":"%%b%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%b",%b%%b},'
-    b'"flag":%d,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
-    % (json.dumps(TRACE_FIELDS, separators=(",", ":"))[1:-1].encode(), RESPONSE_FLAG, PROTOCOL_VERSION)
+    b'{"code":0,"extFields":{"msgId":"%%b%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%b",%b%%b%b%%d%b'
+    % (_JSON_LAST, _JSON_BEFORE_OPAQUE, _JSON_BEHIND_OPAQUE)
 )
 _JSON_START = Struct(">II").pack
 _NEEDS_NO_ESCAPE = re.compile("[0-9A-Za-z_.:-]*+").fullmatch
@@ -179,12 +181,22 @@ def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_leng
 
 def json_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:
     """Return the answer to one send, with a JSON header; `handle` is a timer's."""
-    unique_key = ticket.unique_key or ""
-    if ticket.conflict is not None or _NEEDS_NO_ESCAPE(unique_key) is None:
+    if ticket.conflict is not None:
         return encode(_command(ticket, opaque, 0, handle))
     more = b"" if ticket.due_ms is None else b',"escDueMs":"%d"' % ticket.due_ms
     if handle is not None:
         more += b',"recallHandle":"%b"' % handle
+    if FAST is not None:
+        host = _hosts.get(ticket.store_host) or _hex_of(ticket.store_host)
+        frame = FAST.json_send_reply(
+            _JSON_LAST, _JSON_BEFORE_OPAQUE, _JSON_BEHIND_OPAQUE, host, opaque, ticket.position, ticket.queue_id,
+            ticket.queue_offset, ticket.unique_key, more,
+        )  # fmt: skip
+        if frame is not None:
+            return frame
+    unique_key = ticket.unique_key or ""
+    if _NEEDS_NO_ESCAPE(unique_key) is None:
+        return encode(_command(ticket, opaque, 0, handle))
     header = _JSON_HEADER % (
         ticket.store_host.hex().upper().encode(), ticket.position, ticket.queue_id, ticket.queue_offset,
         unique_key.encode(), more, opaque,

@@ -19,12 +19,12 @@ from broker.rocketmq.codes import Request
 from broker.rocketmq.compiled import IN_PYTHON, INTERFACE
 from broker.rocketmq.end_transaction import EndShortcut
 from broker.rocketmq.errors import RequestRefused
-from broker.rocketmq.frame import BINARY, Command, decode, encode
+from broker.rocketmq.frame import BINARY, JSON, Command, decode, encode
 from broker.rocketmq.layout import MOST_IN_BATCH
 from broker.rocketmq.message import Message, record_size, string_hash
 from broker.rocketmq.message import decode as decode_record
 from broker.rocketmq.message import encode as encode_record
-from broker.rocketmq.sends import SendShortcut, read_send_header, split_batch
+from broker.rocketmq.sends import SendShortcut, read_json_send, read_send_header, split_batch
 from broker.server import send_reply
 from broker.server.processors import send
 from tests.server.test_endheader import long_way
@@ -69,6 +69,16 @@ def test_a_record(
         size,
     )
     assert FAST.record(*said) == IN_PYTHON["record"](*said)
+
+
+@pytest.mark.parametrize("lengths", [range(300), range(4_000, 4_070), [100_000, 4 << 20]])
+def test_checksums_of_any_length(lengths):
+    letters = bytes(number * number % 251 for number in range(1 << 16)) * 65
+    for length in lengths:
+        body = letters[length % 7 : length % 7 + length]
+        size = record_size(b"T", body, b"", IPV4, IPV4)
+        said = (b"T", 1, 2, 3, body, b"", 0, 0, 4, IPV4, 5, IPV4, 0, 0, size)
+        assert FAST.record(*said) == IN_PYTHON["record"](*said)
 
 
 @given(
@@ -264,10 +274,11 @@ FIELDS = st.builds(
 
 @given(
     FIELDS, st.binary(max_size=20), st.sampled_from([0, 2, 1, -1]), st.sampled_from([310, 310, 310, 10, 320]),
-    st.sampled_from([None, None, "remark"]), st.integers(0, 1 << 30), INT,
+    st.sampled_from([None, None, "remark"]), st.integers(0, 1 << 30), INT, st.sampled_from([JSON, BINARY]),
+    st.sampled_from(["JAVA", "JAVA", "GO"]),
 )  # fmt: skip
-def test_a_send(fields, body, flag, code, remark, cut, opaque):
-    frame = encode(Command(code, fields, body, remark, flag, opaque, "JAVA", serialization=BINARY))[4:]
+def test_a_send(fields, body, flag, code, remark, cut, opaque, serialization, language):
+    frame = encode(Command(code, fields, body, remark, flag, opaque, language, serialization=serialization))[4:]
     check_send(frame)
     check_send(frame[: cut % (len(frame) + 1)])
     at = cut % len(frame)
@@ -290,6 +301,33 @@ def check_send(frame: bytes) -> None:
         command.opaque, command.flag, header.topic, header.queue_id, header.sys_flag, header.born_ms, header.flag,
         header.properties, command.body, header.is_batch or command.code == Request.SEND_BATCH_MESSAGE,
     )  # fmt: skip
+
+
+JSON_SEND = (
+    '{"code":310,"extFields":{"a":"g","b":"T","c":"TBW102","d":"4","e":"3","f":"0","g":"1700000000000","h":"0",'
+    '"i":"UNIQ_KEY\\u0001A\\u0002","j":"0","k":"false","m":"false","n":"broker-a"},"flag":0,"language":"JAVA",'
+    '"opaque":-7,"serializeTypeCurrentRPC":"JSON","version":511}'
+)
+#: what may come in the place of a few letters: tokens of JSON, good and bad
+TOKENS = st.sampled_from([
+    "", " ", '"', "\\", "\\u0041", "\\u00e9", "\\u004", "\\n", "{", "}", ",", ":", "0", "-", "1e3", "null", "00", "ä",
+    "\x01", "{}", '"x":"y",',
+    '"flag":2,', '"flag":1,', '"opaque":2147483648,', '"remark":null,', '"l":"16",', '"e":"4",', '"m":"true",',
+])  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(JSON_SEND)), st.integers(0, 9), TOKENS), max_size=2), st.binary(max_size=5)
+)
+def test_a_send_with_a_header_of_json(changes, body):
+    text = JSON_SEND
+    for at, count, token in changes:
+        text = text[:at] + token + text[at + count :]
+    header = text.encode()
+    frame = len(header).to_bytes(4, "big") + header + body
+    read = FAST.read_send(frame)
+    assert read is None or read == read_json_send(frame)
+    assert changes or read is not None
 
 
 def test_what_the_other_way_reads_is_read():
@@ -316,10 +354,10 @@ ENDINGS = st.builds(
 
 @given(
     ENDINGS, st.sampled_from([b"", b"", b"b"]), st.sampled_from([0, 2, 2, 1, -1]), st.sampled_from([37, 37, 37, 310]),
-    st.sampled_from([None, None, "remark"]), st.integers(0, 1 << 30), INT,
+    st.sampled_from([None, None, "remark"]), st.integers(0, 1 << 30), INT, st.sampled_from([JSON, BINARY]),
 )  # fmt: skip
-def test_a_decision(fields, body, flag, code, remark, cut, opaque):
-    frame = encode(Command(code, fields, body, remark, flag, opaque, "JAVA", serialization=BINARY))[4:]
+def test_a_decision(fields, body, flag, code, remark, cut, opaque, serialization):
+    frame = encode(Command(code, fields, body, remark, flag, opaque, "JAVA", serialization=serialization))[4:]
     check_decision(frame)
     check_decision(frame[: cut % (len(frame) + 1)])
     at = cut % len(frame)
@@ -342,6 +380,8 @@ def test_a_decision_that_the_other_way_reads_is_read():
     frame, shortcut = encode(Command(37, ENDING, opaque=7, flag=2, serialization=BINARY))[4:], EndShortcut()
     shortcut.learn(frame, decode(frame))
     assert FAST.read_end(frame) == shortcut.read(frame) == (7, 2, True, 3, 1668, "payers", "A", False)
+    frame = encode(Command(37, ENDING, opaque=7, flag=2, language="JAVA", serialization=JSON))[4:]
+    assert FAST.read_end(frame) == long_way(frame) == (7, 2, True, 3, 1668, "payers", "A", False)
 
 
 MARKS = st.sampled_from([
@@ -372,6 +412,11 @@ def test_an_answer(opaque, position, queue_id, offset, unique_key, due_ms):
     made = FAST.send_reply(*constants, opaque, position, queue_id, offset, *said)
     if made is not None:
         assert made == send_reply.binary_reply(ticket, opaque)
+    more = b"" if due_ms is None else b',"escDueMs":"%d"' % due_ms
+    parts = (send_reply._JSON_LAST, send_reply._JSON_BEFORE_OPAQUE, send_reply._JSON_BEHIND_OPAQUE, host)
+    made = FAST.json_send_reply(*parts, opaque, position, queue_id, offset, unique_key, more)
+    if made is not None:
+        assert made == send_reply.json_reply(ticket, opaque)
 
 
 WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
@@ -402,6 +447,10 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("read_send", (None,), TypeError),
     ("read_end", ("frame",), TypeError),
     ("send_reply", (0, 0, b"", "host", 0, 0, 0, 0, None, b""), TypeError),
+    ("json_send_reply", (b"", b"", b"", "host", 0, 0, 0, 0, None, b""), TypeError),
+    ("json_send_reply", (b"", b"", b"", b"host", 1 << 31, 0, 0, 0, None, b""), OverflowError),
+    ("batch_extremes", ("body", 1, 1), TypeError),
+    ("batch_records", (b"", b"T", 1 << 31, 0, 0, bytes(48)), OverflowError),
 ]
 
 

@@ -88,14 +88,17 @@ class SendProcessor:
         also_express: Mapping[int, Express] = MappingProxyType({}),
         passes: Callable[[Connection, SignedSend], bool] | None = None,
     ) -> None:
-        """`also_express`: who takes binary frames with other codes the short way, where it makes no difference whether
-        the sends that are held back are taken before or after. `passes`, where access is controlled: tells which plain
-        sends are signed and allowed."""
+        """`also_express`: who takes frames with other codes the short way, those with JSON headers only where there are
+        compiled twins: it may make no difference whether the sends that are held back are taken before or after.
+        `passes`, where access is controlled: tells which plain sends are signed and allowed."""
         self._state = state
         self._passes = passes
         self._signed_shortcut = SignedSendShortcut()
         self._engine = state.engine
         self._also_express = {code.to_bytes(2, "big"): express for code, express in also_express.items()}
+        self._also_express_json = [
+            (b'{"code":%d,' % code, express) for code, express in also_express.items() if FAST is not None
+        ]
         self._shortcut = SendShortcut()
         self._read_send = self._shortcut.read if FAST is None else FAST.read_send
         self._replies = SendReplies(state.config.broker_name)
@@ -138,7 +141,10 @@ class SendProcessor:
         else:
             send = read_json_send(frame)
             if send is None:
-                return False
+                return any(
+                    frame.startswith(beginning, 4) and express(connection, frame, now_ms)
+                    for beginning, express in self._also_express_json
+                )
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body, is_batch = send
         if is_batch:
             self.take_held(connection, now_ms)

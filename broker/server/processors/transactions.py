@@ -26,7 +26,7 @@ from ...rocketmq.compiled import FAST
 from ...rocketmq.end_transaction import EndShortcut, QuickEnding
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, body_as, json_body, text, truth, whole
-from ...rocketmq.frame import Command
+from ...rocketmq.frame import BINARY, Command
 from ...rocketmq.frame import decode as decode_frame
 from ...rocketmq.message import parse_offset_message_id
 from ..check_frames import Questions
@@ -89,12 +89,14 @@ class TransactionProcessor:
     # what clients say
 
     def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
-        """Hold back a decision with a binary header, to take it with others; return False if it is to go the long
-        way."""
+        """Hold back a decision, to take it with others; return False if it is to go the long way, as those with a JSON
+        header that are to be answered, which producers do not ask for."""
         said = self._read(frame)
         if said is None:
             if FAST is None:
                 self._shortcut.learn(frame, decode_frame(frame))
+            return False
+        if frame[0] != BINARY and not said[1] & ONEWAY_FLAG:
             return False
         self._held.append((said, frame))
         return True
