@@ -123,7 +123,7 @@ $(BIN)/python:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-.venv/.dev: requirements/dev.txt broker/fast/fast.c broker/fast/pyproject.toml .venv/.runtime
+.venv/.dev: requirements/dev.txt $(wildcard broker/fast/*.[ch]) broker/fast/pyproject.toml .venv/.runtime
 	@echo "installing what is pinned in $<, and building broker/fast"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@command -v gcc >/dev/null || console/run/debian-packages gcc libc6-dev
