@@ -82,12 +82,12 @@ def long_send(frame: bytes) -> object:
         header = read_send_header(command.ext)
     except (BadFrame, RequestRefused) as refused:
         return repr(refused)
-    is_plain = not (header.is_batch or header.reconsume_times or header.most_reconsume_times is not None)
-    if command.code != 310 or command.is_response or command.remark is not None or not is_plain:
+    is_plain = not header.reconsume_times and header.most_reconsume_times is None
+    if command.code not in (310, 320) or command.is_response or command.remark is not None or not is_plain:
         return "not a plain send"
     return (
         command.opaque, command.flag, header.topic, header.queue_id, header.sys_flag, header.born_ms, header.flag,
-        header.properties, command.body,
+        header.properties, command.body, header.is_batch or command.code == 320,
     )  # fmt: skip
 
 

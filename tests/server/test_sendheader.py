@@ -42,7 +42,7 @@ def test_the_short_way_reads_what_the_long_way_reads(
     if read is not None:
         header = read_send_header(decode(frame).ext)
         assert read == (3, 0, header.topic, header.queue_id, header.sys_flag, header.born_ms, header.flag,
-                        header.properties, body)  # fmt: skip
+                        header.properties, body, False)  # fmt: skip
         assert header.reconsume_times == 0
         assert not header.is_batch
 
@@ -50,7 +50,7 @@ def test_the_short_way_reads_what_the_long_way_reads(
 def test_a_plain_send_like_one_seen_before_goes_the_short_way() -> None:
     ext = send_ext("orders", "UNIQ_KEY\x01B\x02", e="3", g="1795249116999")
     frame = encode(Command(310, ext, b"other", opaque=8, serialization=BINARY))[4:]
-    assert learned().read(frame) == (8, 0, "orders", 3, 0, 1795249116999, 0, b"UNIQ_KEY\x01B\x02", b"other")
+    assert learned().read(frame) == (8, 0, "orders", 3, 0, 1795249116999, 0, b"UNIQ_KEY\x01B\x02", b"other", False)
 
 
 @pytest.mark.parametrize("changes", [{"m": "true"}, {"j": "1"}, {"l": "16"}])

@@ -55,7 +55,7 @@ def assert_as_the_long_way(frame: bytes, found: SignedSend) -> None:
     assert found.signature == command.ext[SIGNATURE].encode()
     assert found.content == content(command.ext, command.body, command.version)
     numbers = header.queue_id, header.sys_flag, header.born_ms, header.flag
-    assert found.send == (command.opaque, command.flag, header.topic, *numbers, header.properties, command.body)
+    assert found.send == (command.opaque, command.flag, header.topic, *numbers, header.properties, command.body, False)
     assert not header.reconsume_times
     assert not header.is_batch
 

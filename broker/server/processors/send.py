@@ -379,14 +379,15 @@ class _BatchOwner:
         self._unique_key = unique_key
 
     def stored(self, ticket: Ticket) -> None:
-        self._answer(reply_command([ticket], self._opaque, self._serialization, self._unique_key))
-
-    def refused(self, code: int, remark: str) -> None:
-        self._answer(Command(code, {}, b"", remark, RESPONSE_FLAG, self._opaque, serialization=self._serialization))
-
-    def _answer(self, answer: Command) -> None:
+        answer = reply_command([ticket], self._opaque, self._serialization, self._unique_key)
         answer.asked_code, answer.asked_ms = Request.SEND_BATCH_MESSAGE, self._asked_ms
         self._connection.send(answer)
+
+    def refused(self, code: int, remark: str) -> None:
+        self._connection.send(Command(
+            code, remark=remark, flag=RESPONSE_FLAG, opaque=self._opaque, serialization=self._serialization,
+            asked_code=Request.SEND_BATCH_MESSAGE, asked_ms=self._asked_ms,
+        ))  # fmt: skip
 
 
 def _owner(connection: Connection, request: Command) -> object:
