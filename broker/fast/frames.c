@@ -59,7 +59,10 @@ static PyObject *read_send(PyObject *module, PyObject *frame) {
         (m.size && !is_named(m.at, m.size, "true") && !is_named(m.at, m.size, "false")))
         Py_RETURN_NONE;
     /* as read_json_send leaves them to the long way */
-    if (header.is_json && (!is_printable(topic) || begins(topic.at, topic.size, "%") || fields['l' - 'a'] != NULL))
+    Bytes k = FIELD('k');
+    if (header.is_json &&
+        (!is_printable(topic) || begins(topic.at, topic.size, "%") || fields['l' - 'a'] != NULL ||
+         (k.size && !is_named(k.at, k.size, "true") && !is_named(k.at, k.size, "false"))))
         Py_RETURN_NONE;
 #undef FIELD
     return Py_BuildValue(
