@@ -109,8 +109,9 @@ static PyObject *batch_extremes(PyObject *module, PyObject *const *args, Py_ssiz
     return Py_BuildValue("(innnnii)", (int)rows, total, first, body, properties, (int)low, (int)high);
 }
 
-static int append(PyObject *list, PyObject *value) {
-    int failed = value == NULL || PyList_Append(list, value) < 0;
+static int add_hash(uint32_t hash, PyObject *position, PyObject *hashes, PyObject *places) {
+    PyObject *value = absolute(hash);
+    int failed = value == NULL || PyList_Append(hashes, value) < 0 || PyList_Append(places, position) < 0;
     Py_DecRef(value);
     return !failed;
 }
@@ -118,16 +119,11 @@ static int append(PyObject *list, PyObject *value) {
 /* What the index finds a message by: hashes, and the position once for each; as append._index does. */
 static int add_hashes(Said said, uint32_t topic, PyObject *position, PyObject *hashes, PyObject *places) {
     Bytes word;
-    if (said.unique_key.size &&
-        (!append(hashes, absolute(hash_on(topic, said.unique_key))) || PyList_Append(places, position) < 0))
-        return 0;
+    if (said.unique_key.size && !add_hash(hash_on(topic, said.unique_key), position, hashes, places)) return 0;
     while (next_word(&said.keys, &word))
-        if (!append(hashes, absolute(hash_on(topic, word))) || PyList_Append(places, position) < 0) return 0;
-    if (said.tags.size) {
-        uint32_t hash = hash_on(hash_on(topic, (Bytes){(const byte *)"T#", 2}), said.tags);
-        if (!append(hashes, absolute(hash)) || PyList_Append(places, position) < 0) return 0;
-    }
-    return 1;
+        if (!add_hash(hash_on(topic, word), position, hashes, places)) return 0;
+    const Bytes mark = {(const byte *)"T#", 2};
+    return !said.tags.size || add_hash(hash_on(hash_on(topic, mark), said.tags), position, hashes, places);
 }
 
 PyDoc_STRVAR(

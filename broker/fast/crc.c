@@ -3,6 +3,7 @@
 #include "fast.h"
 
 static uint32_t table[8][256];
+static int multiplies;
 
 static uint32_t by_table(uint32_t crc, const byte *at, size_t size) {
     for (; size >= 8; size -= 8, at += 8) {
@@ -17,8 +18,6 @@ static uint32_t by_table(uint32_t crc, const byte *at, size_t size) {
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <emmintrin.h>
 #include <wmmintrin.h>
-
-static int multiplies;
 
 /* What stands 512 or 128 bits before its place is moved there: both halves of it are multiplied by a power of x modulo
    the polynomial (x^544 and x^480; x^160 and x^96; bits reflected), as in "Fast CRC Computation for Generic Polynomials
@@ -53,8 +52,6 @@ uint32_t crc32_of(const byte *at, size_t size) {
 static int can_multiply(void) { return __builtin_cpu_supports("pclmul"); }
 
 #else
-
-static int multiplies;
 
 uint32_t crc32_of(const byte *at, size_t size) { return ~by_table(~0u, at, size); }
 

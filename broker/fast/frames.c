@@ -25,11 +25,7 @@ static PyObject *without_escapes(const Field *field) {
     return made;
 }
 
-static int is_printable(Bytes text) {
-    for (Py_ssize_t at = 0; at < text.size; at++)
-        if (text.at[at] < ' ' || text.at[at] > '~') return 0;
-    return 1;
-}
+static int is_truth(Bytes text) { return is_named(text.at, text.size, "true") || is_named(text.at, text.size, "false"); }
 
 PyDoc_STRVAR(
     read_send_doc, "Return what a plain send, or a batch, says, as SendShortcut.read and read_json_send do; None if "
@@ -56,13 +52,11 @@ static PyObject *read_send(PyObject *module, PyObject *frame) {
     int is_batch = header.code == 320 || is_named(m.at, m.size, "true");
     if (fields[0] == NULL || topic.at == NULL || fields['i' - 'a'] == NULL || queue_id < 0 || sys_flag < 0 || born_ms < 0 ||
         flag < 0 || FIELD('l').size || (d.size && digits_of(d, 9) < 0) || (j.size && !is_named(j.at, j.size, "0")) ||
-        (m.size && !is_named(m.at, m.size, "true") && !is_named(m.at, m.size, "false")))
+        (m.size && !is_truth(m)))
         Py_RETURN_NONE;
     /* as read_json_send leaves them to the long way */
     Bytes k = FIELD('k');
-    if (header.is_json &&
-        (!is_printable(topic) || begins(topic.at, topic.size, "%") || fields['l' - 'a'] != NULL ||
-         (k.size && !is_named(k.at, k.size, "true") && !is_named(k.at, k.size, "false"))))
+    if (header.is_json && (begins(topic.at, topic.size, "%") || fields['l' - 'a'] != NULL || (k.size && !is_truth(k))))
         Py_RETURN_NONE;
 #undef FIELD
     return Py_BuildValue(
@@ -100,9 +94,7 @@ static PyObject *read_end(PyObject *module, PyObject *frame) {
                        : is_named(said.at, said.size, "12") ? Py_False
                        : is_named(said.at, said.size, "0")  ? Py_None
                                                             : NULL;
-    int is_check = is_named(check.at, check.size, "true");
-    if (commit == NULL || offset < 0 || position < 0 || (!is_check && !is_named(check.at, check.size, "false")))
-        Py_RETURN_NONE;
+    if (commit == NULL || offset < 0 || position < 0 || !is_truth(check)) Py_RETURN_NONE;
     PyObject *group_name = PyUnicode_DecodeUTF8((const char *)group.at, group.size, NULL);
     PyObject *id_text = group_name == NULL ? NULL : PyUnicode_DecodeUTF8((const char *)id.at, id.size, NULL);
     if (id_text == NULL) {
@@ -111,7 +103,7 @@ static PyObject *read_end(PyObject *module, PyObject *frame) {
     }
     return Py_BuildValue(
         "(iiOLLNNO)", (int)header.opaque, (int)header.flag, commit, (long long)offset, (long long)position, group_name,
-        id_text, is_check ? Py_True : Py_False);
+        id_text, is_named(check.at, check.size, "true") ? Py_True : Py_False);
 }
 
 static byte *put_field(byte *at, const char *name, const byte *value, size_t size) {
