@@ -249,7 +249,8 @@ class Server:
 
     def _not_supported(self, connection: Connection, request: Command) -> Command:
         code = request.code
-        logger.warning("%s: request code %d of %s is not supported", self.name, code, connection.address)
+        level = connection.refusal_level()
+        logger.log(level, "%s: request code %d of %s is not supported", self.name, code, connection.address)
         return request.answer(code=Answer.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {code} not supported")
 
 
@@ -260,7 +261,7 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.address = self.host = "?"
         self.user = ""  # whose signature its requests carry, where they must carry one
-        self.is_noted = False  # whether it was logged that it asks for what it may not
+        self.is_noted = False  # whether it was logged that it asks for what it may not or nobody knows
         self.born_host = b"\0" * 8
         self.is_unauthenticated = False  # where access is controlled: until its first valid signature
         self.is_open = self.is_paused = self._is_stopped = False

@@ -82,6 +82,17 @@ async def test_an_unknown_code_is_answered_with_3_and_a_log_line(
     assert "request code 3442" in caplog.text
 
 
+async def test_unknown_codes_without_end_are_one_log_line_a_connection(
+    stranger: Stranger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line costs more than the answer, and others wait for both."""
+    with caplog.at_level(logging.WARNING, "broker.server"):
+        for number in range(20):
+            await stranger.say(encode(Command(3442 + number, opaque=number, serialization=BINARY)))
+            assert await stranger.hear() is not None
+    assert [record.args[1] for record in caplog.records if record.args] == [3442]
+
+
 BAD_SENDS = {
     "topic too long": ({"b": "t" * 128}, Answer.MESSAGE_ILLEGAL),
     "topic with a blank": ({"b": "my topic"}, Answer.MESSAGE_ILLEGAL),
