@@ -139,7 +139,7 @@ def _range(from_ms: int, to_ms: int, step_ms: int) -> dict[str, str]:
 def _read_timers(answer: Response, kind: type[Value]) -> Value:
     try:
         return msgspec.json.decode(answer.body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadAnswer(f"The broker's answer about timers cannot be read: {error}") from None
 
 

@@ -252,5 +252,5 @@ def _rank(steered: Steered) -> tuple[int, int]:
 def _read(body: bytes, kind: type[Value]) -> Value:
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadAnswer(f"The broker's answer about timers cannot be read: {error}") from None

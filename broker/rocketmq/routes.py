@@ -20,8 +20,9 @@ STANDARD_JSON = "acceptStandardJsonOnly"
 MASTER_ID = 0
 #: Permission bit of a topic: its messages may be read.
 READABLE = 4
-#: a text, which is left alone, or a bare number in the place of a key
-_BARE_KEY = re.compile(rb'"(?:[^"\\]|\\.)*"|([{,]\s*)(\d+)(?=\s*:)')
+#: a text, which is left alone, or a bare number in the place of a key; a text without its end is one as well, as it
+#: would take its length squared to look at each of its quotes anew
+_BARE_KEY = re.compile(rb'(?s)"(?:[^"\\]|\\.)*+"?|([{,]\s*)(\d+)(?=\s*:)')
 
 
 class BrokerRoute(msgspec.Struct, rename="camel"):
@@ -80,5 +81,5 @@ def _read(body: bytes, kind: type[T]) -> T:
     strict = _BARE_KEY.sub(lambda found: found[0] if found[2] is None else found[1] + b'"' + found[2] + b'"', body)
     try:
         return msgspec.json.decode(strict, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFrame(f"the answer of the name server cannot be read: {error}") from None

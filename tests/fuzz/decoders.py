@@ -31,10 +31,10 @@ from broker.namesrv import registration
 from broker.outbox import decisions
 from broker.redisson import codecs, java_codecs
 from broker.redisson.errors import RedissonError
-from broker.rocketmq import acl, frame, ids, message, properties, sends, sql92, sql92_nodes, traces
+from broker.rocketmq import acl, frame, ids, message, properties, routes, sends, sql92, sql92_nodes, traces
 from broker.rocketmq.errors import BrokerError, RemotingError
 from broker.server.incoming import Incoming
-from broker.server.processors import timers
+from broker.server.processors import clients, timers
 from console.features.alerts import units
 from console.features.alerts.webhooks import format as webhook_format
 from console.features.checkback import allowed, worker
@@ -176,6 +176,8 @@ DECODERS = (
     Decoder(pipe.members_of, _members, (BrokerError,)),
     Decoder(spark_decode.row_of, lambda raw: spark_decode.row_of(raw, 0, Selection())),
     # what clients are answered
+    of_bytes(routes.topic_route, RemotingError),
+    of_bytes(clients.queue_table),
     of_bytes(_answers.read_json, ClientError),
     of_bytes(_answers.read_object, ClientError),
     Decoder(_events.read_event, lambda raw: _events.read_event(raw, {"event": "fuzzed"}), (ClientError,)),

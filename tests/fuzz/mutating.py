@@ -18,6 +18,26 @@ TOKENS = (
 )  # fmt: skip
 #: an input is blown up to so much at most
 LARGE_BYTES = 64 << 10
+#: pieces of which a text is made that has no end, or not the one that is looked for
+PIECES = (
+    b" ",
+    b'\\"',
+    b"\\",
+    b'"',
+    b"1 ",
+    b"1",
+    b"1,",
+    b"a",
+    b"a ",
+    b"a.",
+    b",",
+    b"{ ",
+    b"[",
+    b"\n",
+    b"\x01",
+    b"a\x01b\x02",
+    b"(",
+)
 #: processor time of one call, a hundred times what any takes: whoever needs more does not go through its input once
 MOST_S = 2.0
 MOST_GROWTH_KB = 512 << 10
@@ -43,6 +63,14 @@ class Fuzzing:
             self._try(decoder, damaged(draws, corpus))
         now_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         assert now_kb < most_kb, f"seed {self.seed}: {decoder.name} took {now_kb - most_kb:,} KB more than it may"
+
+    def repeat(self, decoder: Decoder) -> None:
+        """Call a decoder with long texts of one small piece, by themselves and in what it reads. Raises as `run`."""
+        whole = max(decoder.corpus(), key=len)[:2_000]
+        for piece in PIECES:
+            long = piece * (LARGE_BYTES // len(piece))
+            for beginning in (b"", b'"', b"1", b"{", whole, whole[: len(whole) // 2]):
+                self._try(decoder, beginning + long + b"!")
 
     def _try(self, decoder: Decoder, raw: bytes) -> None:
         begin_s = time.process_time()

@@ -27,6 +27,11 @@ def test_what_others_write_is_read_or_refused(decoder) -> None:
 
 
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
+def test_a_long_text_of_one_small_piece_is_read_or_refused_in_one_pass(decoder) -> None:
+    Fuzzing(1).repeat(decoder)
+
+
+@pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
 def test_what_is_nested_too_deeply_is_refused(decoder) -> None:
     deep = b'{"a":' * 20_000
     samples = [deep, b"[" * 70_000, *(raw[: raw.find(b"{")] + deep for raw in decoder.corpus() if b"{" in raw)]

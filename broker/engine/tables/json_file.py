@@ -27,7 +27,8 @@ T = TypeVar("T")
 CHECKSUM_KEY = "escapementCrc32"
 #: Bytes that stand around a row and its name.
 _AROUND_ROW = len(',\n  "": ')
-_STRING_OR_BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|((?<!\d)-?\d++)(?=\s*:)')
+#: A text without its end is one as well: to look at each of its quotes anew would take its length squared.
+_STRING_OR_BARE_KEY = re.compile(r'(?s)"(?:[^"\\]|\\.)*+"?|((?<!\d)-?\d++)(?=\s*:)')
 
 
 def parse(content: bytes) -> dict[str, Any]:

@@ -277,7 +277,8 @@ CLIENT_TIMEOUT_MS = 10_000
 STATUS_TIMEOUT_MS = 5_000
 
 _QUEUE_TABLE = b'"messageQueueTable":'
-_STRING_OR_BRACE = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]')
+#: a text without its end is one as well: to look at each of its quotes anew would take its length squared
+_STRING_OR_BRACE = re.compile(rb'(?s)"(?:[^"\\]|\\.)*+"?|[{}]')
 
 
 class ClientQueryProcessor:

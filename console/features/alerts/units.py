@@ -26,6 +26,7 @@ _SIZES = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("B", 1))
 #: a whole number of so many digits is round enough to be said as it is
 _ROUND_DIGITS = 4
 _COUNTS = {"": 1, "k": 10**3, "m": 10**6}
+_COUNT_SIGN = re.compile(r"([km]?)\s*(?:messages?|条)?").fullmatch
 _BYTES = {name.lower(): size for name, size in _SIZES} | {"": 1, "bytes": 1, "byte": 1, "tb": 10**12}
 _NUMBER = re.compile(r"(\d{1,3}(?:[,\u202f ]\d{3})+|\d{1,15})(\.\d{1,9})?\s*(.*)", re.ASCII | re.DOTALL).fullmatch
 
@@ -96,7 +97,8 @@ def read(what: str, text: str) -> float | None:
     if unit == "bytes":
         size = _BYTES.get(sign.lower())
     else:
-        size = _COUNTS.get(re.sub(r"\s*(messages?|条)?$", "", sign.lower()))
+        counted = _COUNT_SIGN(sign.lower())
+        size = None if counted is None else _COUNTS[counted[1]]
     return None if size is None else number * size
 
 

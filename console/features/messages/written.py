@@ -48,7 +48,7 @@ _FIELDS: Mapping[str, str] = {
     "group": "producer_group",
 }
 #: texts and constants of JSON as Python takes it: the constants are none
-_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL).finditer
+_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*+"|-?Infinity|NaN', re.DOTALL).finditer
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=\s]").search
 #: PostgreSQL keeps neither in a text, and no byte of UTF-8 stands for the second
 _NOT_KEPT = re.compile("[\x00\ud800-\udfff]").search
