@@ -253,13 +253,14 @@ class Store:
 
     def _seal(self) -> None:
         job = self._open_job
-        writes = self.log.take()
+        sync = self.config.flush == "sync"
+        writes = self.log.take(sync=sync)
         if writes is None:
             return
         job.writes = writes
         job.end_position = writes.end_position
         job.index_mark = self.index.mark()
-        job.sync = self.config.flush == "sync"
+        job.sync = sync
         self._closed_jobs.append(job)
         self._open_job = SyncJob()
 
