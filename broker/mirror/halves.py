@@ -7,12 +7,16 @@
 A look costs one small request (14013) while nothing moves. A broker without it (Apache RocketMQ) is read by pulling:
 the newest records of its half, op and parked topics, three requests while nothing moves. There it is not told how one
 was decided, so that no delivered message is looked for, and a half has the offset of its newest copy.
+
+Where thousands are decided between two looks, each look takes a quarter of a second and keeps a few hundred of them:
+the next one comes later then.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from time import thread_time
 
 from django.db import transaction
 
@@ -26,8 +30,9 @@ from .writer import fit_rows
 
 logger = logging.getLogger(__name__)
 
-#: how often it is looked
-INTERVAL_MS = 2_000
+#: how often it is looked, and how seldom, so that looking takes no more than a twentieth of a core
+INTERVAL_MS, LONGEST_INTERVAL_MS = 2_000, 10_000
+_IDLE_OF_BUSY = 20
 MOST_OPEN = 200
 MOST_DECIDED = 200
 MOST_OPS = 64
@@ -43,24 +48,29 @@ _UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.E
 class HalfFollower:
     """The rows of half messages: `look` once a round; it remembers what it saw last, and forgets it when told."""
 
-    def __init__(self, source: Admin, database: str = "default") -> None:
+    def __init__(
+        self, source: Admin, database: str = "default", *, stopwatch: Callable[[], float] = thread_time
+    ) -> None:
+        """`stopwatch`: seconds of processor time, by which looks are measured."""
         self._source = source
         self._database = database
+        self._stopwatch = stopwatch
         self.forget()
 
     def forget(self) -> None:
         """Read everything with the next look."""
         self._is_listed = True
         self._looked_ms: int | None = None
+        self._interval_ms = INTERVAL_MS
         self._seen: tuple[object, ...] | None = None
         #: commits whose copy was not found yet
         self._has_more = False
 
     def look(self, broker: str, now_ms: int) -> bool:
         """Write what moved since the last look; return whether anything was written. Raises DatabaseError."""
-        if self._looked_ms is not None and now_ms - self._looked_ms < INTERVAL_MS:
+        if self._looked_ms is not None and now_ms - self._looked_ms < self._interval_ms:
             return False
-        self._looked_ms = now_ms
+        self._looked_ms, began_s = now_ms, self._stopwatch()
         try:
             return self._look(broker) if self._is_listed else self._look_at_records(broker, now_ms)
         except NotSupported:
@@ -69,6 +79,9 @@ class HalfFollower:
         except ClientError as error:
             self._seen = None
             logger.info("transactions of %s cannot be read: %s", broker, error)
+        finally:
+            took_ms = round(1000 * (self._stopwatch() - began_s))
+            self._interval_ms = min(max(INTERVAL_MS, _IDLE_OF_BUSY * took_ms), LONGEST_INTERVAL_MS)
         return False
 
     def _look(self, broker: str) -> bool:
