@@ -147,7 +147,7 @@ def _read_slot(raw: bytes) -> tuple[int, Checkpoint] | None:
         value = json.loads(content)
         value["damaged"] = tuple((int(start), int(end)) for start, end in value["damaged"])
         return sequence, Checkpoint(**value)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 

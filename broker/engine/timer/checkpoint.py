@@ -147,7 +147,7 @@ def load_state(files: Files, path: str) -> tuple[int, Kept, list[tuple[int, byte
         kept = Kept(**value)
         kept.wheels = [(int(position), int(checksum)) for position, checksum in kept.wheels]
         return sequence, kept, unpack_chunks(over)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 

@@ -270,7 +270,7 @@ def parse(content: bytes, halves: OpenHalves, parked: ParkedHalves) -> None:
         rows, at = _columns(content, at, _PARKED_TYPES, int(head["parked"]))
         for row in zip(*rows, strict=True):
             parked.add(Parked(*row))
-    except (struct.error, KeyError, TypeError, IndexError, RecursionError) as error:
+    except (struct.error, KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise ValueError(f"the snapshot does not hold together: {error}") from None
 
 
