@@ -76,8 +76,8 @@ def test_every_page_draws_its_measures(kept: Stage, operator: Client) -> None:
         assert shown.count("<polyline") >= len(titles), path
         assert "highest 1.0/s at " in shown, path
         assert all(f'href="?over={name}#over-time"' in shown for name in ("hour", "day", "week")), path
-        # half of the hour is not known, and no zero
-        assert shown.count(">\u2013</td>") >= 10 * len(titles), path
+        # half of the hour is not known, and no zero: what is known may begin and end within a slot of the twenty
+        assert shown.count(">\u2013</td>") >= 9 * len(titles), path
     assert "highest 1.5 ms at" in section(text_of(operator, "/timers/"))
 
 
