@@ -89,7 +89,7 @@ def parse(content: bytes, where: str) -> Manifest:
     try:
         value = json.loads(content)
         number = int(value["format"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise BackupDamaged(where, "it is no manifest") from None
     if number > FORMAT:
         raise BackupRefused(
@@ -103,7 +103,7 @@ def parse(content: bytes, where: str) -> Manifest:
         parts = tuple(_checked(Part(**part)) for part in value.pop("parts"))
         left_out = tuple(value.pop("left_out"))
         return Manifest(**value, parts=parts, left_out=left_out)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise BackupDamaged(where, f"it has not the shape it must have: {error!r}") from None
 
 
