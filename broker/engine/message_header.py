@@ -78,6 +78,11 @@ def facts_of(raw: bytes) -> Facts:
     """
     if FAST is not None and (found := FAST.usual_facts(raw)) is not None:
         return tuple.__new__(Facts, found)
+    return read_facts(raw)
+
+
+def read_facts(raw: bytes) -> Facts:
+    """Do what ``facts_of`` does, in Python alone."""
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:

@@ -243,11 +243,18 @@ class Store:
 
     def note(self, derived: Derived, value: Any) -> None:
         """Have a service told ``value`` when the record just appended is visible."""
+        self._notes_of(derived).append(value)
+
+    def note_all(self, derived: Derived, values: Iterable[Any]) -> None:
+        """Have a service told these when the records just appended together are visible."""
+        self._notes_of(derived).extend(values)
+
+    def _notes_of(self, derived: Derived) -> list[Any]:
         job = self._open_job if self._open_job.queue_ends else self._closed_jobs[-1]
         notes = job.notes.get(derived)
         if notes is None:
             notes = job.notes[derived] = []
-        notes.append(value)
+        return notes
 
     # group commit
 

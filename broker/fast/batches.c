@@ -62,7 +62,7 @@ fail:
 /* Read the message that begins here; return whether it is right, and its properties are usual. */
 static int usual_item_at(const byte *at, const byte *end, Item *item, Said *said) {
     return item_at(at, end, item) && item->properties.size + item->is_open <= MOST_PROPERTIES &&
-           usual_properties(item->properties, item->is_open, said) && !said->names_half;
+           usual_properties(item->properties, item->is_open, said) && !said->names_half && said->moment.at == NULL;
 }
 
 static int parts_words(byte letter) { return (letter >= 9 && letter <= 13) || (letter >= 28 && letter <= 32); }

@@ -126,7 +126,8 @@ static inline PyObject *cell(Column column, Py_ssize_t row) { /* borrowed */
 #define ONE(name) {#name, name, METH_O, name##_doc}
 #define NO_MORE {NULL, NULL, 0, NULL}
 
-extern PyMethodDef batch_functions[], frame_functions[], index_functions[], property_functions[], record_functions[];
+extern PyMethodDef batch_functions[], frame_functions[], index_functions[], property_functions[], record_functions[],
+    timer_functions[];
 
 /* Checksums (crc.c). */
 
@@ -227,11 +228,12 @@ static inline int is_ascii(Bytes text) {
 /* What counts of usual properties (properties.c). */
 typedef struct {
     Bytes unique_key, tags, keys;
-    int names_half; /* there is a TRAN_MSG */
+    Bytes moment, digits; /* the name of the one property that asks for a moment, and what it says */
+    int names_half;       /* there is a TRAN_MSG */
 } Said;
 
 /* Tell whether properties, which end with a separator unless they are open, are ASCII and well-formed, and nothing in
-   them needs a closer look. */
+   them needs a closer look, but for one moment in digits. */
 int usual_properties(Bytes text, int is_open, Said *said);
 
 static inline PyObject *nothing_unless_failed(void) {

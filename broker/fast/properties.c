@@ -2,6 +2,8 @@
 
 #include "fast.h"
 
+enum { MOST_MOMENT_DIGITS = 15 };
+
 PyDoc_STRVAR(
     keys_alike_doc,
     "Return what stands between two places of each, if all are as long, the same around it, and plain there; else None.");
@@ -43,6 +45,18 @@ static PyObject *keys_alike(PyObject *module, PyObject *const *args, Py_ssize_t 
     return made;
 }
 
+/* Take a property that begins as those of timers do; 0 if it is none of a plain timer, or not the first. */
+static int asks_for_moment(Bytes name, Bytes value, Said *said) {
+    int is_moment = is_named(name.at, name.size, "TIMER_DELAY_SEC") || is_named(name.at, name.size, "TIMER_DELAY_MS") ||
+                    is_named(name.at, name.size, "TIMER_DELIVER_MS");
+    if (!is_moment || said->moment.at != NULL || value.size < 1 || value.size > MOST_MOMENT_DIGITS) return 0;
+    for (Py_ssize_t at = 0; at < value.size; at++)
+        if (!is_digit(value.at[at])) return 0;
+    said->moment = name;
+    said->digits = value;
+    return 1;
+}
+
 int usual_properties(Bytes text, int is_open, Said *said) {
     memset(said, 0, sizeof *said);
     if (!text.size || (text.at[text.size - 1] != 2) != is_open || !is_ascii(text)) return 0;
@@ -57,8 +71,10 @@ int usual_properties(Bytes text, int is_open, Said *said) {
         else if (is_named(at, size, "TAGS")) said->tags = value;
         else if (is_named(at, size, "KEYS")) said->keys = value;
         else if (is_named(at, size, "TRAN_MSG")) said->names_half = 1;
-        else if (is_named(at, size, "DELAY") || begins(at, size, "TIMER_D") || begins(at, size, "ESC_") ||
-                 is_named(at, size, "POP_CK") || begins(at, size, "__CRC32#"))
+        else if (begins(at, size, "TIMER_D")) {
+            if (!asks_for_moment((Bytes){at, size}, value, said)) return 0;
+        } else if (is_named(at, size, "DELAY") || begins(at, size, "ESC_") || is_named(at, size, "POP_CK") ||
+                   begins(at, size, "__CRC32#"))
             return 0;
         at = stop + 1;
     }
@@ -72,22 +88,24 @@ static PyObject *text_or_none(Bytes value) {
 
 PyDoc_STRVAR(
     usual_facts_doc,
-    "Return the Facts of well-formed ASCII properties in which nothing needs a closer look, and no moment either; else "
-    "None.");
+    "Return the Facts of well-formed ASCII properties in which nothing needs a closer look, but for one moment in digits; "
+    "else None.");
 
 static PyObject *usual_facts(PyObject *module, PyObject *raw) {
     Bytes text;
     Said said;
     if (!bytes_of(raw, &text)) return NULL;
     if (!usual_properties(text, 0, &said)) Py_RETURN_NONE;
+    PyObject *key = text_or_none(said.unique_key), *tags = text_or_none(said.tags), *keys = text_or_none(said.keys);
     /* what could not be made ends the building, and what was made before it */
+    if (said.moment.at == NULL) return Py_BuildValue("(ONNNisO)", raw, key, tags, keys, 0, "", Py_None);
     return Py_BuildValue(
-        "(ONNNisO)", raw, text_or_none(said.unique_key), text_or_none(said.tags), text_or_none(said.keys), 0, "", Py_None);
+        "(ONNNiN(NN))", raw, key, tags, keys, 0, text_or_none(text), text_or_none(said.moment), text_or_none(said.digits));
 }
 
 PyDoc_STRVAR(
     stored_form_doc, "Return the properties of a plain send as they are stored, with what the broker adds, and whether it "
-                     "goes by itself; None if it goes the long way.");
+                     "goes by itself, and whether it is a timer; None if it goes the long way.");
 
 static PyObject *stored_form(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Bytes said, added;
@@ -102,8 +120,9 @@ static PyObject *stored_form(PyObject *module, PyObject *const *args, Py_ssize_t
     byte *at = put((byte *)PyBytes_AsString(made), said.at, (size_t)said.size);
     if (is_open) *at++ = 2;
     put(at, added.at, (size_t)added.size);
-    PyObject *alone = is_marked || has(said, "DEL") ? Py_True : Py_False;
-    return Py_BuildValue("(NO)", made, alone);
+    int is_timer = has(said, "TIMER_DE");
+    int is_alone = is_marked || has(said, "DELAY\x01") || has(said, "TIMER_DEL_") || (is_timer && has(said, "ESC_"));
+    return Py_BuildValue("(NOO)", made, is_alone ? Py_True : Py_False, is_timer ? Py_True : Py_False);
 }
 
 PyMethodDef property_functions[] = {FAST(keys_alike), FAST(stored_form), ONE(usual_facts), NO_MORE};

@@ -11,13 +11,14 @@ import importlib
 import logging
 import os
 from collections.abc import Callable, Sequence
+from mmap import mmap
 from typing import Any, Protocol, TypeVar, cast
 
 logger = logging.getLogger(__name__)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-MODULE, INTERFACE = "escapement_mq_fast", 3
+MODULE, INTERFACE = "escapement_mq_fast", 4
 """What holds the twins, and the number of their shapes: another one's are not used."""
 
 
@@ -82,8 +83,21 @@ class Fast(Protocol):
     def split_batch(self, body: bytes, most: int, /) -> list[tuple[bytes, bytes, int]] | None:
         """Return the messages of a batch (sends.split_batch), None of what is to be refused."""
 
+    def timer_units(
+        self,
+        slots: mmap,
+        written: bytearray,
+        timers: Sequence[tuple[Any, ...]],
+        hashes: dict[str, int],
+        unit: int,
+        write_ms: int,
+        /,
+    ) -> tuple[bytes, int, int] | None:
+        """Put timers into slots of the wheel; return what TimerIndex._units_of does, None if a closer look is needed:
+        then nothing was changed."""
+
     def usual_facts(self, properties: bytes, /) -> tuple[Any, ...] | None:
-        """Return the Facts of usual properties (message_header.facts_of), else None."""
+        """Return the Facts of usual properties (message_header.read_facts), else None."""
 
     def usual_record(self, record: bytes, /) -> tuple[Any, ...] | None:
         """Return the fields of the Message in a usual, undamaged record (message.decode), else None."""

@@ -241,7 +241,7 @@ def test_timers_that_came_together_are_taken_together_and_leave_in_time() -> Non
 @pytest.mark.parametrize(
     ("sends", "limits"),
     [
-        (timers(9), {}),
+        (timers(3), {}),
         (timers(TIMER_DELIVER_MS=str(START_MS)), {}),
         ([*timers(), *plain()], {}),
         (timers(TIMER_DELAY_SEC="5", ESC_SCHEDULE_KEY="unpaid"), {}),
@@ -262,3 +262,14 @@ def test_timers_that_fill_the_limit_are_taken_together() -> None:
     driver = opened(segment_size_bytes=16_384, timer_max_pending=12)
     assert take_together(driver, timers()) is not None
     assert take_together(driver, timers(10)) is None
+
+
+def test_timers_one_of_which_was_recalled_are_left_to_be_taken_alone() -> None:
+    driver = opened(segment_size_bytes=16_384)
+    driver.engine.recall_timer("orders", unique(5)["UNIQ_KEY"], START_MS + 5_000, now_ms=START_MS)
+    driver.settle()
+    assert take_together(driver, timers()) is None
+    take_one_by_one(driver, timers())
+    driver.settle()
+    driver.advance(6_000)
+    assert sum(len(driver.readable("orders", queue_id)) for queue_id in range(3)) == 11

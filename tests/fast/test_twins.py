@@ -12,9 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.engine.log.ticket import Ticket
-from broker.engine.message_header import facts_of
+from broker.engine.message_header import read_facts
 from broker.engine.queues.index import ENTRY, Index
-from broker.engine.testing import SimulatedFiles
+from broker.engine.testing import SimulatedFiles, open_engine
+from broker.engine.testing.driver import START_MS
+from broker.engine.timer.state import Timer
 from broker.rocketmq import sends
 from broker.rocketmq.codes import Request
 from broker.rocketmq.compiled import IN_PYTHON, INTERFACE
@@ -192,6 +194,8 @@ NAMES = st.sampled_from(
         "WAIT",
         "DELAY",
         "TIMER_DELAY_MS",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELIVER_MS",
         "TIMER_DX",
         "ESC_X",
         "POP_CK",
@@ -201,7 +205,7 @@ NAMES = st.sampled_from(
         "",
     ]
 )
-VALUES = st.text("aB7 \x01\u20ac\n", max_size=6)
+VALUES = st.one_of(st.text("aB7 \x01\u20ac\n", max_size=6), st.text("0123456789", max_size=16))
 PROPERTIES = st.one_of(
     st.lists(st.tuples(NAMES, VALUES), max_size=6).map(lambda rows: "".join(f"{a}\1{b}\2" for a, b in rows).encode()),
     st.binary(max_size=30),
@@ -213,12 +217,15 @@ PROPERTIES = st.one_of(
 def test_facts(raw):
     found = FAST.usual_facts(raw)
     if found is not None:
-        assert found == tuple(facts_of(raw))
+        assert found == tuple(read_facts(raw))
 
 
 def test_facts_of_what_is_usual_are_found():
     raw = b"UNIQ_KEY\x01A1\x02TAGS\x01paid\x02KEYS\x01o-1 o-2\x02WAIT\x01true\x02UNIQ_KEY\x01A2\x02"
     assert FAST.usual_facts(raw) == (raw, "A2", "paid", "o-1 o-2", 0, "", None)
+    for moment in (("TIMER_DELAY_SEC", "1800"), ("TIMER_DELAY_MS", "0"), ("TIMER_DELIVER_MS", "1795249116470")):
+        timer = raw + "{}\x01{}\x02".format(*moment).encode()
+        assert FAST.usual_facts(timer) == (timer, "A2", "paid", "o-1 o-2", 0, timer.decode(), moment)
 
 
 @given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=8), st.integers(0, 8), st.integers(0, 8))
@@ -389,7 +396,7 @@ def test_a_decision_that_the_other_way_reads_is_read():
 
 MARKS = st.sampled_from([
     b"UNIQ_KEY\x01", b"TRA", b"TRACE", b"TRAN_MSG\x01true\x02", b"PGROUP\x01", b"CLUSTER", b"MSG_REGION",
-    b"WAIT\x01false", b"DEL", b"D", b"\x02", b"true", b"U", b"",
+    b"WAIT\x01false", b"DELAY\x01", b"TIMER_", b"DEL_", b"DELIVER", b"ESC_", b"D", b"\x02", b"true", b"U", b"",
 ])  # fmt: skip
 
 
@@ -420,6 +427,40 @@ def test_an_answer(opaque, position, queue_id, offset, unique_key, due_ms):
     made = FAST.json_send_reply(*parts, opaque, position, queue_id, offset, unique_key, more)
     if made is not None:
         assert made == send_reply.json_reply(ticket, opaque)
+
+
+MOMENT = st.integers(-3, 4_000).map(lambda ms: START_MS + ms) | st.integers(-5_000, 1 << 40)
+ROW = st.tuples(st.integers(0, 1 << 44), PLACE, st.integers(0, 1 << 22), MOMENT)
+
+
+@given(
+    st.lists(st.lists(ROW, max_size=8), max_size=3), st.sampled_from([14, 7_000]),
+    st.sampled_from([0, START_MS, 1 << 40]), st.booleans(),
+)  # fmt: skip
+def test_units_of_timers(rounds, slots, write_ms, knows_topic):
+    """In a wheel of a few slots, too, where another second stands."""
+    theirs, ours = (open_engine(timer_slots=slots).engine.timers.index for _ in range(2))
+    wheel, unit = theirs.wheel, 0
+    hashes = {"orders": ours.hash_of("orders")} if knows_topic else {}
+    for rows in rounds:
+        timers = [Timer(*row, "orders") for row in rows]
+        before = bytes(wheel.raw)
+        found = FAST.timer_units(wheel.raw, wheel.written, timers, hashes, unit, write_ms)
+        if found is None:
+            assert bytes(wheel.raw) == before
+            return
+        assert found == ours._units_of(timers, unit, write_ms)
+        assert (bytes(wheel.raw), wheel.written) == (bytes(ours.wheel.raw), ours.wheel.written)
+        unit += len(found[0])
+
+
+def test_units_of_usual_timers_are_made():
+    index = open_engine().engine.timers.index
+    timers = [Timer(number, number * 500, 500, START_MS + 1 + number // 4 * 1000, "orders") for number in range(8)]
+    said = (timers, {"orders": index.hash_of("orders")}, 52, START_MS)
+    units, first, last = FAST.timer_units(index.wheel.raw, index.wheel.written, *said)
+    assert (len(units), first, last) == (8 * 52, START_MS // 1000, START_MS // 1000 + 1)
+    assert index.wheel.get(last) == (last, 5 * 52, 8 * 52, 4, 0)
 
 
 WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
@@ -454,6 +495,15 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("json_send_reply", (b"", b"", b"", b"host", 1 << 31, 0, 0, 0, None, b""), OverflowError),
     ("batch_extremes", ("body", 1, 1), TypeError),
     ("batch_records", (b"", b"T", 1 << 31, 0, 0, bytes(48)), OverflowError),
+    ("timer_units", (bytes(64), bytearray(1), [], {}, 0, 0), BufferError),
+    ("timer_units", (bytearray(64), bytearray(0), [], {}, 0, 0), ValueError),
+    ("timer_units", (bytearray(31), bytearray(1), [], {}, 0, 0), ValueError),
+    ("timer_units", (bytearray(64), bytearray(1), [], [], 0, 0), ValueError),
+    ("timer_units", (bytearray(64), bytearray(1), [], {}, -1, 0), ValueError),
+    ("timer_units", (bytearray(64), bytearray(1), [(1, 2, 3, 4)], {}, 0, 0), TypeError),
+    ("timer_units", (bytearray(64), bytearray(1), [[1, 2, 3, 4, "T"]], {"T": 1}, 0, 0), TypeError),
+    ("timer_units", (bytearray(64), bytearray(1), [(1, 2, 1 << 31, 4, "T")], {"T": 1}, 0, 0), OverflowError),
+    ("timer_units", (bytearray(64), bytearray(1), [(1, 2, 3, 4, [])], {"T": 1}, 0, 0), TypeError),
 ]
 
 

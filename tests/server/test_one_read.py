@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
 import pytest
 
 from broker.engine.engine import Engine
+from broker.engine.log.append import append_sends
+from broker.engine.timer.parking import Parking
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command, encode
 from broker.rocketmq.message import Message
@@ -175,3 +183,43 @@ async def test_a_decision_about_a_half_of_the_same_read_finds_none(service: Brok
     assert [n for n, answer in told.items() if answer.code] == [7]
     assert told[7].code == Answer.QUERY_NOT_FOUND
     assert len(service.engine.transactions.table.halves) == 7
+
+
+@contextmanager
+def entered(*functions: Callable[..., object]) -> Iterator[Counter[str]]:
+    """Count how often each of some functions of the broker is begun in this thread."""
+    known = {function.__code__: function.__qualname__ for function in functions}
+    counts: Counter[str] = Counter()
+
+    def saw(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code in known:
+            counts[known[frame.f_code]] += 1
+
+    sys.setprofile(saw)
+    try:
+        yield counts
+    finally:
+        sys.setprofile(None)
+
+
+async def test_timers_are_parked_together(service: BrokerService, serialization: int) -> None:
+    """What is read singly costs twice as much; the place of each is the same either way."""
+    async with stranger_at(service.address) as socket:
+        await learnt(socket, serialization, "T")
+        timers = [frame(n, serialization, properties=key(n) + "TIMER_DELAY_SEC\x01600\x02") for n in range(24)]
+        with entered(Parking.append, append_sends) as counts:
+            await socket.say(b"".join(timers))
+            found = await answers(socket, 24)
+    assert {answer.code for answer in found.values()} == {Answer.SUCCESS}
+    assert counts == {"append_sends": 1}
+
+
+async def test_a_timer_whose_moment_is_over_keeps_its_place(service: BrokerService, serialization: int) -> None:
+    async with stranger_at(service.address) as socket:
+        await learnt(socket, serialization, "T")
+        said = [frame(n, serialization) for n in range(15)]
+        said[7] = frame(7, serialization, properties=key(7) + "TIMER_DELIVER_MS\x011000\x02")
+        await socket.say(b"".join(said))
+        await answers(socket, 15)
+    bodies = [message.body for message in messages(service.engine, "T", 0)]
+    assert bodies == [b"body 9999", *(b"body %d" % n for n in range(15))]

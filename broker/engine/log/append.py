@@ -177,11 +177,18 @@ class Sends(NamedTuple):
 
 
 def append_sends(
-    store: Store, topic: str, sends: Sends, parts: Parts, sent: Together, *, kept_in: str | None = None
+    store: Store,
+    topic: str,
+    sends: Sends,
+    parts: Parts,
+    sent: Together,
+    *,
+    kept_in: str | None = None,
+    dues_ms: Iterable[int | None] = repeat(None),
 ) -> list[Ticket] | None:
     """Append messages that are known to be right, each with a ticket of its own; None, and nothing was appended, if the
     segment has no room for all. ``sent.born_ms`` says nothing. ``kept_in``: the topic in whose only queue they stand
-    until they may go where they were sent. Raises StoreRefused; then nothing was appended."""
+    until they may go where they were sent; ``dues_ms``: when. Raises StoreRefused; then nothing was appended."""
     if store.pending_bytes > store.config.pending_limit_bytes:
         raise StoreBusy
     at = topic if kept_in is None else kept_in
@@ -203,7 +210,7 @@ def append_sends(
     for queue in queues:
         queue.last_ms = sent.store_ms
     keys: Sequence[str | None] = parts.keys or [facts.unique_key for facts in parts.facts]
-    about = (repeat(sent.store_ms), repeat(host), repeat(None), keys)
+    about = (repeat(sent.store_ms), repeat(host), dues_ms, keys)
     tickets = list(map(Ticket, sends.owners, repeat(topic), sends.queue_ids, offsets, positions, sizes, *about))
     store.appended(size, queues, sent.store_ms, tickets)
     store.seal_if_full()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...rocketmq.compiled import FAST
 from ...rocketmq.message import decode, string_hash
 from ...rocketmq.topics import TIMER_TOPIC
 from ..disk import join
@@ -132,12 +133,32 @@ class TimerIndex:
 
     def _add_near(self, timers: Sequence[Timer], unit: int, now_ms: int) -> None:
         """Put timers within reach into the timer log from ``unit`` on, which has room for them, and into the wheel."""
-        wheel, due, hashes, minutes = self.wheel, self.due, self._hashes, self.minutes
-        raw, places, read_second, soonest = wheel.raw, wheel.places, due.read_second, due.next_used
+        wheel, due, write_ms = self.wheel, self.due, now_ms - now_ms % 1000
+        made = None
+        if FAST is not None and not wheel.displaced:
+            made = FAST.timer_units(wheel.raw, wheel.written, timers, self._hashes, unit, write_ms)
+        units, soonest, furthest = made or self._units_of(timers, unit, write_ms)
+        self.log.extend(units)
+        if (soonest + 1) // 60 == (furthest + 1) // 60:
+            self.count_near(soonest, len(timers))
+        else:
+            for timer in timers:
+                self.count_near((timer.due_ms - 1) // 1000, 1)
+        if soonest < due.read_second:
+            for offset, position, size, due_ms, *_ in timers:
+                if (due_ms - 1) // 1000 < due.read_second:
+                    due.insert(due_ms, offset, position, size)
+        due.next_used = min(due.next_used, soonest)
+        self.furthest = max(self.furthest, furthest)
+
+    def _units_of(self, timers: Sequence[Timer], unit: int, write_ms: int) -> tuple[bytes, int, int]:
+        """Put timers into the wheel, whose units stand at ``unit`` and behind it; return the units, and the first and
+        the last second."""
+        wheel, hashes = self.wheel, self._hashes
+        raw, places = wheel.raw, wheel.places
         slot_of, end_into, add, pack = SLOT.unpack_from, SLOT_END.pack_into, wheel.add, UNIT.pack
-        write_ms = now_ms - now_ms % 1000
         units: list[bytes] = []
-        furthest = self.furthest
+        seconds: list[int] = []
         for offset, position, size, due_ms, topic, *_ in timers:
             second = (due_ms - 1) // 1000
             topic_hash = hashes.get(topic)
@@ -158,17 +179,8 @@ class TimerIndex:
                 pack(UNIT_SIZE, previous, MAGIC_PLAIN, write_ms, delay_ms, position, size, topic_hash, reserved)
             )
             unit += UNIT_SIZE
-            minute = (second + 1) // 60
-            minutes[minute] = minutes.get(minute, 0) + 1
-            if second < read_second:
-                due.insert(due_ms, offset, position, size)
-            if second < soonest:
-                soonest = second
-            if second > furthest:
-                furthest = second
-        self.furthest = furthest
-        self.log.extend(b"".join(units))
-        due.next_used = soonest
+            seconds.append(second)
+        return b"".join(units), min(seconds), max(seconds)
 
     def put(self, offset: int, position: int, size: int, due_ms: int, topic_hash: int, now_ms: int) -> None:
         """Put one timer into timer log and wheel: in its second, or in a roll slot while that is out of reach."""

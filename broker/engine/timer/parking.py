@@ -57,7 +57,7 @@ _RESERVE_BYTES = CRC_SIZE + 80
 _STORED_LIMIT_BYTES = 32_767
 _OUT_MS = TIMER_OUT_MS.encode() + b"\x01"
 #: Fewer are parked one by one: what they have in common costs more than it saves.
-_LEAST_TOGETHER = 10
+_LEAST_TOGETHER = 4
 #: Endings of properties remembered, one for each queue of a real topic.
 _TAIL_LIMIT = 10_000
 
@@ -172,6 +172,7 @@ class Parking:
         order: HalfOrder,
         deletes: Deletes,
         note: Callable[[Note], None],
+        note_all: Callable[[Sequence[Timer]], None],
     ) -> None:
         self._store = store
         self._config = store.config
@@ -182,7 +183,7 @@ class Parking:
         self._index = index
         self._keys = keys
         self._deletes = deletes
-        self._note = note
+        self._note, self._note_all = note, note_all
         self._tails: dict[tuple[str, int], bytes] = {}
 
     def reconfigure(self, config: EngineConfig) -> None:
@@ -216,31 +217,47 @@ class Parking:
     ) -> list[Ticket] | None:
         """Park messages that ask for nothing but a moment, column by column, or none of them: None if that cannot be.
         Raises StoreRefused."""
-        config, states = self._config, self._states
         if len(facts) < _LEAST_TOGETHER:
             return None
         dues_ms = [moment_ms(each.moment, now_ms) for each in facts if each.moment is not None]
-        if len(dues_ms) < len(facts) or min(dues_ms) <= now_ms or max(dues_ms) > now_ms + config.timer_max_delay_ms:
+        if len(dues_ms) < len(facts) or not self._may_wait(topic, facts, dues_ms, now_ms):
             return None
-        if config.timer_max_per_slot or states.pending + len(states.unseen) + len(facts) > config.timer_max_pending:
-            return None
-        tails = {queue_id: self._tail_of(topic, queue_id) for queue_id in set(sends.queue_ids)}
-        stored = [
-            _parked(each, due_ms, tails[queue_id])
-            for each, due_ms, queue_id in zip(facts, dues_ms, sends.queue_ids, strict=True)
-        ]
+        queue_ids = sends.queue_ids
+        tails = {queue_id: self._tail_of(topic, queue_id) for queue_id in set(queue_ids)}
+        stored = list(map(_parked, [each.stored for each in facts], dues_ms, map(tails.__getitem__, queue_ids)))
         if max(map(len, stored)) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
             return None
-        parts = Parts(sends.bodies, stored, sends.flags, (), facts)
+        unique_keys = [each.unique_key for each in facts]
+        # the index of those that have an id alone is made of a column, too
+        keys = [each for each in unique_keys if each] if not any(each.tags or each.keys for each in facts) else []
+        is_plain = len(keys) == len(facts)
+        parts = Parts(sends.bodies, stored, sends.flags, keys if is_plain else (), () if is_plain else facts)
         together = Together(0, 0, born_host, now_ms)
-        tickets = append_sends(self._store, topic, sends, parts, together, kept_in=TIMER_TOPIC)
-        for ticket, due_ms in zip(tickets or (), dues_ms, strict=False):
-            ticket.due_ms, ticket.is_timer = due_ms, True
+        tickets = append_sends(
+            self._store, topic, sends, parts, together, kept_in=TIMER_TOPIC, dues_ms=dues_ms
+        )  # fmt: skip
+        if tickets is None:
+            return None
+        timers: list[Timer] = []
+        new = tuple.__new__
+        for ticket, due_ms, key in zip(tickets, dues_ms, unique_keys, strict=True):
+            ticket.is_timer = True
             place = (ticket.queue_offset, ticket.position, ticket.size)
-            timer = tuple.__new__(Timer, (*place, due_ms, topic, ticket.unique_key, None, -1))
-            states.appended(timer)
-            self._note(timer)
+            timers.append(new(Timer, (*place, due_ms, topic, key, None, -1)))
+        self._states.unseen.extend(timers)
+        self._note_all(timers)
         return tickets
+
+    def _may_wait(self, topic: str, facts: Sequence[Facts], dues_ms: Sequence[int], now_ms: int) -> bool:
+        """Tell whether timers may wait without a closer look at any of them: their moments, their number, and that none
+        of them was recalled."""
+        config, states = self._config, self._states
+        if min(dues_ms) <= now_ms or max(dues_ms) > now_ms + config.timer_max_delay_ms or config.timer_max_per_slot:
+            return False
+        if states.pending + len(states.unseen) + len(facts) > config.timer_max_pending:
+            return False
+        holds = states.recalled.holds
+        return not (states.recalled and any(holds(topic, each.unique_key, now_ms) for each in facts))
 
     def check(self, text: str, now_ms: int) -> None:
         """Raise TimerIllegal unless a half message may ask for this when it is committed."""
@@ -330,7 +347,7 @@ class Parking:
 
         ``half_position``: the commit of that half brings it; with ``moved_to_ms`` of one that only moves it.
         """
-        stored = _parked(facts, due_ms, self._tail_of(topic, queue_id))
+        stored = _parked(facts.stored, due_ms, self._tail_of(topic, queue_id))
         if replaced is not None or half_position is not None:
             stored += _origin(replaced, half_position, moved_to_ms)
         # what was taken before has had its reserve
@@ -431,9 +448,9 @@ class Parking:
         return ticket
 
 
-def _parked(facts: Facts, due_ms: int, tail: bytes) -> bytes:
+def _parked(said: bytes, due_ms: int, tail: bytes) -> bytes:
     """Return the properties of a parked record: the sender's, RocketMQ's second, where it goes, and when."""
-    return b"%s%s%d%s%d\x02" % (facts.stored, _OUT_MS, (due_ms - 1) // 1000 * 1000, tail, due_ms)
+    return b"%s%s%d%s%d\x02" % (said, _OUT_MS, (due_ms - 1) // 1000 * 1000, tail, due_ms)
 
 
 def ticket_of(store: Store, timer: Timer, queue_id: int, now_ms: int, owner: object) -> Ticket:

@@ -82,7 +82,7 @@ class Wheel:
         self.places = 2 * slots
         self.raw = mmap(-1, self.places * SLOT_SIZE)
         #: a byte for each block of `raw`, 0 where nothing was written: blocks that nobody used are never looked at
-        self._written = bytearray(-(-len(self.raw) // BLOCK_BYTES))
+        self.written = bytearray(-(-len(self.raw) // BLOCK_BYTES))
         self.displaced: dict[int, Slot] = {}
         self._pack_into = SLOT.pack_into
         self._unpack_from = SLOT.unpack_from
@@ -107,7 +107,7 @@ class Wheel:
             if own:
                 self.displaced[own] = Slot(own, first, last, number, rolling)
             first, last, number, rolling = unit, -1, 0, 0
-            self._written[at // BLOCK_BYTES] = 1
+            self.written[at // BLOCK_BYTES] = 1
         self._pack_into(self.raw, at, second, first, unit, number + count, rolling + rolls)
         return int(last)
 
@@ -169,7 +169,7 @@ class Wheel:
         return found
 
     def _next_nonzero(self, at: int, end: int) -> int | None:
-        raw, written = self.raw, self._written
+        raw, written = self.raw, self.written
         while at < end:
             number = written.find(1, at // BLOCK_BYTES, -(-end // BLOCK_BYTES))
             if number < 0:
@@ -191,7 +191,7 @@ class Wheel:
             at = second % self.places * SLOT_SIZE
             block = at // BLOCK_BYTES
             end = min((block + 1) * BLOCK_BYTES, len(self.raw), at + (stop - second + 1) * SLOT_SIZE)
-            if self._written[block]:
+            if self.written[block]:
                 for found, _, _, number, rolls in SLOT.iter_unpack(self.raw[at:end]):
                     if begin <= found <= until and found:
                         yield found, number, rolls
@@ -251,7 +251,7 @@ class Wheel:
         """Yield a copy of every block that is not all zero, as (place in the file, bytes)."""
         raw, number = memoryview(self.raw), -1
         try:
-            while (number := self._written.find(1, number + 1)) >= 0:
+            while (number := self.written.find(1, number + 1)) >= 0:
                 at = number * BLOCK_BYTES
                 block = bytes(raw[at : at + BLOCK_BYTES])
                 if block != _ZERO_BLOCK[: len(block)]:
@@ -281,7 +281,7 @@ class Wheel:
             checksum = crc32(block, checksum)
             if block != _ZERO_BLOCK[: len(block)]:
                 self.raw[at : at + len(block)] = block
-                self._written[at // BLOCK_BYTES] = 1
+                self.written[at // BLOCK_BYTES] = 1
         return checksum
 
     def close(self) -> None:
@@ -293,7 +293,7 @@ class Wheel:
         """Forget everything that stands in the wheel."""
         self.close()
         self.raw = mmap(-1, self.places * SLOT_SIZE)
-        self._written = bytearray(len(self._written))
+        self.written = bytearray(len(self.written))
         self.displaced.clear()
 
 

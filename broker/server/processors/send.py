@@ -74,9 +74,9 @@ _LONGEST_LEARNED_BYTES = 65_536
 _SEND_V2, _SEND_BATCH = (code.to_bytes(2, "big") for code in (Request.SEND_MESSAGE_V2, Request.SEND_BATCH_MESSAGE))
 
 
-_HeldSend = tuple[str, int, bytes, bytes, int, int, int, tuple[Connection, int, int] | None, bytes]
+_HeldSend = tuple[str, int, bytes, bytes, int, int, int, tuple[Connection, int, int] | None, bool, bytes]
 """A plain send that was read and is not taken yet: topic, queue id, body, properties, flag, sysFlag, born ms, owner of
-its ticket (None where nobody waits), frame."""
+its ticket (None where nobody waits), whether it is a timer, frame."""
 
 
 class SendProcessor:
@@ -152,14 +152,17 @@ class SendProcessor:
         form = _stored_form(properties, self._added_bytes)
         if form is None:
             return False
-        stored, goes_alone = form
+        stored, goes_alone, is_timer = form
         owner = None if frame_flag & 2 else (connection, opaque, serialization)
-        held = (topic, queue_id, body, stored, flag, sys_flag, born_ms, owner, frame)
+        held = (topic, queue_id, body, stored, flag, sys_flag, born_ms, owner, is_timer, frame)
         # a half that asks for no delay may be taken with others, too
         is_usual = (
             not goes_alone if not sys_flag else sys_flag == FLAG_TRANSACTION_PREPARED and b"DEL" not in properties
         )
         if is_usual and len(frame) <= SHORT_FRAME_BYTES:
+            # a timer whose moment is over goes to its topic: in its turn among the plain sends of its read
+            if self._held and self._held[-1][8] != is_timer:
+                self.take_held(connection, now_ms)
             self._held.append(held)
             return True
         self.take_held(connection, now_ms)
@@ -184,7 +187,7 @@ class SendProcessor:
     def _take_together(self, connection: Connection, held: list[_HeldSend], now_ms: int) -> bool:
         """Take messages of one topic, or halves of one, at once; return False, and nothing was written, if they go one
         by one."""
-        topics, queue_ids, bodies, properties, flags, sys_flags, born_ms, owners, _ = zip(*held, strict=True)
+        topics, queue_ids, bodies, properties, flags, sys_flags, born_ms, owners, _, _ = zip(*held, strict=True)
         sends = Sends(queue_ids, bodies, properties, flags, born_ms, owners)
         append = self._engine.append_halves if sys_flags[0] else self._engine.append_together
         try:
@@ -203,7 +206,7 @@ class SendProcessor:
 
     def _take_one(self, connection: Connection, send: _HeldSend, now_ms: int) -> bool:
         """Take one message; return False if it is to go the long way."""
-        topic, queue_id, body, properties, flag, sys_flag, born_ms, owner, _ = send
+        topic, queue_id, body, properties, flag, sys_flag, born_ms, owner, _, _ = send
         try:
             ticket = self._engine.append(
                 topic, queue_id, body, properties, flag=flag, sys_flag=sys_flag, born_ms=born_ms,
@@ -395,9 +398,10 @@ def _owner(connection: Connection, request: Command) -> object:
 
 
 @twin("stored_form")
-def _stored_form(properties: bytes, added: bytes) -> tuple[bytes, bool] | None:
-    """Return the properties of a plain send as they are stored, with what the broker adds, and whether it goes by
-    itself: a half, or one that waits for a moment (DELAY, TIMER_DEL...). None if it is to go the long way."""
+def _stored_form(properties: bytes, added: bytes) -> tuple[bytes, bool, bool] | None:
+    """Return the properties of a plain send as they are stored, with what the broker adds; whether it goes by itself (a
+    half, one with a delay level, one that deletes a timer, a timer with a schedule key); and whether it is a timer.
+    None if it is to go the long way."""
     if (
         (b"TRA" in properties and not _is_plain_half(properties))
         or _HAS_KEY not in properties
@@ -407,7 +411,14 @@ def _stored_form(properties: bytes, added: bytes) -> tuple[bytes, bool] | None:
     ):
         return None
     stored = properties if properties[-1] == 2 else properties + b"\x02"
-    return stored + added, b"DEL" in properties or b"TRA" in properties
+    is_timer = b"TIMER_DE" in properties
+    goes_alone = (
+        b"TRA" in properties
+        or b"DELAY\x01" in properties
+        or b"TIMER_DEL_" in properties
+        or (is_timer and b"ESC_" in properties)
+    )
+    return stored + added, goes_alone, is_timer
 
 
 def _is_plain_half(properties: bytes) -> bool:

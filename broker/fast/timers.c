@@ -1,0 +1,116 @@
+/* Units of the timer log and slots of the wheel (engine/timer/index.py). */
+
+#include "fast.h"
+
+enum { SLOT_BYTES = 32, UNIT_BYTES = 52, BLOCK_BYTES = 1 << 14, PLAIN = 1, CHECK = 63, FIELDS = 5 };
+
+#define MOST_OFFSET ((int64_t)1 << 46)
+#define MOST_POSITION ((int64_t)1 << 61)
+
+/* What is read of one timer, and the place of its second in the wheel. */
+typedef struct {
+    int64_t offset, position, due_ms, second, place;
+    int32_t size, topic_hash;
+} Timer;
+
+/* Read a timer: offset, position, size, due moment, topic, and more. 0 with an error, -1 if it is not as usual. */
+static int timer_of(PyObject *row, PyObject *hashes, int64_t slots, Timer *timer) {
+    if (!PyTuple_Check(row) || PyTuple_Size(row) < FIELDS) {
+        PyErr_SetString(PyExc_TypeError, "a timer is a tuple of five and more");
+        return 0;
+    }
+    if (!int64_of(PyTuple_GetItem(row, 0), &timer->offset) || !int64_of(PyTuple_GetItem(row, 1), &timer->position) ||
+        !int32_of(PyTuple_GetItem(row, 2), &timer->size) || !int64_of(PyTuple_GetItem(row, 3), &timer->due_ms))
+        return 0;
+    PyObject *topic_hash = PyDict_GetItemWithError(hashes, PyTuple_GetItem(row, 4));
+    if (topic_hash == NULL) return PyErr_Occurred() ? 0 : -1;
+    if (!int32_of(topic_hash, &timer->topic_hash)) return 0;
+    if (timer->offset < 0 || timer->offset > MOST_OFFSET || timer->position < 0 || timer->position > MOST_POSITION ||
+        timer->due_ms < 1)
+        return -1;
+    timer->second = (timer->due_ms - 1) / 1000;
+    timer->place = timer->second % slots * SLOT_BYTES;
+    return 1;
+}
+
+static inline int64_t get64(const byte *at) { return (int64_t)((uint64_t)get32(at) << 32 | get32(at + 4)); }
+
+/* Put a unit at the end of its second's chain, and write it. */
+static byte *put_unit(byte *at, const Timer *timer, byte *slot, int64_t unit, int64_t write_ms) {
+    int64_t previous = -1, number = 1, rest_ms = timer->due_ms - timer->second * 1000;
+    if (get64(slot) == timer->second) {
+        previous = get64(slot + 16);
+        number = (int64_t)get32(slot + 24) + 1;
+    } else {
+        put64(put64(slot, (uint64_t)timer->second), (uint64_t)unit);
+        put32(slot + 28, 0);
+    }
+    put32(put64(slot + 16, (uint64_t)unit), (uint32_t)number);
+    int64_t check = (timer->offset + timer->position + rest_ms) % CHECK;
+    at = put32(put64(put32(at, UNIT_BYTES), (uint64_t)previous), PLAIN);
+    at = put32(put64(at, (uint64_t)write_ms), (uint32_t)(timer->second * 1000 - write_ms));
+    at = put32(put32(put64(at, (uint64_t)timer->position), (uint32_t)timer->size), (uint32_t)timer->topic_hash);
+    return put64(at, (uint64_t)(timer->offset << 16 | check << 10 | rest_ms));
+}
+
+static int looks_usual(const byte *slot, const Timer *timer, int64_t write_ms) {
+    int64_t own = get64(slot), delay_ms = timer->second * 1000 - write_ms;
+    return (!own || own == timer->second) && timer->second && get32(slot + 24) < INT32_MAX && delay_ms >= INT32_MIN &&
+           delay_ms <= INT32_MAX;
+}
+
+PyDoc_STRVAR(
+    timer_units_doc,
+    "Put timers into the slots of the wheel: slots, a byte for each block of them that is written, timers, hashes of their "
+    "topics, position of the first unit, moment in whole seconds (ms). Return their units, and the first and the last "
+    "second; None, and nothing was changed, if a slot is another second's, or anything is not as usual.");
+
+static PyObject *timer_units(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Column timers;
+    int64_t unit, write_ms, low = INT64_MAX, high = -1;
+    if (!has_args("timer_units", count, 6) || !column_of(args[2], -1, &timers) || !int64_of(args[4], &unit) ||
+        !int64_of(args[5], &write_ms))
+        return NULL;
+    if (!PyDict_Check(args[3]) || unit < 0 || write_ms < 0) {
+        PyErr_SetString(PyExc_ValueError, "hashes are a dictionary, and nothing stands before 0");
+        return NULL;
+    }
+    Py_buffer slots, written;
+    if (PyObject_GetBuffer(args[0], &slots, PyBUF_WRITABLE) < 0) return NULL;
+    if (PyObject_GetBuffer(args[1], &written, PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&slots);
+        return NULL;
+    }
+    PyObject *made = NULL, *units = NULL;
+    Py_ssize_t rows = rows_of(timers), places = slots.len / SLOT_BYTES;
+    Timer timer;
+    int is_usual = 1;
+    if (!places || written.len < (slots.len + BLOCK_BYTES - 1) / BLOCK_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "there are no slots, or too few bytes for their blocks");
+        is_usual = 0;
+    }
+    /* all of it is looked at before a slot changes */
+    for (Py_ssize_t row = 0; is_usual > 0 && row < rows; row++) {
+        is_usual = timer_of(cell(timers, row), args[3], places, &timer);
+        if (is_usual > 0 && !looks_usual((byte *)slots.buf + timer.place, &timer, write_ms)) is_usual = -1;
+        if (is_usual > 0 && timer.second < low) low = timer.second;
+        if (is_usual > 0 && timer.second > high) high = timer.second;
+    }
+    /* two that are a turn apart would want one slot */
+    if (is_usual > 0 && (rows == 0 || high - low >= places)) is_usual = -1;
+    if (is_usual > 0 && (units = PyBytes_FromStringAndSize(NULL, UNIT_BYTES * rows)) != NULL) {
+        byte *at = (byte *)PyBytes_AsString(units);
+        for (Py_ssize_t row = 0; row < rows; row++, unit += UNIT_BYTES) {
+            timer_of(cell(timers, row), args[3], places, &timer);
+            at = put_unit(at, &timer, (byte *)slots.buf + timer.place, unit, write_ms);
+            ((byte *)written.buf)[timer.place / BLOCK_BYTES] = 1;
+        }
+        made = Py_BuildValue("(NLL)", units, (long long)low, (long long)high);
+    }
+    PyBuffer_Release(&slots);
+    PyBuffer_Release(&written);
+    if (made != NULL || PyErr_Occurred()) return made;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef timer_functions[] = {FAST(timer_units), NO_MORE};
