@@ -18,7 +18,7 @@ from broker.backup import manifest, pipe
 from broker.celery import envelope
 from broker.client import _answers, _events, _pipeline, _reader, _simple
 from broker.client.errors import ClientError
-from broker.engine import config
+from broker.engine import config, message_header
 from broker.engine.pop import records as pop_records
 from broker.engine.pop import recovery as pop_recovery
 from broker.engine.pop import revive
@@ -161,6 +161,7 @@ DECODERS = (
     # messages and stores
     of_bytes(message.decode, BrokerError),
     of_bytes(properties.parse_properties, BrokerError),
+    of_bytes(message_header.read_facts, BrokerError),
     of_bytes(json_file.parse, ValueError),
     of_text(config.parse_delay_levels, BrokerError),
     Decoder(pop_records.read_page, _all(pop_records.read_page), (ValueError,)),
