@@ -71,6 +71,8 @@ class Protection:
 UNPROTECTED = Protection()
 MOST_ASKED = 1_000
 """Questions of one `ask_producers`."""
+COUNT_EVERY_S = 0.1
+"""What came is counted once in so long."""
 NOWHERE = NameServers()
 
 
@@ -126,6 +128,7 @@ class BrokerService:
         self._waiting_pops: WaitingPops | None = None
         self._told_of_arrivals: Callable[[], None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._count_timer: asyncio.TimerHandle | None = None
         self._register_at = register_at
         self._is_alone = is_alone
         self._has_self_test = self_test
@@ -371,12 +374,18 @@ class BrokerService:
 
     def _arrived(self, arrivals: set[tuple[str, int]]) -> None:
         state = self._running
-        state.statistics.arrived(arrivals, state.engine.queue_growth, self._clock())
+        state.statistics.arrived(arrivals, self._clock())
+        if self._count_timer is None:
+            self._count_timer = asyncio.get_running_loop().call_later(COUNT_EVERY_S, self._count)
         state.waiting.wake(arrivals)
         if self._waiting_pops is not None:
             self._waiting_pops.wake(arrivals)
         if self._told_of_arrivals is not None:
             self._told_of_arrivals()
+
+    def _count(self) -> None:
+        self._count_timer = None
+        self._running.statistics.count()
 
     def _failed(self, reason: str, lost: list[Ticket]) -> None:
         self._replies.refuse(lost, f"The message may be lost: {reason}.")
@@ -425,8 +434,9 @@ class BrokerService:
         if state is None or pump is None:
             return
         self._pump = None
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        for timer in (self._sweep_timer, self._count_timer):
+            if timer is not None:
+                timer.cancel()
         if self._check_rounds is not None:
             self._check_rounds.stop()
         if self._self_test is not None:

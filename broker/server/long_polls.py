@@ -88,6 +88,8 @@ class WaitingPulls:
 
     def wake(self, arrivals: set[QueueKey]) -> None:
         """Look again for all that wait at these queues."""
+        if not self._by_queue:
+            return
         for key in arrivals:
             pulls = self._by_queue.pop(key, None)
             if pulls:
@@ -236,6 +238,8 @@ class WaitingPops:
 
     def wake(self, arrivals: set[tuple[str, int]]) -> None:
         """Look again for all that wait for what has arrived in these queues."""
+        if not self._by_topic:
+            return
         found: dict[GroupTopic, set[tuple[str, int]]] = {}
         for arrival in arrivals:
             for key in self._by_topic.get(arrival[0], ()):

@@ -236,6 +236,9 @@ SIZE_BOUNDS_BYTES = (
 )  # fmt: skip
 
 
+_MOST_UNCOUNTED = 1_000
+
+
 class Sends:
     """Counts since the start: messages made durable, and two histograms: bytes of records, and ms from being taken to
     being durable and answered."""
@@ -260,7 +263,8 @@ class Sends:
 
     def stored(self, tickets: Sequence[Ticket], now_ms: int) -> None:
         """Count messages that are durable; who waits for one of them is answered now. Batches have no latency here."""
-        self._count_sizes()
+        if len(self._taken) >= _MOST_UNCOUNTED:
+            self._count_sizes()
         self.total += sum([ticket.count for ticket in tickets])
         if len(tickets) == 1:  # mostly so, unless the broker is busy
             if type(tickets[0].owner) is tuple:
@@ -269,8 +273,11 @@ class Sends:
                 if took_ms >= self._slow_ms:
                     self._slow.sent(tickets, tickets[0].store_ms, now_ms)
             return
-        taken = Counter([ticket.store_ms for ticket in tickets if type(ticket.owner) is tuple])
-        for taken_ms, count in taken.items():
+        taken = [ticket.store_ms for ticket in tickets if type(ticket.owner) is tuple]
+        if not taken:
+            return
+        same = taken.count(taken[0])  # mostly all
+        for taken_ms, count in ((taken[0], same),) if same == len(taken) else Counter(taken).items():
             self.latencies.add(max(0, now_ms - taken_ms), count)
             if now_ms - taken_ms >= self._slow_ms:
                 self._slow.sent(tickets, taken_ms, now_ms)

@@ -103,22 +103,42 @@ class Statistics:
         self._cluster_name = cluster_name
         self._counters: dict[tuple[str, str], Counter] = {}
         self._known: dict[tuple[str, int], tuple[int, int]] = {}
-        self.put = _Daily(now_ms)
-        self.get = _Daily(now_ms)
+        #: queues that became longer and are not counted yet, and when that was noted last
+        self._longer: set[tuple[str, int]] = set()
+        self._noted_ms = now_ms
+        self._growth_of: Growth = lambda _topic, _queue_id: (0, 0)
+        self._put = Daily(now_ms)
+        self.get = Daily(now_ms)
 
     def begin(self, topics: Iterable[Topic], growth_of: Growth) -> None:
         """Note how far the queues have come: what comes from here on is counted."""
+        self._growth_of = growth_of
         for topic in topics:
             for queue_id in range(max(topic.read_queues, topic.write_queues)):
                 self._known[topic.name, queue_id] = growth_of(topic.name, queue_id)
 
-    def arrived(self, queues: Iterable[tuple[str, int]], growth_of: Growth, now_ms: int) -> None:
-        """Count what came into queues that became longer; the broker's own are no messages of its senders."""
-        total = 0
+    @property
+    def put(self) -> Daily:
+        """The messages that came."""
+        self.count()
+        return self._put
+
+    def arrived(self, queues: Iterable[tuple[str, int]], now_ms: int) -> None:
+        """Note queues that became longer: `count` is to follow within a part of a second, so that not every commit
+        counts; whatever is asked counts first."""
+        self._longer.update(queues)
+        self._noted_ms = now_ms
+
+    def count(self) -> None:
+        """Count what came into queues that were noted; the broker's own are no messages of its senders."""
+        if not self._longer:
+            return
+        queues, self._longer = self._longer, set()
+        now_ms, total = self._noted_ms, 0
         grown: dict[str, tuple[int, int]] = {}
         for key in queues:
             try:
-                end, taken_bytes = growth_of(*key)
+                end, taken_bytes = self._growth_of(*key)
             except TopicNotFound:
                 continue
             known_end, known_bytes = self._known.get(key, (0, 0))
@@ -132,7 +152,7 @@ class Statistics:
             total += 0 if topic.startswith(SYSTEM_PREFIX) or topic in SYSTEM_TOPICS else count
         if total:
             self._add(BROKER_PUT_NUMS, self._cluster_name, total, now_ms)
-            self.put.add(total, now_ms)
+            self._put.add(total, now_ms)
 
     def given(self, group: str, topic: str, count: int, size_bytes: int, now_ms: int) -> None:
         """Count messages that were given to a group, and the bytes of their records."""
@@ -148,16 +168,19 @@ class Statistics:
 
     def forget_topic(self, topic: str) -> None:
         """Forget a topic that is gone; one of its name begins anew."""
+        self.count()
         self._known = {key: known for key, known in self._known.items() if key[0] != topic}
         self._counters = {key: counter for key, counter in self._counters.items() if key[1].partition("@")[0] != topic}
 
     def sums(self, name: str, key: str, now_ms: int) -> tuple[Sum, Sum, Sum] | None:
         """Return one counter's last minute, hour and day; None if nothing was ever counted."""
+        self.count()
         counter = self._counters.get((name, key))
         return counter.sums(now_ms) if counter is not None else None
 
     def totals(self, name: str) -> Iterator[tuple[str, int]]:
         """Return key and total of all counters of one statistic, since the start (or since one was forgotten)."""
+        self.count()
         return ((key, counter.total) for (known, key), counter in list(self._counters.items()) if known == name)
 
     def per_second(self, name: str, key: str, now_ms: int) -> float:
@@ -174,7 +197,7 @@ class Statistics:
         counter.add(count, now_ms)
 
 
-class _Daily:
+class Daily:
     """A total since the start, and what it was at the last two midnights (BrokerStats)."""
 
     def __init__(self, now_ms: int) -> None:

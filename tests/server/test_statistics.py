@@ -9,6 +9,7 @@ import pytest
 from broker.engine.errors import TopicNotFound
 from broker.engine.tables.topics import Topic
 from broker.server import statistics
+from broker.server.broker import BrokerService
 from broker.server.statistics import (
     BROKER_GET_NUMS,
     BROKER_PUT_NUMS,
@@ -18,6 +19,8 @@ from broker.server.statistics import (
     Counter,
     Statistics,
 )
+from tests.server.peer import Peer
+from tests.waiting import until_true
 
 HOUR_MS = 3_600_000
 START_MS = 500_000 * HOUR_MS
@@ -65,7 +68,7 @@ def test_what_a_topic_got_is_what_its_queues_grew_by() -> None:
     counted = Statistics("Cluster", START_MS)
     counted.begin([Topic("T", 2, 1)], lambda *queue: ends[queue])
     ends |= {("T", 0): (103, 5_600), ("T", 1): (4, 900), ("rmq_sys_x", 0): (5, 700)}
-    counted.arrived(ends, lambda *queue: ends[queue], START_MS)
+    counted.arrived(ends, START_MS)
     assert minute(counted, TOPIC_PUT_NUMS, "T") == 7
     assert minute(counted, TOPIC_PUT_SIZE, "T") == 1_500
     assert minute(counted, TOPIC_PUT_NUMS, "rmq_sys_x") == 5
@@ -73,15 +76,30 @@ def test_what_a_topic_got_is_what_its_queues_grew_by() -> None:
     assert minute(counted, TOPIC_PUT_NUMS, "U") is None
 
 
-def test_a_topic_made_again_begins_anew() -> None:
+def test_what_is_counted_later_counts_for_the_moment_it_came_at() -> None:
+    grown = (0, 0)
     counted = Statistics("Cluster", START_MS)
-    counted.arrived([("T", 0)], lambda *_: (9, 900), START_MS)
+    counted.begin([], lambda *_: grown)
+    grown = (7, 900)
+    counted.arrived([("T", 0)], START_MS)
+    later = counted.sums(TOPIC_PUT_NUMS, "T", START_MS + 10 * 60_000)
+    assert later is not None
+    assert [window.count for window in later] == [0, 7, 7]
+
+
+def test_a_topic_made_again_begins_anew() -> None:
+    grown = (0, 0)
+    counted = Statistics("Cluster", START_MS)
+    counted.begin([Topic("T", 1, 1)], lambda *_: grown)
+    grown = (9, 900)
+    counted.arrived([("T", 0)], START_MS)
     counted.given("G", "T", 4, 400, START_MS)
     counted.forget_topic("T")
     assert minute(counted, TOPIC_PUT_NUMS, "T") is None
     assert minute(counted, TOPIC_PUT_SIZE, "T") is None
     assert minute(counted, GROUP_GET_NUMS, "T@G") is None
-    counted.arrived([("T", 0)], lambda *_: (2, 200), START_MS)
+    grown = (2, 200)
+    counted.arrived([("T", 0)], START_MS)
     assert minute(counted, TOPIC_PUT_NUMS, "T") == 2
 
 
@@ -92,7 +110,8 @@ def test_a_topic_that_is_gone_by_now_counts_nothing() -> None:
         return 3, 300
 
     counted = Statistics("Cluster", START_MS)
-    counted.arrived([("gone", 0), ("T", 0)], growth_of, START_MS)
+    counted.begin([], growth_of)
+    counted.arrived([("gone", 0), ("T", 0)], START_MS)
     assert minute(counted, BROKER_PUT_NUMS, "Cluster") == 3
 
 
@@ -115,8 +134,19 @@ def test_totals_of_the_last_two_midnights_are_kept() -> None:
         return int(datetime(2026, 5, day, 12).timestamp() * 1000)  # noqa: DTZ001 (the machine's zone is meant)
 
     counted = Statistics("Cluster", at(1))
-    counted.arrived([("T", 0)], lambda *_: (10, 1000), at(1))
-    counted.arrived([("T", 0)], lambda *_: (15, 1500), at(2))
+    grown = (10, 1000)
+    counted.begin([], lambda *_: grown)
+    counted.arrived([("T", 0)], at(1))
+    counted.count()
+    grown = (15, 1500)
+    counted.arrived([("T", 0)], at(2))
     assert (counted.put.total, counted.put.today_morning, counted.put.yesterday_morning) == (15, 10, 0)
     counted.put.look(at(3))
     assert (counted.put.total, counted.put.today_morning, counted.put.yesterday_morning) == (15, 15, 10)
+
+
+async def test_a_broker_counts_what_came_although_nobody_asks(peer: Peer, service: BrokerService) -> None:
+    await peer.send("T", b"body")
+    running = service._running.statistics
+    await until_true(lambda: not running._longer)
+    assert dict(running.totals(TOPIC_PUT_NUMS))["T"] == 1

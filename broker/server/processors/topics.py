@@ -244,6 +244,7 @@ class DeletionProcessor:
                 "them: delete it in the console or by REST, or request with escPending=cancel or escPending=keep.",
             )
         if self._engine.topics.get(name) is not None:
+            self._state.statistics.count()
             self._engine.delete_topic(name, pending if waiting.total or not waiting.complete else None)
         elif pending == "cancel" and (waiting.total or not waiting.complete or self._engine.topics.is_kept(name)):
             self._engine.cancel_waiting(name)
