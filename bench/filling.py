@@ -3,8 +3,9 @@
 `python -m bench.filling ROOT TIMERS [MESSAGES]`: what takes the network hours takes this minutes. It keeps up as a
 broker does, so what it leaves is what a broker leaves that is killed: a snapshot of the wheel, and units and records
 behind it. A store that holds some timers already is filled up to TIMERS; messages, which nobody waits for, come before
-them, in batches. The last line printed is JSON: timers taken a second, and the most anonymous memory that the process
-had.
+them, in batches. The first ten million timers have a schedule key each, and so come one by one; those beyond have none
+and come together, as those of one read do. The last line printed is JSON: timers taken a second, and the most anonymous
+memory that the process had.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bench.storage import anonymous_mb
 from broker.engine.config import EngineConfig
 from broker.engine.disk import OsFiles
 from broker.engine.engine import Engine
+from broker.engine.log.append import Sends
 from broker.rocketmq.message import pack_host
 from broker.rocketmq.properties import format_properties
 
@@ -30,12 +32,13 @@ DAY_MS = 86_400_000
 #: Due at random from the second day to the thirtieth: nothing is released while the rest is measured.
 FIRST_MS, SPAN_MS = DAY_MS, 29 * DAY_MS
 BODY = b"x" * 128
-BATCH = 256
+BATCH, KEYED = 256, 10_000_000
 BORN_HOST = pack_host("127.0.0.1", 50_000)
 
 
 def fill(root: Path, count: int, messages: int = 0) -> dict[str, float]:
-    """Store so many messages, and park timers with a schedule key each, `key-<number>`, until `count` are there."""
+    """Store so many messages, and park timers until `count` are there; `key-<number>` is the schedule key of each that
+    has one."""
     begin_ms = time.time_ns() // 1_000_000
     engine = Engine.open(EngineConfig(root=str(root), flush="async", **SIZES), OsFiles(), begin_ms)
     store(engine, messages)
@@ -45,17 +48,10 @@ def fill(root: Path, count: int, messages: int = 0) -> dict[str, float]:
     begin_s, memory_mb = time.monotonic(), 0.0
     for start in range(there, count, BATCH):
         now_ms = time.time_ns() // 1_000_000
-        for number in range(start, min(start + BATCH, count)):
-            properties = {
-                "UNIQ_KEY": unique_key(number),
-                "WAIT": "true",
-                "TIMER_DELIVER_MS": str(begin_ms + FIRST_MS + chance.randrange(SPAN_MS)),
-                "ESC_SCHEDULE_KEY": f"key-{number}",
-            }
-            engine.append(
-                TOPIC, number % QUEUES, BODY, format_properties(properties), born_ms=now_ms, born_host=BORN_HOST,
-                now_ms=now_ms,
-            )  # fmt: skip
+        numbers = range(start, min(start + BATCH, count))
+        dues_ms = [begin_ms + FIRST_MS + chance.randrange(SPAN_MS) for _ in numbers]
+        if start < KEYED or not park_together(engine, numbers, dues_ms, now_ms):
+            park(engine, numbers, dues_ms, now_ms)
         settle(engine, now_ms)
         if (start - there) % (400 * BATCH) == 0:
             memory_mb = max(memory_mb, anonymous_mb(os.getpid()))
@@ -64,6 +60,30 @@ def fill(root: Path, count: int, messages: int = 0) -> dict[str, float]:
         "taken_per_s": (count - there) / (time.monotonic() - begin_s),
         "memory_mb": memory_mb,
     }
+
+
+def park(engine: Engine, numbers: range, dues_ms: list[int], now_ms: int) -> None:
+    """Park timers one by one, each with a schedule key."""
+    for number, due_ms in zip(numbers, dues_ms, strict=True):
+        properties = {**said(number, due_ms), "ESC_SCHEDULE_KEY": f"key-{number}"}
+        engine.append(
+            TOPIC, number % QUEUES, BODY, format_properties(properties), born_ms=now_ms, born_host=BORN_HOST,
+            now_ms=now_ms,
+        )  # fmt: skip
+
+
+def park_together(engine: Engine, numbers: range, dues_ms: list[int], now_ms: int) -> bool:
+    """Park timers without a schedule key as those of one read; False if there is no room for all in this segment."""
+    count = len(numbers)
+    raws = [format_properties(said(number, due_ms)) for number, due_ms in zip(numbers, dues_ms, strict=True)]
+    queue_ids = [number % QUEUES for number in numbers]
+    sends = Sends(queue_ids, [BODY] * count, raws, [0] * count, [now_ms] * count, [None] * count)
+    return engine.append_together(TOPIC, sends, born_host=BORN_HOST, now_ms=now_ms) is not None
+
+
+def said(number: int, due_ms: int) -> dict[str, str]:
+    """Return the properties of a timer."""
+    return {"UNIQ_KEY": unique_key(number), "WAIT": "true", "TIMER_DELIVER_MS": str(due_ms)}
 
 
 def store(engine: Engine, count: int) -> None:
