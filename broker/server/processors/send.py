@@ -141,10 +141,10 @@ class SendProcessor:
         else:
             send = read_json_send(frame)
             if send is None:
-                return any(
-                    frame.startswith(beginning, 4) and express(connection, frame, now_ms)
-                    for beginning, express in self._also_express_json
-                )
+                for beginning, express in self._also_express_json:
+                    if frame.startswith(beginning, 4):
+                        return express(connection, frame, now_ms)
+                return False
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body, is_batch = send
         if is_batch:
             self.take_held(connection, now_ms)
