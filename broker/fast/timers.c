@@ -1,4 +1,4 @@
-/* Units of the timer log and slots of the wheel (engine/timer/index.py). */
+/* Units of the timer log and slots of the wheel (engine/timer/index.py), and handles of timers (rocketmq/ids.py). */
 
 #include "fast.h"
 
@@ -62,14 +62,15 @@ static int looks_usual(const byte *slot, const Timer *timer, int64_t write_ms) {
 PyDoc_STRVAR(
     timer_units_doc,
     "Put timers into the slots of the wheel: slots, a byte for each block of them that is written, timers, hashes of their "
-    "topics, position of the first unit, moment in whole seconds (ms). Return their units, and the first and the last "
-    "second; None, and nothing was changed, if a slot is another second's, or anything is not as usual.");
+    "topics, position of the first unit, moment in whole seconds (ms), and the seconds between which all must lie. Return "
+    "their units, and the first and the last second; None, and nothing was changed, if one lies elsewhere, a slot is "
+    "another second's, or anything is not as usual.");
 
 static PyObject *timer_units(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Column timers;
-    int64_t unit, write_ms, low = INT64_MAX, high = -1;
-    if (!has_args("timer_units", count, 6) || !column_of(args[2], -1, &timers) || !int64_of(args[4], &unit) ||
-        !int64_of(args[5], &write_ms))
+    int64_t unit, write_ms, begin, end, low = INT64_MAX, high = -1;
+    if (!has_args("timer_units", count, 8) || !column_of(args[2], -1, &timers) || !int64_of(args[4], &unit) ||
+        !int64_of(args[5], &write_ms) || !int64_of(args[6], &begin) || !int64_of(args[7], &end))
         return NULL;
     if (!PyDict_Check(args[3]) || unit < 0 || write_ms < 0) {
         PyErr_SetString(PyExc_ValueError, "hashes are a dictionary, and nothing stands before 0");
@@ -97,7 +98,7 @@ static PyObject *timer_units(PyObject *module, PyObject *const *args, Py_ssize_t
         if (is_usual > 0 && timer.second > high) high = timer.second;
     }
     /* two that are a turn apart would want one slot */
-    if (is_usual > 0 && (rows == 0 || high - low >= places)) is_usual = -1;
+    if (is_usual > 0 && (rows == 0 || high - low >= places || low <= begin || high >= end)) is_usual = -1;
     if (is_usual > 0 && (units = PyBytes_FromStringAndSize(NULL, UNIT_BYTES * rows)) != NULL) {
         byte *at = (byte *)PyBytes_AsString(units);
         for (Py_ssize_t row = 0; row < rows; row++, unit += UNIT_BYTES) {
@@ -113,4 +114,48 @@ static PyObject *timer_units(PyObject *module, PyObject *const *args, Py_ssize_t
     Py_RETURN_NONE;
 }
 
-PyMethodDef timer_functions[] = {FAST(timer_units), NO_MORE};
+PyDoc_STRVAR(handle_doc, "Return the handle of a timer: topic, broker, moment (ms), unique key.");
+
+static int add_text(Bytes *texts, PyObject *text) {
+    texts->at = (const byte *)PyUnicode_AsUTF8AndSize(text, &texts->size);
+    return texts->at != NULL;
+}
+
+static PyObject *handle(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    Bytes topic, broker, moment, key;
+    if (!has_args("handle", count, 4)) return NULL;
+    if (!PyLong_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "a moment is a number");
+        return NULL;
+    }
+    PyObject *digits = PyObject_Str(args[2]);
+    if (digits == NULL) return NULL;
+    PyObject *raw = NULL, *made = NULL;
+    if (!add_text(&topic, args[0]) || !add_text(&broker, args[1]) || !add_text(&moment, digits) || !add_text(&key, args[3]))
+        goto end;
+    raw = PyBytes_FromStringAndSize(NULL, 6 + topic.size + broker.size + moment.size + key.size);
+    if (raw == NULL) goto end;
+    byte *from = (byte *)PyBytes_AsString(raw), *to = put(put(from, "v1 ", 3), topic.at, (size_t)topic.size);
+    to = put(put(to, " ", 1), broker.at, (size_t)broker.size);
+    to = put(put(to, " ", 1), moment.at, (size_t)moment.size);
+    to = put(put(to, " ", 1), key.at, (size_t)key.size);
+    size_t size = (size_t)(to - from);
+    made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((size + 2) / 3 * 4));
+    if (made == NULL) goto end;
+    byte *letter = (byte *)PyBytes_AsString(made);
+    for (size_t at = 0; at < size; at += 3) {
+        size_t left = size - at;
+        uint32_t bits = (uint32_t)from[at] << 16 | (left > 1 ? (uint32_t)from[at + 1] << 8 : 0) | (left > 2 ? from[at + 2] : 0);
+        *letter++ = (byte)letters[bits >> 18];
+        *letter++ = (byte)letters[bits >> 12 & 63];
+        *letter++ = left > 1 ? (byte)letters[bits >> 6 & 63] : '=';
+        *letter++ = left > 2 ? (byte)letters[bits & 63] : '=';
+    }
+end:
+    Py_DecRef(raw);
+    Py_DecRef(digits);
+    return made;
+}
+
+PyMethodDef timer_functions[] = {FAST(handle), FAST(timer_units), NO_MORE};

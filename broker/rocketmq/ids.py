@@ -41,6 +41,7 @@ from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from .codes import Answer
+from .compiled import twin
 from .errors import RequestRefused
 from .message import Message, decode, encode, pack_host, record_size
 from .properties import POP_HANDLE, POPPED, format_properties
@@ -137,6 +138,7 @@ class RecallHandle:
         return _written(self.topic, self.broker, self.timestamp_ms, self.unique_key).decode()
 
 
+@twin("handle")
 def _written(topic: str, broker: str, timestamp_ms: int, unique_key: str) -> bytes:
     """Return the handle of a timer as text, in bytes."""
     raw = f"{_VERSION} {topic} {broker} {timestamp_ms} {unique_key}".encode()

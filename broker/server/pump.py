@@ -232,8 +232,8 @@ class Pump:
         arrivals = self._engine.take_arrivals()
         if arrivals:
             self._arrived(arrivals)
-        soonest_ms = min((ticket.due_ms for ticket in tickets if ticket.due_ms is not None), default=None)
-        if soonest_ms is not None and soonest_ms < self._tick_ms:
+        dues_ms = [ticket.due_ms for ticket in tickets if ticket.due_ms is not None]
+        if dues_ms and (soonest_ms := min(dues_ms)) < self._tick_ms:
             self._tick_at(soonest_ms)
 
     def _tick(self) -> None:

@@ -435,9 +435,9 @@ ROW = st.tuples(st.integers(0, 1 << 44), PLACE, st.integers(0, 1 << 22), MOMENT)
 
 @given(
     st.lists(st.lists(ROW, max_size=8), max_size=3), st.sampled_from([14, 7_000]),
-    st.sampled_from([0, START_MS, 1 << 40]), st.booleans(),
+    st.sampled_from([0, START_MS, 1 << 40]), st.booleans(), st.sampled_from([-1, START_MS // 1000]),
 )  # fmt: skip
-def test_units_of_timers(rounds, slots, write_ms, knows_topic):
+def test_units_of_timers(rounds, slots, write_ms, knows_topic, begin):
     """In a wheel of a few slots, too, where another second stands."""
     theirs, ours = (open_engine(timer_slots=slots).engine.timers.index for _ in range(2))
     wheel, unit = theirs.wheel, 0
@@ -445,10 +445,12 @@ def test_units_of_timers(rounds, slots, write_ms, knows_topic):
     for rows in rounds:
         timers = [Timer(*row, "orders") for row in rows]
         before = bytes(wheel.raw)
-        found = FAST.timer_units(wheel.raw, wheel.written, timers, hashes, unit, write_ms)
+        end = begin + (1 << 40)
+        found = FAST.timer_units(wheel.raw, wheel.written, timers, hashes, unit, write_ms, begin, end)
         if found is None:
             assert bytes(wheel.raw) == before
             return
+        assert begin < found[1] <= found[2] < end
         assert found == ours._units_of(timers, unit, write_ms)
         assert (bytes(wheel.raw), wheel.written) == (bytes(ours.wheel.raw), ours.wheel.written)
         unit += len(found[0])
@@ -457,10 +459,26 @@ def test_units_of_timers(rounds, slots, write_ms, knows_topic):
 def test_units_of_usual_timers_are_made():
     index = open_engine().engine.timers.index
     timers = [Timer(number, number * 500, 500, START_MS + 1 + number // 4 * 1000, "orders") for number in range(8)]
+    now = START_MS // 1000
     said = (timers, {"orders": index.hash_of("orders")}, 52, START_MS)
-    units, first, last = FAST.timer_units(index.wheel.raw, index.wheel.written, *said)
+    assert FAST.timer_units(index.wheel.raw, index.wheel.written, *said, now, now + 2) is None
+    assert FAST.timer_units(index.wheel.raw, index.wheel.written, *said, now - 1, now + 1) is None
+    units, first, last = FAST.timer_units(index.wheel.raw, index.wheel.written, *said, now - 1, now + 2)
     assert (len(units), first, last) == (8 * 52, START_MS // 1000, START_MS // 1000 + 1)
     assert index.wheel.get(last) == (last, 5 * 52, 8 * 52, 4, 0)
+
+
+@given(st.text(), st.text(), st.integers(), st.text())
+@example("T", "broker-a", 1, "\ud800")
+def test_the_handle_of_a_timer(topic, broker, moment_ms, unique_key):
+    said = (topic, broker, moment_ms, unique_key)
+    try:
+        wanted = IN_PYTHON["handle"](*said)
+    except UnicodeEncodeError:
+        with pytest.raises(UnicodeEncodeError):
+            FAST.handle(*said)
+    else:
+        assert FAST.handle(*said) == wanted
 
 
 WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
@@ -495,15 +513,17 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("json_send_reply", (b"", b"", b"", b"host", 1 << 31, 0, 0, 0, None, b""), OverflowError),
     ("batch_extremes", ("body", 1, 1), TypeError),
     ("batch_records", (b"", b"T", 1 << 31, 0, 0, bytes(48)), OverflowError),
-    ("timer_units", (bytes(64), bytearray(1), [], {}, 0, 0), BufferError),
-    ("timer_units", (bytearray(64), bytearray(0), [], {}, 0, 0), ValueError),
-    ("timer_units", (bytearray(31), bytearray(1), [], {}, 0, 0), ValueError),
-    ("timer_units", (bytearray(64), bytearray(1), [], [], 0, 0), ValueError),
-    ("timer_units", (bytearray(64), bytearray(1), [], {}, -1, 0), ValueError),
-    ("timer_units", (bytearray(64), bytearray(1), [(1, 2, 3, 4)], {}, 0, 0), TypeError),
-    ("timer_units", (bytearray(64), bytearray(1), [[1, 2, 3, 4, "T"]], {"T": 1}, 0, 0), TypeError),
-    ("timer_units", (bytearray(64), bytearray(1), [(1, 2, 1 << 31, 4, "T")], {"T": 1}, 0, 0), OverflowError),
-    ("timer_units", (bytearray(64), bytearray(1), [(1, 2, 3, 4, [])], {"T": 1}, 0, 0), TypeError),
+    ("handle", ("T", "b", "1", "k"), TypeError),
+    ("handle", (b"T", "b", 1, "k"), TypeError),
+    ("timer_units", (bytes(64), bytearray(1), [], {}, 0, 0, 0, 0), BufferError),
+    ("timer_units", (bytearray(64), bytearray(0), [], {}, 0, 0, 0, 0), ValueError),
+    ("timer_units", (bytearray(31), bytearray(1), [], {}, 0, 0, 0, 0), ValueError),
+    ("timer_units", (bytearray(64), bytearray(1), [], [], 0, 0, 0, 0), ValueError),
+    ("timer_units", (bytearray(64), bytearray(1), [], {}, -1, 0, 0, 0), ValueError),
+    ("timer_units", (bytearray(64), bytearray(1), [(1, 2, 3, 4)], {}, 0, 0, 0, 0), TypeError),
+    ("timer_units", (bytearray(64), bytearray(1), [[1, 2, 3, 4, "T"]], {"T": 1}, 0, 0, 0, 0), TypeError),
+    ("timer_units", (bytearray(64), bytearray(1), [(1, 2, 1 << 31, 4, "T")], {"T": 1}, 0, 0, 0, 0), OverflowError),
+    ("timer_units", (bytearray(64), bytearray(1), [(1, 2, 3, 4, [])], {"T": 1}, 0, 0, 0, 0), TypeError),
 ]
 
 

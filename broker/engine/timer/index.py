@@ -114,30 +114,35 @@ class TimerIndex:
 
         Timers within the wheel's reach go together; those that are further off, or overdue for weeks, one by one.
         """
-        now_second = now_ms // 1000
+        now_second, wheel, log = now_ms // 1000, self.wheel, self.log
         begin, end = now_second - _REACH_BACK_SECONDS, now_second + self.reach.slots
+        write_ms = now_ms - now_ms % 1000
+        if FAST is not None and not wheel.displaced:
+            unit = log.next_position()
+            if len(timers) <= log.units_left:
+                said = (wheel.raw, wheel.written, timers, self._hashes, unit, write_ms, begin, end)
+                if (made := FAST.timer_units(*said)) is not None:
+                    self._added(timers, *made)
+                    return
         at, count = 0, len(timers)
         while at < count:
             stop = at
             while stop < count and begin < (timers[stop].due_ms - 1) // 1000 < end:
                 stop += 1
             while at < stop:
-                unit = self.log.next_position()
-                part = timers[at : min(stop, at + self.log.units_left)]
-                self._add_near(part, unit, now_ms)
+                unit = log.next_position()
+                part = timers[at : min(stop, at + log.units_left)]
+                self._added(part, *self._units_of(part, unit, write_ms))
                 at += len(part)
             if at < count:
                 offset, position, size, due_ms, topic = timers[at][:5]
                 self.put(offset, position, size, due_ms, self.hash_of(topic), now_ms)
                 at += 1
 
-    def _add_near(self, timers: Sequence[Timer], unit: int, now_ms: int) -> None:
-        """Put timers within reach into the timer log from ``unit`` on, which has room for them, and into the wheel."""
-        wheel, due, write_ms = self.wheel, self.due, now_ms - now_ms % 1000
-        made = None
-        if FAST is not None and not wheel.displaced:
-            made = FAST.timer_units(wheel.raw, wheel.written, timers, self._hashes, unit, write_ms)
-        units, soonest, furthest = made or self._units_of(timers, unit, write_ms)
+    def _added(self, timers: Sequence[Timer], units: bytes, soonest: int, furthest: int) -> None:
+        """Write the units of timers that were put into the wheel, count them, and have those that are due soon come
+        next."""
+        due = self.due
         self.log.extend(units)
         if (soonest + 1) // 60 == (furthest + 1) // 60:
             self.count_near(soonest, len(timers))
@@ -148,8 +153,10 @@ class TimerIndex:
             for offset, position, size, due_ms, *_ in timers:
                 if (due_ms - 1) // 1000 < due.read_second:
                     due.insert(due_ms, offset, position, size)
-        due.next_used = min(due.next_used, soonest)
-        self.furthest = max(self.furthest, furthest)
+        if soonest < due.next_used:
+            due.next_used = soonest
+        if furthest > self.furthest:
+            self.furthest = furthest
 
     def _units_of(self, timers: Sequence[Timer], unit: int, write_ms: int) -> tuple[bytes, int, int]:
         """Put timers into the wheel, whose units stand at ``unit`` and behind it; return the units, and the first and

@@ -234,7 +234,11 @@ class TimerStates:
     def accept(self, timers: Sequence[Timer]) -> None:
         """Make timers visible that come next in the queue."""
         self._over.extend(timers[-1].offset + 1)
-        del self.unseen[: bisect_right(self.unseen, timers[-1].position, key=_position_of)]
+        unseen, last = self.unseen, timers[-1].position
+        if unseen and unseen[-1].position <= last:  # mostly so
+            unseen.clear()
+        else:
+            del unseen[: bisect_right(unseen, last, key=_position_of)]
         by_topic = self.by_topic
         for timer in timers:
             by_topic[timer.topic] = by_topic.get(timer.topic, 0) + 1
