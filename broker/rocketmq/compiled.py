@@ -95,8 +95,8 @@ class Fast(Protocol):
         end: int,
         /,
     ) -> tuple[bytes, int, int] | None:
-        """Put timers into slots of the wheel; return what TimerIndex._units_of does. None, and nothing was changed, if a
-        closer look is needed, or one does not lie between two seconds."""
+        """Put timers into slots of the wheel; return what TimerIndex._units_of does. None, and nothing was changed, if
+        a closer look is needed, or one does not lie between two seconds."""
 
     def usual_facts(self, properties: bytes, /) -> tuple[Any, ...] | None:
         """Return the Facts of usual properties (message_header.read_facts), else None."""

@@ -364,10 +364,12 @@ def append_burst(store: Store, copies: Sequence[Copy], store_ms: int) -> int:
     """
     if store.pending_bytes > store.config.pending_limit_bytes:
         raise StoreBusy
-    done = 0
-    while done < len(copies):
-        topic, count = copies[done].topic, len(copies)
-        stop = next((at for at in range(done + 1, count) if copies[at].topic != topic), count)
+    done = stop = 0
+    count = len(copies)
+    while done < count:
+        if done == stop:
+            topic = copies[done].topic
+            stop = next((at for at in range(done + 1, count) if copies[at].topic != topic), count)
         try:
             if stop - done < _LEAST_TOGETHER:
                 _append_copy(store, copies[done], store_ms)
