@@ -260,6 +260,7 @@ def evidence(found: Evidence, now_ms: int) -> dict[str, object]:
 _MARKS = {
     "ok": '<circle class="fill-verd" cx="6" cy="6" r="4"/>',
     "look": '<path class="fill-brass" d="M6 .8 11.4 10.6H.6Z"/>',
+    "asked": '<path class="fill-half" d="M6 .8 11.4 10.6H.6Z"/>',
     "broken": '<path class="fill-ruby" d="M6 .5 11.5 6 6 11.5.5 6Z"/>',
     "idle": '<circle class="line-faint" cx="6" cy="6" r="3.6"/>',
     "wait": '<circle class="line-steel" cx="6" cy="6" r="4"/><path class="line-steel" d="M6 3.6V6l1.7 1"/>',
@@ -269,7 +270,7 @@ _MARKS = {
 
 @register.simple_tag
 def mark(kind: str) -> SafeString:
-    """A shape that says a state beside its word: ok, look, broken, idle, wait, cross."""
+    """A shape that says a state beside its word: ok, look, asked, broken, idle, wait, cross."""
     shape = _MARKS[kind]
     return mark_safe(f'<svg class="mark" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">{shape}</svg>')  # noqa: S308 - the shape is ours # nosec B308 B703
 
