@@ -27,7 +27,8 @@ from console.operations.models import AuditEntry
 from console.security.models import MaskRule
 from console.site.clock import now_ms
 from console.site.evidence import Evidence
-from console.templatetags.transactions import event_words, life_drawing
+from console.templatetags.escapement import mark
+from console.templatetags.transactions import _DOTS, event_words, life_drawing
 from console.ui.live import page_of, parts_of
 from tests.console.people import browser_of, person
 from tests.console.security.test_limited import limited_person
@@ -360,3 +361,12 @@ def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage,
     (row,) = listed("decided")
     assert row.state.value == "committed"
     assert row.by.startswith("check ")
+
+
+def test_the_legend_of_the_board_names_each_mark_that_can_stand_there() -> None:
+    board = Path(__file__).parents[3] / "templates" / "transactions" / "board.html"
+    kinds = re.findall(r'{% state "(\w+)"', board.read_text())
+    named = {shade for kind in kinds for shade in re.findall(r'class="([\w-]+)', mark(kind))}
+    drawn = {shade for dot in _DOTS.values() for shade in re.findall(r'class="([\w-]+)', dot)}
+    # grey: decided, and the records that say how are not there any more
+    assert drawn - named == {"fill-faint"}
