@@ -236,6 +236,7 @@ SIZE_BOUNDS_BYTES = (
 )  # fmt: skip
 
 
+#: Sizes of records that are kept until they are counted together.
 _MOST_UNCOUNTED = 1_000
 
 

@@ -233,9 +233,7 @@ class Parking:
         is_plain = len(keys) == len(facts)
         parts = Parts(sends.bodies, stored, sends.flags, keys if is_plain else (), () if is_plain else facts)
         together = Together(0, 0, born_host, now_ms)
-        tickets = append_sends(
-            self._store, topic, sends, parts, together, kept_in=TIMER_TOPIC, dues_ms=dues_ms
-        )  # fmt: skip
+        tickets = append_sends(self._store, topic, sends, parts, together, kept_in=TIMER_TOPIC, dues_ms=dues_ms)
         if tickets is None:
             return None
         timers: list[Timer] = []
