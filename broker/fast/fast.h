@@ -44,6 +44,8 @@ static inline uint32_t get32(const byte *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
+static inline int64_t get64(const byte *at) { return (int64_t)((uint64_t)get32(at) << 32 | get32(at + 4)); }
+
 static inline int is_digit(byte letter) { return letter >= '0' && letter <= '9'; }
 
 /* A hexadecimal digit's value; -1 if it is none. */

@@ -129,7 +129,7 @@ static PyObject *usual_record(PyObject *module, PyObject *record) {
         Py_DecRef(name);
         return nothing_unless_failed();
     }
-#define INT64(at) ((long long)((uint64_t)get32(at) << 32 | get32((at) + 4)))
+#define INT64(at) ((long long)get64(at))
     return Py_BuildValue(
         "(NiLLny#NiiLNLNiL)", name, (int)(int32_t)get32(begin + 12), INT64(begin + 20), INT64(begin + 28), whole.size,
         (const char *)body, (Py_ssize_t)body_size, properties, (int)(int32_t)get32(begin + 16), (int)(int32_t)sys_flag,

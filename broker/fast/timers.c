@@ -33,8 +33,6 @@ static int timer_of(PyObject *row, PyObject *hashes, int64_t slots, Timer *timer
     return 1;
 }
 
-static inline int64_t get64(const byte *at) { return (int64_t)((uint64_t)get32(at) << 32 | get32(at + 4)); }
-
 /* Put a unit at the end of its second's chain, and write it. */
 static byte *put_unit(byte *at, const Timer *timer, byte *slot, int64_t unit, int64_t write_ms) {
     int64_t previous = -1, number = 1, rest_ms = timer->due_ms - timer->second * 1000;

@@ -305,26 +305,33 @@ def _index(store: Store, topic: str, parts: Parts, positions: Sequence[int], sto
     if parts.keys:
         index.add_many(index.hashes_of(topic, parts.keys), positions, store_ms)
         return
-    _index_each(store, topic, [facts[1:4] for facts in parts.facts], positions, store_ms)
+    _, unique_keys, tags, keys, *_ = zip(*parts.facts, strict=True)
+    _index_columns(store, topic, unique_keys, tags, keys, positions, store_ms)
 
 
-def _index_each(
+def _index_columns(
     store: Store,
     topic: str,
-    rows: Iterable[tuple[str | None, str | None, str | None]],
+    unique_keys: Sequence[str | None],
+    tags: Sequence[str | None],
+    keys: Sequence[str | None],
     positions: Sequence[int],
     store_ms: int,
 ) -> None:
-    """Make records findable by unique id, tags and keys."""
+    """Make records findable by unique id, tags and keys: in one column where all have an id and nothing else."""
     index = store.index
+    ids = [each for each in unique_keys if each]
+    if len(ids) == len(positions) and not any(tags) and not any(keys):
+        index.add_many(index.hashes_of(topic, ids), positions, store_ms)
+        return
     texts: list[str] = []
     places: list[int] = []
-    for (unique_key, tags, keys), position in zip(rows, positions, strict=True):
+    for unique_key, tag, words, position in zip(unique_keys, tags, keys, positions, strict=True):
         if unique_key:
             texts.append(f"{topic}#{unique_key}")
             places.append(position)
-        if keys or tags:
-            also = also_indexed(topic, tags, keys)
+        if words or tag:
+            also = also_indexed(topic, tag, words)
             texts += also
             places += [position] * len(also)
     if places:
@@ -430,10 +437,7 @@ def _append_copies(store: Store, copies: Sequence[Copy], store_ms: int) -> int:
         rows = zip(here, offsets, positions, sizes, strict=True)
         records = b"".join([_record(name, host, store_ms, *row) for row in rows])
     log.push(records, end - position)
-    if codes is None and not any(keys) and all(unique_keys):
-        store.index.add_many(store.index.hashes_of(topic, unique_keys), positions, store_ms)
-    else:
-        _index_each(store, topic, zip(unique_keys, tags, keys, strict=True), positions, store_ms)
+    _index_columns(store, topic, unique_keys, tags, keys, positions, store_ms)
     for queue in queues:
         queue.last_ms = store_ms
     store.appended(end - position, queues, store_ms)

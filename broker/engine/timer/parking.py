@@ -227,22 +227,18 @@ class Parking:
         stored = list(map(_parked, [each.stored for each in facts], dues_ms, map(tails.__getitem__, queue_ids)))
         if max(map(len, stored)) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
             return None
-        unique_keys = [each.unique_key for each in facts]
-        # the index of those that have an id alone is made of a column, too
-        keys = [each for each in unique_keys if each] if not any(each.tags or each.keys for each in facts) else []
-        is_plain = len(keys) == len(facts)
-        parts = Parts(sends.bodies, stored, sends.flags, keys if is_plain else (), () if is_plain else facts)
+        parts = Parts(sends.bodies, stored, sends.flags, (), facts)
         together = Together(0, 0, born_host, now_ms)
         tickets = append_sends(self._store, topic, sends, parts, together, kept_in=TIMER_TOPIC, dues_ms=dues_ms)
         if tickets is None:
             return None
         timers: list[Timer] = []
         new = tuple.__new__
-        for ticket, due_ms, key in zip(tickets, dues_ms, unique_keys, strict=True):
+        for ticket, due_ms in zip(tickets, dues_ms, strict=True):
             ticket.is_timer = True
             place = (ticket.queue_offset, ticket.position, ticket.size)
-            timers.append(new(Timer, (*place, due_ms, topic, key, None, -1)))
-        self._states.unseen.extend(timers)
+            timers.append(new(Timer, (*place, due_ms, topic, ticket.unique_key, None, -1)))
+        self._states.appended(*timers)
         self._note_all(timers)
         return tickets
 

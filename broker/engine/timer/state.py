@@ -227,9 +227,9 @@ class TimerStates:
 
     # from one state to the next
 
-    def appended(self, timer: Timer) -> None:
-        """Take in a timer whose record was appended just now: it waits, unseen."""
-        self.unseen.append(timer)
+    def appended(self, *timers: Timer) -> None:
+        """Take in timers whose records were appended just now: they wait, unseen."""
+        self.unseen.extend(timers)
 
     def accept(self, timers: Sequence[Timer]) -> None:
         """Make timers visible that come next in the queue."""
