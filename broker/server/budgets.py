@@ -1,4 +1,5 @@
-"""What all connections of a broker together may hold: of frames that are not whole yet, and of answers not read.
+"""What all connections of a broker together may hold: of frames that are not whole yet, and of answers not read; and
+how many of them may be refused something in a second.
 
 A connection may keep some megabytes of either. Thousands that do would be more than a process can hold, so that in sum
 there is a limit as well: when it is reached, the one that has held what it holds longest is ended, strangers first.
@@ -6,7 +7,10 @@ there is a limit as well: when it is reached, the one that has held what it hold
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
 
 # Frames that are not whole yet.
 
@@ -104,3 +108,42 @@ class Unread:
             return
         self._held_bytes += size_bytes - self._holding.get(connection, 0)
         self._holding[connection] = size_bytes
+
+
+# Connections that are to be refused something, by the second.
+
+#: So many of each kind a second are logged, and those with no frame closed immediately.
+MOST_A_SECOND = 16
+#: The others with no frame stay so long, unread: who came again as soon as he is closed would take the time of all.
+HELD_S = 1.0
+
+
+class Refused:
+    """The count, by the second, of connections that were refused the same; of those beyond `MOST_A_SECOND` the log says
+    once what becomes of them."""
+
+    def __init__(self, what: str, others: str) -> None:
+        self._what, self._others = what, others
+        self._second = self._count = 0
+
+    def is_one_too_many(self, now_ms: int) -> bool:
+        """Count one, and return whether it is beyond what a second may have."""
+        second = now_ms // 1000
+        if second != self._second:
+            self._second, self._count = second, 0
+        self._count += 1
+        if self._count == MOST_A_SECOND + 1:
+            logger.warning(
+                "more than %d connections in a second %s; the others are %s", MOST_A_SECOND, self._what, self._others
+            )
+        return self._count > MOST_A_SECOND
+
+
+def without_frames() -> Refused:
+    """Begin to count those who send what is no frame."""
+    return Refused("sent what is no frame", f"closed {HELD_S:g} s later and named at level DEBUG")
+
+
+def without_answers() -> Refused:
+    """Begin to count those who ask for what they may not or nobody knows."""
+    return Refused("asked for what they may not or nobody knows", "named at level DEBUG")

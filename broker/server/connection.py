@@ -23,7 +23,7 @@ from ..rocketmq.codes import RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, HeaderRefused, RequestRefused
 from ..rocketmq.frame import MAX_FRAME_BYTES, Command, decode, encode
 from ..rocketmq.message import pack_host
-from .budgets import LEAST_BYTES, Budget, Unread
+from .budgets import HELD_S, LEAST_BYTES, Budget, Refused, Unread, without_answers, without_frames
 from .incoming import Incoming, RefusedFrame
 from .listener import Listener, Places
 from .refusals import refusal_code, refusal_fields
@@ -126,19 +126,22 @@ NO_HOOKS = Hooks()
 @dataclass(frozen=True, slots=True)
 class Shared:
     """The counts that servers of one broker share: requests, bytes of unfinished frames and unread answers,
-    connections."""
+    connections, and those that were refused something."""
 
     slow: SlowRequests
     times: CallTimes
     budget: Budget
     unread: Unread
     places: Places
+    no_frames: Refused
+    no_answers: Refused
 
     @classmethod
     def within(cls, limits: Limits, sync_ms: Callable[[], int] = lambda: 0) -> Shared:
         """Begin to count from nothing; `sync_ms`: how long the last write to the disk took."""
         slow = SlowRequests(limits.slow_ms, sync_ms)
-        return cls(slow, CallTimes(slow), Budget(limits.most_partial_bytes), Unread(limits.most_unread_bytes), Places())
+        budget, unread = Budget(limits.most_partial_bytes), Unread(limits.most_unread_bytes)
+        return cls(slow, CallTimes(slow), budget, unread, Places(), without_frames(), without_answers())
 
 
 class Server:
@@ -165,6 +168,7 @@ class Server:
         self.after_read = hooks.after_read
         shared = shared or Shared.within(limits)
         self.times, self.budget, self.unread, self.places = shared.times, shared.budget, shared.unread, shared.places
+        self.no_frames, self.no_answers = shared.no_frames, shared.no_answers
         self._connection = hooks.connection or Connection
         self._handlers = handlers
         self._listeners: list[Listener] = []
@@ -352,7 +356,7 @@ class Connection(asyncio.Protocol):
                 else:
                     self._handle(frames, now_ms)
         except BadFrame as error:
-            self.close_because(str(error), is_gentle=True)
+            self._end_badly(str(error))
         except Exception as error:
             self._end_at(error)
         self.server.after_read()
@@ -430,10 +434,13 @@ class Connection(asyncio.Protocol):
             ))  # fmt: skip
 
     def refusal_level(self) -> int:
-        """Return the level to log a refused request at: a warning the first time, then only in detail."""
-        level = logging.DEBUG if self.is_noted else logging.WARNING
+        """Return the level to log a refused request at: a warning the first time, unless too many connections have
+        theirs, then only in detail."""
+        if self.is_noted:
+            return logging.DEBUG
         self.is_noted = True
-        return level
+        server = self.server
+        return logging.DEBUG if server.no_answers.is_one_too_many(server.clock()) else logging.WARNING
 
     def _go_on(self) -> None:
         """Handle the next slice of what was read: disk, answers and other clients had their turn in between."""
@@ -448,7 +455,7 @@ class Connection(asyncio.Protocol):
         try:
             self._handle(frames, self.server.clock())
         except BadFrame as error:
-            self.close_because(str(error), is_gentle=True)
+            self._end_badly(str(error))
         except Exception as error:
             self._end_at(error)
         self._regulate()
@@ -456,7 +463,7 @@ class Connection(asyncio.Protocol):
     def _end_at(self, error: Exception) -> None:
         """End this connection and no other after a fault in reading; what was answered before is still sent."""
         logger.error("%s: a frame from %s could not be read", self.server.name, self.address, exc_info=error)
-        self.close_because("the broker failed to handle it", is_gentle=True)
+        self._end_badly("the broker failed to handle it")
 
     def _handle_one(self, command: Command) -> None:
         if command.is_response:
@@ -553,16 +560,25 @@ class Connection(asyncio.Protocol):
         elif now_ms - self._last_read_ms >= limits.idle_timeout_ms:
             self.close_because(f"nothing was received for {limits.idle_timeout_ms} ms", logging.DEBUG)
 
-    def close_because(self, reason: str, level: int = logging.WARNING, *, is_gentle: bool = False) -> None:
-        """Log the reason and end this connection alone; gently: what was answered before is still sent."""
+    def close_because(self, reason: str, level: int = logging.WARNING) -> None:
+        """Log the reason and end this connection alone."""
+        self._give_up(reason, level)
+        self.abort()
+
+    def _end_badly(self, reason: str) -> None:
+        """End this connection alone for what it sent; what was answered before is still sent."""
+        is_held = self.server.no_frames.is_one_too_many(self.server.clock())
+        self._give_up(reason, logging.DEBUG if is_held else logging.WARNING)
+        self.stop_reading()
+        if is_held:
+            asyncio.get_running_loop().call_later(HELD_S, self.close)
+        else:
+            self.close()
+
+    def _give_up(self, reason: str, level: int) -> None:
         logger.log(level, "%s: closing the connection of %s: %s", self.server.name, self.address, reason)
         self._backlog.clear()
         self._frames.drop()
-        if is_gentle:
-            self.stop_reading()
-            self.close()
-        else:
-            self.abort()
 
     def close(self) -> None:
         """End the connection once what was written is sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -12,12 +13,16 @@ from broker.client.remoting import RemotingClient
 from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import BINARY, MAX_FRAME_BYTES, Command, encode
+from broker.server import connection
 from broker.server.broker import BrokerService
+from broker.server.budgets import MOST_A_SECOND
+from broker.server.clock import Clocks
 from broker.server.connection import Limits
 from tests.server.peer import Peer, send_ext
 from tests.server.stranger import Stranger, stranger_at
 
 MEBIBYTE = 1 << 20
+START_MS = 1_764_000_000_000
 
 
 @pytest.fixture
@@ -60,6 +65,46 @@ async def test_what_is_no_frame_closes_that_connection_with_a_logged_reason(
     assert any("closing the connection of 127.0.0.1" in record.getMessage() for record in caplog.records)
     assert (await peer.ask(Request.GET_BROKER_CONFIG)).code == Answer.SUCCESS
     assert nothing_is_stored(service)
+
+
+@pytest.fixture
+async def standing(config: EngineConfig) -> AsyncIterator[BrokerService]:
+    """A broker for which all comes in the same second."""
+    running = BrokerService(config, broker_port=0, namesrv_port=0, clocks=Clocks(lambda: START_MS))
+    await running.start()
+    yield running
+    await running.stop()
+
+
+async def test_of_many_in_a_second_that_send_no_frame_the_others_are_closed_later(
+    standing: BrokerService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who came again as soon as he is closed would take the time of all others, and the log's room."""
+    monkeypatch.setattr(connection, "HELD_S", 0.2)
+    clock = asyncio.get_running_loop().time
+    took_s = []
+    with caplog.at_level(logging.WARNING, "broker.server"):
+        for _ in range(MOST_A_SECOND + 3):
+            async with stranger_at(standing.address) as stranger:
+                begun_s = clock()
+                await stranger.say(NO_FRAMES["claims 2 GiB"])
+                assert await stranger.is_closed()
+                took_s.append(clock() - begun_s)
+    assert min(took_s[MOST_A_SECOND:]) >= 0.2
+    assert len([line for line in caplog.messages if "closing the connection" in line]) == MOST_A_SECOND
+    assert len([line for line in caplog.messages if "the others are closed 1 s later" in line]) == 1
+
+
+async def test_of_many_in_a_second_that_ask_what_nobody_knows_some_are_logged(
+    standing: BrokerService, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "broker.server"):
+        for _ in range(MOST_A_SECOND + 3):
+            async with stranger_at(standing.address) as stranger:
+                await stranger.say(encode(Command(3442, opaque=1, serialization=BINARY)))
+                assert await stranger.hear() is not None
+    assert len([line for line in caplog.messages if "request code 3442" in line]) == MOST_A_SECOND
+    assert len([line for line in caplog.messages if "the others are named at level DEBUG" in line]) == 1
 
 
 async def test_half_a_frame_and_a_hang_up_leave_nothing(service: BrokerService, stranger: Stranger, peer: Peer) -> None:
