@@ -60,7 +60,7 @@ class Membership:
         self._one_at_a_time = asyncio.Lock()
         self._changed = asyncio.Event()
         self._incomplete = False
-        self._rests = False
+        self._hears = self._rests = False
 
     @property
     def client_id(self) -> str:
@@ -79,10 +79,13 @@ class Membership:
 
     async def join(self) -> None:
         """Take a share of the queues, and keep it up to date from now on; again after the subscriptions changed."""
-        await self._rebalance()
-        if self._task is None and not self._rests:
+        if not self._hears:
+            # before the first round: what changes while it lasts is told once
+            self._hears = True
             self._session.register(Request.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
             self._session.on_lost(lambda address: self.nudge())
+        await self._rebalance()
+        if self._task is None and not self._rests:
             self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def introduce(self) -> None:
@@ -130,7 +133,8 @@ class Membership:
 
     async def _beat(self, routes: dict[str, Route]) -> None:
         self._heartbeat.reach(address for route in routes.values() for address in route.everywhere())
-        await self._heartbeat.send_once()
+        if not await self._heartbeat.send_once() and not self._rests:
+            self._heartbeat.nudge()  # who is not known there is left out of the others' shares, and not told of changes
 
     async def _find_routes(self) -> dict[str, Route]:
         """Find the routes of what is subscribed; a topic that is not there yet is looked for again soon."""

@@ -25,6 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of faults to draw from")
     parser.add_argument("--flush", choices=("sync", "async"), default="sync")
     parser.add_argument("--java", action="store_true", help="have official Java clients take part")
+    parser.add_argument("--together", action="store_true", help="have two faults come together")
+    parser.add_argument("--members", type=int, default=1, help="members of a group; all but one come and go")
     parser.add_argument("--keep", type=Path, help="where histories go; all are kept there")
     parser.add_argument("--history", type=Path, help="judge this history again, and run nothing")
     options = parser.parse_args(arguments)
@@ -36,7 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     base = options.keep or Path(tempfile.mkdtemp(prefix="escapement-lives-"))
     failed = 0
     for seed in range(options.seed, options.seed + options.runs):
-        course = Course(options.broker, seed, options.faults, kinds, options.flush, options.java)
+        course = Course(
+            options.broker, seed, options.faults, kinds, options.flush, options.java, options.together, options.members
+        )
         work = base / f"{options.broker}-{options.flush}-{seed}"
         work.mkdir(parents=True, exist_ok=True)
         report = asyncio.run(live(course, work))

@@ -130,11 +130,21 @@ class Rig:
             await _run("umount", "-l", str(self._disk))
 
     async def do(self, fault: Fault, lasting: Lasting) -> None:
-        """Do one thing to the broker, and note it."""
+        """Do one thing to the broker, or two, and note them."""
+        if fault.into is None:
+            await self._do(fault, lasting)
+        else:
+            await asyncio.gather(self._do(fault, lasting), self._do_into(fault.into, lasting))
+        await self.revive()
+
+    async def _do_into(self, fault: Fault, lasting: Lasting) -> None:
+        await lasting(fault.pause_s)
+        await self._do(fault, lasting)
+
+    async def _do(self, fault: Fault, lasting: Lasting) -> None:
         begin_ms = now_ms()
         await getattr(self, f"_{fault.kind}")(fault, lasting)
         self._recorder.note("rig", "fault", fault.kind, call_ms=begin_ms, amount_ms=fault.amount_ms)
-        await self.revive()
 
     async def revive(self) -> None:
         """Start the broker again if it has ended by itself."""

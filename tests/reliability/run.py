@@ -37,15 +37,21 @@ class Course:
     kinds: tuple[str, ...] = KINDS
     flush: str = "sync"
     has_java: bool = False
+    together: bool = False
+    """Whether two faults come together."""
+    members: int = 1
+    """Members of each group that is pushed to or pops; all but one come and go."""
 
     @property
     def command(self) -> str:
         """The line that repeats it."""
         flush = "" if self.flush == "sync" else f" --flush {self.flush}"
         kinds = "" if self.kinds == KINDS else f" --kinds {','.join(self.kinds)}"
-        java = " --java" if self.has_java else ""
+        more = " --java" if self.has_java else ""
+        more += " --together" if self.together else ""
+        more += f" --members {self.members}" if self.members > 1 else ""
         plan = f"--seed {self.seed} --faults {self.faults}"
-        return f"python -m tests.reliability {self.broker} {plan}{kinds}{flush}{java}"
+        return f"python -m tests.reliability {self.broker} {plan}{kinds}{flush}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ class Report:
     def line(self) -> str:
         """One line: what was run, the counts, the violations."""
         counts, bad = self.verdict.counts, self.verdict.kinds()
-        done = Counter(fault.kind for fault in self.faults)
+        done = Counter(fault.kind if fault.into is None else f"{fault.kind}+{fault.into.kind}" for fault in self.faults)
         faults = " ".join(f"{kind} {count}" for kind, count in sorted(done.items())) or "none"
         numbers = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count)
         wrong = ", ".join(f"{kind} {count}" for kind, count in sorted(bad.items())) or "none"
@@ -84,14 +90,14 @@ async def live(course: Course, work: Path) -> Report:
     recorder = Recorder(work / "history.jsonl")
     knows_keys = course.broker == "escapement"
     promises = PROMISES[course.broker]
-    faults = drawn(course.seed, course.faults, course.kinds)
+    faults = drawn(course.seed, course.faults, course.kinds, together=course.together)
     rig = Rig(
         course.broker, work, recorder, flush=course.flush, has_disk=not {"full", "starved"}.isdisjoint(course.kinds)
     )
     clients: Clients | None = None
     try:
         await rig.start()
-        clients = Clients(rig.namesrv, recorder, course.seed, knows_keys=knows_keys)
+        clients = Clients(rig.namesrv, recorder, course.seed, knows_keys=knows_keys, members=course.members)
         await clients.prepare()
         if course.has_java:
             await clients.start_java(work)

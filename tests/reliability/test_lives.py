@@ -29,3 +29,12 @@ async def test_a_broker_keeps_its_promises_under_the_faults_of_a_seed(seed: int,
     for kind, history in spoiled(events).items():
         assert kind in check(history, Promises()).kinds(), f"a history that is spoiled by {kind!r} passes"
     assert spoiled(events).keys() == WAYS.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [6002])
+async def test_so_it_does_with_members_that_come_and_go_and_two_faults_together(seed: int, tmp_path: Path) -> None:
+    course = Course("escapement", seed, faults=3, kinds=EVERYWHERE, together=True, members=3)
+    report = await live(course, tmp_path)
+    assert report.verdict.violations == [], report.details()
+    assert any(fault.into is not None for fault in report.faults)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from broker.client import (
 )
 from broker.client.errors import BadAnswer
 from broker.client.timers import Steered
+from tests.reliability.checker import MOVED
 from tests.reliability.history import Outcome, Recorder, body_of, now_ms, read_body
 from tests.reliability.java_clients import JavaClients
 from tests.reliability.rig import Lasting
@@ -47,6 +48,9 @@ FAR_MS = 30 * 3_600_000
 MOST_DELAY_MS = 5_000
 #: Tries of what fails at each: the first, and so many retries.
 RETRIES = 2
+#: A member that comes and goes is away and there for so long; queues have moved so long after.
+AWAY_S, THERE_S = (0.5, 3.0), (1.0, 5.0)
+MOVED_MS = 2_000
 SHARDS = 4
 QUEUES = 4
 
@@ -72,8 +76,9 @@ def of_steer(result: Steered | Exception) -> Outcome:
 class Clients:
     """All clients of one run."""
 
-    def __init__(self, namesrv: str, recorder: Recorder, seed: int, *, knows_keys: bool) -> None:
+    def __init__(self, namesrv: str, recorder: Recorder, seed: int, *, knows_keys: bool, members: int = 1) -> None:
         self._namesrv, self._recorder, self._seed, self._knows_keys = namesrv, recorder, seed, knows_keys
+        self._members = members
         self._lasting = Lasting()
         self._reading = Lasting()
         self._senders: list[asyncio.Task[None]] = []
@@ -280,6 +285,14 @@ class Clients:
     # Readers.
 
     async def _start_readers(self) -> None:
+        await self._join()
+        for number in range(1, self._members):
+            self._readers.append(asyncio.create_task(self._come_and_go(random.Random(f"{self._seed} member {number}"))))
+        for topic in (PLAIN, TIMERS, HALVES) * self._members:
+            self._readers.append(asyncio.create_task(self._pop(topic)))
+
+    async def _join(self) -> list[AsyncConsumer]:
+        """Have one more member in each group that is pushed to."""
         push = AsyncConsumer("life-push", self._namesrv, from_where="first")
         for topic in (PLAIN, LEVELS, TIMERS, KEYS, HALVES):
             push.subscribe(topic, "*", self._handler("life-push"))
@@ -288,10 +301,29 @@ class Clients:
         failing = AsyncConsumer("life-failing", self._namesrv, from_where="first", max_reconsume_times=RETRIES)
         failing.subscribe(POISON, "*", self._handler("life-failing", fails=True))
         for consumer in (push, orderly, failing):
-            await consumer.start()
             self._opened.append(consumer)
-        for topic in (PLAIN, TIMERS, HALVES):
-            self._readers.append(asyncio.create_task(self._pop(topic)))
+            await consumer.start()
+        return [push, orderly, failing]
+
+    async def _come_and_go(self, draws: random.Random) -> None:
+        """Be a member of these groups from time to time, as long as there are senders; at the end they are."""
+        while await self._lasting(draws.uniform(*AWAY_S)):
+            async with self._queues_move():
+                mine = await self._join()
+            if not await self._lasting(draws.uniform(*THERE_S)):
+                return
+            async with self._queues_move():
+                for consumer in mine:
+                    self._opened.remove(consumer)
+                    with suppress(ClientError):
+                        await consumer.close()
+
+    @asynccontextmanager
+    async def _queues_move(self) -> AsyncIterator[None]:
+        """Note that members take queues from one another, until they have them."""
+        begin_ms = now_ms()
+        yield
+        self._recorder.note("rig", "fault", MOVED, call_ms=begin_ms, answer_ms=now_ms() + MOVED_MS)
 
     def _handler(self, group: str, *, fails: bool = False) -> Callable[[Message], Awaitable[None]]:
         async def handle(message: Message) -> None:
