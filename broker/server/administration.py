@@ -6,7 +6,7 @@ messages are not in it: nothing is done for them here.
 
     {"log": "2f6c…"}                                                     first line: which numbering this is
     {"number": 1, "atMs": …, "user": "ann", "from": "10.0.0.7:50112", "code": 17, "request": "UPDATE_AND_CREATE_TOPIC",
-     "fields": {…}, "body": "…", "answer": 0, "remark": ""}               answer null: it came later
+     "fields": {…}, "body": "…", "answer": 0, "remark": ""}
 
 What whoever asks may read of it is everything: 14015 needs Update on the cluster (access/demands.py). Passwords are
 left out; long texts are cut.
@@ -72,6 +72,7 @@ class AdministrationLog:
         self._most_kept = most_kept
         self._kept: deque[bytes] = deque(maxlen=most_kept)
         self._in_file = 0
+        self._awaited: dict[int, tuple[Command, dict[str, Any]]] = {}
         self.log = ""
         """Which numbering this is; empty before the first request."""
         self.last = 0
@@ -129,15 +130,23 @@ class AdministrationLog:
             "fields": _fields(request.ext),
             "body": _body(request),
         }
+        self._awaited[id(request)] = request, told
         try:
             answer = handler(connection, request)
         except Exception as error:
+            del self._awaited[id(request)]
             code = _code_of(error)
             self._note({**told, "answer": int(code), "remark": _clean(str(error), _VALUE_LENGTH)})
             raise
-        code_told = None if answer is None else int(answer.code)
-        self._note({**told, "answer": code_told, "remark": _clean((answer and answer.remark) or "", _VALUE_LENGTH)})
+        if answer is not None:
+            self.answered(request, answer)
         return answer
+
+    def answered(self, request: Command, answer: Command) -> None:
+        """Note what a request came to; its handler may say so later than it returns."""
+        _, told = self._awaited.pop(id(request), (request, None))
+        if told is not None:
+            self._note({**told, "answer": int(answer.code), "remark": _clean(answer.remark or "", _VALUE_LENGTH)})
 
     def _note(self, told: Mapping[str, Any]) -> None:
         """Write one line more. A disk that takes none does not undo what was done: the log of the program says so."""

@@ -328,8 +328,8 @@ class BrokerService:
         self._told_of_arrivals = schedule.arrived
         processors: list[Processor] = [
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
-            TopicProcessor(state), DeletionProcessor(state), GroupProcessor(state), QueryProcessor(state),
-            schedule, BrokerProcessor(state, shared.places), transactions, TimerProcessor(state),
+            TopicProcessor(state), DeletionProcessor(state, administration.answered), GroupProcessor(state),
+            QueryProcessor(state), schedule, BrokerProcessor(state, shared.places), transactions, TimerProcessor(state),
             ConfigurationProcessor(state, kept, Doors(self._gate is not None, certificates is not None)),
             ProgressProcessor(state), ClientQueryProcessor(state),
             ResetProcessor(state), CleanupProcessor(state), pop, AckProcessor(state), AssignmentProcessor(state),

@@ -186,11 +186,13 @@ _CHOICES = ("cancel", "keep")
 
 
 class DeletionProcessor:
-    """The requests that delete a topic and what waits for it."""
+    """The requests that delete a topic and what waits for it; `answered` is called with each and what it
+    came to."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, answered: Callable[[Command, Command], None]) -> None:
         self._state = state
         self._engine = state.engine
+        self._answered = answered
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -265,6 +267,8 @@ class DeletionProcessor:
         """Count what waits, a portion at a time, so that a million parked messages keep nobody from being answered;
         `at_rest`: while no other thread writes what may be removed then."""
         if not connection.is_open:
+            remark = "Its connection ended before; nothing was changed."
+            self._answered(request, request.answer(code=Answer.SYSTEM_ERROR, remark=remark))
             return
         go_on = partial(self._count, connection, request, waiting, answer_of, at_rest=at_rest)
         if at_rest and self._engine.is_upkeeping:
@@ -280,6 +284,7 @@ class DeletionProcessor:
         except OSError as error:
             logger.error("request %d failed: %s", request.code, error)
             answer = request.answer(code=Answer.SYSTEM_ERROR, remark=f"The disk failed: {error}; nothing was changed.")
+        self._answered(request, answer)
         if not request.is_oneway:
             connection.send(answer)
         self._state.kick()

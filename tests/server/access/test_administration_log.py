@@ -47,6 +47,23 @@ async def test_who_changed_what_from_where_and_how_it_was_answered(people: Peopl
     assert all(each["from"].startswith("127.0.0.1:") for each in found["requests"])
 
 
+async def test_what_is_answered_later_stands_there_with_its_answer(people: People) -> None:
+    """A topic is deleted when what waits for it is counted: it may be refused then."""
+    assert (await people.root.create_topic("orders")).code == 0
+    timer = send_ext("orders", "TIMER_DELAY_SEC\x013600\x02")
+    assert (await people.root.ask(Request.SEND_MESSAGE_V2, timer, b"x")).code == 0
+    refused = await people.root.ask(Request.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+    assert refused.code == Answer.ILLEGAL_OPERATION
+    done = await people.root.ask(Request.DELETE_TOPIC_IN_BROKER, {"topic": "orders", "escPending": "cancel"})
+    assert done.code == 0
+    found = (await told(people))["requests"][-2:]
+    assert [(each["request"], each["answer"]) for each in found] == [
+        ("DELETE_TOPIC_IN_BROKER", Answer.ILLEGAL_OPERATION),
+        ("DELETE_TOPIC_IN_BROKER", 0),
+    ]
+    assert found[0]["remark"] == str(refused.remark)[:200]
+
+
 async def test_no_secret_is_in_it(people: People, config: EngineConfig) -> None:
     await people.create("alice", userType="Normal")
     await people.update("alice", password="another-secret")
