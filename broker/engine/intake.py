@@ -226,10 +226,11 @@ class Intake:
         store = self._store
         if min(queue_ids) < 0 or not is_short(store.name_of(kept_in), born_host, store.store_host):
             return False
-        body, raw = max(map(len, bodies)), max(map(len, properties))
-        check = self._admission.check
-        check(topic, min(queue_ids), body, raw, min(flags), sys_flag, min(born_ms), born_host, 0)
-        check(topic, max(queue_ids), body, raw, max(flags), sys_flag, max(born_ms), born_host, 0)
+        longest, check = (max(map(len, bodies)), max(map(len, properties))), self._admission.check
+        lowest, highest = (min(flags), min(born_ms)), (max(flags), max(born_ms))
+        check(topic, max(queue_ids), *longest, lowest[0], sys_flag, lowest[1], born_host, 0)
+        if highest != lowest:
+            check(topic, 0, *longest, highest[0], sys_flag, highest[1], born_host, 0)
         return True
 
     def _facts_in_batch(self, topic: str, properties: bytes) -> Facts:
@@ -446,7 +447,7 @@ class Intake:
             begun = self._half_builder.begin_each(topic, queue_ids, properties)
         if begun is None or max(map(len, begun.stored)) + _RESERVE_BYTES > STORED_LIMIT_BYTES:
             return None
-        keys = begun.plain_keys()
+        keys = begun.plain_keys
         parts = Parts(bodies, begun.stored, flags, keys, () if keys else begun.copies)
         tickets = append_sends(self._store, topic, sends, parts, Together(0, 0, born_host, now_ms), kept_in=HALF_TOPIC)
         if tickets is None:

@@ -200,8 +200,7 @@ def append_sends(
     if size + BLANK_SIZE > log.room:
         return None
     positions = list(accumulate(sizes[:-1], initial=begin))
-    same = {each_ms: _same(sent._replace(born_ms=each_ms), host) for each_ms in set(sends.born_ms)}
-    sames = [same[each_ms] for each_ms in sends.born_ms]
+    sames = _sames(sends.born_ms, sent, host)
     codes = [store.tags_code(facts.tags) for facts in parts.facts] or None
     offsets, queues = _enter(store, at, queue_ids, positions, sizes, codes)
     bodies, properties, flags, _, _ = parts
@@ -231,9 +230,14 @@ def _enter(
         first = queue.end_offset
         queue.append_many(pack_entries(positions, sizes, codes), sum(sizes))
         return list(range(first, queue.end_offset)), (queue,)
-    queues = {queue_id: store.queues.ensure(topic, queue_id) for queue_id in set(queue_ids)}
-    rows = zip(queue_ids, positions, sizes, codes or repeat(0), strict=False)
-    return [queues[queue_id].append(*entry) for queue_id, *entry in rows], queues.values()
+    queues: dict[int, ConsumeQueue] = {}
+    offsets = []
+    for queue_id, position, size, code in zip(queue_ids, positions, sizes, codes or repeat(0), strict=False):
+        queue = queues.get(queue_id)
+        if queue is None:
+            queue = queues[queue_id] = store.queues.ensure(topic, queue_id)
+        offsets.append(queue.append(position, size, code))
+    return offsets, queues.values()
 
 
 class Places(NamedTuple):
@@ -253,6 +257,15 @@ def is_short(name: bytes, born_host: bytes, host: bytes) -> bool:
 def _same(sent: Together, host: bytes) -> bytes:
     """Return what is the same in all records of the same time and hosts."""
     return _SAME(sent.sys_flag & NOT_IPV6, sent.born_ms, sent.born_host, sent.store_ms, host, 0, 0)
+
+
+def _sames(born_ms: Sequence[int], sent: Together, host: bytes) -> list[bytes]:
+    """Return of each record what is the same in all but for the time when it was sent."""
+    flag, _, born_host, store_ms = sent
+    flag &= NOT_IPV6
+    if born_ms.count(born_ms[0]) == len(born_ms):
+        return [_SAME(flag, born_ms[0], born_host, store_ms, host, 0, 0)] * len(born_ms)
+    return [_SAME(flag, each_ms, born_host, store_ms, host, 0, 0) for each_ms in born_ms]
 
 
 @twin("records")

@@ -57,7 +57,7 @@ _RESERVE_BYTES = CRC_SIZE + 80
 _STORED_LIMIT_BYTES = 32_767
 _OUT_MS = TIMER_OUT_MS.encode() + b"\x01"
 #: Fewer are parked one by one: what they have in common costs more than it saves.
-_LEAST_TOGETHER = 4
+_LEAST_TOGETHER = 6
 #: Endings of properties remembered, one for each queue of a real topic.
 _TAIL_LIMIT = 10_000
 

@@ -90,11 +90,8 @@ class BegunAll(NamedTuple):
     copies: Sequence[Facts]
     groups: Sequence[str]
     immunities_ms: Sequence[int | None]
-
-    def plain_keys(self) -> Sequence[str]:
-        """Return their unique ids if that is all they are found by, else nothing."""
-        _, keys, tags, words, *_ = zip(*self.copies, strict=True)
-        return keys if all(keys) and not (any(tags) or any(words)) else ()
+    plain_keys: Sequence[str]
+    """Their unique ids if that is all they are found by, else nothing."""
 
 
 class _Kind(NamedTuple):
@@ -152,7 +149,8 @@ class HalfBuilder:
             copies, keys, repeat(kind.tags), repeat(kind.keys), repeat(0), repeat(""), repeat(None), strict=False
         )
         facts = list(map(tuple.__new__, repeat(Facts), rows))
-        return BegunAll(stored, facts, [kind.group] * count, [kind.immunity_ms] * count)
+        plain_keys = () if kind.tags or kind.keys else keys
+        return BegunAll(stored, facts, [kind.group] * count, [kind.immunity_ms] * count, plain_keys)
 
     def begin_each(self, topic: str, queue_ids: Sequence[int], raws: Sequence[bytes]) -> BegunAll | None:
         """Return halves, each of which is read; None if one is more than a message that waits for its decision.
@@ -165,8 +163,10 @@ class HalfBuilder:
             if half.asks_for_delay or not half.group:
                 return None
             begun.append(half)
-        stored, copies, groups, immunities_ms, _ = zip(*begun, strict=True)
-        return BegunAll([half.stored for half in stored], copies, groups, immunities_ms)
+        halves, copies, groups, immunities_ms, _ = zip(*begun, strict=True)
+        stored, keys, tags, words, *_ = zip(*halves, strict=True)
+        plain_keys = keys if all(keys) and not (any(tags) or any(words)) else ()
+        return BegunAll(stored, copies, groups, immunities_ms, plain_keys)
 
     def _learn(self, raw: bytes, begun: Begun) -> None:
         """Remember the properties of a half, if all that is special about them is what they say."""

@@ -65,7 +65,7 @@ _CLUSTER, _REGION = CLUSTER.encode(), MSG_REGION.encode()
 _DOES_NOT_WAIT, _IS_HALF = f"{WAIT}\x01false".encode(), f"{TRANSACTION_PREPARED}\x01true\x02".encode()
 
 #: Fewer are taken one by one: what they have in common costs more than it saves.
-_LEAST_TOGETHER, _LEAST_HALVES = 4, 6
+_LEAST_TOGETHER = 6
 
 _BINARY_MARK = bytes((BINARY,))
 #: A longer frame is read in full each time.
@@ -180,8 +180,7 @@ class SendProcessor:
         for send in all_held:
             alike.setdefault((send[0], send[5]), []).append(send)
         for held in alike.values():
-            least = _LEAST_HALVES if held[0][5] else _LEAST_TOGETHER
-            if len(held) < least or not self._take_together(connection, held, now_ms):
+            if len(held) < _LEAST_TOGETHER or not self._take_together(connection, held, now_ms):
                 self._take_singly(connection, held, now_ms)
 
     def _take_together(self, connection: Connection, held: list[_HeldSend], now_ms: int) -> bool:
