@@ -44,6 +44,7 @@ class Wanted:
     handler: Handler
     plan: Plan
     events: EventInput | None
+    is_coroutine: bool
 
 
 class Handlers:
@@ -68,7 +69,8 @@ class Handlers:
 
     def add(self, wanted: Subscription, handler: Handler, plan: Plan = USUAL) -> None:
         """Have `handler` called for the messages of a topic."""
-        self._wanted[wanted.topic] = Wanted(wanted, handler, plan, None if plan.batch > 1 else event_input(handler))
+        events = None if plan.batch > 1 else event_input(handler)
+        self._wanted[wanted.topic] = Wanted(wanted, handler, plan, events, inspect.iscoroutinefunction(handler))
         self.activity[wanted.topic] = HandlerStats()
 
     @property
@@ -98,10 +100,11 @@ class Handlers:
             logger.warning("a message of %s was redelivered to %s, which no longer subscribes it", topic, self._group)
             return DONE
         _, failure = await self._attempt(wanted, seen)
+        if failure is None:
+            return DONE
         verdict = Verdict.of(failure, wanted.plan, min(message.reconsume_times for message in messages))
-        if failure is not None:
-            for message, is_last in zip(messages, are_last, strict=True):
-                self._tell(topic, message, failure, is_dead=is_last or verdict.dead is not None)
+        for message, is_last in zip(messages, are_last, strict=True):
+            self._tell(topic, message, failure, is_dead=is_last or verdict.dead is not None)
         return verdict
 
     def _tell(self, topic: str, message: Message, failure: Exception, *, is_dead: bool) -> None:
@@ -122,20 +125,30 @@ class Handlers:
         return await self._attempt(wanted, [seen])
 
     async def _attempt(self, wanted: Wanted, messages: Sequence[Message]) -> tuple[float, Exception | None]:
-        began_s, failure = time.monotonic(), None
+        began_s = time.monotonic()
+        failure: Exception | None = None
         try:
-            with ExitStack() as traced:
-                if self._trace is not None:
-                    for message in messages:
-                        traced.enter_context(self._trace.handling(message))
-                said = await self._in_time(wanted, messages)
-                if isinstance(said, (RetryIn, DeadLetter)):
-                    raise said
+            if self._trace is None and wanted.plan.timeout is None:
+                said = await self._call(wanted, messages)
+            else:
+                said = await self._watched(wanted, messages)
+            if isinstance(said, (RetryIn, DeadLetter)):
+                failure = said
         except Exception as error:  # a handler may raise anything; that is its way to ask for another attempt
             failure = error
         took_ms = (time.monotonic() - began_s) * 1000
         self.activity[wanted.subscription.topic].ended(took_ms, has_worked=failure is None)
         return took_ms, failure
+
+    async def _watched(self, wanted: Wanted, messages: Sequence[Message]) -> object:
+        with ExitStack() as traced:
+            if self._trace is not None:
+                for message in messages:
+                    traced.enter_context(self._trace.handling(message))
+            said = await self._in_time(wanted, messages)
+            if isinstance(said, (RetryIn, DeadLetter)):
+                raise said  # the trace is to have it as a failure, too
+            return said
 
     async def _in_time(self, wanted: Wanted, messages: Sequence[Message]) -> object:
         if (timeout := wanted.plan.timeout) is None:
@@ -150,7 +163,7 @@ class Handlers:
 
     async def _call(self, wanted: Wanted, messages: Sequence[Message]) -> object:
         if wanted.plan.batch > 1:
-            return await self._run(wanted.handler, (list(messages),), wanted.handler)
+            return await self._run(wanted, (list(messages),), wanted.handler)
         (message,) = messages
         given: tuple[object, ...] = (message,)
         if (events := wanted.events) is not None:
@@ -159,14 +172,14 @@ class Handlers:
             read = _event_of(message, events)
             given = (read, message) if events.with_message else (read,)
         if (spans := tracing.spans()) is None:
-            return await self._run(wanted.handler, given, wanted.handler)
+            return await self._run(wanted, given, wanted.handler)
         with spans.processing(message, self._group, self._client_id):
             context = copy_context()  # a thread is to see the span as the current one, too
-            return await self._run(wanted.handler, given, lambda *each: context.run(wanted.handler, *each))
+            return await self._run(wanted, given, lambda *each: context.run(wanted.handler, *each))
 
-    async def _run(self, handler: Handler, given: tuple[object, ...], in_thread: Handler) -> object:
-        if inspect.iscoroutinefunction(handler):
-            return await cast(Awaitable[object], handler(*given))
+    async def _run(self, wanted: Wanted, given: tuple[object, ...], in_thread: Handler) -> object:
+        if wanted.is_coroutine:
+            return await cast(Awaitable[object], wanted.handler(*given))
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._counted, in_thread, given)
 
     def _counted(self, handler: Handler, given: tuple[object, ...]) -> object:
@@ -303,7 +316,7 @@ class UnorderedFlow(Flow):
 
     async def _handle_all(self) -> None:
         while (work := await self._work.get()) is not None:
-            batch = [(reader, message) for reader, message in work if not reader.dropped]
+            batch = [each for each in work if not each[0].dropped]
             if not batch:
                 continue
             messages = [message for _, message in batch]

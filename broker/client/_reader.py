@@ -131,7 +131,8 @@ class QueueReader:
         if size is not None:
             self._in_flight_bytes -= size
             self._pulling.done()
-            self._make_room()
+            if not self._room.is_set():
+                self._make_room()
 
     def held(self, locked_ms: int | None = None) -> QueueWork:
         """Return the state of the queue at this moment."""
