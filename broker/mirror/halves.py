@@ -30,9 +30,9 @@ from .writer import fit_rows
 
 logger = logging.getLogger(__name__)
 
-#: how often it is looked, and how seldom, so that looking takes no more than a twentieth of a core
+#: how often it is looked, and how seldom, so that looking takes no more than a fiftieth of a core
 INTERVAL_MS, LONGEST_INTERVAL_MS = 2_000, 10_000
-_IDLE_OF_BUSY = 20
+_IDLE_OF_BUSY = 50
 MOST_OPEN = 200
 MOST_DECIDED = 200
 MOST_OPS = 64

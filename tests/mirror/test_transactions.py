@@ -187,7 +187,7 @@ def test_a_look_that_took_long_is_not_repeated_soon(
     watching: Watching, shop: TransactionProducer, admin: Admin
 ) -> None:
     """Beside thousands of transactions a second it took a seventh of a core, for rows that lived for two seconds."""
-    processor_s = iter((0.0, 0.25, 1.0, 1.05, 2.0, 62.0, 63.0, 63.0))
+    processor_s = iter((0.0, 0.1, 1.0, 1.03, 2.0, 62.0, 63.0, 63.0))
     follower = HalfFollower(admin, stopwatch=lambda: next(processor_s))
 
     def looks_at(now_ms: int) -> bool:
