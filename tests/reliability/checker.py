@@ -22,6 +22,8 @@ RACE_MS = 2_000
 CUTS = ("kill", "restart", "starved", "cut", "mute", "stop", "full", "died")
 #: A member took queues from another, who was still at work on what it had of them.
 MOVED = "members"
+#: After a fault members find each other again, and queues move once more, within so long; one that is alone has them.
+REJOINED_MS, ALONE_MS = 4_000, 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +213,14 @@ def repeats_have_a_reason(life: Life, run: Histories, promises: Promises, counts
     if life.kind == "poison":
         return
     before: dict[tuple[object, ...], Event] = {}
+    settled_ms = REJOINED_MS if run.faults.had(MOVED) else ALONE_MS
     for hand in life.hands:
         place = tuple(hand.about[name] for name in ("group", "topic", "queue", "offset"))
         first = before.setdefault(place, hand)
         if first is hand:
             continue
         before[place] = hand
-        if not run.faults.any(first.call_ms - 1_000, hand.answer_ms):
+        if not run.faults.any(first.call_ms - settled_ms, hand.answer_ms):
             yield Violation("repeated", life.id, f"{hand.about['group']} had it twice, and no fault came between")
 
 

@@ -112,6 +112,11 @@ class Faults:
         spans = sorted((event.call_ms, event.answer_ms, event.id) for event in events if event.op == "fault")
         self._begins = [begin for begin, _, _ in spans]
         self._spans = spans
+        self._kinds = {kind for _, _, kind in spans}
+
+    def had(self, kind: str) -> bool:
+        """Whether one of this kind was done at all."""
+        return kind in self._kinds
 
     def any(self, from_ms: int, to_ms: int, *kinds: str) -> bool:
         """Whether one of these (none named: any) lasted into the span of time."""
