@@ -1,4 +1,8 @@
-"""Dashboards over several brokers in one run: what adds up is the sum, and no log is taken for another one."""
+"""Dashboards over several brokers in one run: what adds up is the sum, and no log is taken for another one.
+
+DuckDB is asked the same on every run (tests/queries/test_several_logs.py), and whether both engines say the same of
+several logs (test_queries.py).
+"""
 
 from __future__ import annotations
 
@@ -45,27 +49,33 @@ def two(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Two:
     return two_logs.two_logs(by_spark)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", JOBS)
 def test_what_adds_up_is_the_sum_of_both(two: Two, name: str) -> None:
     two_logs.the_sum_of_both(two, name)
 
 
+@pytest.mark.soak
 def test_the_latest_of_both_is_the_latest(two: Two) -> None:
     two_logs.the_latest_of_both(two)
 
 
+@pytest.mark.soak
 def test_a_key_that_both_brokers_have_counts_once_and_lives_from_the_first_to_the_last(two: Two) -> None:
     two_logs.a_key_of_both_counts_once(two)
 
 
+@pytest.mark.soak
 def test_positions_lead_to_records_of_their_own_log(two: Two) -> None:
     two_logs.positions_are_of_their_own_log(two)
 
 
+@pytest.mark.soak
 def test_the_ledger_balances(two: Two) -> None:
     two_logs.the_ledger_balances(two)
 
 
+@pytest.mark.soak
 def test_segments_have_the_name_of_their_broker_and_go_each_by_its_own_time(two: Two) -> None:
     two_logs.segments_are_named_with_their_broker(two)
 
