@@ -27,42 +27,129 @@ static PyObject *without_escapes(const Field *field) {
 
 static int is_truth(Bytes text) { return is_named(text.at, text.size, "true") || is_named(text.at, text.size, "false"); }
 
+/* A send as usual: its header, its fields by their letters, those of who signed it, and what they say. */
+typedef struct {
+    Header header;
+    const Field *fields[14], *signers[3];
+    int64_t queue_id, sys_flag, born_ms, flag;
+    int is_batch;
+} Send;
+
+/* In the order of their names, in which they are signed: before all letters. */
+static const char *const SIGNERS[] = {"AccessKey", "SecurityToken", "Signature"};
+enum { USER, TOKEN, SIGNATURE };
+
+static Bytes value_of(const Field *field) { return field == NULL ? (Bytes){NULL, 0} : field->value; }
+
+static Bytes said(const Send *send, char letter) { return value_of(send->fields[letter - 'a']); }
+
+static const Field **place_of(Send *send, const Field *field, int is_signed) {
+    Bytes name = field->name;
+    if (name.size == 1 && name.at[0] >= 'a' && name.at[0] <= 'n') return &send->fields[name.at[0] - 'a'];
+    for (int signer = USER; is_signed && signer <= SIGNATURE; signer++)
+        if (is_named(name.at, name.size, SIGNERS[signer])) return &send->signers[signer];
+    return NULL;
+}
+
+/* Sort the fields of a send; a name may be said again with the same value where it is signed, as Java's client does. */
+static int sort_fields(Send *send, int is_signed) {
+    for (int number = 0; number < send->header.count; number++) {
+        const Field *field = &send->header.fields[number], **place = place_of(send, field, is_signed);
+        if (place == NULL || (field->escapes && place != &send->fields['i' - 'a'])) return 0;
+        if (*place == NULL) *place = field;
+        else if (!is_signed || (*place)->value.size != field->value.size ||
+                 memcmp((*place)->value.at, field->value.at, (size_t)field->value.size))
+            return 0;
+    }
+    return 1;
+}
+
+/* Read a send; return whether everything about it is as usual. */
+static int send_of(Bytes frame, Send *send, int is_signed) {
+    const Header *header = &send->header;
+    memset(send->fields, 0, sizeof send->fields);
+    memset(send->signers, 0, sizeof send->signers);
+    if (!header_of(frame, &send->header) || (header->code != 310 && (is_signed || header->code != 320)) ||
+        header->flag & ~2 || !sort_fields(send, is_signed))
+        return 0;
+    for (const char *name = "abcn"; *name; name++)
+        if (!is_ascii(said(send, *name))) return 0;
+    Bytes topic = said(send, 'b'), d = said(send, 'd'), j = said(send, 'j'), k = said(send, 'k'), m = said(send, 'm');
+    send->queue_id = digits_of(said(send, 'e'), 9), send->sys_flag = digits_of(said(send, 'f'), 1);
+    send->born_ms = digits_of(said(send, 'g'), 13), send->flag = digits_of(said(send, 'h'), 1);
+    send->is_batch = header->code == 320 || is_named(m.at, m.size, "true");
+    if (send->fields[0] == NULL || topic.at == NULL || send->fields['i' - 'a'] == NULL || send->queue_id < 0 ||
+        send->sys_flag < 0 || send->born_ms < 0 || send->flag < 0 || said(send, 'l').size ||
+        (d.size && digits_of(d, 9) < 0) || (j.size && !is_named(j.at, j.size, "0")) || (m.size && !is_truth(m)))
+        return 0;
+    /* as read_json_send leaves them to the long way */
+    return !header->is_json ||
+           !(begins(topic.at, topic.size, "%") || send->fields['l' - 'a'] != NULL || (k.size && !is_truth(k)));
+}
+
+static PyObject *made_of(const Send *send) {
+    const Header *header = &send->header;
+    Bytes topic = said(send, 'b');
+    return Py_BuildValue(
+        "(iis#LLLLNy#O)", (int)header->opaque, (int)header->flag, (const char *)topic.at, topic.size,
+        (long long)send->queue_id, (long long)send->sys_flag, (long long)send->born_ms, (long long)send->flag,
+        without_escapes(send->fields['i' - 'a']), (const char *)header->body.at, header->body.size,
+        send->is_batch ? Py_True : Py_False);
+}
+
 PyDoc_STRVAR(
     read_send_doc, "Return what a plain send, or a batch, says, as SendShortcut.read and read_json_send do; None if "
                    "anything about it is not as usual.");
 
 static PyObject *read_send(PyObject *module, PyObject *frame) {
     Bytes whole;
-    Header header;
-    const Field *fields[14] = {NULL};
+    Send send;
     if (!bytes_of(frame, &whole)) return NULL;
-    if (!header_of(whole, &header) || (header.code != 310 && header.code != 320) || header.flag & ~2) Py_RETURN_NONE;
-    for (int number = 0; number < header.count; number++) {
-        const Field *field = &header.fields[number];
-        int place = field->name.size == 1 ? field->name.at[0] - 'a' : -1;
-        if (place < 0 || place > 13 || fields[place] != NULL || (field->escapes && place != 'i' - 'a')) Py_RETURN_NONE;
-        fields[place] = field;
+    if (!send_of(whole, &send, 0)) Py_RETURN_NONE;
+    return made_of(&send);
+}
+
+/* What a signature is of: the values of all fields but its own, in the order of their names, and the body. */
+static PyObject *content_of(const Send *send) {
+    Py_ssize_t size = value_of(send->signers[USER]).size + value_of(send->signers[TOKEN]).size + send->header.body.size;
+    for (char letter = 'a'; letter <= 'n'; letter++)
+        if (letter != 'i') size += said(send, letter).size;
+    PyObject *properties = without_escapes(send->fields['i' - 'a']), *made;
+    Bytes plain;
+    if (properties == NULL || !bytes_of(properties, &plain) ||
+        (made = PyBytes_FromStringAndSize(NULL, size + plain.size)) == NULL) {
+        Py_DecRef(properties);
+        return NULL;
     }
-#define FIELD(letter) (fields[letter - 'a'] == NULL ? (Bytes){NULL, 0} : fields[letter - 'a']->value)
-    for (const char *name = "abcn"; *name; name++)
-        if (!is_ascii(FIELD(*name))) Py_RETURN_NONE;
-    Bytes topic = FIELD('b'), d = FIELD('d'), j = FIELD('j'), m = FIELD('m');
-    int64_t queue_id = digits_of(FIELD('e'), 9), sys_flag = digits_of(FIELD('f'), 1);
-    int64_t born_ms = digits_of(FIELD('g'), 13), flag = digits_of(FIELD('h'), 1);
-    int is_batch = header.code == 320 || is_named(m.at, m.size, "true");
-    if (fields[0] == NULL || topic.at == NULL || fields['i' - 'a'] == NULL || queue_id < 0 || sys_flag < 0 || born_ms < 0 ||
-        flag < 0 || FIELD('l').size || (d.size && digits_of(d, 9) < 0) || (j.size && !is_named(j.at, j.size, "0")) ||
-        (m.size && !is_truth(m)))
+    byte *at = (byte *)PyBytes_AsString(made);
+    for (int signer = USER; signer <= TOKEN; signer++) {
+        Bytes value = value_of(send->signers[signer]);
+        if (value.size) at = put(at, value.at, (size_t)value.size);
+    }
+    for (char letter = 'a'; letter <= 'n'; letter++) {
+        Bytes value = letter == 'i' ? plain : said(send, letter);
+        if (value.size) at = put(at, value.at, (size_t)value.size);
+    }
+    put(at, send->header.body.at, (size_t)send->header.body.size);
+    Py_DecRef(properties);
+    return made;
+}
+
+PyDoc_STRVAR(
+    read_signed_send_doc, "Return the fields of the SignedSend that a frame is, as SignedSendShortcut.read and "
+                          "read_signed_json_send do; None if anything about it is not as usual.");
+
+static PyObject *read_signed_send(PyObject *module, PyObject *frame) {
+    Bytes whole;
+    Send send;
+    if (!bytes_of(frame, &whole)) return NULL;
+    if (!send_of(whole, &send, 1) || send.is_batch || send.signers[USER] == NULL || send.signers[SIGNATURE] == NULL)
         Py_RETURN_NONE;
-    /* as read_json_send leaves them to the long way */
-    Bytes k = FIELD('k');
-    if (header.is_json && (begins(topic.at, topic.size, "%") || fields['l' - 'a'] != NULL || (k.size && !is_truth(k))))
-        Py_RETURN_NONE;
-#undef FIELD
+    Bytes user = value_of(send.signers[USER]), signature = value_of(send.signers[SIGNATURE]);
+    if (!is_ascii(user)) Py_RETURN_NONE;
     return Py_BuildValue(
-        "(iis#LLLLNy#O)", (int)header.opaque, (int)header.flag, (const char *)topic.at, topic.size, (long long)queue_id,
-        (long long)sys_flag, (long long)born_ms, (long long)flag, without_escapes(fields['i' - 'a']),
-        (const char *)header.body.at, header.body.size, is_batch ? Py_True : Py_False);
+        "(Ns#y#N)", made_of(&send), (const char *)user.at, user.size, (const char *)signature.at, signature.size,
+        content_of(&send));
 }
 
 PyDoc_STRVAR(
@@ -242,4 +329,4 @@ static PyObject *json_send_reply(PyObject *module, PyObject *const *args, Py_ssi
     return made;
 }
 
-PyMethodDef frame_functions[] = {FAST(json_send_reply), ONE(read_end), ONE(read_send), FAST(send_reply), NO_MORE};
+PyMethodDef frame_functions[] = {FAST(json_send_reply), ONE(read_end), ONE(read_send), ONE(read_signed_send), FAST(send_reply), NO_MORE};

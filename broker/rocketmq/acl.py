@@ -26,11 +26,13 @@ number (opaque) nor a time is part of it: that a request was not heard and said 
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
@@ -409,6 +411,14 @@ UNSIGNED_FIELD = "_UNIQUE_KEY_QUERY"
 LAST_VERSION_WITH_UNSIGNED_FIELD = 399
 
 
+#: RocketMQ signs with SHA-1, which takes so much at a time, and with nothing else.
+_BLOCK_BYTES = 64
+
+
+def _sha1(begin: bytes) -> hashlib._Hash:
+    return hashlib.sha1(begin, usedforsecurity=False)
+
+
 def content(ext: Mapping[str, str], body: bytes, version: int) -> bytes:
     """Return the bytes that are signed of a request."""
     skipped = {SIGNATURE} if version > LAST_VERSION_WITH_UNSIGNED_FIELD else {SIGNATURE, UNSIGNED_FIELD}
@@ -417,8 +427,21 @@ def content(ext: Mapping[str, str], body: bytes, version: int) -> bytes:
 
 
 def sign(secret: bytes, signed: bytes) -> bytes:
-    """Return the signature of a content."""
-    return b64encode(hmac.digest(secret, signed, "sha1"))
+    """Return the signature of a content: its HMAC with SHA-1 (RFC 2104), in base64."""
+    begun, around = _begun(secret)
+    inner, outer = begun.copy(), around.copy()
+    inner.update(signed)
+    outer.update(inner.digest())
+    return b64encode(outer.digest())
+
+
+@lru_cache(maxsize=1_024)
+def _begun(secret: bytes) -> tuple[hashlib._Hash, hashlib._Hash]:
+    """Return both hashes of an HMAC as far as its key goes. To begin them anew for each content takes longer than all
+    else: ``hmac.digest`` takes nearly three times as long."""
+    key = secret if len(secret) <= _BLOCK_BYTES else _sha1(secret).digest()
+    key = key.ljust(_BLOCK_BYTES, b"\0")
+    return _sha1(bytes(each ^ 0x36 for each in key)), _sha1(bytes(each ^ 0x5C for each in key))
 
 
 def signed_fields(

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-MODULE, INTERFACE = "escapement_mq_fast", 4
+MODULE, INTERFACE = "escapement_mq_fast", 5
 """What holds the twins, and the number of their shapes: another one's are not used."""
 
 
@@ -63,6 +63,10 @@ class Fast(Protocol):
 
     def read_send(self, frame: bytes, /) -> tuple[int, int, str, int, int, int, int, bytes, bytes, bool] | None:
         """Return what SendShortcut.read and read_json_send do, also of a kind not seen before, and of batches."""
+
+    def read_signed_send(self, frame: bytes, /) -> tuple[Any, ...] | None:
+        """Return the fields of the SignedSend that SignedSendShortcut.read and read_signed_json_send return, also of a
+        form not seen before."""
 
     def send_reply(
         self,

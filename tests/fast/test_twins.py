@@ -27,9 +27,10 @@ from broker.rocketmq.layout import MOST_IN_BATCH
 from broker.rocketmq.message import Message, record_size, string_hash
 from broker.rocketmq.message import decode as decode_record
 from broker.rocketmq.message import encode as encode_record
-from broker.rocketmq.sends import SendShortcut, read_send_header, split_batch
+from broker.rocketmq.sends import SendShortcut, SignedSend, SignedSendShortcut, read_send_header, split_batch
 from broker.server import send_reply
 from broker.server.processors import send
+from tests.server.signing import assert_as_the_long_way, doubled, signed, signed_frame
 from tests.server.test_endheader import long_way
 
 FAST: ModuleType = escapement_mq_fast
@@ -351,6 +352,46 @@ def test_what_the_other_way_reads_is_read():
     assert FAST.read_send(frame) == shortcut.read(frame) is not None
 
 
+SIGNERS = st.fixed_dictionaries(
+    {"AccessKey": st.sampled_from(["alice", "", "\xfc"]), "Signature": st.sampled_from(["x" * 28, "", "\xfc"])},
+    optional={"SecurityToken": st.sampled_from(["t", "", "\xfc"])},
+)
+
+
+@given(
+    FIELDS, SIGNERS, st.sets(st.sampled_from(["AccessKey", "Signature"]), max_size=1), st.binary(max_size=20),
+    st.sampled_from([0, 2, 1]), st.sampled_from([310, 310, 310, 320]), st.integers(0, 1 << 30),
+    st.sampled_from([JSON, BINARY]), st.booleans(),
+)  # fmt: skip
+def test_a_signed_send(fields, signers, without, body, flag, code, cut, serialization, is_doubled):
+    ext = fields | {name: value for name, value in signers.items() if name not in without}
+    if is_doubled:
+        frame = doubled(ext, body, {"e": "4"} if cut % 5 == 0 else None)
+    else:
+        frame = encode(Command(code, ext, body, None, flag, 7, "JAVA", serialization=serialization))[4:]
+    check_signed(frame)
+    check_signed(frame[: cut % (len(frame) + 1)])
+    at = cut % len(frame)
+    check_signed(frame[:at] + bytes((frame[at] ^ 1 << cut % 8,)) + frame[at + 1 :])
+
+
+def check_signed(frame: bytes) -> None:
+    read = FAST.read_signed_send(frame)
+    if read is not None:
+        assert_as_the_long_way(frame, SignedSend(*read))
+        assert decode(frame).code == Request.SEND_MESSAGE_V2
+
+
+def test_signed_sends_that_the_other_ways_read_are_read():
+    ext = signed("T", "UNIQ_KEY\x01A\x02", b"body")
+    of_json = encode(Command(310, ext, b"body", language="JAVA"))[4:]
+    assert FAST.read_signed_send(of_json) == sends.read_signed_json_send(of_json) is not None
+    for frame in (signed_frame(ext, b"body"), doubled(ext, b"body")):
+        shortcut = SignedSendShortcut()
+        shortcut.learn(frame, decode(frame), read_send_header(ext))
+        assert FAST.read_signed_send(frame) == shortcut.read(frame) is not None
+
+
 ENDING = {
     "topic": "T", "producerGroup": "payers", "tranStateTableOffset": "3", "commitLogOffset": "1668", "msgId": "A",
     "commitOrRollback": "8", "fromTransactionCheck": "false", "transactionId": "A", "bname": "broker-a",
@@ -507,6 +548,7 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("usual_facts", ("text",), TypeError),
     ("split_batch", (bytearray(22), 1), TypeError),
     ("read_send", (None,), TypeError),
+    ("read_signed_send", (None,), TypeError),
     ("read_end", ("frame",), TypeError),
     ("send_reply", (0, 0, b"", "host", 0, 0, 0, 0, None, b""), TypeError),
     ("json_send_reply", (b"", b"", b"", "host", 0, 0, 0, 0, None, b""), TypeError),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.client.credentials import Signer
-from broker.rocketmq.acl import ACCESS_KEY, SIGNATURE
-from broker.rocketmq.frame import BINARY, Command, encode, encode_fields
+from broker.rocketmq.acl import ACCESS_KEY, SIGNATURE, content
+from broker.rocketmq.frame import BINARY, Command, decode, encode, encode_fields
+from broker.rocketmq.sends import SignedSend, read_send_header
 from tests.server.peer import send_ext
 
 SECRET = b"alice-secret"
@@ -36,3 +37,16 @@ def doubled(ext: Mapping[str, str], body: bytes, again: Mapping[str, str] | None
     head = encode(Command(310, {}, opaque=opaque, serialization=BINARY))[8:-4]
     header = head + len(fields).to_bytes(4, "big") + fields
     return bytes((BINARY,)) + len(header).to_bytes(3, "big") + header + body
+
+
+def assert_as_the_long_way(frame: bytes, found: SignedSend) -> None:
+    """What was read short means what is read in full, and its signature is to be of the same."""
+    command = decode(frame)
+    header = read_send_header(command.ext)
+    assert found.user == command.ext[ACCESS_KEY]
+    assert found.signature == command.ext[SIGNATURE].encode()
+    assert found.content == content(command.ext, command.body, command.version)
+    numbers = header.queue_id, header.sys_flag, header.born_ms, header.flag
+    assert found.send == (command.opaque, command.flag, header.topic, *numbers, header.properties, command.body, False)
+    assert not header.reconsume_times and header.most_reconsume_times is None
+    assert not header.is_batch

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.rocketmq.acl import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, sign
+from broker.rocketmq.acl import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, sign
 from broker.rocketmq.frame import BINARY, JSON, Command, decode, encode
 from broker.rocketmq.sends import (
     SignedSend,
@@ -19,7 +19,7 @@ from broker.rocketmq.sends import (
     read_signed_json_send,
 )
 from tests.server.peer import send_ext
-from tests.server.signing import SECRET, doubled, signed, signed_frame
+from tests.server.signing import SECRET, assert_as_the_long_way, doubled, signed, signed_frame
 
 KEY = "UNIQ_KEY\x01A\x02"
 #: What a send may have that others have not; some of it only the long way understands.
@@ -46,18 +46,6 @@ def shortcut_after(frame: bytes) -> SignedSendShortcut:
 def ways() -> list[Way]:
     binary = [Way(form, shortcut_after(form(signed("orders", KEY), b"body")).read) for form in BINARY_FORMS]
     return [*binary, Way(lambda ext, body: signed_frame(ext, body, JSON), read_signed_json_send)]
-
-
-def assert_as_the_long_way(frame: bytes, found: SignedSend) -> None:
-    command = decode(frame)
-    header = read_send_header(command.ext)
-    assert found.user == command.ext[ACCESS_KEY]
-    assert found.signature == command.ext[SIGNATURE].encode()
-    assert found.content == content(command.ext, command.body, command.version)
-    numbers = header.queue_id, header.sys_flag, header.born_ms, header.flag
-    assert found.send == (command.opaque, command.flag, header.topic, *numbers, header.properties, command.body, False)
-    assert not header.reconsume_times
-    assert not header.is_batch
 
 
 @pytest.mark.parametrize("way", ways())

@@ -233,10 +233,9 @@ def _enter(
     queues: dict[int, ConsumeQueue] = {}
     offsets = []
     for queue_id, position, size, code in zip(queue_ids, positions, sizes, codes or repeat(0), strict=False):
-        queue = queues.get(queue_id)
-        if queue is None:
-            queue = queues[queue_id] = store.queues.ensure(topic, queue_id)
-        offsets.append(queue.append(position, size, code))
+        if queue_id not in queues:
+            queues[queue_id] = store.queues.ensure(topic, queue_id)
+        offsets.append(queues[queue_id].append(position, size, code))
     return offsets, queues.values()
 
 

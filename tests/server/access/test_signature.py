@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
+from base64 import b64encode
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from broker.client.credentials import Signer
 from broker.rocketmq.acl import SIGNATURE, content, is_signed, sign
 from broker.rocketmq.frame import encode_fields
@@ -20,6 +26,11 @@ def test_a_send_is_signed_as_java_signs_it() -> None:
     signed = Signer("alice", SECRET).sign(FIELDS, BODY)
     assert signed[SIGNATURE] == OF_JAVA
     assert signed["AccessKey"] == "alice"
+
+
+@given(st.one_of(st.binary(max_size=80), st.just(b"k" * 64), st.just(b"k" * 65)), st.binary(max_size=300))
+def test_it_is_an_hmac_with_sha_1(secret: bytes, signed: bytes) -> None:
+    assert sign(secret, signed) == b64encode(hmac.digest(secret, signed, "sha1"))
 
 
 def test_a_request_without_fields_and_body_is_signed_with_its_security_token() -> None:
