@@ -16,6 +16,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Literal
 
@@ -37,6 +38,9 @@ logger = logging.getLogger(__name__)
 REBALANCE_S = 20.0
 #: While a topic, a broker or a queue's lock is not there yet.
 REBALANCE_SOON_S = 1.0
+#: So long after a broker is back it is left to members who were there before to come back, too: they all try each
+#: second, and whoever takes their queues meanwhile reads what they are at work on.
+RETURN_S = 2.0
 
 TakeShare = Callable[[Subscription, set[MessageQueue]], Awaitable[bool]]
 """Take exactly these queues of a topic; False if not all can be had now, then it is called again soon."""
@@ -61,6 +65,10 @@ class Membership:
         self._changed = asyncio.Event()
         self._incomplete = False
         self._hears = self._rests = False
+        #: by topic, as of the last share
+        self._members_before: dict[str, tuple[str, ...]] = {}
+        self._is_away = False
+        self._back_s = float("-inf")
 
     @property
     def client_id(self) -> str:
@@ -83,7 +91,7 @@ class Membership:
             # before the first round: what changes while it lasts is told once
             self._hears = True
             self._session.register(Request.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
-            self._session.on_lost(lambda address: self.nudge())
+            self._session.on_lost(self._lost)
         await self._rebalance()
         if self._task is None and not self._rests:
             self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -97,6 +105,10 @@ class Membership:
     def nudge(self) -> None:
         """Compute the share anew soon: something has changed."""
         self._changed.set()
+
+    def _lost(self, address: str) -> None:
+        self._is_away = True
+        self.nudge()
 
     def _members_changed(self, address: str, request: Command) -> None:
         if request.ext.get("consumerGroup") == self._group:
@@ -123,7 +135,8 @@ class Membership:
                 if route is None:
                     continue
                 try:
-                    share = set(allocate(self.client_id, await self._members(route), route.readable()))
+                    members = self._expected(wanted.topic, await self._members(route))
+                    share = set(allocate(self.client_id, members, route.readable()))
                 except ClientError as error:
                     self._incomplete = True
                     self._session.failed(wanted.topic, error, f"taking a share of topic {wanted.topic}")
@@ -133,8 +146,21 @@ class Membership:
 
     async def _beat(self, routes: dict[str, Route]) -> None:
         self._heartbeat.reach(address for route in routes.values() for address in route.everywhere())
-        if not await self._heartbeat.send_once() and not self._rests:
+        if await self._heartbeat.send_once():
+            if self._is_away:
+                self._is_away, self._back_s = False, time.monotonic()
+        elif not self._rests:
             self._heartbeat.nudge()  # who is not known there is left out of the others' shares, and not told of changes
+
+    def _expected(self, topic: str, members: tuple[str, ...]) -> Collection[str]:
+        """Return the members to share with: those that a broker knows which has just come back, and those who were
+        there before it went, until they have had the time to come back."""
+        before = self._members_before.get(topic, ())
+        if time.monotonic() < self._back_s + RETURN_S and not set(before) <= set(members):
+            self._incomplete = True
+            return {*before, *members}
+        self._members_before[topic] = members
+        return members
 
     async def _find_routes(self) -> dict[str, Route]:
         """Find the routes of what is subscribed; a topic that is not there yet is looked for again soon."""

@@ -2,17 +2,89 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
 from broker.client import AsyncAdmin, AsyncConsumer, Message, MessageQueue
 from broker.client._membership import Membership
 from broker.client._offsets import StartOffsets
 from broker.client._session import Session
 from broker.client._types import Subscription, subscription
 from broker.server.broker import BrokerService
+from broker.testing import BrokerThread, small_store
 from tests.waiting import until_true
 
 
 async def ignore(message: Message) -> None:
     """Handle nothing."""
+
+
+@dataclass
+class Joined:
+    """A member of group billing, and the shares of orders that it took."""
+
+    session: Session
+    membership: Membership
+    shares: list[set[MessageQueue]]
+
+    async def leave(self) -> None:
+        await self.membership.leave()
+        await self.session.close()
+
+
+async def joined(namesrv: str) -> Joined:
+    """One more member, with its first share."""
+    shares: list[set[MessageQueue]] = []
+
+    async def take(wanted: Subscription, share: set[MessageQueue]) -> bool:
+        shares.append(share)
+        return True
+
+    session = Session(namesrv)
+    membership = Membership(session, "billing", take, StartOffsets(session, "billing", from_first=True))
+    membership.subscribe([subscription("orders", "*")])
+    await membership.join()
+    return Joined(session, membership, shares)
+
+
+async def test_a_broker_that_starts_anew_moves_no_queue(tmp_path: Path) -> None:
+    """Who is back first would take the queues of those who are about to be, and read what they are at work on."""
+    with BrokerThread(small_store(tmp_path)) as broker:
+        async with AsyncAdmin(broker.namesrv) as admin:
+            await admin.create_topic("orders", queues=4)
+        first, second = await joined(broker.namesrv), await joined(broker.namesrv)
+        await until_true(lambda: len(first.shares[-1]) == len(second.shares[-1]) == 2)
+        for each in (first, second):
+            each.shares.clear()
+        await asyncio.to_thread(broker.stop)
+        await asyncio.to_thread(broker.start)
+        await until_true(lambda: first.shares and second.shares)
+        async with AsyncAdmin(broker.namesrv) as admin:
+            await until_true(lambda: members(admin, 2))
+        assert {len(share) for each in (first, second) for share in each.shares} == {2}
+        # and who is really gone leaves its queues to the others
+        await first.leave()
+        await until_true(lambda: len(second.shares[-1]) == 4)
+        await second.leave()
+
+
+async def test_who_does_not_come_back_leaves_its_queues(tmp_path: Path) -> None:
+    with BrokerThread(small_store(tmp_path)) as broker:
+        async with AsyncAdmin(broker.namesrv) as admin:
+            await admin.create_topic("orders", queues=4)
+        first, second = await joined(broker.namesrv), await joined(broker.namesrv)
+        await until_true(lambda: len(first.shares[-1]) == len(second.shares[-1]) == 2)
+        await asyncio.to_thread(broker.stop)
+        await first.leave()
+        await asyncio.to_thread(broker.start)
+        await until_true(lambda: len(second.shares[-1]) == 4)
+        await second.leave()
+
+
+async def members(admin: AsyncAdmin, count: int) -> bool:
+    """Whether the broker knows so many members of the group."""
+    return len((await admin.connections("billing")).connections) == count
 
 
 async def test_who_comes_while_a_first_share_is_computed_gets_his(service: BrokerService, admin: AsyncAdmin) -> None:
