@@ -216,8 +216,9 @@ class Rig:
         try:
             await lasting(fault.lasts_s)
         finally:
+            # asked to end it waits for those it follows, for ever for one that was killed meanwhile
             with suppress(ProcessLookupError):
-                tracer.terminate()
+                tracer.kill()
             await tracer.wait()
 
     async def _clock(self, fault: Fault, lasting: Lasting) -> None:
