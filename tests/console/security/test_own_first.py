@@ -7,6 +7,7 @@ from dataclasses import replace
 from html import unescape
 from typing import Any
 
+import pytest
 from django.template.loader import render_to_string
 from django.utils.translation import override
 
@@ -57,7 +58,13 @@ TOLD: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }  # fmt: skip
 
 
-def test_ones_own_stands_before_what_is_of_the_whole_broker(filled: Stage) -> None:
+@pytest.fixture
+def patient(stage: Stage) -> None:
+    """The broker asks about no half while a test lasts, however long that is: what falls due is to stay."""
+    stage.admin.change_broker_settings({"transactionTimeOut": "3600000"})
+
+
+def test_ones_own_stands_before_what_is_of_the_whole_broker(patient: None, filled: Stage) -> None:
     limited, everybody = browser_of(limited_person("anna", "ord")), browser_of(person("ben", role="operator"))
     filled.wait_for(lambda: (filled.mirror.run_once(), HalfMessage.objects.filter(state="open").count() == 2)[1])
     for address, (own, whole) in TOLD.items():
