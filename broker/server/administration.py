@@ -134,7 +134,7 @@ class AdministrationLog:
         try:
             answer = handler(connection, request)
         except Exception as error:
-            del self._awaited[id(request)]
+            self._awaited.pop(id(request), None)
             code = _code_of(error)
             self._note({**told, "answer": int(code), "remark": _clean(str(error), _VALUE_LENGTH)})
             raise
