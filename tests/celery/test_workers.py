@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,8 +25,11 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     directory = tmp_path_factory.mktemp("shop")
     with BrokerThread(small_store(directory)) as broker:
         shop = Shop(broker.namesrv, directory, results=valkey)
-        with shop.worker("-P", request.param, "-c", "2", "-E") as worker:
-            yield Stage(broker, shop, worker, valkey)
+        with (
+            shop.worker("-P", request.param, "-c", "2", "-E") as worker,
+            closing(Stage(broker, shop, worker, valkey)) as made,
+        ):
+            yield made
 
 
 class Stage:
@@ -36,6 +40,12 @@ class Stage:
         self.app = Celery(
             "caller", broker=f"{transport.SCHEME}://{broker.namesrv}", backend=results, set_as_current=False
         )
+
+    def close(self) -> None:
+        """End what the app's backend keeps open: it would be found by a test of another module, as garbage."""
+        self.app.backend.result_consumer.stop()
+        self.app.backend.client.connection_pool.disconnect()
+        self.app.close()
 
     def task(self, name: str, *args: object, **options: object) -> Any:
         return self.app.signature(f"tests.celery.shop.{name}", args, app=self.app, **options)
