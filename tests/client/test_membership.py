@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,12 +35,14 @@ class Joined:
         await self.session.close()
 
 
-async def joined(namesrv: str) -> Joined:
-    """One more member, with its first share."""
+async def joined(namesrv: str, meanwhile: Callable[[], Awaitable[None]] | None = None) -> Joined:
+    """One more member, with its first share; `meanwhile`: what comes while it is taken."""
     shares: list[set[MessageQueue]] = []
 
     async def take(wanted: Subscription, share: set[MessageQueue]) -> bool:
         shares.append(share)
+        if len(shares) == 1 and meanwhile is not None:
+            await meanwhile()
         return True
 
     session = Session(namesrv)
@@ -48,13 +52,20 @@ async def joined(namesrv: str) -> Joined:
     return Joined(session, membership, shares)
 
 
-async def test_a_broker_that_starts_anew_moves_no_queue(tmp_path: Path) -> None:
-    """Who is back first would take the queues of those who are about to be, and read what they are at work on."""
-    with BrokerThread(small_store(tmp_path)) as broker:
+@asynccontextmanager
+async def two_members(directory: Path) -> AsyncIterator[tuple[BrokerThread, Joined, Joined]]:
+    """A broker, and two members that have half of the queues each."""
+    with BrokerThread(small_store(directory)) as broker:
         async with AsyncAdmin(broker.namesrv) as admin:
             await admin.create_topic("orders", queues=4)
         first, second = await joined(broker.namesrv), await joined(broker.namesrv)
         await until_true(lambda: len(first.shares[-1]) == len(second.shares[-1]) == 2)
+        yield broker, first, second
+
+
+async def test_a_broker_that_starts_anew_moves_no_queue(tmp_path: Path) -> None:
+    """Who is back first would take the queues of those who are about to be, and read what they are at work on."""
+    async with two_members(tmp_path) as (broker, first, second):
         for each in (first, second):
             each.shares.clear()
         await asyncio.to_thread(broker.stop)
@@ -70,11 +81,7 @@ async def test_a_broker_that_starts_anew_moves_no_queue(tmp_path: Path) -> None:
 
 
 async def test_who_does_not_come_back_leaves_its_queues(tmp_path: Path) -> None:
-    with BrokerThread(small_store(tmp_path)) as broker:
-        async with AsyncAdmin(broker.namesrv) as admin:
-            await admin.create_topic("orders", queues=4)
-        first, second = await joined(broker.namesrv), await joined(broker.namesrv)
-        await until_true(lambda: len(first.shares[-1]) == len(second.shares[-1]) == 2)
+    async with two_members(tmp_path) as (broker, first, second):
         await asyncio.to_thread(broker.stop)
         await first.leave()
         await asyncio.to_thread(broker.start)
@@ -92,23 +99,11 @@ async def test_who_comes_while_a_first_share_is_computed_gets_his(service: Broke
     await admin.create_topic("orders", queues=4)
     other = AsyncConsumer("billing", service.namesrv_address)
     other.subscribe("orders", "*", ignore)
-    shares: list[set[MessageQueue]] = []
-
-    async def take(wanted: Subscription, share: set[MessageQueue]) -> bool:
-        shares.append(share)
-        if len(shares) == 1:
-            await other.start()
-        return True
-
-    session = Session(service.namesrv_address)
-    membership = Membership(session, "billing", take, StartOffsets(session, "billing", from_first=True))
-    membership.subscribe([subscription("orders", "*")])
-    await membership.join()
+    first = await joined(service.namesrv_address, other.start)
     try:
-        assert len(shares[0]) == 4
-        await until_true(lambda: len(shares[-1]) == 2, timeout_s=10)
-        await until_true(lambda: not shares[-1] & set(other.queues), timeout_s=10)
+        assert len(first.shares[0]) == 4
+        await until_true(lambda: len(first.shares[-1]) == 2, timeout_s=10)
+        await until_true(lambda: not first.shares[-1] & set(other.queues), timeout_s=10)
     finally:
         await other.close()
-        await membership.leave()
-        await session.close()
+        await first.leave()
