@@ -4,8 +4,9 @@
     {"name": "alice", "overlap_hours": 24}                                        rotate; the new one is shown once
     {"name": "alice"}                                                             end the old secret; delete
     {"name": "alice", "is_enabled": False}                                        disable, enable
-    {"name": "alice", "resource": "Topic:order*", "actions": ["Pub"], "decision": "Allow", "sources": []}     policy
-    {"name": "alice", "resource": "Topic:order*"}                                 take a policy away
+    {"name": "alice", "type": "Custom", "resource": "Topic:order*",
+     "actions": ["Pub"], "decision": "Allow", "sources": []}                      policy
+    {"name": "alice", "type": "Custom", "resource": "Topic:order*"}               take a policy away
 
 Each broker keeps users of its own: it is done at the broker that is chosen, else at all, an item a broker. What makes a
 secret is done at all of them or at none: one that does not answer would have another one afterwards.
@@ -28,7 +29,7 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
 from broker.client.admin import AccessUser
 from broker.client.names import check_user
-from broker.rocketmq.acl import AccessError, Entry, PolicyType, entry, parse_resource
+from broker.rocketmq.acl import AccessError, Entry, PolicyType, entry, parse_resource, policy_type
 from console.operations.actor import CHANGE_ACCESS
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, ChangesPreview, ItemResult, Kind, Outcome, Target, Words
@@ -41,7 +42,7 @@ from console.site.clock import now_ms
 from console.site.mirrored import cluster
 
 HOUR_MS = 3_600_000
-#: how long two secrets count where nothing is said, and at most
+_CUSTOM = str(PolicyType.CUSTOM)
 #: a user as the preview shows it
 Facts = dict[str, str]
 
@@ -363,12 +364,14 @@ class SetPolicy(AccessKind):
         """Return the entry as the form has it."""
         sources = given.get("sources", "").replace(",", " ").split()
         entry_ = {"resource": given.get("resource", "").strip(), "decision": given.get("decision", "Allow")}
-        return {**super().from_form(given), **entry_, "actions": given.getlist("actions"), "sources": sources}
+        more = {"actions": given.getlist("actions"), "sources": sources, "type": given.get("type", _CUSTOM)}
+        return {**super().from_form(given), **entry_, **more}
 
     def more(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entry in RocketMQ's words."""
         made = entry_of(parameters).to_json()
         return {
+            "type": str(_type_of(parameters)),
             "resource": made["resource"],
             "actions": made["actions"],
             "decision": made["decision"],
@@ -377,11 +380,11 @@ class SetPolicy(AccessKind):
 
     def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
         """Return the entry in words."""
-        return {parameters["resource"]: entry_words(entry_of(parameters))}
+        return {_title(parameters["resource"], _type_of(parameters)): entry_words(entry_of(parameters))}
 
     def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
         """Set it for the account."""
-        admin.set_policies(parameters["name"], [entry_of(parameters)])
+        admin.set_policies(parameters["name"], [entry_of(parameters)], kind=_type_of(parameters))
 
     def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
         """Return the call that sets it."""
@@ -394,27 +397,30 @@ class DeletePolicy(AccessKind):
 
     name = "access.delete_policy"
     is_red = True
-    title, verb = _("Remove a policy"), _("Remove second factor")
+    title, verb = _("Remove a policy"), _("Remove policy")
     effect = _("What it allowed is denied from the next request on, unless another entry allows it.")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return the name and the resource."""
-        return {**super().from_form(given), "resource": given.get("resource", "").strip()}
+        """Return the name, the resource and the type."""
+        of = {"resource": given.get("resource", "").strip(), "type": given.get("type", _CUSTOM)}
+        return {**super().from_form(given), **of}
 
     def more(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the resource in RocketMQ's words."""
+        """Return type and resource in RocketMQ's words."""
+        type_ = str(_type_of(parameters))
         try:
-            return {"resource": str(parse_resource(str(parameters.get("resource", ""))))}
+            return {"type": type_, "resource": str(parse_resource(str(parameters.get("resource", ""))))}
         except AccessError as error:
             raise InvalidParameter("resource", str(error)) from None
 
     def after(self, parameters: Mapping[str, Any], user: AccessUser | None) -> Facts:
         """Return that the entry is gone."""
-        return {parameters["resource"]: ""} if parameters["resource"] in _facts(user) else {}
+        title = _title(parameters["resource"], _type_of(parameters))
+        return {title: ""} if title in _facts(user) else {}
 
     def change(self, admin: Admin, parameters: Mapping[str, Any], secret: str) -> None:
         """Take the entry away."""
-        admin.delete_policy(parameters["name"], parameters["resource"])
+        admin.delete_policy(parameters["name"], parameters["resource"], kind=_type_of(parameters))
 
     def call(self, parameters: Mapping[str, Any]) -> tuple[str, str]:
         """Return the call that takes it away."""
@@ -440,6 +446,19 @@ def entry_words(each: Entry) -> str:
     return f"{said['decision']} {', '.join(said['actions'])}{of}"
 
 
+def _type_of(parameters: Mapping[str, Any]) -> PolicyType:
+    """Return which of a user's two lists is meant; operations from before there was a choice mean Custom."""
+    try:
+        return policy_type(str(parameters.get("type", "")))
+    except AccessError as error:
+        raise InvalidParameter("type", str(error)) from None
+
+
+def _title(resource: str, type_: PolicyType) -> str:
+    """Return what an entry is called in a preview: both lists may have one of the same resource."""
+    return resource if type_ is PolicyType.CUSTOM else f"{resource} ({type_})"
+
+
 def _field_of(message: str) -> str:
     return next((name for name in ("actions", "action", "decision", "address") if name in message), "resource")
 
@@ -452,8 +471,10 @@ def _facts(user: AccessUser | None) -> Facts:
         "user_type": "Super" if user.is_super else "Normal",
         "user_status": "enable" if user.is_enabled else "disable",
     }
-    entries = user.policies.get(PolicyType.CUSTOM, ())
-    return {**found, **{str(each.resource): entry_words(each) for each in entries}}
+    for type_ in PolicyType:
+        for each in user.policies.get(type_, ()):
+            found[_title(str(each.resource), type_)] = entry_words(each)
+    return found
 
 
 def _said(parameters: Mapping[str, Any], name: str, *, default: bool | None = None) -> bool:

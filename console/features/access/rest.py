@@ -34,6 +34,11 @@ ResourceName = Annotated[
     str, Meta(min_length=1, max_length=300, description="Topic:name, Group:prefix*, Cluster:* or *.")
 ]
 
+TypeName = Annotated[
+    Literal["Custom", "Default"],
+    Meta(description="Which of the user's two lists: those of type Default count where no Custom one applies."),
+]
+
 
 class NewBrokerUser(Struct, forbid_unknown_fields=True, kw_only=True):
     """A user to make; the answer has the secret in `secrets`, once."""
@@ -70,6 +75,7 @@ class OldSecretEnd(Struct, forbid_unknown_fields=True, kw_only=True):
 class NewPolicy(Struct, forbid_unknown_fields=True, kw_only=True):
     """An entry to set, in the place of the one of the same resource."""
 
+    type: TypeName = "Custom"
     resource: ResourceName
     actions: Annotated[list[ActionName], Meta(min_length=1, max_length=8)]
     decision: Literal["Allow", "Deny"] = "Allow"
@@ -81,6 +87,7 @@ class NewPolicy(Struct, forbid_unknown_fields=True, kw_only=True):
 class PolicyEnd(Struct, forbid_unknown_fields=True, kw_only=True):
     """An entry to take away."""
 
+    type: TypeName = "Custom"
     resource: ResourceName
     reason: Reason
     preview: Look = False
@@ -237,7 +244,7 @@ async def end_old_secret(call: Call, query: OfBroker, body: OldSecretEnd) -> Res
 )
 async def set_policy(call: Call, query: OfBroker, body: NewPolicy) -> Response:
     """Allow or deny a user something."""
-    entry = {name: msgspec.to_builtins(body)[name] for name in ("resource", "actions", "decision", "sources")}
+    entry = {name: msgspec.to_builtins(body)[name] for name in ("type", "resource", "actions", "decision", "sources")}
     return await _begun(call, "set_policy", entry, body, query.broker)
 
 
@@ -252,7 +259,7 @@ async def set_policy(call: Call, query: OfBroker, body: NewPolicy) -> Response:
 )
 async def delete_policy(call: Call, query: OfBroker, body: PolicyEnd) -> Response:
     """Take a user's entry of a resource away."""
-    return await _begun(call, "delete_policy", {"resource": body.resource}, body, query.broker)
+    return await _begun(call, "delete_policy", {"type": body.type, "resource": body.resource}, body, query.broker)
 
 
 async def _begun(call: Call, verb: str, parameters: Mapping[str, Any], body: Any, broker: str) -> Response:

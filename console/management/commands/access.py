@@ -20,6 +20,8 @@ from console.site.broker import asked_of, tell_each
 from console.site.chosen import choice_of, choosing
 from console.site.mirrored import cluster
 
+_DEFAULT = "the one of type Default, which counts where no Custom one applies"
+
 
 class Command(BaseCommand):
     """List, make, change and delete users of the brokers' access control, and their policies."""
@@ -52,7 +54,10 @@ class Command(BaseCommand):
                 "actions", nargs="+", metavar="ACTION", help="Pub Sub Create Update Delete Get List All"
             )
             policy.add_argument("--from", action="append", default=[], dest="sources", metavar="NETWORK")
-        _one(actions, "take-away", "remove the policy of a resource").add_argument("resource")
+            policy.add_argument("--default", action="store_true", help=_DEFAULT)
+        taken = _one(actions, "take-away", "remove the policy of a resource")
+        taken.add_argument("resource")
+        taken.add_argument("--default", action="store_true", help=_DEFAULT)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the subcommand that was asked for."""
@@ -107,9 +112,10 @@ def _one(actions: Any, name: str, help_: str) -> CommandParser:
 def _operation(options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the kind of operation and its parameters besides the name."""
     action = options["action"]
+    type_ = str(PolicyType.DEFAULT if options.get("default") else PolicyType.CUSTOM)
     if action in ("allow", "deny"):
         entry = {"resource": options["resource"], "actions": options["actions"], "sources": options["sources"]}
-        return "access.set_policy", {**entry, "decision": action.capitalize()}
+        return "access.set_policy", {**entry, "type": type_, "decision": action.capitalize()}
     found: dict[str, tuple[str, dict[str, Any]]] = {
         "create": ("access.create", {"is_super": options.get("super", False)}),
         "rotate": ("access.rotate", {"overlap_hours": options.get("overlap_hours")}),
@@ -117,6 +123,6 @@ def _operation(options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "disable": ("access.change", {"is_enabled": False}),
         "enable": ("access.change", {"is_enabled": True}),
         "delete": ("access.delete", {}),
-        "take-away": ("access.delete_policy", {"resource": options.get("resource")}),
+        "take-away": ("access.delete_policy", {"type": type_, "resource": options.get("resource")}),
     }
     return found[action]

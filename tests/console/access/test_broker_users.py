@@ -18,6 +18,7 @@ from django.test import Client
 from broker.client import Admin, BrokerRefused
 from broker.client import credentials as client_credentials
 from broker.rocketmq.acl import PolicyType
+from console.features.access.operations import entry_words
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.rest.app import create_application
 from console.security import tokens
@@ -121,6 +122,34 @@ def test_policies_are_set_shown_replaced_and_taken_away(boss: Client, guarded: R
     assert [str(each.resource) for each in found.policies[PolicyType.CUSTOM]] == ["Topic:order*"]
 
 
+def test_a_default_policy_stands_beside_that_of_its_resource_and_is_changed_alone(
+    boss: Client, guarded: RunningBroker
+) -> None:
+    run(boss, "create", name="alice", is_super="no")
+    common = {"name": "alice", "resource": "Topic:order*", "sources": ""}
+    run(boss, "set_policy", **common, decision="Allow", actions=["Pub"])
+    drafted = draft(boss, "set_policy", **common, type="Default", decision="Deny", actions=["Sub"])
+    assert "Topic:order* (Default)" in boss.get(drafted.headers["Location"]).content.decode()
+    run(boss, "set_policy", **common, type="Default", decision="Deny", actions=["Sub"])
+    page = boss.get("/access/alice/").content.decode()
+    assert page.count("access.delete_policy") == 2
+    assert kinds_of(guarded, "alice") == {"Custom": ["Allow Pub"], "Default": ["Deny Sub"]}
+    removed = draft(boss, "delete_policy", name="alice", resource="Topic:order*", type="Default")
+    asked = boss.get(removed.headers["Location"]).content.decode()
+    assert "Remove policy" in asked
+    assert "second factor" not in asked
+    run(boss, "delete_policy", name="alice", resource="Topic:order*", type="Default")
+    assert kinds_of(guarded, "alice") == {"Custom": ["Allow Pub"], "Default": []}
+
+
+def kinds_of(broker: RunningBroker, name: str) -> dict[str, list[str]]:
+    """What the broker itself has of this user, by type."""
+    with Admin(broker.namesrv, access_key=ROOT[0], secret_key=ROOT[1]) as admin:
+        found = admin.access_user(name)
+    assert found is not None
+    return {str(type_): [entry_words(each) for each in found.policies.get(type_, ())] for type_ in PolicyType}
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "said"),
     [
@@ -138,7 +167,13 @@ def test_policies_are_set_shown_replaced_and_taken_away(boss: Client, guarded: R
             "neither an IP address",
         ),
         ("set_policy", {"name": "alice", "resource": "*", "actions": "Pub", "decision": "Maybe"}, "neither Allow nor"),
+        (
+            "set_policy",
+            {"name": "alice", "resource": "*", "actions": "Pub", "type": "Other"},
+            "neither Custom nor Default",
+        ),
         ("delete_policy", {"name": "alice", "resource": "Topic:"}, "is no resource"),
+        ("delete_policy", {"name": "alice", "resource": "*", "type": "Other"}, "neither Custom nor Default"),
         ("create", {"name": "alice"}, "There is a user alice already."),
     ],
 )
@@ -189,8 +224,13 @@ def test_the_command_does_the_same(guarded: RunningBroker) -> None:
     listed, _error = command("list")
     assert "alice  Super, enabled" in listed
     assert "    Topic:order*  Allow Pub, Sub · 10.0.0.0/8  (Custom)" in listed
+    command("allow", "alice", "*", "List", "--default", "--reason", "a test")
+    assert "    *  Allow List  (Default)" in command("list")[0]
     command("take-away", "alice", "*", "--reason", "a test")
     assert "Deny Get" not in command("list")[0]
+    assert "    *  Allow List  (Default)" in command("list")[0]
+    command("take-away", "alice", "*", "--default", "--reason", "a test")
+    assert "Allow List" not in command("list")[0]
     new, _error = command("rotate", "alice", "--overlap-hours", "1", "--reason", "a test")
     assert [opens(guarded, "alice", each) for each in (out.strip(), new.strip())] == [True, True]
     command("end-old-secret", "alice", "--reason", "a test")
@@ -244,6 +284,14 @@ def test_rest_makes_changes_and_tells_and_needs_the_right_for_it(guarded: Runnin
         assert row["policies"] == [
             {"type": "Custom", "resource": "Topic:a*", "actions": ["Pub"], "decision": "Allow", "sources": []}
         ]
+        default = {"type": "Default", "resource": "Topic:a*"}
+        await ask("POST", "/alice/policies", {**default, "actions": ["Sub"], "decision": "Deny", **why})
+        (row,) = (await ask("GET", "/alice")).json()["users"]
+        assert [each["type"] for each in row["policies"]] == ["Custom", "Default"]
+        assert (await ask("POST", "/alice/policies", {**default, "type": "Other", **why})).status_code == 400
+        await ask("POST", "/alice/policies:delete", {**default, **why})
+        (row,) = (await ask("GET", "/alice")).json()["users"]
+        assert [each["type"] for each in row["policies"]] == ["Custom"]
         new = (await ask("POST", "/alice:rotate", {"overlap_hours": 1, **why})).json()["secrets"]["alice"]
         for each in (secret, new):
             assert await asyncio.to_thread(opens, guarded, "alice", each)
