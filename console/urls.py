@@ -136,6 +136,7 @@ urlpatterns: list[URLPattern] = [
     page("login/provider/", sign_on.leave, "sign_on", EVERYBODY),
     page("login/provider/back/", sign_on.back, "sign_on_back", EVERYBODY),
     page("prove/", presence.prove, "prove", EVERYBODY),
+    page("prove/form/", presence.send_again, "send_again", EVERYBODY),
     page("logout/", LogoutView.as_view(), "logout", EVERYBODY),
     page("theme/", preferences.set_theme, "set_theme", EVERYBODY),
     page("zone/", preferences.set_zone, "set_zone", EVERYBODY),

@@ -170,7 +170,7 @@ class Gate:
             _check_admin(request, match.url_name, visible)
             is_change = request.method == "POST" and request.user.is_authenticated and match.url_name not in _OWN_ADMIN
             must_prove = is_change and not presence.is_proved(request)
-            return presence.ask(request, request.get_full_path()) if must_prove else None
+            return presence.ask_for(request) if must_prove else None
         if match is None or access.is_open:
             return None
         if not request.user.is_authenticated:

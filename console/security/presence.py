@@ -3,7 +3,8 @@
 A session ends after a time without a request. Before what destroys something, and before anything is changed in
 `/admin/`, the password is asked for again, unless it was given a short while ago; who signed in by a provider goes
 there once more. What stands in the session: when it was used last (to the minute), when its person proved it, and what
-had been typed into a form that could not go on without.
+had been typed into a form that could not go on without: the console's own forms are shown with it again, those of
+`/admin/` are sent once more.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
-_SEEN_S, _PROVED_S, _TYPED = "seen_s", "proved_s", "typed"
+_SEEN_S, _PROVED_S, _TYPED, _SENT = "seen_s", "proved_s", "typed", "sent"
 #: how exactly it is kept when a session was used last: each time it is written costs a statement
 _STEP_S = 60
 _SEE_OTHER = 303
 #: how long a form waits for its person, and how long one of its fields may be
 _TYPED_LASTS_S = 900
 _TYPED_LENGTH = 1_000
+#: how long all fields of a form of `/admin/` may be, with their names, to be kept
+_SENT_LENGTH = 65_536
 
 
 class Presence:
@@ -96,6 +99,38 @@ def take_typed(request: HttpRequest) -> dict[str, str]:
         return {}
     del request.session[_TYPED]
     return dict(found["fields"]) if time.time() - found["at_s"] <= _TYPED_LASTS_S else {}
+
+
+def ask_for(request: HttpRequest) -> HttpResponse:
+    """Lead to the page that asks for the password, and from there to `send_again`, where the request can be sent again.
+
+    Passwords are not kept, and nothing of a form that is too long: it begins anew.
+    """
+    fields = [
+        (name, value)
+        for name, values in request.POST.lists()
+        for value in values
+        if name != "csrfmiddlewaretoken" and "password" not in name.lower()
+    ]
+    back = request.get_full_path()
+    if sum(len(name) + len(value) for name, value in fields) > _SENT_LENGTH:
+        return ask(request, back)
+    request.session[_SENT] = {"for": back, "at_s": int(time.time()), "fields": fields}
+    return ask(request, reverse("send_again"))
+
+
+@require_safe
+@never_cache
+def send_again(request: HttpRequest) -> HttpResponse:
+    """Show the button that sends what was kept, once: the request that asked for the password changed nothing."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    if not is_proved(request):
+        return ask(request, request.path)
+    found = request.session.pop(_SENT, None)
+    if not isinstance(found, dict) or time.time() - found["at_s"] > _TYPED_LASTS_S:
+        return HttpResponseRedirect(settings.LOGIN_REDIRECT_URL)
+    return render(request, "registration/send_again.html", {"address": found["for"], "fields": found["fields"]})
 
 
 @sensitive_post_parameters("password")

@@ -152,6 +152,8 @@ sign_on_back       GET  gone     gone     gone     gone     gone     gone    -
 sign_on_back       POST never    never    never    never    never    never   -
 prove              GET  sign-in  yes      yes      yes      yes      yes     -
 prove              POST sign-in  refused  refused  refused  refused  refused -
+send_again         GET  sign-in  led      led      led      led      led     -
+send_again         POST never    never    never    never    never    never   -
 logout             GET  never    never    never    never    never    never   -
 logout             POST led      led      led      led      led      led     -
 set_theme          GET  led      led      led      led      led      led     -

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import timedelta
+from html import unescape
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +19,7 @@ from django.utils.html import escape
 
 from console.operations.models import Operation
 from console.operations.registry import KINDS
+from console.security.models import TopicPermission
 from console.ui.sockets import marks_of
 from tests.console.people import browser_of, person
 
@@ -175,6 +178,53 @@ def test_the_admin_asks_before_it_changes_anything(db: None) -> None:
     assert browser.post("/admin/console/topicpermission/add/", form).headers["Location"] == (
         "/admin/console/topicpermission/"
     )
+
+
+def sent_again(page: str) -> dict[str, list[str]]:
+    """The hidden fields of the form that was kept."""
+    found: dict[str, list[str]] = {}
+    for name, value in re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page):
+        if name != "csrfmiddlewaretoken":
+            found.setdefault(unescape(name), []).append(unescape(value))
+    return found
+
+
+def test_a_form_of_the_admin_is_sent_again_once_after_the_password(db: None) -> None:
+    browser = browser_of(get_user_model().objects.create_superuser("boss", password=PASSWORD))
+    form = {"group": str(Group.objects.get(name="viewer").pk), "pattern": 'a-"><b>', "_addanother": "more"}
+    later(browser, 16)
+    asked = browser.post("/admin/console/topicpermission/add/?from=list", form)
+    assert asked.headers["Location"] == "/prove/?" + urlencode({"next": "/prove/form/"})
+    assert browser.get("/prove/form/").headers["Location"].startswith("/prove/")
+    given = browser.post("/prove/", {"next": "/prove/form/", "password": PASSWORD})
+    page = browser.get(given.headers["Location"]).content.decode()
+    assert 'action="/admin/console/topicpermission/add/?from=list"' in page
+    assert sent_again(page) == {name: [value] for name, value in form.items()}
+    assert not TopicPermission.objects.filter(pattern__startswith="a-").exists()
+    browser.post("/admin/console/topicpermission/add/?from=list", sent_again(page) | {"pattern": "a-*"})
+    assert TopicPermission.objects.filter(pattern="a-*").exists()
+    assert browser.get("/prove/form/").headers["Location"] == "/"
+
+
+def test_every_value_of_a_form_is_kept_and_no_password_and_nothing_old_or_endless(db: None) -> None:
+    browser = browser_of(get_user_model().objects.create_superuser("boss", password=PASSWORD))
+    form = {"_selected_action": ["1", "2"], "action": "revoke", "password1": "a secret", "usable_password": "true"}
+    later(browser, 16)
+    browser.post("/admin/console/apitoken/", form)
+    later(browser, 1)
+    assert sent_again(browser.get("/prove/form/").content.decode()) == {
+        "_selected_action": ["1", "2"],
+        "action": ["revoke"],
+    }
+    later(browser, 16)
+    assert "form" not in browser.post("/admin/console/apitoken/", {"x": "y" * 65_536}).headers["Location"]
+    browser.post("/admin/console/apitoken/", form)
+    later(browser, 1)
+    session = browser.session
+    session["sent"] = {**session["sent"], "at_s": int(time.time()) - 901}
+    session.save()
+    assert browser.get("/prove/form/").headers["Location"] == "/"
+    assert Client().get("/prove/form/").headers["Location"].startswith("/login/")
 
 
 def test_who_has_no_password_is_sent_to_the_provider(db: None) -> None:

@@ -69,6 +69,7 @@ OPEN = {
     "sign_on",
     "sign_on_back",
     "prove",
+    "send_again",
     "healthz",
     "readyz",
     "metrics",
