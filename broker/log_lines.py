@@ -323,32 +323,46 @@ def take_options(options: Mapping[str, Any]) -> None:
 
 #: what the loggers had before the first change
 _before: dict[str, int] = {}
+#: told of each change by a signal, in the words of the log; called by the signal's handler
+_told_of_levels: list[Callable[[str], object]] = []
+
+
+def tell_of_levels(told: Callable[[str], object]) -> None:
+    """Have each change of levels by SIGUSR2 told to this one; it runs where the signal is handled, so that it must
+    leave to others what takes a lock or a while."""
+    if told not in _told_of_levels:
+        _told_of_levels.append(told)
 
 
 def _change_levels(number: int, frame: FrameType | None) -> None:
     file = os.environ.get("ESCAPEMENT_LOG_LEVELS_FILE", "")
     if file:
-        _take_levels_of(file)
+        said = _take_levels_of(file)
     elif _before:
         _put_back()
-        logger.warning("the log levels are as at the start")
+        said = "the log levels are as at the start"
     else:
         change_levels(dict.fromkeys(OWN, "DEBUG"))
-        logger.warning("everything is logged in detail until the next SIGUSR2")
+        said = "everything is logged in detail until the next SIGUSR2"
+    if said:
+        logger.warning("%s", said)
+        for told in _told_of_levels:
+            told(said)
 
 
-def _take_levels_of(file: str) -> None:
+def _take_levels_of(file: str) -> str:
+    """Return what they are now; "" where the file cannot be read."""
     try:
         levels, wrong = read_levels(Path(file).read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
         logger.error("the log levels stay as they are, %s cannot be read: %s", file, error)
-        return
+        return ""
     _put_back()
     change_levels(levels)
-    shown = ", ".join(f"{name or 'all'}={level}" for name, level in levels.items())
-    logger.warning("levels of %s: %s", file, shown or "as at the start")
     for part in wrong:
         logger.warning("%s: %r is no level: write INFO or broker.server=DEBUG", file, part)
+    shown = ", ".join(f"{name or 'all'}={level}" for name, level in levels.items())
+    return f"levels of {file}: {shown or 'as at the start'}"
 
 
 def change_levels(levels: Mapping[str, str]) -> None:

@@ -156,6 +156,7 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     await service.start()
+    log_lines.tell_of_levels(lambda levels: loop.call_soon_threadsafe(service.levels_changed, levels))
     sys.stdout.write(f"broker {service.address} name service {service.namesrv_address}\n")
     sys.stdout.flush()
     await ended.wait()

@@ -1,6 +1,7 @@
 """The administration log: who changed topics, groups, offsets, users, policies and settings of a broker, from where.
 
-Every such request that came past the gate is a line in a file of the store, with its answer; it survives restarts and
+Every such request that came past the gate is a line in a file of the store, with its answer, and so is a change of log
+levels by a signal (`LOG_LEVELS`, code 0, of nobody); it survives restarts and
 kills, but for the last moment before a power loss. The newest `MOST_KEPT` are kept. Sends, pulls and acts on single
 messages are not in it: nothing is done for them here.
 
@@ -147,6 +148,11 @@ class AdministrationLog:
         _, told = self._awaited.pop(id(request), (request, None))
         if told is not None:
             self._note({**told, "answer": int(answer.code), "remark": _clean(answer.remark or "", _VALUE_LENGTH)})
+
+    def levels_changed(self, levels: str) -> None:
+        """Note that a signal changed what is logged; whose it was the system does not say."""
+        told = {"user": "", "from": "SIGUSR2", "code": 0, "request": "LOG_LEVELS", "body": "", "remark": ""}
+        self._note({**told, "fields": {"levels": _clean(levels, _VALUE_LENGTH)}, "answer": int(Answer.SUCCESS)})
 
     def _note(self, told: Mapping[str, Any]) -> None:
         """Write one line more. A disk that takes none does not undo what was done: the log of the program says so."""

@@ -134,6 +134,7 @@ class BrokerService:
         self._has_self_test = self_test
         self._self_test: SelfTest | None = None
         self._registrar: Registrar | None = None
+        self._administration: AdministrationLog | None = None
         self._names: NameService | None = None
 
     @property
@@ -285,7 +286,7 @@ class BrokerService:
             # a message's times are those of the broker's clock
             sends=Sends(shared.slow if speed is None else None),
         )  # fmt: skip
-        administration = AdministrationLog(self._files or OsFiles(), config.root, live)
+        administration = self._administration = AdministrationLog(self._files or OsFiles(), config.root, live)
         administration.load()
         broker = self._broker_server(state, kept, shared, certificates, administration)
         resident = ResidentBroker(state)
@@ -427,6 +428,11 @@ class BrokerService:
         What comes of it comes later, as answers.
         """
         return 0 if self._check_rounds is None else self._check_rounds.ask(MOST_ASKED)
+
+    def levels_changed(self, levels: str) -> None:
+        """Keep in the administration log that a signal changed what is logged."""
+        if self._administration is not None and self._pump is not None:
+            self._administration.levels_changed(levels)
 
     async def stop(self, timeout_s: float = 10) -> None:
         """Take nothing new, answer what was asked, close connections and store; stopping twice is fine."""

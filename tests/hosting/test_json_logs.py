@@ -125,12 +125,15 @@ def test_every_process_logs_objects(command: list[str], tmp_path: Path) -> None:
 def levels_kept() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in ("", "broker", "console", "spark", "broker.any")]
     levels, hooks = [each.level for each in loggers], signal.getsignal(signal.SIGUSR2)
+    told = log_lines._told_of_levels[:]
+    log_lines._told_of_levels.clear()
     try:
         yield
     finally:
         for each, level in zip(loggers, levels, strict=True):
             each.setLevel(level)
         log_lines._before.clear()
+        log_lines._told_of_levels[:] = told
         signal.signal(signal.SIGUSR2, hooks)
 
 

@@ -24,6 +24,7 @@ from broker.rocketmq.errors import ConnectFailed, ConnectionLost
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
 from tests.server.peer import Peer, records
+from tests.waiting import until_true
 
 UNIQUE = "UNIQ_KEY\x01C00002024A5C30946E0968C7AD360000\x02"
 
@@ -145,6 +146,12 @@ async def test_the_bare_broker_runs_as_a_program_and_stops_on_term(tmp_path: Pat
     answer = await client.invoke(line[-1], Request.GET_BROKER_CLUSTER_INFO)
     assert line[1].encode() in answer.body
     assert (await Peer(client, line[1]).send("T")).code == Answer.SUCCESS
+    program.send_signal(signal.SIGUSR2)
+
+    async def is_in_the_administration_log() -> bool:
+        return b'"LOG_LEVELS"' in (await client.invoke(line[1], Request.GET_ADMINISTRATION)).body
+
+    await until_true(is_in_the_administration_log)
     program.send_signal(signal.SIGTERM)
     await asyncio.wait_for(program.communicate(), 10)
     assert program.returncode == 0

@@ -1,7 +1,14 @@
-"""Changes of accounts, roles, topic permissions, masks and tokens, and sign-ins: signals tell the audit of them."""
+"""Changes of accounts, roles, topic permissions, masks and tokens, and sign-ins: signals tell the audit of them.
+
+So does SIGUSR2, which changes what a process logs; a broker that runs by itself has that in its administration log.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
+import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -10,13 +17,25 @@ from axes.signals import user_locked_out
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.db import DatabaseError, connection
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 
-from console.features.audit.operations import LOCKED_OUT, SIGN_IN, SIGN_OUT, note, note_stranger
+from broker import log_lines
+from console.features.audit.operations import (
+    LOCKED_OUT,
+    LOG_LEVELS,
+    SIGN_IN,
+    SIGN_OUT,
+    note,
+    note_signal,
+    note_stranger,
+)
 from console.security import second_factor
 from console.security.door import door
 from console.security.models import ApiToken, MaskRule, TopicPermission
+
+logger = logging.getLogger(__name__)
 
 #: name in the audit, and the fields that are told of, by model
 _WATCHED: Mapping[type[Model], tuple[str, tuple[str, ...]]] = {
@@ -50,6 +69,7 @@ def connect() -> None:
     user_logged_out.connect(_signed_out, dispatch_uid="audit.signed_out")
     user_login_failed.connect(_failed, dispatch_uid="audit.failed")
     user_locked_out.connect(_locked, dispatch_uid="audit.locked")
+    log_lines.tell_of_levels(_levels_changed)
 
 
 # --- rows ---
@@ -168,3 +188,21 @@ def _account(name: Any) -> Any:
     """Return the account of this name; None if there is none."""
     model: Any = get_user_model()
     return model._default_manager.filter(**{model.USERNAME_FIELD: str(name or "").replace("\0", "")}).first()
+
+
+# --- what is logged ---
+
+
+def _levels_changed(levels: str) -> None:
+    """Write it in a thread: the signal may have come in the middle of a statement."""
+    threading.Thread(target=_note_levels, args=(levels,), name="audit-levels", daemon=True).start()
+
+
+def _note_levels(levels: str) -> None:
+    program = " ".join((os.path.basename(sys.argv[0]), *sys.argv[1:2]))
+    try:
+        note_signal(LOG_LEVELS, {"name": f"{program} ({os.getpid()})", "why": levels})
+    except DatabaseError as error:
+        logger.error("the audit has no entry of the changed log levels: %s", error)
+    finally:
+        connection.close()

@@ -81,6 +81,8 @@ _act("tokens.change", _("Change a token"))
 _act("tokens.rotate", _("Rotate a token"))
 _act("tokens.revoke", _("Revoke a token"))
 _act("tokens.delete", _("Delete a token"))
+LOG_LEVELS = "settings.log_levels"
+_act(LOG_LEVELS, _("Change log levels by a signal"))
 _act("rest.as_me", _("Run a REST operation"))
 
 
@@ -116,6 +118,11 @@ def note(kind: str, result: Mapping[str, Any], *, account: Any = None, reason: s
         reason=reason,
         result=dict(result),
     )
+
+
+def note_signal(kind: str, result: Mapping[str, Any]) -> None:
+    """Write an entry of what a signal did; whose it was the system does not say."""
+    AuditEntry.objects.create(actor="SIGUSR2", what=AuditEntry.What.DONE, kind=kind, result=dict(result))
 
 
 def note_stranger(kind: str, account: Any, result: Mapping[str, Any], *, once: Hashable = None) -> None:

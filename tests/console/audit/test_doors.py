@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from django.contrib.auth.models import Group, Permission
 from django.core.management import call_command
 from django.test import Client
 
+from broker import log_lines
 from console.features.audit import administration
 from console.features.audit import operations as doors
 from console.operations import chain
@@ -20,6 +23,7 @@ from console.security.door import Door, through
 from console.security.models import ApiToken, MaskRule, TopicPermission
 from tests.console.people import browser_of, person
 from tests.console.stage import staged
+from tests.waiting import until
 
 PASSWORD = "a long secret"
 
@@ -38,6 +42,19 @@ def sign_in(name: str, password: str = PASSWORD, browser: Client | None = None) 
     browser = browser or Client()
     browser.post("/login/", {"username": name, "password": password})
     return browser
+
+
+def test_a_signal_that_changes_what_is_logged_is_kept(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESCAPEMENT_LOG_LEVELS_FILE", "/dev/null")
+    previous = signal.signal(signal.SIGUSR2, log_lines._change_levels)
+    try:
+        signal.raise_signal(signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR2, previous)
+    until(lambda: bool(told()))
+    assert told() == [("SIGUSR2", "done", "settings.log_levels")]
+    assert newest().result["why"] == "levels of /dev/null: as at the start"
+    assert f"({os.getpid()})" in newest().result["name"]
 
 
 def test_signing_in_and_out_is_kept_with_the_address(db: None) -> None:

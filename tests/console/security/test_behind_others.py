@@ -87,8 +87,8 @@ LISTS: dict[str, dict[str, tuple[str, ...]]] = {
 #: pages of one thing, or without rows that are of a topic
 SINGLE = {
     "timer", "transaction", "delayed_queue", "operation", "message", "message_body", "client", "alert_rule", "find_key",
-    "design", "favicon", "alert_rule_new", "login", "sign_on", "sign_on_back", "prove", "send_again", "healthz", "readyz",
-    "metrics", "admin_sign_in", "second_step", "own_password", "own_second_factor",
+    "design", "favicon", "alert_rule_new", "login", "sign_on", "sign_on_back", "prove", "send_again", "healthz",
+    "readyz", "metrics", "admin_sign_in", "second_step", "own_password", "own_second_factor",
     "finding", "own_settings", "send", "topic_descriptor", "reference", "reference_operation",
 }  # fmt: skip
 #: accounts, tokens and users of access control are about every topic: who sees some only is refused
