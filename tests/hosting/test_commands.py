@@ -1,4 +1,4 @@
-"""`manage.py` as a shell starts it: every option of every command of ours arrives at the command."""
+"""Each option of each command of ours arrives at it, as `manage.py` reads command lines and as a shell starts it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from django.core.management import get_commands, load_command_class
+from django.core.management import execute_from_command_line, get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
 from console.security import tokens as security_tokens
@@ -79,11 +79,15 @@ def test_no_part_of_a_command_has_an_option_that_django_takes_for_itself() -> No
 
 
 @pytest.mark.parametrize(("words", "options"), lines(), ids=[" ".join(words) for words, _ in lines()])
-def test_all_options_of_a_command_reach_it(words: tuple[str, ...], options: list[str]) -> None:
+def test_all_options_of_a_command_reach_it(
+    words: tuple[str, ...], options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """--help behind them ends the command where its own parser has read them all."""
-    said = manage(*words, *options, "--help")
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.startswith(f"usage: manage.py {' '.join(words)}")
+    with pytest.raises(SystemExit) as ended:
+        execute_from_command_line(["manage.py", *words, *options, "--help"])
+    said = capsys.readouterr()
+    assert ended.value.code == 0, said.err
+    assert said.out.startswith(f"usage: manage.py {' '.join(words)}")
 
 
 @pytest.mark.django_db(transaction=True)
