@@ -42,7 +42,7 @@ check: .venv/.dev .venv/.spark  ## format, lint, types, direction of imports, ho
 # what goes to the other stream are its remarks on exceptions in lines that hold several expressions
 scan: .venv/.scan  ## bandit and a search for secrets: nothing but what is explained in its line
 	$(SCAN)/bandit -q -r broker console spark manage.py hatch_build.py --severity-level medium 2>/dev/null
-	git ls-files -z -- $(SEARCHED) | xargs -0 $(SCAN)/detect-secrets-hook --baseline .ci/secrets.json
+	git ls-files -z -- $(SEARCHED) | xargs -0 -P 2 -n 1200 $(SCAN)/detect-secrets-hook --baseline .ci/secrets.json
 
 sbom: .venv/.scan  ## what a console runs on, as CycloneDX JSON in dist/, from what is pinned
 	@mkdir -p dist

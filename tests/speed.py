@@ -103,12 +103,12 @@ OF_TWO_BROKERS = (
 )
 #: variants of what the core runs once, by a part of their names
 VARIANTS = (
-    "every_statement[apache-rollback",
-    "every_statement[apache-savepoint",
+    "all_web_processes_are_dead[apache",
+    "every_statement[apache",
     "every_statement[escapement-rollback",
     "every_statement[escapement-savepoint",
     "outlasts_many_checks_is_shown_once[apache",
-    "travels[ours-theirs-ours-killed",
+    "travels[ours-theirs-ours",
     "[redis-4.7.0",
 )
 #: what only the long form (`make soak`) runs: variants of what the gate runs once, by file and a part of their names

@@ -7,7 +7,7 @@ _KINDS = "(VALUES ('lanes', ''), ('timers', ''), ('flow', 'consumed')) k(kind, n
 _SUBJECTS = f"""
     INSERT INTO console_figuresubject (broker, kind, name)
     SELECT DISTINCT broker, k.kind, k.name FROM console_snapshot CROSS JOIN {_KINDS}
-"""  # noqa: S608 - our own text
+"""  # noqa: S608 - our own text # nosec B608
 _FROM = """
       FROM console_snapshot n JOIN console_figuresubject s ON s.broker = n.broker
 """
@@ -19,7 +19,7 @@ _MINUTES = f"""
     SELECT s.id, n.slot_ms / 60000, {_PENDING}, {_LAG} {_FROM}
      WHERE n.slot_ms > (SELECT max(slot_ms) FROM console_snapshot) - 86400000
      GROUP BY s.id, n.slot_ms / 60000
-"""  # noqa: S608 - our own text
+"""  # noqa: S608 - our own text # nosec B608
 _HOURS = f"""
     INSERT INTO console_hourfigures (subject_id, slot, pending, lag, most_pending, most_lag)
     SELECT s.id, n.slot_ms / 3600000, {_PENDING}, {_LAG}, {_PENDING}, {_LAG} {_FROM}
