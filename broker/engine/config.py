@@ -74,8 +74,6 @@ class EngineConfig:
     transaction_timeout_ms: int = 6_000
     transaction_interval_ms: int = 30_000
     transaction_checks: int = 15
-    #: how long decisions that nobody waits for may wait to be recorded with others (transactionOpBatchInterval)
-    transaction_op_interval_ms: int = 0
 
     # retention
     retention_hours: float = RETENTION_HOURS

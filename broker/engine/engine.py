@@ -145,12 +145,7 @@ class Engine:
             self._store.close()
             self._lock.close()
 
-    def hurry(self) -> None:
-        """Have nothing wait for others to be written with."""
-        self.transactions.hurry()
-
     def _close_cleanly(self, now_ms: int) -> None:
-        self.hurry()
         while (job := self.take_sync(now_ms)) is not None:
             job.run()
             self.synced(job, None, now_ms)

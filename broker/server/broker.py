@@ -71,10 +71,6 @@ class Protection:
 UNPROTECTED = Protection()
 MOST_ASKED = 1_000
 """Questions of one `ask_producers`."""
-OP_INTERVAL_MS = 10
-"""So long decisions that nobody waits for may wait to be recorded with others (RocketMQ: 3,000 ms by default). Where no
-send or decision makes a batch after it, the rounds of checks do, ten times a second."""
-
 COUNT_EVERY_S = 0.1
 """What came is counted once in so long."""
 NOWHERE = NameServers()
@@ -263,7 +259,6 @@ class BrokerService:
             self._simulator = Simulator(self._simulation, files, self.config.root, self._live_clock)
             self._clock = self._simulator.clock
             self.config = replace(self.config, is_simulated=True)
-        self.config = replace(self.config, transaction_op_interval_ms=OP_INTERVAL_MS)
         return Engine.open(self.config, files, self._clock())
 
     def _assemble(self, engine: Engine, certificates: Certificates | None) -> tuple[Server, Server]:

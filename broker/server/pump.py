@@ -156,7 +156,6 @@ class Pump:
 
     async def drain(self) -> None:
         """Wait until all that was appended is durable and answered (or the store has failed)."""
-        self._engine.hurry()
         self.kick()
         while self._is_kicked or not self._idle.is_set():
             if self._is_kicked:

@@ -49,7 +49,6 @@ class Ledger:
     def check(self, driver: Driver) -> None:
         """Assert every promise of an engine that was just opened, then take over what it made of the rest."""
         driver.tick()
-        driver.engine.hurry()
         driver.settle()
         table = driver.engine.transactions.table
         copies = all_copies(driver)
@@ -82,7 +81,6 @@ class Ledger:
                 asked = Ending(half.ticket.queue_offset, half.ticket.position, True, "ann")
                 driver.engine.transactions.end(asked, driver.clock.now_ms)
                 half.commit = True
-        driver.engine.hurry()
         driver.settle()
         driver.advance(LONG_MS)
         delivered = Counter(message.unique_key for message in driver.readable("orders").values())
@@ -111,8 +109,6 @@ class Simulation:
         self.random = random.Random(seed)
         # every other store closes its batches early: copies and op records come to stand in different ones
         self.config = TIMES | {"sync_batch_bytes": self.random.choice((700, 8 << 20))} | config
-        # and every other one lets decisions wait to be recorded with others
-        self.config = {"transaction_op_interval_ms": self.random.choice((0, 3_000))} | self.config
         self.files = files or SimulatedFiles()
         self.clock = ManualClock()
         self.ledger = Ledger()
@@ -292,9 +288,8 @@ class Simulation:
 
     def restart(self) -> None:
         """A clean stop and start."""
-        self.driver.engine.hurry()
         self.driver.settle()
-        self.durable(recorded=True)
+        self.durable()
         self.driver.close()
         self.driver = self._open()
         self.ledger.check(self.driver)
@@ -335,9 +330,8 @@ class Simulation:
         self.driver.settle()
         self.durable()
 
-    def durable(self, *, recorded: bool = False) -> None:
-        """Note that all that was said is on disk: of a rollback nothing is before it is recorded."""
-        recorded |= not self.config["transaction_op_interval_ms"]
+    def durable(self) -> None:
+        """Note that all that was said is on disk."""
         for half in self.ledger.halves.values():
             half.acknowledged = True
-            half.durable |= half.commit is not None and (half.commit or recorded)
+            half.durable = half.commit is not None

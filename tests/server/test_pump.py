@@ -26,8 +26,6 @@ class Hand:
         self.tickets: list[Ticket] = []
         self.ticked = asyncio.Event()
 
-    def hurry(self) -> None: ...
-
     def tick(self, now_ms: int) -> int | None:
         self.ticks.append(now_ms)
         self.ticked.set()

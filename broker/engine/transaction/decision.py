@@ -4,9 +4,6 @@
     rollback   the op record
 
 The op records of one moment are written when the batch is closed (``write``), so they share a sync with their copies.
-Of decisions that nobody waits for (producers do not, as a rule) the copies are written then, and the op record with
-those of a few more ms: between a copy and its op record it is the copy that tells that a half was committed, and a
-rollback that is lost then is asked for again.
 """
 
 from __future__ import annotations
@@ -83,7 +80,6 @@ class Decider:
 
     ``commit(half, now_ms)`` appends the copy where the message belongs, ``plan_copies(halves)`` says what they are for
     halves that need not be read: those of one moment are appended together. ``note`` is told of what was appended.
-    ``op_interval_ms`` is how long op records that nobody waits for may wait for more decisions.
     """
 
     def __init__(
@@ -92,10 +88,8 @@ class Decider:
         note: Callable[[Note], None],
         commit: Callable[[Message, int], Ticket],
         plan_copies: Callable[[Sequence[RecentHalf]], list[Copy]],
-        op_interval_ms: int,
     ) -> None:
         self._table = table
-        self._op_interval_ms = op_interval_ms
         self._note = note
         self._commit = commit
         self._plan_copies = plan_copies
@@ -105,12 +99,6 @@ class Decider:
         self._copies: list[Copy] = []
         #: of these the op record is not appended yet, in order
         self._unwritten: list[int] = []
-        #: since when some of these wait for others; None: none does
-        self._waiting_ms: int | None = None
-        #: somebody waits for one of them
-        self._is_awaited = False
-        #: a checkpoint waits until every copy has its op record
-        self._is_covering = False
         #: copies that are visible while their op record is not
         self.uncovered = 0
         #: commits whose copy a power failure took: to be made again
@@ -212,7 +200,8 @@ class Decider:
     def _decided_at(self, chunk: Chunk, at: int, asked: Ending, owner: object) -> None:
         offset, _, commit, by, reason, _, _ = asked
         decision = tuple.__new__(Decision, (offset, commit, by, reason))
-        self._note_pending(offset, decision, owner)
+        self._pending[offset] = decision, [] if owner is None else [owner]
+        self._unwritten.append(offset)
         chunk.flags[at] = COMMITTING if commit else ROLLING_BACK
 
     def _check_topic(self, asked: Ending, topic: str) -> None:
@@ -236,13 +225,9 @@ class Decider:
 
     def decided(self, decision: Decision, owner: object = None) -> None:
         """Note a decision whose copy (if it needs one) is in the log; its op record is written with the next batch."""
-        self._note_pending(decision.offset, decision, owner)
+        self._pending[decision.offset] = (decision, [] if owner is None else [owner])
+        self._unwritten.append(decision.offset)
         self._table.halves.mark(decision.offset, COMMITTING if decision.commit else ROLLING_BACK)
-
-    def _note_pending(self, offset: int, decision: Decision, owner: object) -> None:
-        self._pending[offset] = decision, [] if owner is None else [owner]
-        self._unwritten.append(offset)
-        self._is_awaited |= owner is not None
 
     def _again(
         self, decision: Decision, at_ms: int | None, asked: Ending, owners: list[object] | None, owner: object
@@ -257,14 +242,10 @@ class Decider:
             return False
         if owner is not None:
             owners.append(owner)
-            self._is_awaited = True
         return True
 
     def write(self, now_ms: int) -> None:
-        """Append copies of what was decided since the last call, and op records unless these are to wait for more.
-
-        Raises StoreRefused; then some wait.
-        """
+        """Append copies and op records of what was decided since the last call. Raises StoreRefused; then some wait."""
         if not self._unwritten:
             return
         store = self._table.store
@@ -273,8 +254,6 @@ class Decider:
             del self._copies[:count]
             self._note(Copied(count))
             store.seal_if_full()
-        if not self._is_time_to_record(now_ms):
-            return
         for record in op_records([self._pending[offset][0] for offset in self._unwritten]):
             # more may join each list until the record is durable
             owners = _Owners([self._pending[decision.offset][1] for decision in record.decisions])
@@ -283,19 +262,6 @@ class Decider:
             store.append(OP_TOPIC, 0, record.body, facts, tags_code, 0, 0, now_ms, host, now_ms, owner=owners)
             self._note(Decided(record.decisions, now_ms))
             del self._unwritten[: len(record.decisions)]
-
-    def _is_time_to_record(self, now_ms: int) -> bool:
-        if self._waiting_ms is None or now_ms < self._waiting_ms:  # the clock may have been set back
-            self._waiting_ms = now_ms
-        is_over = now_ms - self._waiting_ms >= self._op_interval_ms
-        if not (is_over or self._is_awaited or self._is_covering):
-            return False
-        self._waiting_ms, self._is_awaited = None, False
-        return True
-
-    def hurry(self) -> None:
-        """Have what was decided recorded with the next batch."""
-        self._is_awaited = True
 
     # after a start
 
@@ -356,13 +322,10 @@ class Decider:
         self._pending.pop(decision.offset, None)
         self._again_open -= 1
 
-    def cover(self) -> bool:
-        """Tell whether every copy in the log has its op record, and every op record its copy.
-
-        Where that is not so no op record waits for others until it is asked for again.
-        """
-        self._is_covering = bool(self.uncovered or self._again_open)
-        return not self._is_covering
+    @property
+    def is_covered(self) -> bool:
+        """Tell whether every copy in the log has its op record, and every op record its copy."""
+        return not self.uncovered and not self._again_open
 
 
 def check_meant(half: Message, asked: Ending) -> None:

@@ -73,7 +73,7 @@ class Transactions:
         self._store = store
         self.table = TransactionTable(store, config)
         self._note: Callable[[Note], None] = partial(store.note, self)
-        self._decider = Decider(self.table, self._note, commit, plan_copies, config.transaction_op_interval_ms)
+        self._decider = Decider(self.table, self._note, commit, plan_copies)
         self._checker = Checker(self.table, self._note)
         self._recovering = Recovering(self.table)
         self._resuming: set[int] = set()
@@ -170,10 +170,6 @@ class Transactions:
         except StoreRefused:
             return
 
-    def hurry(self) -> None:
-        """Have what was decided recorded with the next batch, though nobody waits for it."""
-        self._decider.hurry()
-
     # recovery and checkpoints (see Derived in log/checkpoint.py)
 
     def resume(self, saved: Any | None, *, whole: bool) -> None:
@@ -242,7 +238,7 @@ class Transactions:
     @property
     def may_checkpoint(self) -> bool:
         """False while a copy is in the log without its op record, or an op record without its copy."""
-        return self._decider.cover()
+        return self._decider.is_covered
 
     def state(self) -> Any:
         """Return which snapshot counts, and how far the queues went into it."""
