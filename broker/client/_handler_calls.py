@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 from weakref import WeakSet
 
 from ._events import EventInput, event_input, read_event
@@ -28,6 +28,9 @@ from ._tracing import tracing
 from ._types import Message, MessageQueue, Subscription
 from ._verdicts import DONE, USUAL, DeadLetter, HandlerTimeout, Plan, RetryIn, Verdict
 from .errors import ClientError, InvalidArgument, NotThisEvent
+
+if TYPE_CHECKING:
+    from ._spans import Spans
 
 logger = logging.getLogger(__name__)
 
@@ -89,11 +92,13 @@ class Handlers:
 
     async def handle(self, message: Message, *, is_last: bool) -> Verdict:
         """Have a message handled; what becomes of it. `is_last`: if it fails, it is a dead letter."""
-        return await self.handle_all([message], are_last=[is_last])
+        return await self._handle((message,), (as_delivered(message),), (is_last,))
 
     async def handle_all(self, messages: Sequence[Message], *, are_last: Sequence[bool]) -> Verdict:
         """Have messages of one topic handled by one call of their handler."""
-        seen = [as_delivered(message) for message in messages]
+        return await self._handle(messages, [as_delivered(message) for message in messages], are_last)
+
+    async def _handle(self, messages: Sequence[Message], seen: Sequence[Message], are_last: Sequence[bool]) -> Verdict:
         topic = seen[0].topic
         wanted = self._wanted.get(topic)
         if wanted is None:
@@ -161,26 +166,30 @@ class Handlers:
                 raise HandlerTimeout(timeout) from None
             raise
 
-    async def _call(self, wanted: Wanted, messages: Sequence[Message]) -> object:
+    def _call(self, wanted: Wanted, messages: Sequence[Message]) -> Awaitable[object]:
+        """Call the handler; what it says is had by awaiting this."""
         if wanted.plan.batch > 1:
-            return await self._run(wanted, (list(messages),), wanted.handler)
+            return self._run(wanted, (list(messages),), wanted.handler)
         (message,) = messages
         given: tuple[object, ...] = (message,)
         if (events := wanted.events) is not None:
             if not events.wants(message.properties):
-                return None
+                return _nothing()
             read = _event_of(message, events)
             given = (read, message) if events.with_message else (read,)
         if (spans := tracing.spans()) is None:
-            return await self._run(wanted, given, wanted.handler)
+            return self._run(wanted, given, wanted.handler)
+        return self._in_span(spans, wanted, message, given)
+
+    async def _in_span(self, spans: Spans, wanted: Wanted, message: Message, given: tuple[object, ...]) -> object:
         with spans.processing(message, self._group, self._client_id):
             context = copy_context()  # a thread is to see the span as the current one, too
             return await self._run(wanted, given, lambda *each: context.run(wanted.handler, *each))
 
-    async def _run(self, wanted: Wanted, given: tuple[object, ...], in_thread: Handler) -> object:
+    def _run(self, wanted: Wanted, given: tuple[object, ...], in_thread: Handler) -> Awaitable[object]:
         if wanted.is_coroutine:
-            return await cast(Awaitable[object], wanted.handler(*given))
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._counted, in_thread, given)
+            return cast(Awaitable[object], wanted.handler(*given))
+        return asyncio.get_running_loop().run_in_executor(self._threads, self._counted, in_thread, given)
 
     def _counted(self, handler: Handler, given: tuple[object, ...]) -> object:
         with self._counting:
@@ -224,6 +233,9 @@ def _event_of(message: Message, events: EventInput) -> object:
         return read_event(message.body, message.properties, events.kinds)
     except NotThisEvent as error:
         raise DeadLetter(str(error)) from error
+
+
+async def _nothing() -> None: ...
 
 
 class Flow(ABC):
@@ -315,10 +327,23 @@ class UnorderedFlow(Flow):
         self._work.put_nowait(gathered)
 
     async def _handle_all(self) -> None:
-        while (work := await self._work.get()) is not None:
-            batch = [each for each in work if not each[0].dropped]
-            if not batch:
-                continue
+        queued = self._work
+        # what is there already is had without a coroutine of its own
+        while (work := await queued.get() if queued.empty() else queued.get_nowait()) is not None:
+            if len(work) == 1:
+                await self._handle_one(*work[0])
+            else:
+                await self._handle_batch([each for each in work if not each[0].dropped])
+
+    async def _handle_one(self, reader: QueueReader, message: Message) -> None:
+        if not reader.dropped:
+            is_last = message.reconsume_times >= self._most_times
+            verdict = await self._handlers.handle(message, is_last=is_last)
+            if verdict.is_done or await self._send_back(reader, message, verdict):
+                reader.done(message)
+
+    async def _handle_batch(self, batch: Batch) -> None:
+        if batch:
             messages = [message for _, message in batch]
             are_last = [message.reconsume_times >= self._most_times for message in messages]
             verdict = await self._handlers.handle_all(messages, are_last=are_last)
