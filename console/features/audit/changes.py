@@ -51,6 +51,8 @@ _WATCHED: Mapping[type[Model], tuple[str, tuple[str, ...]]] = {
 #: of these it is told that they changed, and not what they are
 _SECRET = frozenset({"password"})
 _BEFORE = "_audit_before"
+#: of the command line of a process; secrets come by the environment
+_PROGRAM_LENGTH = 120
 
 
 def connect() -> None:
@@ -199,7 +201,7 @@ def _levels_changed(levels: str) -> None:
 
 
 def _note_levels(levels: str) -> None:
-    program = " ".join((os.path.basename(sys.argv[0]), *sys.argv[1:2]))
+    program = " ".join(sys.orig_argv[1:])[:_PROGRAM_LENGTH]
     try:
         note_signal(LOG_LEVELS, {"name": f"{program} ({os.getpid()})", "why": levels})
     except DatabaseError as error:
