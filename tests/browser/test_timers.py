@@ -81,7 +81,8 @@ def test_an_operation_from_choosing_to_audit_and_a_second_click_does_nothing(
 ) -> None:
     fill(stage)
     page, complaints = opened(context, web.address + "/timers/")
-    page.keyboard.press("w")
+    with page.expect_navigation():
+        page.keyboard.press("w")
     choose(page, web, "Cancel…", 3)
     expect(page.locator("h1")).to_have_text("Cancel timers")
     page.fill("textarea", "asked for by the customer")
