@@ -336,6 +336,7 @@ class UnorderedFlow(Flow):
                 await self._handle_batch([each for each in work if not each[0].dropped])
 
     async def _handle_one(self, reader: QueueReader, message: Message) -> None:
+        # what nearly all go through: as a batch of one each would take 0.4 us longer
         if not reader.dropped:
             is_last = message.reconsume_times >= self._most_times
             verdict = await self._handlers.handle(message, is_last=is_last)

@@ -1,9 +1,9 @@
 """The administration log: who changed topics, groups, offsets, users, policies and settings of a broker, from where.
 
 Every such request that came past the gate is a line in a file of the store, with its answer, and so is a change of log
-levels by a signal (`LOG_LEVELS`, code 0, of nobody); it survives restarts and
-kills, but for the last moment before a power loss. The newest `MOST_KEPT` are kept. Sends, pulls and acts on single
-messages are not in it: nothing is done for them here.
+levels by a signal (`LOG_LEVELS`, code 0, of nobody); it survives restarts and kills, but for the last moment before a
+power loss. The newest `MOST_KEPT` are kept. Sends, pulls and acts on single messages are not in it: nothing is done for
+them here.
 
     {"log": "2f6c…"}                                                     first line: which numbering this is
     {"number": 1, "atMs": …, "user": "ann", "from": "10.0.0.7:50112", "code": 17, "request": "UPDATE_AND_CREATE_TOPIC",
