@@ -92,7 +92,7 @@ def main() -> int:
         holds = holds and all(row.holds is not False for row in section.rows)
         if not options.quick:
             keep(section)
-            results.write()
+            results.write(section)
     return 0 if holds else 1
 
 

@@ -53,48 +53,12 @@ def compared(name: str, ours: float, theirs: float, unit: str, target: str, hold
 
 
 def keep(section: Section) -> None:
-    """Write a section's result where the report finds it."""
+    """Write a section's result as JSON, beside what the runs left."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{section.name}.json").write_text(json.dumps(asdict(section), indent=1))
 
 
-def kept() -> list[Section]:
-    """Read all results that were kept, by name."""
-    sections = []
-    for path in sorted(RESULTS.glob("*.json")):
-        values = json.loads(path.read_text())
-        values["rows"] = [Row(**row) for row in values["rows"]]
-        sections.append(Section(**values))
-    return sections
-
-
 DOCUMENT = REPOSITORY / "docs" / "BENCHMARKS.md"
-ORDER = [
-    "table",
-    "table-python",
-    "send",
-    "lateness",
-    "timers",
-    "pending",
-    "large",
-    "commits",
-    "openhalves",
-    "consume",
-    "many",
-    "strangers",
-    "storage",
-    "rest",
-    "page",
-    "consoles",
-    "redisson",
-    "spark",
-    "following",
-    "cluster",
-    "console-cluster",
-    "two-brokers",
-    "apache-mirror",
-    "choices",
-]
 INTRODUCTION = """# Benchmarks
 
 Figures of one machine, side by side with Apache RocketMQ 5.5.0 or Redisson 4.7.0 where it has the same thing.
@@ -152,11 +116,12 @@ def show(section: Section) -> None:
     print("\n".join([*table(section), *section.notes]), flush=True)
 
 
-def write() -> None:
-    """Write the document: of all results that are kept; a section that none is kept of stays as it is."""
+def write(section: Section) -> None:
+    """Write one section of the document. Others stay, and so does what somebody wrote behind its line "Measured"."""
     sections = sections_of(DOCUMENT.read_text())
-    for section in sorted(kept(), key=lambda section: ORDER.index(section.name)):
-        sections[section.title] = written(section)
+    _, measured, behind = sections.get(section.title, "").partition("\n- Measured ")
+    noted = behind.partition("\n")[2].strip("\n") if measured else ""
+    sections[section.title] = written(section) + (f"{noted}\n" if noted else "")
     head = [INTRODUCTION, "Machine:", "", *(f"- {line}" for line in machine()), "", ""]
     DOCUMENT.write_text("\n".join(head) + "\n".join(sections.values()))
 
