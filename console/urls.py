@@ -11,6 +11,7 @@ from console import comparison, components, half_page, health, palette, under_ke
 from console.features import clients
 from console.features.access import pages as access_pages
 from console.features.alerts import pages as alerts_pages
+from console.features.archive import pages as archive_pages
 from console.features.brokers import pages as brokers_pages
 from console.features.dashboards import pages as dashboards_pages
 from console.features.dead_letters import pages as dead_letters_pages
@@ -89,6 +90,7 @@ urlpatterns: list[URLPattern] = [
     page("messages/<name:message_id>/", messages_pages.message, "message", is_total=True),
     page("messages/<name:message_id>/unmask/", messages_pages.unmask, "message_unmask", UNMASKING),
     page("messages/<name:message_id>/body", messages_pages.body, "message_body"),
+    page("archive/", archive_pages.archive, "archive", is_total=True),
     page("dashboards/", dashboards_pages.dashboards, "dashboards", DASHBOARDS, is_total=True),
     page("dashboards/run/", dashboards_pages.run, "dashboards_run", RUNNING),
     page("dashboards/cancel/", dashboards_pages.cancel, "dashboards_cancel", RUNNING),

@@ -116,7 +116,7 @@ class DuckdbEngine:
         """Make the view ``records`` of the files of a scan, and let nothing else be read from then on."""
         groups = scan.files()
         copies = [
-            self.connection.read_parquet(files).project(numbered_columns(scan.schema.names, log))
+            self.connection.read_parquet(files).project(numbered_columns(scan.columns_of(log).names, log))
             for log, files in groups
         ]
         reduce(duckdb.DuckDBPyRelation.union, copies).create_view("records")

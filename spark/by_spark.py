@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from .engines import SPARK, Extent
 from .jobs import JOBS
-from .places import LOG, numbered_frame, numbered_schema
+from .places import LOG, numbered_frame
 from .question import Question
 from .scan import CLUSTER, Planned, Scan, Source, is_cluster, scan_of
 from .session import open_session
@@ -114,9 +114,7 @@ class SparkEngine:
         scan.keep()
         frames = []
         for log, files in scan.files():
-            is_numbered = log is None and scan.log is not None
-            schema = numbered_schema(scan.schema) if is_numbered else scan.schema
-            frame = self._session.read.schema(from_arrow_schema(schema)).parquet(*files)
+            frame = self._session.read.schema(from_arrow_schema(scan.columns_of(log))).parquet(*files)
             frames.append(frame if log is None else numbered_frame(frame, log))
         return reduce(DataFrame.unionByName, frames)
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from broker.rocketmq.errors import CorruptRecord
 from broker.rocketmq.layout import BORN_HOST_AT, COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED, LONG
-from broker.rocketmq.message import Message, decode, is_sound, unpack_host
+from broker.rocketmq.message import Message, decode, is_sound, unpack_host, written_address
 from broker.rocketmq.properties import (
     DELAY,
     DUE_MS,
@@ -97,8 +97,8 @@ def row_of(record: bytes, position: int, selection: Selection) -> dict[str, Any]
         "reconsume_times": message.reconsume_times,
         "prepared_position": message.prepared_position,
         "body_size": len(message.body),
-        "born_host": host_text(*message.born_host),
-        "store_host": host_text(*message.store_host),
+        "born_host": written_address(*message.born_host),
+        "store_host": written_address(*message.store_host),
         "properties": list(message.properties.items()),
         "body": _body(message, selection),
         "corrupt": None,
@@ -129,11 +129,6 @@ def of_broker(batch: pa.RecordBatch, broker: str | None) -> pa.RecordBatch:
     if at < 0 or broker is None:
         return batch
     return batch.set_column(at, batch.schema.field(at), pa.repeat(broker, batch.num_rows))
-
-
-def host_text(address: str, port: int) -> str:
-    """Return a host as text, IPv6 in brackets."""
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _body(message: Message, selection: Selection) -> bytes | None:
@@ -296,7 +291,7 @@ def _typed(values: pa.Array | Longs, kind: pa.DataType) -> pa.Array:
 def _hosts(window: Window, at: Longs, sizes: Longs) -> pa.Array:
     """Return hosts as text; few are different, so each is formatted once."""
     distinct = window.between(at, at + sizes).dictionary_encode()
-    texts = [host_text(*unpack_host(host)) for host in distinct.dictionary.to_pylist()]
+    texts = [written_address(*unpack_host(host)) for host in distinct.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(distinct.indices)
 
 

@@ -144,13 +144,15 @@ class Keep:
         return {
             segment.start: mark
             for segment, mark in self._marks.items()
-            if segment.end <= last and _is_whole(segment, by_segment.get(segment.start, []))
+            if segment.end <= last and is_whole(segment, by_segment.get(segment.start, []))
         }
 
     def keep(self, start: int, mark: str, files: Sequence[Path]) -> None:
         """Keep the columns of a segment that were written meanwhile, unless it turns out not to be closed."""
         segment = next((one for one, known in self._marks.items() if (one.start, known) == (start, mark)), None)
-        if segment is None or self._mark(segment) != mark or not self._is_full(segment, files[-1]):
+        if segment is None or self._mark(segment) != mark:
+            return
+        if not reaches_end(LogStore(self._options.path), segment, _end_of(files[-1])):
             return
         try:
             for part, file in enumerate(files):
@@ -183,18 +185,6 @@ class Keep:
         finally:
             beside.unlink(missing_ok=True)
 
-    def _is_full(self, segment: Segment, last: Path) -> bool:
-        """Tell whether the rows of a segment reach its end, or the BLANK that closes it."""
-        rows = pq.read_table(last, columns=["position", "size"])
-        if not rows.num_rows:
-            return False
-        end = max(at + size for at, size in zip(*(column.to_pylist() for column in rows.columns), strict=True))
-        if end == segment.end:
-            return True
-        with suppress(FileNotFoundError), LogStore(self._options.path).open(segment.start) as file:
-            return last_sound(file.read, end, segment.end) == segment.end
-        return False
-
     def _named(self) -> list[tuple[Path, dict[str, str]]]:
         return [
             (path, found.groupdict()) for path in self._directory.iterdir() if (found := _NAME.fullmatch(path.name))
@@ -209,7 +199,24 @@ class Keep:
                 path.unlink(missing_ok=True)
 
 
-def _is_whole(segment: Segment, partitions: Sequence[LogPartition]) -> bool:
+def _end_of(file: Path) -> int:
+    """Return the position behind the rows of a file."""
+    rows = pq.read_table(file, columns=["position", "size"])
+    return max(
+        (at + size for at, size in zip(*(column.to_pylist() for column in rows.columns), strict=True)), default=0
+    )
+
+
+def reaches_end(store: LogStore, segment: Segment, end: int) -> bool:
+    """Tell whether rows up to a position are all of a segment: they end with it, or with the BLANK that closes it."""
+    if end == segment.end:
+        return True
+    with suppress(FileNotFoundError), store.open(segment.start) as file:
+        return end > segment.start and last_sound(file.read, end, segment.end) == segment.end
+    return False
+
+
+def is_whole(segment: Segment, partitions: Sequence[LogPartition]) -> bool:
     """Tell whether these stretches are all of a segment, and are known to have been durable."""
     stretches = [partition.stretch for partition in partitions]
     edges = [segment.start, *(stretch.end for stretch in stretches)]

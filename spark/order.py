@@ -21,6 +21,7 @@ from broker.rocketmq.fields import LONG_MAX
 from broker.rocketmq.layout import RETENTION_HOURS
 from broker.rocketmq.topics import DELAY_LEVELS
 
+from .archive.files import Archive, Entry
 from .cluster_options import parse_cluster_options
 from .cluster_source import cluster_of
 from .engines import AUTO, SPARK_FROM_MB
@@ -31,6 +32,8 @@ from .source import LogPartition
 from .store import DashboardError, LogStore, StoreUnreadable
 from .view import OPTIONS
 
+#: The window over everything in the log and in the archive.
+ARCHIVE = "archive"
 #: How a window is written: a number of hours or days.
 _UNITS_MS = {"h": HOUR_MS, "d": 24 * HOUR_MS}
 
@@ -55,6 +58,7 @@ class Order:
     scratch: str = ""
     disk: str = ""
     keep: str = ""
+    archive: str = ""
     broker_address: str = ""
     access: dict[str, str] = field(default_factory=dict, repr=False)
     parts: Sequence[dict[str, Any]] = ()
@@ -72,7 +76,7 @@ class Order:
     @property
     def since_ms(self) -> int | None:
         """The beginning of the window in epoch ms, None for everything."""
-        if self.window == "all":
+        if self.window in ("all", ARCHIVE):
             return None
         return self.as_of_ms - int(self.window[:-1]) * _UNITS_MS[self.window[-1]]
 
@@ -90,7 +94,7 @@ def settled(order: Order, session_niceness: int = GROUP_NICENESS) -> Order:
 
 
 def log_bytes(order: Order) -> int:
-    """Return how much of the logs will be read from files, at most."""
+    """Return how much of the logs will be read from files, at most, and how much of logs is read from the archive."""
     found = 0
     for each in order.each:
         if is_cluster(each.store):
@@ -103,7 +107,16 @@ def log_bytes(order: Order) -> int:
                 raise
             continue  # the run says so
         found += sum(one.stretch.end - one.stretch.begin for one in partitions if isinstance(one, LogPartition))
+        found += sum(entry.end - entry.start for entry in archived(each))
     return found
+
+
+def archived(order: Order) -> list[Entry]:
+    """Return what the archive has of one broker's log before its first segment, where that is wanted."""
+    if order.window != ARCHIVE or not order.archive or is_cluster(order.store):
+        return []
+    segments = LogStore(order.store).segments()
+    return Archive(Path(order.archive)).before(order.broker, segments[0].start) if segments else []
 
 
 def options_of(order: Order) -> dict[str, str]:

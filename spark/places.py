@@ -94,17 +94,18 @@ def numbered_frame(records: DataFrame, log: int) -> DataFrame:
 
 def numbered_columns(names: Sequence[str], log: int | None) -> str:
     """Return records' columns with places for positions, and the number of the log: as `numbered_batch`, by DuckDB's
-    SQL; ``log`` None: all columns as they are."""
+    SQL; ``log`` None: these columns as they are."""
     if log is None:
-        return "*"
+        return ", ".join(names)
     first, last = place_of(log, 0), place_of(log, _POSITION)
-    places = [
+    columns = [
         f"CASE WHEN {name} >= 0 AND {name} < {_POSITION} THEN {name} + {first}"
         f" WHEN {name} IS NOT NULL THEN {last} END AS {name}"
-        for name in _POSITIONS
-        if name in names
+        if name in _POSITIONS
+        else name
+        for name in names
     ]
-    return f"* REPLACE ({', '.join(places)}), {log}::INTEGER AS {LOG}"
+    return f"{', '.join(columns)}, {log}::INTEGER AS {LOG}"
 
 
 def positions_at(places: Sequence[int], names: Sequence[str]) -> tuple[list[int], list[str]]:

@@ -1,10 +1,11 @@
 """Computes dashboards in a process of its own: ``python -m spark.run`` with one JSON object on standard input.
 
-    {"store": path, "database_url": …, "broker": name, "runs": {dashboard: id of its row}, "window": "all" | "24h" | …,
-     "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "engine": "auto" | "duckdb" | "spark",
-     "spark_from_mb": n, "cores": n (0: priority.py), "memory_mb": n,
+    {"store": path, "database_url": …, "broker": name, "runs": {dashboard: id of its row},
+     "window": "all" | "24h" | … | "archive", "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …",
+     "engine": "auto" | "duckdb" | "spark", "spark_from_mb": n, "cores": n (0: priority.py), "memory_mb": n,
      "retention_hours": n, "scratch": directory or "", "disk": directory if memory does not do,
      "keep": directory of kept segments (kept.py), or "": none are,
+     "archive": directory of the archive (archive/), for the window "archive", or "",
      "broker_address": "host:port" of the broker that is asked where its log ends, or "",
      "access": options of the source rocketmq that say who asks,
      "parts": of a run over several brokers each of them: {"broker": …, "store": …, "levels": …, "retention_hours": …,
@@ -37,7 +38,7 @@ from broker import log_lines
 
 from .cluster import BrokerAway
 from .engines import SPARK, Engine, Extent, engine_here
-from .order import Order, log_bytes, options_of, settled
+from .order import Order, archived, log_bytes, options_of, settled
 from .places import MOST_LOGS, place_of, position_at
 from .question import HOUR_MS, Question
 from .scan import Planned, Source, is_cluster, scan_of, scratch_of
@@ -156,7 +157,7 @@ def _logs(order: Order, *, is_here: bool) -> Iterator[list[_Log]]:
 
 
 def _log(order: Order, number: int | None, keep: Path | None) -> _Log:
-    planned = Planned(Source(order.store, options_of(order), number), keep)
+    planned = Planned(Source(order.store, options_of(order), number), keep, [entry.path for entry in archived(order)])
     return _Log(order, planned, [] if is_cluster(order.store) else LogStore(order.store).segments())
 
 
@@ -222,7 +223,8 @@ def _coverage(extents: Mapping[int, Extent], order: Order, logs: Sequence[_Log])
             parts.append(Part(log.order.broker, log.order.store, start, start, 0, 0, log.error))
             continue
         begin, end = ((position_at(at)[1] if order.parts else at) for at in (found.start, found.end))
-        first = start if order.since_ms is None else begin
+        is_whole = order.since_ms is None and not (log.planned and log.planned.archived)
+        first = start if is_whole else begin
         parts.append(Part(log.order.broker, log.order.store, first, end, found.rows, found.damaged, log.error))
     if not order.parts:
         only = parts[0]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,8 +79,11 @@ class Source:
 class Planned:
     """A source whose reading is divided: what is left to read, and the files of what is kept. To be closed."""
 
-    def __init__(self, source: Source, keep: Path | None = None) -> None:
-        """``keep``: the directory of kept segments, None: nothing is. Raises DashboardError, OSError."""
+    def __init__(self, source: Source, keep: Path | None = None, archived: Sequence[Path] = ()) -> None:
+        """``keep``: the directory of kept segments, None: nothing is. ``archived``: files of the archive that stand for
+        what the log had before. Raises DashboardError, OSError.
+        """
+        self.archived = list(archived)
         self.source = source
         self.reader = source.reader
         whole = self.reader.whole if keep is not None and isinstance(self.reader, LogReader) else None
@@ -137,28 +140,34 @@ class Task:
     def __call__(self, is_wanted: Callable[[], bool] = lambda: True) -> int:
         """Return how many rows there were. Raises ScanEnded when it is not wanted any more, DashboardError, OSError."""
         schema = self.reader.schema if self.log is None else numbered_schema(self.reader.schema)
-        few = [column for column in _FEW if column in schema.names]
-        rows = held = 0
-        batches: list[pa.RecordBatch] = []
-        with pq.ParquetWriter(
-            self.file,
-            schema.with_metadata({MARK: self.mark}) if self.mark else schema,
-            compression="zstd" if self.mark else "snappy",
-            use_dictionary=few,
-            write_statistics=few,
-        ) as writer:
-            for batch in self.reader.read(self.partition):
-                if not is_wanted():
-                    raise ScanEnded("Somebody ended the run.")
-                batches.append(batch if self.log is None else numbered_batch(batch, self.log))
-                held, rows = held + batch.num_rows, rows + batch.num_rows
-                if held >= GROUP_ROWS:
-                    writer.write_table(pa.Table.from_batches(batches, schema))
-                    batches, held = [], 0
-            writer.write_table(pa.Table.from_batches(batches, schema))
+        if self.mark:
+            schema = schema.with_metadata({MARK: self.mark})
+        rows = write_columns(self.file, schema, self._batches(is_wanted), compression="zstd" if self.mark else "snappy")
         # this process waits from now on while others compute, and both count
         pa.default_memory_pool().release_unused()
         return rows
+
+    def _batches(self, is_wanted: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
+        for batch in self.reader.read(self.partition):
+            if not is_wanted():
+                raise ScanEnded("Somebody ended the run.")
+            yield batch if self.log is None else numbered_batch(batch, self.log)
+
+
+def write_columns(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, compression: str) -> int:
+    """Write rows as Parquet, many together; return how many there were. Raises OSError, and what ``batches`` raises."""
+    few = [column for column in _FEW if column in schema.names]
+    rows = held = 0
+    group: list[pa.RecordBatch] = []
+    with pq.ParquetWriter(file, schema, compression=compression, use_dictionary=few, write_statistics=few) as writer:
+        for batch in batches:
+            group.append(batch)
+            held, rows = held + batch.num_rows, rows + batch.num_rows
+            if held >= GROUP_ROWS:
+                writer.write_table(pa.Table.from_batches(group, schema))
+                group, held = [], 0
+        writer.write_table(pa.Table.from_batches(group, schema))
+    return rows
 
 
 class Scan:
@@ -182,7 +191,7 @@ class Scan:
                 else:
                     self.tasks.append(Task(planned.reader, partition, planned.source.log, str(file)))
             self._new += [(planned, start, mark, files[start]) for start, mark in new.items()]
-        if not self.tasks and not any(planned.kept for planned in logs):
+        if not self.tasks and not any(planned.kept or planned.archived for planned in logs):
             # columns without a row
             nothing = InputPartition(None)
             file = directory / "nothing.parquet"
@@ -193,13 +202,20 @@ class Scan:
         """The columns of a log."""
         return self.logs[0].reader.schema
 
+    def columns_of(self, log: int | None) -> pa.Schema:
+        """Return the columns that files have whose rows have yet to get the number of this log (None: none)."""
+        return numbered_schema(self.schema) if log is None and self.log is not None else self.schema
+
     @property
     def log(self) -> int | None:
         """The number of the first log, None where there is only one."""
         return self.logs[0].source.log
 
     def files(self) -> list[tuple[int | None, list[str]]]:
-        """Return files whose columns are alike, with the number of the log that their rows have yet to get."""
+        """Return files whose columns are alike, with the number of the log that their rows have yet to get.
+
+        Those of the archive have more columns than others.
+        """
         whole = [task.file for task in self.tasks if not task.mark or self.log is None]
         found: dict[int | None, list[str]] = {None: whole} if whole else {}
         for planned in self.logs:
@@ -207,7 +223,8 @@ class Scan:
             files = [*map(str, planned.kept), *(new if self.log is not None else ())]
             if files:
                 found.setdefault(planned.source.log, []).extend(files)
-        return list(found.items())
+        archived = [(planned.source.log, list(map(str, planned.archived))) for planned in self.logs]
+        return [*found.items(), *((log, files) for log, files in archived if files)]
 
     def keep(self) -> None:
         """Keep what was written of segments that are closed; to be called when all tasks are done."""

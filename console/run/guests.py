@@ -26,7 +26,7 @@ from broker.log_lines import escaped
 from broker.outbox.answering import answer_checks
 from console.features.checkback.allowed import AddressRefused
 from console.features.checkback.worker import Worker
-from console.features.dashboards import runs
+from console.site.child_processes import end_all
 
 logger = logging.getLogger(__name__)
 
@@ -159,5 +159,5 @@ Pool.requires = (*(Pool.requires or ()), CheckbackStep, TimetableStep)
 
 @worker_shutting_down.connect
 def end_computing(**_: Any) -> None:
-    """End what computes dashboards: the worker would wait for it until it is killed."""
-    runs.end_computing()
+    """End what computes for this worker: it would wait for it until it is killed."""
+    end_all()

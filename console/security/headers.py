@@ -11,9 +11,8 @@ from django.http.response import HttpResponseBase
 _NOT_USED = "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()"
 #: names of addresses whose pages show bodies, keys or properties of messages, or what was typed to find them
 WITH_CONTENT = frozenset(
-    {"dead_letters_of", "delayed_queue", "find", "find_key", "message", "message_body", "message_unmask", "messages",
-     "queue", "tail", "timer", "timer_list", "transaction", "transaction_list",
-     "transaction_unmask"}
+    {"archive", "dead_letters_of", "delayed_queue", "find", "find_key", "message", "message_body", "message_unmask",
+     "messages", "queue", "tail", "timer", "timer_list", "transaction", "transaction_list", "transaction_unmask"}
 )  # fmt: skip
 
 

@@ -278,6 +278,11 @@ DASHBOARDS_KEEP = os.environ.get("ESCAPEMENT_DASHBOARDS_KEEP", "1") == "1"  # sp
 DASHBOARDS_CORES = int(os.environ.get("ESCAPEMENT_DASHBOARDS_CORES", "0"))  # spark/priority.py
 DASHBOARDS_MEMORY_MB = int(os.environ.get("ESCAPEMENT_DASHBOARDS_MEMORY_MB", "896"))
 DASHBOARDS_SCRATCH = os.environ.get("ESCAPEMENT_DASHBOARDS_SCRATCH", "")
+# --- archive of closed segments (spark/archive/) ----------------------------------------------------------------------
+ARCHIVE_DAYS = float(os.environ.get("ESCAPEMENT_ARCHIVE_DAYS", "0"))  # 0: nothing is archived
+ARCHIVE_DIR = Path(os.environ.get("ESCAPEMENT_ARCHIVE_DIR") or VAR / "archive")
+ARCHIVE_BODIES = os.environ.get("ESCAPEMENT_ARCHIVE_BODIES") == "1"
+ARCHIVE_INTERVAL_S = 300.0
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {}
 
 
@@ -288,6 +293,9 @@ def _each(task: str, seconds: float) -> dict[str, Any]:
 
 if DASHBOARDS_INTERVAL_S > 0 and find_spec("pyspark") is not None:
     CELERY_BEAT_SCHEDULE["dashboards"] = _each("console.renew_dashboards", DASHBOARDS_INTERVAL_S)
+
+if ARCHIVE_DAYS > 0 and find_spec("duckdb") is not None:
+    CELERY_BEAT_SCHEDULE["archive"] = _each("console.keep_archive", ARCHIVE_INTERVAL_S)
 
 if ALERTS_INTERVAL_S > 0:
     CELERY_BEAT_SCHEDULE["alerts"] = _each("console.watch_alerts", ALERTS_INTERVAL_S)

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from console.features.dashboards.read import Panel
-from console.features.dashboards.runs import LIVE
+from console.features.dashboards.runs import ARCHIVE, LIVE
 from console.site.clock import local_time
 from console.templatetags.escapement import size, span
 from console.ui.charts import Box, Times, even, heat, nice_ceiling, opened, place
@@ -155,6 +155,8 @@ def window_words(window: str) -> str:
     """A window of the dashboards for people: the last 24 hours, 7 days, all, or as it goes on."""
     if window == "all":
         return _("everything")
+    if window == ARCHIVE:
+        return _("everything, with the archive")
     if window == LIVE:
         return _("live")
     number, unit = window[:-1], window[-1:]

@@ -78,10 +78,20 @@ def _filled(filled: DataFrame, question: Question) -> DataFrame:
 
 
 def _by_segment(frame: DataFrame, question: Question) -> DataFrame:
-    """Say of each row in which segment it lies; of several logs some may be pulled, and have none."""
+    """Say of each row in which segment it lies; what lies in none is left out: of the archive, or of a log of several
+    that is pulled."""
     position = F.col("position")
+    firsts: dict[int, int] = {}
+    for start, _ in question.segments:
+        log = position_at(start)[0] if question.brokers else 0
+        firsts[log] = min(start, firsts.get(log, start))
     if question.brokers:
-        frame = frame.where(log_of(position).isin(sorted({position_at(start)[0] for start, _ in question.segments})))
+        within = F.lit(False)
+        for log, first in firsts.items():
+            within |= (log_of(position) == log) & (position >= first)
+        frame = frame.where(within)
+    elif firsts:
+        frame = frame.where(position >= firsts[0])
     return frame.withColumn("segment", _segment_of(position, question))
 
 

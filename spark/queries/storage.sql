@@ -1,9 +1,10 @@
--- Storage: what fills each segment, what holds it, how fast the log grows; see `storage` of spark/jobs/accounts.py.
+-- Storage: what fills each segment of the log, what holds it, how fast the log grows (`storage`, spark/jobs/accounts.py).
 
 CREATE OR REPLACE TEMP TABLE answer AS
 WITH sized AS (
   SELECT segment_of(position, first_start, distance) AS segment, shown, store_ms, size, position
   FROM numbered_records JOIN extents ON its_log IS NULL OR its_log = log_of(position)
+  WHERE position >= first_start
 ),
 filled AS (
   SELECT
@@ -39,6 +40,7 @@ waits AS (
 waiting AS (
   SELECT segment_of(position, first_start, distance) AS segment, topic, part, position, size, due_ms
   FROM waits JOIN extents ON its_log IS NULL OR its_log = log_of(position)
+  WHERE position >= first_start
 ),
 kept AS (
   SELECT segment, topic, part, count(*) AS number, sum(size) AS bytes, min(position) AS first_one

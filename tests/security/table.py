@@ -77,6 +77,7 @@ message            GET  sign-in  no       yes      yes      yes      yes     gon
 message_unmask     GET  sign-in  no       led      led      led      led     led      led      led
 message_unmask     POST sign-in  no       no       no       yes      yes     no       no       gone
 message_body       GET  sign-in  no       yes      yes      yes      yes     gone     gone     gone
+archive            GET  sign-in  no       yes      yes      yes      yes     -
 dashboards         GET  sign-in  no       led      led      led      led     -
 dashboards_run     GET  sign-in  no       no       led      led      led     -
 dashboards_run     POST sign-in  no       no       gone     gone     gone    -

@@ -26,6 +26,7 @@ from broker.mirror.models import Broker, ScheduleLevel
 from broker.testing import BrokerThread, small_store
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
+from console.site import child_processes
 from spark.session import SparkNotStarted, open_session
 from tests.spark.randomlog import RandomLog
 from tests.watching import Calls
@@ -120,7 +121,7 @@ def test_a_run_is_told_what_its_broker_was_told(
 
     def computed(batch: uuid.UUID) -> None:
         """As far as it can be: there is no log."""
-        heard = Calls(dashboards_runs._in_process, before=lambda given: orders.append(json.loads(given["order"])))
+        heard = Calls(child_processes.run_module, before=lambda given: orders.append(json.loads(given["order"])))
         with heard, pytest.raises(subprocess.CalledProcessError):
             dashboards_runs.run_batch(batch)
 
@@ -159,7 +160,7 @@ def test_a_run_that_is_told_to_end_is_said_to_be_stopped(number: signal.Signals,
 
     said = StringIO()
     for name in ("flow", "keys"):
-        with Calls(subprocess.Popen.communicate, before=tell):
+        with Calls(child_processes._give, before=tell):
             call_command("dashboards", "run", name, "--follow", "--interval", "0", stdout=said)
     assert said.getvalue() == "stopped\nstopped\n"
     assert set(DashboardRun.objects.values_list("dashboard", "state")) == {("flow", "cancelled"), ("keys", "cancelled")}

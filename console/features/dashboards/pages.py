@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -15,7 +16,7 @@ from console.features.dashboards import DASHBOARDS
 from console.features.dashboards import read as reads
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.read import Asked, Bar
-from console.features.dashboards.runs import run_dashboards
+from console.features.dashboards.runs import ARCHIVE, run_dashboards
 from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import visible_topics
 from console.site.parsing import whole_number
@@ -23,7 +24,7 @@ from console.ui.addresses import form_of
 from console.ui.export import FORMS, exported
 
 SEE, RUN = "console.view_dashboardrun", "console.run_dashboards"
-WINDOWS = ("all", "7d", "24h", dashboards_runs.LIVE)
+WINDOWS = ("all", ARCHIVE, "7d", "24h", dashboards_runs.LIVE)
 #: no bar of a drawing begins, or lasts, longer than this
 _LAST_MS = 10**15 - 1
 _COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions", "brokers")
@@ -48,7 +49,7 @@ def dashboard(request: HttpRequest, name: str) -> HttpResponse:
         "title": DASHBOARDS[name].title,
         "about": DASHBOARDS[name].about,
         "titles": [(each, declared.title) for each, declared in DASHBOARDS.items()],
-        "windows": WINDOWS,
+        "windows": WINDOWS if settings.ARCHIVE_DIR.is_dir() else tuple(each for each in WINDOWS if each != ARCHIVE),
         "to_come": DASHBOARDS[name].panels,
         "given": given,
         "errors": errors,
@@ -135,7 +136,9 @@ def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:
         bounds[name] = bound_ms(text, name, errors, "back")
     window = request.GET.get("window", "all")
     if window != dashboards_runs.LIVE and not dashboards_runs.WINDOW.fullmatch(window):
-        errors["window"] = _("%(text)s is not a window: all, or hours or days such as 24h, 7d.") % {"text": window[:16]}
+        errors["window"] = _("%(text)s is not a window: all, archive, or hours or days such as 24h, 7d.") % {
+            "text": window[:16]
+        }
         window = "all"
     return Asked(window, _text(request, "topic").strip()[:255], bounds["from"], bounds["to"], _bar(request)), errors
 

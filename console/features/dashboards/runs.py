@@ -13,8 +13,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
-import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,14 +30,17 @@ from django.utils.translation import gettext as _
 
 from broker.client import Tls
 from broker.mirror.clock_file import broker_now_ms
-from broker.mirror.models import Broker, ScheduleLevel
 from console.features.dashboards import DASHBOARDS
 from console.features.dashboards.models import DashboardRun
-from console.site.broker import ask, namesrv_of
-from console.site.chosen import Choice, choice_of, choosing, chosen
+from console.site.broker import namesrv_of
+from console.site.child_processes import AGAIN_S, computing, is_ending, run_module
+from console.site.chosen import Choice, choice_of, chosen
+from console.site.logs import broker_address, broker_settings, stores
 from console.site.mirrored import cluster, mirrored
 
-WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
+#: The window over the log and all that the archive has of it (spark/archive/).
+ARCHIVE = "archive"
+WINDOW = re.compile(rf"all|{ARCHIVE}|[1-9][0-9]{{0,3}}[hd]")
 #: What a source begins with that is no store, but name servers (spark/scan.py).
 CLUSTER = "rocketmq://"
 #: The dashboard that no broker can be asked for: it needs the files.
@@ -95,20 +96,15 @@ def parts_in_total() -> list[dict[str, str]]:
     return [{"broker": name, "source": _found(name)} for name in here.names] if here.has_several else []
 
 
-def _stores() -> dict[str, Path]:
-    """Return the stores of the brokers that run here, by name."""
-    return {settings.BROKER_NAME: settings.BROKER_STORE, **settings.OTHER_STORES}
-
-
 def source_of(broker: str) -> str:
     """Return where the records of a broker are read: its store, where that is here, else its cluster's name servers."""
-    store = _stores().get(broker)
+    store = stores().get(broker)
     return str(store) if store is not None else _namesrv_of(broker)
 
 
 def _found(broker: str) -> str:
     """Return the same, and the name servers as well for a broker elsewhere that is called as one here might be."""
-    store = _stores().get(broker)
+    store = stores().get(broker)
     return str(store) if store is not None and store.is_dir() else _namesrv_of(broker)
 
 
@@ -157,7 +153,7 @@ def _queue(names: Sequence[str], like: DashboardRun) -> uuid.UUID:
     if unknown:
         raise ValueError(f"{', '.join(sorted(unknown))}: the dashboards are {', '.join(DASHBOARDS)}.")
     if not WINDOW.fullmatch(like.window):
-        raise ValueError(f"{like.window!r} is no window: 'all', or hours or days such as 24h, 7d.")
+        raise ValueError(f"{like.window!r} is no window: 'all', 'archive', or hours or days such as 24h, 7d.")
     same = {name: getattr(like, name) for name in ("broker", "window", "source")}
     with transaction.atomic():
         with connection.cursor() as cursor:
@@ -189,34 +185,21 @@ def fail_abandoned() -> int:
     return count
 
 
-#: Held by the task that computes: one at a time in a worker, however many threads it has for other tasks.
-_computing = threading.Lock()
-_AGAIN_S = 2.0
-#: What this process started to compute, and whether it is about to end.
-_processes: set[subprocess.Popen[str]] = set()
-_is_ending = threading.Event()
-
-
 @shared_task(name="console.run_dashboards", queue="dashboards", bind=True, max_retries=None)
 def run_dashboards(self: Any, batch: str) -> None:
     """Compute a batch of dashboards that was queued; later, while this worker computes another."""
-    if not _computing.acquire(blocking=False):
-        raise self.retry(countdown=_AGAIN_S)
-    try:
+    with computing() as is_alone:
+        if not is_alone:
+            raise self.retry(countdown=AGAIN_S)
         run_batch(uuid.UUID(batch))
-    finally:
-        _computing.release()
 
 
 @shared_task(name="console.renew_dashboards", queue="dashboards")
 def renew_dashboards() -> None:
     """Compute all dashboards anew, by the timetable; the next time, while this worker computes others."""
-    if not _computing.acquire(blocking=False):
-        return
-    try:
-        renew()
-    finally:
-        _computing.release()
+    with computing() as is_alone:
+        if is_alone:
+            renew()
 
 
 def run_batch(batch: uuid.UUID) -> None:
@@ -300,44 +283,19 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         "scratch": settings.DASHBOARDS_SCRATCH,
         "disk": str(settings.VAR / "spark"),
         "keep": str(settings.VAR / "spark" / "kept") if settings.DASHBOARDS_KEEP else "",
+        "archive": str(settings.ARCHIVE_DIR) if first.window == ARCHIVE else "",
         "access": access() if any(source.startswith(CLUSTER) for source in _sources(first)) else {},
         **(_several(first) if first.parts else _one(first.broker, first.source)),
     }
     try:
-        _in_process([sys.executable, "-m", module], json.dumps(order | more))
+        run_module(module, json.dumps(order | more))
     except subprocess.CalledProcessError:
-        state = {"state": "cancelled"} if _is_ending.is_set() else {"state": "failed", "error": _WITHOUT_A_WORD}
+        state = {"state": "cancelled"} if is_ending() else {"state": "failed", "error": _WITHOUT_A_WORD}
         mine.update(**state, finished_at=timezone.now())
         raise
     except (KeyboardInterrupt, SystemExit):  # whoever waits was told to end, and what it started ended with it
         mine.update(state="cancelled", finished_at=timezone.now())
         raise
-
-
-def _in_process(command: Sequence[str], order: str) -> None:
-    """Run it and wait for it; as subprocess.run, but `end_computing` may end it. Raises CalledProcessError."""
-    with subprocess.Popen(
-        command, text=True, cwd=settings.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        _processes.add(process)
-        try:
-            if _is_ending.is_set():
-                process.terminate()
-            process.communicate(order)
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            _processes.discard(process)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-
-
-def end_computing() -> None:
-    """End what computes in this process, which is about to end itself; its runs are cancelled."""
-    _is_ending.set()
-    for process in list(_processes):
-        process.terminate()
 
 
 def _sources(run: DashboardRun) -> list[str]:
@@ -364,7 +322,7 @@ def renew() -> None:
         return
     names, here = (
         tuple(DASHBOARDS),
-        {name: store for name, store in _stores().items() if (store / "commitlog").is_dir()},
+        {name: store for name, store in stores().items() if (store / "commitlog").is_dir()},
     )
     parts = parts_in_total() if len(here) > 1 else []
     queued = [partial(queue, names, "all", store=str(store), broker=broker) for broker, store in here.items()]
@@ -385,14 +343,6 @@ def cancel(batch: uuid.UUID) -> int:
     rows = DashboardRun.objects.filter(batch=batch)
     waiting = rows.filter(state="queued").update(state="cancelled", finished_at=timezone.now())
     return waiting + rows.filter(state="running").update(is_abort_wanted=True)
-
-
-def broker_address(broker: str, source: str) -> str:
-    """Return the broker that is asked where its log ends; empty if the checkpoint in the store has to do."""
-    if source not in map(str, _stores().values()):
-        return ""
-    row = Broker.objects.filter(name=broker).first()
-    return row.address if row is not None else ""
 
 
 def access() -> dict[str, str]:
@@ -419,30 +369,3 @@ def database_url() -> str:
     return " ".join(
         "{}='{}'".format(key, value.replace("\\", r"\\").replace("'", r"\'")) for key, value in given.items()
     )
-
-
-def broker_settings(broker: str) -> dict[str, Any]:
-    """Return the broker's settings as the order of a run has them; RocketMQ's defaults stand for what is not known."""
-    return {name: value for name, value in (("levels", _levels(broker)), ("retention_hours", _hours(broker))) if value}
-
-
-def _levels(broker: str) -> str:
-    """Return the broker's ``messageDelayLevel``, from the mirror's rows."""
-    rows = ScheduleLevel.objects.filter(broker=broker).order_by("level").values_list("level", "delay_ms")
-    delays_ms = [delay_ms for number, (level, delay_ms) in enumerate(rows, start=1) if level == number]
-    if len(delays_ms) < len(rows) or any(delay_ms <= 0 or delay_ms % 1_000 for delay_ms in delays_ms):
-        return ""
-    return " ".join(f"{delay_ms // 1_000}s" for delay_ms in delays_ms)
-
-
-def _hours(broker: str) -> float:
-    """Return the broker's ``fileReservedTime`` in hours, 0 if it cannot be asked."""
-    if broker not in _stores():
-        return 0.0
-    with choosing(choice_of(broker if settings.OTHER_STORES else "")):
-        config, _ = ask(lambda admin: admin.broker_config(), source=broker, requests=(26,))
-    try:
-        hours = float((config or {}).get("fileReservedTime", 0))
-    except ValueError:
-        return 0.0
-    return hours if 0 < hours <= 1_000_000 else 0.0

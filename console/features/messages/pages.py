@@ -6,6 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -72,6 +73,7 @@ def search(request: HttpRequest, waiting_under: Callable[[str, str], WaitingUnde
         "offered": read.topics_offered(_TOPICS_OFFERED),
         "next_page": _continued(request, found),
         "begun": begun,
+        "is_archived": settings.ARCHIVE_DIR.is_dir(),
         # time, tag, property and body are looked for in one topic, and for no key
         "is_too_wide": bool(any(given.values()) and (sought or not topic)),
     }
