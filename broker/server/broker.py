@@ -22,16 +22,17 @@ from .access.accounts import AccessProcessor
 from .access.gate import Gate, guard
 from .administration import AdministrationLog
 from .clock import WALL_CLOCK, Clocks, Simulator
-from .connection import Connection, Handler, Hooks, Limits, Server, Shared
+from .connection import Connection, Express, Handler, Hooks, Limits, Server, Shared
 from .listener import WORTH_TRIMMING_BYTES, bound, bound_pair, give_back, no_vip_channel
 from .long_polls import WaitingPops, WaitingPulls
 from .metrics import BrokerMetrics
+from .processors.acks import AckProcessor
 from .processors.broker import BrokerProcessor, CleanupProcessor
 from .processors.clients import ClientQueryProcessor, HeartbeatProcessor
 from .processors.groups import AssignmentProcessor, GroupProcessor, LockProcessor
 from .processors.namesrv import ResidentBroker, name_service
 from .processors.offsets import OffsetProcessor, ProgressProcessor, ResetProcessor
-from .processors.pop import AckProcessor, PopProcessor
+from .processors.pop import PopProcessor
 from .processors.pull import PullProcessor, QueryProcessor
 from .processors.send import ReplyProcessor, SendProcessor
 from .processors.settings import ConfigurationProcessor, Doors, KeptSettings
@@ -319,9 +320,14 @@ class BrokerService:
         certificates: Certificates | None,
         administration: AdministrationLog,
     ) -> Server:
-        transactions, pop = TransactionProcessor(state), PopProcessor(state, asyncio.get_running_loop())
+        transactions, acks = TransactionProcessor(state), AckProcessor(state)
+        pop = PopProcessor(state, asyncio.get_running_loop())
         if self._gate is None:
-            send = SendProcessor(state, {Request.END_TRANSACTION: transactions.express})
+            also: dict[int, Express] = {
+                Request.END_TRANSACTION: transactions.express,
+                Request.ACK_MESSAGE: acks.express,
+            }
+            send = SendProcessor(state, also)
         else:
             send = SendProcessor(state, passes=self._gate.passes)
         self._waiting_pops = pop.waiting
@@ -333,7 +339,7 @@ class BrokerService:
             QueryProcessor(state), schedule, BrokerProcessor(state, shared.places), transactions, TimerProcessor(state),
             ConfigurationProcessor(state, kept, Doors(self._gate is not None, certificates is not None)),
             ProgressProcessor(state), ClientQueryProcessor(state),
-            ResetProcessor(state), CleanupProcessor(state), pop, AckProcessor(state), AssignmentProcessor(state),
+            ResetProcessor(state), CleanupProcessor(state), pop, acks, AssignmentProcessor(state),
             ReplyProcessor(state, send), administration, self._tests(state),
         ]  # fmt: skip
         if self._gate is not None:
@@ -345,6 +351,7 @@ class BrokerService:
         def take_held(connection: Connection, now_ms: int) -> None:
             send.take_held(connection, now_ms)
             transactions.take_held(connection, now_ms)
+            acks.take_held(connection, now_ms)
 
         metrics = BrokerMetrics(state, lambda: self.servers, lambda: self.waiting_pops)
         pages = Pages(lambda: state.engine.health().state, metrics.text, token=self._protection.metrics_token)

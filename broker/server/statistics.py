@@ -276,23 +276,25 @@ class CallTimes:
         self._slow = slow or SlowRequests(0)
         self._slow_ms = self._slow.limit_ms
 
-    def answered(self, peer: Peer, asked: int, answered: int, asked_ms: int, now_ms: int, *, is_later: bool) -> None:
+    def answered(
+        self, peer: Peer, asked: int, answered: int, asked_ms: int, now_ms: int, *, is_later: bool, count: int = 1
+    ) -> None:
         """Count a request with the code `asked` whose answer, of the code `answered`, leaves now, or `is_later` than
-        the others of its request's moment."""
+        the others of its request's moment; `count`: so many that came together."""
         took_ms = now_ms - asked_ms
         has_waited = is_later and asked in _HELD
         if took_ms >= self._slow_ms and not has_waited:
             names = _REQUESTS.get(asked, "unknown"), _ANSWERS.get(answered, str(answered))
             self._slow.answered(asked, names, now_ms, took_ms, peer, is_later=is_later)
-        self._count(asked, answered, took_ms, has_waited)
+        self._count(asked, answered, took_ms, has_waited, count)
 
-    def _count(self, asked: int, answered: int, took_ms: int, has_waited: bool) -> None:
+    def _count(self, asked: int, answered: int, took_ms: int, has_waited: bool, count: int) -> None:
         row = self._rows.get((asked, answered, has_waited))
         if row is None:
             # strangers may ask with any code: those that mean nothing share a row
             key = (asked if asked in _REQUESTS else _UNKNOWN, answered, has_waited)
             row = self._rows.setdefault(key, Histogram(LATENCY_BOUNDS_MS))
-        row.add(max(took_ms, 0))
+        row.add(max(took_ms, 0), count)
 
     def rows(self) -> Iterator[tuple[dict[str, str], Histogram]]:
         """Return labels, by RocketMQ's names, and counts."""

@@ -28,7 +28,7 @@ from broker.client._session import Session
 from broker.engine.tables.topics import WRITE, Topic
 from broker.rocketmq.codes import Request
 from broker.server.broker import BrokerService
-from broker.server.processors.pop import MOST_ACKED
+from broker.server.processors.acks import MOST_ACKED
 from broker.testing import BrokerThread
 from tests.watching import Calls
 

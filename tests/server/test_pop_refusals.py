@@ -13,7 +13,7 @@ from broker.engine.tables.groups import Group
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
-from broker.server.processors.pop import MOST_ACKED, MOST_BITS
+from broker.server.processors.acks import MOST_ACKED, MOST_BITS
 from tests.server.peer import Peer
 from tests.server.popper import GROUP, TOPIC, Popper, bodies, got_of
 

@@ -95,7 +95,12 @@ class SendProcessor:
         self._passes = passes
         self._signed_shortcut = SignedSendShortcut()
         self._engine = state.engine
-        self._also_express = {code.to_bytes(2, "big"): express for code, express in also_express.items()}
+        self._also_express = {
+            # a binary header has no room for others
+            code.to_bytes(2, "big"): express
+            for code, express in also_express.items()
+            if code < 1 << 15
+        }
         self._also_express_json = [
             (b'{"code":%d,' % code, express) for code, express in also_express.items() if FAST is not None
         ]
