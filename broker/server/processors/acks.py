@@ -145,6 +145,8 @@ class _Answered:
     def stored(self, _: Ticket) -> None:
         """Answer: what was asked for is durable."""
         request = self._request
+        if request.is_oneway:
+            return
         if self._fields is None and request.serialization == JSON:
             self._together.succeed(self._connection, request.code, request.asked_ms, (request.opaque,))
         else:
@@ -152,7 +154,8 @@ class _Answered:
 
     def refused(self, code: int, remark: str) -> None:
         """Answer that what was asked for may be lost."""
-        self._connection.send(self._request.answer(code=code, remark=remark))
+        if not self._request.is_oneway:
+            self._connection.send(self._request.answer(code=code, remark=remark))
 
 
 class _AllAnswered:

@@ -88,8 +88,8 @@ class SendProcessor:
         also_express: Mapping[int, Express] = MappingProxyType({}),
         passes: Callable[[Connection, SignedSend], bool] | None = None,
     ) -> None:
-        """`also_express`: who takes frames with other codes the short way, those with JSON headers only where there are
-        compiled twins: it may make no difference whether the sends that are held back are taken before or after.
+        """`also_express`: who takes frames with other codes the short way: it may make no difference whether the sends
+        that are held back are taken before or after.
         `passes`, where access is controlled: tells which plain sends are signed and allowed."""
         self._state = state
         self._passes = passes
@@ -101,9 +101,7 @@ class SendProcessor:
             for code, express in also_express.items()
             if code < 1 << 15
         }
-        self._also_express_json = [
-            (b'{"code":%d,' % code, express) for code, express in also_express.items() if FAST is not None
-        ]
+        self._also_express_json = [(b'{"code":%d,' % code, express) for code, express in also_express.items()]
         self._shortcut = SendShortcut()
         self._read_send = self._shortcut.read if FAST is None else FAST.read_send
         self._replies = SendReplies(state.config.broker_name)

@@ -89,8 +89,10 @@ class TransactionProcessor:
     # what clients say
 
     def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
-        """Hold back a decision, to take it with others; return False if it is to go the long way, as those with a JSON
-        header that are to be answered, which producers do not ask for."""
+        """Hold back a decision, to take it with others; return False if it is to go the long way: with a JSON header
+        those that are to be answered, which producers do not ask for, and without compiled twins all."""
+        if FAST is None and frame[0] != BINARY:
+            return False
         said = self._read(frame)
         if said is None:
             if FAST is None:
