@@ -55,6 +55,47 @@ class HeadTooLarge(Exception):
     """More headers than any browser sends, or longer ones."""
 
 
+class OneWrite:
+    """The transport of one answer: its head leaves with the first bytes of its body.
+
+    uvicorn writes them one after the other, and uvloop sends what is written: two calls to the system for an answer,
+    and whoever waits for it is woken twice. A head behind which nothing comes leaves in the next turn of the loop.
+    """
+
+    __slots__ = ("_head", "_is_begun", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+        self._is_begun = False
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, the very first ones together with those that follow."""
+        if self._is_begun:
+            self._transport.write(data)
+        elif self._head:
+            self._is_begun = True
+            self._transport.write(self._head + data)
+        else:
+            self._head = data
+            self._loop.call_soon(self._send_head)
+
+    def _send_head(self) -> None:
+        if not self._is_begun:
+            self._is_begun = True
+            self._transport.write(self._head)
+
+    def is_closing(self) -> bool:
+        """Tell whether the connection ends."""
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """End the connection once everything is sent."""
+        self._send_head()
+        self._transport.close()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with bounds; make it with `functools.partial(BoundedProtocol, bounds=...)`."""
 
@@ -133,7 +174,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._awaits_head = self._has_begun = False
         self._head_bytes = 0
         self._stop_waiting()
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not None and self.cycle is not before:
+            self.cycle.transport = cast(asyncio.Transport, OneWrite(self.transport, self.loop))
 
     def on_message_complete(self) -> None:
         """Go on to the next head, once the body is whole."""
