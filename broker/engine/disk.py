@@ -25,11 +25,12 @@ import os
 import struct
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 from zlib import crc32
 
+from ..rocketmq.compiled import FAST
 from .errors import StoreLocked
 
 #: The process, or the machine, has as many files open as it may: what needed one was not begun, and is done later.
@@ -77,6 +78,10 @@ class File(Protocol):
         """Close the file; closing twice is fine."""
 
 
+#: A path, a place in the file, and what belongs there.
+Write = tuple[str, int, bytes]
+
+
 class Files(Protocol):
     """The file system under one store."""
 
@@ -103,6 +108,9 @@ class Files(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a folder durable."""
+
+    def write_durably(self, writes: Sequence[Write]) -> None:
+        """Write into files that are there, and make each durable; raises OSError, and then some of it may be."""
 
     def used_ratio(self, path: str) -> float:
         """Return how full the disk of ``path`` is, 0 to 1."""
@@ -259,6 +267,11 @@ class OsFiles:
         finally:
             os.close(descriptor)
 
+    def write_durably(self, writes: Sequence[Write]) -> None:
+        """Write into many files and make each durable, as ``Files`` says."""
+        if FAST is None or not FAST.write_durably(writes):
+            write_each(self, writes)
+
     def used_ratio(self, path: str) -> float:
         """Return how full the disk is, as ``Files`` says."""
         disk = os.statvfs(path)
@@ -282,6 +295,17 @@ class OsFiles:
         if file.size() == 0:
             file.write(b"lock", 0)
         return file
+
+
+def write_each(files: Files, writes: Sequence[Write]) -> None:
+    """Write into files that are there, one after the other, and make each durable. Raises OSError."""
+    for path, at, data in writes:
+        file = files.open(path)
+        try:
+            file.write(data, at)
+            file.sync()
+        finally:
+            file.close()
 
 
 def join(*parts: str) -> str:

@@ -128,7 +128,7 @@ static inline PyObject *cell(Column column, Py_ssize_t row) { /* borrowed */
 #define ONE(name) {#name, name, METH_O, name##_doc}
 #define NO_MORE {NULL, NULL, 0, NULL}
 
-extern PyMethodDef batch_functions[], frame_functions[], index_functions[], property_functions[], record_functions[],
+extern PyMethodDef batch_functions[], file_functions[], frame_functions[], index_functions[], property_functions[], record_functions[],
     timer_functions[];
 
 /* Checksums (crc.c). */

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-MODULE, INTERFACE = "escapement_mq_fast", 5
+MODULE, INTERFACE = "escapement_mq_fast", 6
 """What holds the twins, and the number of their shapes: another one's are not used."""
 
 
@@ -101,6 +101,9 @@ class Fast(Protocol):
     ) -> tuple[bytes, int, int] | None:
         """Put timers into slots of the wheel; return what TimerIndex._units_of does. None, and nothing was changed, if
         a closer look is needed, or one does not lie between two seconds."""
+
+    def write_durably(self, writes: Sequence[tuple[str, int, bytes]], /) -> bool | None:
+        """Do what OsFiles.write_durably says, all of it without the interpreter; None on systems other than Linux."""
 
     def usual_facts(self, properties: bytes, /) -> tuple[Any, ...] | None:
         """Return the Facts of usual properties (message_header.read_facts), else None."""

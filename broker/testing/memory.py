@@ -6,8 +6,9 @@ A file that is allocated costs nothing until it is written: what was not reads a
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
-from ..engine.disk import File, directory_of
+from ..engine.disk import File, Write, directory_of, write_each
 from ..engine.errors import StoreLocked
 
 
@@ -137,6 +138,10 @@ class MemoryFiles:
         """Only look whether the folder is there: nothing here outlives the process."""
         if path not in self._folders:
             raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+
+    def write_durably(self, writes: Sequence[Write]) -> None:
+        """Write into many files and make each durable, as ``Files`` says."""
+        write_each(self, writes)
 
     def used_ratio(self, path: str) -> float:
         """Return 0: there is room as long as there is memory."""

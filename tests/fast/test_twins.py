@@ -554,6 +554,13 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("json_send_reply", (b"", b"", b"", "host", 0, 0, 0, 0, None, b""), TypeError),
     ("json_send_reply", (b"", b"", b"", b"host", 1 << 31, 0, 0, 0, None, b""), OverflowError),
     ("batch_extremes", ("body", 1, 1), TypeError),
+    ("write_durably", ({},), TypeError),
+    ("write_durably", ([("/tmp", 0)],), TypeError),  # noqa: S108 - it is refused before
+    ("write_durably", ([["/tmp", 0, b""]],), TypeError),  # noqa: S108 - it is refused before
+    ("write_durably", ([("/tmp", "0", b"")],), TypeError),  # noqa: S108 - it is refused before
+    ("write_durably", ([("/tmp", 0, "text")],), TypeError),  # noqa: S108 - it is refused before
+    ("write_durably", ([("/tmp/\0", 0, b"")],), ValueError),  # noqa: S108 - it is refused before
+    ("write_durably", ([("/tmp", 0, b"")],), IsADirectoryError),  # noqa: S108 - nothing is written
     ("batch_records", (b"", b"T", 1 << 31, 0, 0, bytes(48)), OverflowError),
     ("handle", ("T", "b", "1", "k"), TypeError),
     ("handle", (b"T", "b", 1, "k"), TypeError),

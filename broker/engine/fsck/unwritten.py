@@ -9,7 +9,9 @@ What is written again as it was costs no memory; the rest is kept in pages.
 
 from __future__ import annotations
 
-from ..disk import File, Files, directory_of, join
+from collections.abc import Sequence
+
+from ..disk import File, Files, Write, directory_of, join, write_each
 
 _PAGE_BYTES = 4096
 
@@ -169,6 +171,10 @@ class UnwrittenFiles:
 
     def sync_directory(self, path: str) -> None:
         """Nothing of it is to be durable."""
+
+    def write_durably(self, writes: Sequence[Write]) -> None:
+        """Write into many files and make each durable, as ``Files`` says."""
+        write_each(self, writes)
 
     def used_ratio(self, path: str) -> float:
         """Return how full the disk is, as ``Files`` says."""

@@ -24,7 +24,7 @@ from ...rocketmq.message import decode
 from ..disk import NO_DESCRIPTOR, File, Files, join, save_file
 from ..errors import CorruptRecord, RecordNotFound, StoreLocked
 from ..queues.index import IndexWrite
-from ..queues.queues import QueueWrite, write_entries
+from ..queues.queues import QueueWrite, write_all_entries
 from ..queues.repair import QueueRepair
 from ..store import Store
 from .checkpoint import Checkpoint, Derived, DerivedWrite
@@ -85,15 +85,7 @@ class UpkeepJob:
             self.made_segment = True
 
     def _write_derived(self) -> None:
-        paths: dict[str, None] = {}
-        for write in self.queue_writes:
-            paths.update(dict.fromkeys(write_entries(self.files, write)))
-        for path in paths:
-            file = self.files.open(path)
-            try:
-                file.sync()
-            finally:
-                file.close()
+        write_all_entries(self.files, self.queue_writes)
         fresh = [write for write in self.index_writes if not self.files.exists(write.file.path)]
         for index_write in self.index_writes:
             index_write.run(self.files)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import repeat
 from typing import NamedTuple
 
 from ...rocketmq.compiled import twin
 from ...rocketmq.layout import QUEUE_OFFSET
-from ..disk import Files, Handles, directory_of, join
+from ..disk import File, Files, Handles, Write, directory_of, join
 from ..errors import StoreUnsupported
 from ..log.commit_log import CommitLog
 
@@ -58,6 +59,7 @@ class ConsumeQueue:
         "directory",
         "end_offset",
         "file_entries",
+        "laid_out",
         "last_ms",
         "max_offset",
         "min_offset",
@@ -80,6 +82,8 @@ class ConsumeQueue:
         self.end_offset = 0
         self.last_ms = 0
         self.taken_bytes = 0
+        #: the file that was written last, and so has its whole length
+        self.laid_out = ""
 
     def start_at(self, min_offset: int, end_offset: int) -> None:
         """Say what is on disk: entries from ``min_offset`` to ``end_offset``."""
@@ -231,31 +235,74 @@ def pack_entries(positions: Sequence[int], sizes: Sequence[int], tags_codes: Seq
     return b"".join(map(ENTRY.pack, positions, sizes, repeat(0) if tags_codes is None else tags_codes))
 
 
-def write_entries(files: Files, write: QueueWrite) -> list[str]:
-    """Put entries on disk, making files as needed; return the paths written. Safe in any thread; raises OSError."""
+def write_all_entries(files: Files, writes: Sequence[QueueWrite]) -> None:
+    """Put entries of many queues on disk, durable on return. Safe in any thread; raises OSError.
+
+    A thread that writes and the loop take turns at the interpreter with each call to the system, and a checkpoint may
+    write a thousand queues: what goes into files that were laid out before is handed over as a whole.
+    """
+    known: list[Write] = []
+    others: list[QueueWrite] = []
+    for write in writes:
+        found = _into_laid_out(write)
+        if found is None:
+            others.append(write)
+        else:
+            known.append(found)
+    try:
+        files.write_durably(known)
+    except FileNotFoundError:
+        others = list(writes)  # retention took one of them
+    for write in others:
+        write_entries(files, write, durable=True)
+
+
+def _into_laid_out(write: QueueWrite) -> Write | None:
+    """Return where entries belong if that is one file which is known to have its whole length."""
     queue, at, data = write
     file_size = queue.file_entries * ENTRY_SIZE
-    paths: list[str] = []
+    inside = at % file_size
+    path = queue.path_of(at // ENTRY_SIZE)
+    return (path, inside, data) if path == queue.laid_out and inside + len(data) <= file_size else None
+
+
+def write_entries(files: Files, write: QueueWrite, *, durable: bool) -> None:
+    """Put entries on disk, making files as needed. Safe in any thread, one at a time for a queue; raises OSError."""
+    queue, at, data = write
+    file_size = queue.file_entries * ENTRY_SIZE
     done = 0
     while done < len(data):
         inside = (at + done) % file_size
         step = min(len(data) - done, file_size - inside)
-        path = queue.path_of((at + done) // ENTRY_SIZE)
-        fresh = not files.exists(path)
-        if fresh:
-            files.make_directory(queue.directory)
-        file = files.open(path, create=True)
+        file = _laid_out(files, queue, queue.path_of((at + done) // ENTRY_SIZE), file_size)
         try:
-            if file.size() < file_size:
-                file.truncate(file_size)
             file.write(data[done : done + step], inside)
+            if durable:
+                file.sync()
         finally:
             file.close()
+        done += step
+
+
+def _laid_out(files: Files, queue: ConsumeQueue, path: str, file_size: int) -> File:
+    """Open a file of a queue that has its whole length, and whose name is durable once it is synced."""
+    if path == queue.laid_out:
+        with suppress(FileNotFoundError):  # retention may have taken it
+            return files.open(path)
+    fresh = not files.exists(path)
+    if fresh:
+        files.make_directory(queue.directory)
+    file = files.open(path, create=True)
+    try:
+        if file.size() < file_size:
+            file.truncate(file_size)
         if fresh:
             files.sync_directory(queue.directory)
-        paths.append(path)
-        done += step
-    return paths
+    except BaseException:
+        file.close()
+        raise
+    queue.laid_out = path
+    return file
 
 
 # All queues of a store.

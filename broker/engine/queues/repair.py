@@ -126,7 +126,7 @@ class QueueRepair:
             entry = found.get(offset)
             if entry is not None:
                 queue.forget_handle(offset)
-                write_entries(self._files, QueueWrite(queue, offset * ENTRY_SIZE, ENTRY.pack(*entry)))
+                write_entries(self._files, QueueWrite(queue, offset * ENTRY_SIZE, ENTRY.pack(*entry)), durable=False)
             elif len(self._hopeless) < _HOPELESS_LIMIT:
                 self._hopeless.add((queue.topic, queue.queue_id, offset))
         return bool(found)

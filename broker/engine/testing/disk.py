@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from ..disk import File, directory_of
+from ..disk import File, Write, directory_of, write_each
 from ..errors import StoreLocked
 
 Kind = Literal[
@@ -150,6 +150,10 @@ class SimulatedFiles:
         self.attempt("sync_directory", path)
         self._names.sync(path)
         self.changed()
+
+    def write_durably(self, writes: Sequence[Write]) -> None:
+        """Write into many files and make each durable, as ``Files`` says."""
+        write_each(self, writes)
 
     def used_ratio(self, path: str) -> float:
         """Return how full the disk is, as ``Files`` says."""
