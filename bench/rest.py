@@ -28,7 +28,7 @@ wrk.body = [==[{body}]==]
 RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
 P99 = re.compile(r"99%\s+(\S+)")
 BATCH = 100
-SINGLE_TARGET, BATCH_TARGET = 5_000, 50_000
+SINGLE_TARGET, BATCH_TARGET = 15_000, 120_000
 
 
 def measure(options: Namespace, at: str) -> Section:
