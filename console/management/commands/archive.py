@@ -56,7 +56,7 @@ class Command(BaseCommand):
                 words.append(log["error"])
             self.stdout.write(escaped(f"{log['broker']}: {'; '.join(words)}"))
         if outcome["removed"]:
-            self.stdout.write(f"{outcome['removed']} files removed that were too old")
+            self.stdout.write(f"{outcome['removed']:,} files removed that were too old")
         if any(log["error"] for log in outcome["logs"]):
             raise CommandError("Not everything was archived: see above.")
 
@@ -79,7 +79,7 @@ class Command(BaseCommand):
         sought = {name: options[name] for name in ("name", "topic", "broker", "count")}
         answer = asking.found({**sought, "from_ms": from_ms, "to_ms": to_ms, "with_content": options["json"]})
         for row in answer["records"]:
-            self.stdout.write(json.dumps(row, ensure_ascii=False) if options["json"] else escaped(_found(row)))
+            self.stdout.write(escaped(json.dumps(row) if options["json"] else _found(row)))
         if answer["is_cut"]:
             self.stderr.write("There are more: give --count, --topic, --from or --to.")
         for file in answer["unreadable"]:
@@ -89,7 +89,7 @@ class Command(BaseCommand):
 
     def _check(self, options: dict[str, Any]) -> None:
         outcome = asking.checked()
-        self.stdout.write(f"{outcome['checked']} files checked, {len(outcome['damaged'])} damaged")
+        self.stdout.write(f"{outcome['checked']:,} files checked, {len(outcome['damaged']):,} damaged")
         for file in outcome["damaged"]:
             self.stdout.write(escaped(file))
         if outcome["damaged"]:
