@@ -5,7 +5,7 @@
     {"do": "list", "root": directory}
     {"do": "check", "root": directory}
     {"do": "find", "root": directory, "name": text, "topic": "", "broker": "", "from_ms": null, "to_ms": null,
-     "count": 200, "with_content": false}
+     "count": 200, "with_content": false, "prefixes": null, "names": []: of topics that may be found; null: all}
 
 It answers with lines of JSON on standard output; of what takes long, one for each file that is done. The last line is
 the result. Exit code 0: done; 1: it could not be, and the last line is ``{"error": why}``.

@@ -5,7 +5,7 @@ Of what waited, and of halves, the records that ended them are found as well: th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,12 @@ _ENDS = """
 """
 
 
+_SEEN = """(
+    list_contains($names::VARCHAR[], shown) OR starts_with(shown, '%')
+    OR len(list_filter($prefixes::VARCHAR[], lambda prefix: starts_with(shown, prefix))) > 0
+)"""
+
+
 class SearchInvalid(DashboardError):
     """Nothing was given to look for, or what was given cannot be."""
 
@@ -62,7 +68,8 @@ class SearchInvalid(DashboardError):
 @dataclass(frozen=True, slots=True)
 class Sought:
     """What is looked for: a key, message id or offset id; in a topic and at a broker, or all (empty); stored in
-    [from_ms, to_ms)."""
+    [from_ms, to_ms). ``prefixes`` and ``names``: topics that may be found, None for all; those of groups are left to
+    who asks."""
 
     name: str
     topic: str = ""
@@ -71,6 +78,8 @@ class Sought:
     to_ms: int | None = None
     count: int = 200
     with_content: bool = False
+    prefixes: Sequence[str] | None = None
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +155,9 @@ def _asked(
         if value not in (None, ""):
             among.append(bound)
             parameters[name] = value
+    if sought.prefixes is not None:
+        among.append(_SEEN)
+        parameters |= {"prefixes": list(sought.prefixes), "names": list(sought.names)}
     # columns and conditions are this module's own, what is sought goes as a parameter
     listed, wanted = ", ".join(columns), " AND ".join(among)
     asked = f"SELECT {listed} FROM records WHERE {wanted}"  # noqa: S608 - see above # nosec B608

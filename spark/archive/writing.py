@@ -19,7 +19,7 @@ from spark.columns import GROUPS
 from spark.kept import is_whole, reaches_end
 from spark.options import LogOptions, parse_options
 from spark.scan import ScanEnded, write_columns
-from spark.source import LogPartition, LogReader
+from spark.source import LogPartition, LogReader, first_ms
 from spark.store import DashboardError, LogStore, Segment
 from spark.view import NOTED_TOPICS
 
@@ -107,17 +107,10 @@ def _closed(archive: Archive, log: Log, options: LogOptions) -> Iterator[tuple[S
         if segment.end > last or not is_whole(segment, mine):
             continue
         entry = known.get((segment.start, segment.end))
-        if entry is None or not _is_of(entry.first_ms, entry.last_ms, options, mine[0]):
+        # a log that was begun anew has another segment at the same place
+        begun_ms = None if entry is None else first_ms(store, mine[0])
+        if entry is None or not (begun_ms is None or entry.first_ms <= begun_ms <= entry.last_ms):
             yield segment, mine[0]
-
-
-def _is_of(first_ms: int, last_ms: int, options: LogOptions, partition: LogPartition) -> bool:
-    """Tell whether a segment is the archived one, and not one at the same place of a log that was begun anew."""
-    batch = next(iter(LogReader(options).read(partition)), None)
-    moments = _Moments()
-    if batch is not None:
-        moments.add(batch.slice(0, 1))
-    return moments.first_ms is None or first_ms <= moments.first_ms <= last_ms
 
 
 @dataclass(slots=True)

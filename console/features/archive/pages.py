@@ -59,7 +59,9 @@ def found(scope: TopicScope, sought: dict[str, Any]) -> ArchivePage:
     if not _searching.acquire(blocking=False):
         return ArchivePage(now_ms, error=_("Somebody else searches the archive. Try again in some seconds."))
     try:
-        answer = asking.found(sought)
+        # topics of groups are looked at here: nobody else knows whose they are
+        seen = {} if scope.see_all else {"prefixes": scope.visible.prefixes, "names": sorted(scope.visible.names)}
+        answer = asking.found({**sought, **seen})
     except ArchiveUnavailable as error:
         return ArchivePage(now_ms, error=str(error))
     finally:

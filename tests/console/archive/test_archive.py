@@ -111,6 +111,19 @@ def test_who_sees_some_topics_finds_those_and_rules_mask_them(house: Path, log: 
     assert {key for row in page.context["data"].rows for key in row.keys} == {"•••• masked: personal"}
 
 
+def test_what_somebody_sees_is_not_hidden_behind_what_others_have(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said("keep")
+    monkeypatch.setattr(pages, "LIMIT", 5)
+    reader = person("reader")
+    group = Group.objects.create(name="team")
+    reader.groups.add(group)
+    TopicPermission.objects.create(group=group, pattern="sea*")
+    page = browser_of(reader).get("/archive/", {"q": "order-1"})
+    assert [row.topic for row in page.context["data"].rows] == ["seats"] * 5 and page.context["data"].is_cut
+    TopicPermission.objects.update(pattern="seats")
+    assert len(browser_of(reader).get("/archive/", {"q": "order-1"}).context["data"].rows) == 5
+
+
 def test_without_an_archive_the_page_says_how_to_have_one(house: Path, settings: Any, operator: Client) -> None:
     settings.ARCHIVE_DAYS = 0
     shown = words(operator.get("/archive/", {"q": "x"}))
