@@ -34,8 +34,8 @@ EXTENTS = Table(
     "archived",
     (
         Column("broker", _("Broker")),
-        Column("first_ms", _("Stored from"), MOMENT),
-        Column("last_ms", _("to"), MOMENT),
+        Column("first_ms", _("First stored"), MOMENT),
+        Column("last_ms", _("Last stored"), MOMENT),
         Column("records", _("Records"), FIGURE),
         Column("segments", _("Segments"), FIGURE),
         Column("size_bytes", _("Size"), SIZE),
